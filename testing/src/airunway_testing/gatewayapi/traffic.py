@@ -21,8 +21,8 @@ from typing import Any
 
 import aiohttp
 
-from airunway.kube import Client
-from airunway.resource import ObjectKey, Resource, dig
+from airunway.kube import POD, Client
+from airunway.resource import ObjectKey, Resource, dig, is_true
 from airunway_testing.controlplane.ports import reserved_ports
 from airunway_testing.gatewayapi.envoy import EnvoyGateway, endpoints_of_pool, running_envoy_gateway
 from airunway_testing.gatewayapi.kinds import (
@@ -37,7 +37,7 @@ from airunway_testing.gatewayapi.kinds import (
     listener,
 )
 from airunway_testing.gatewayapi.picker import PlayedPicker, running_picker
-from airunway_testing.gatewayapi.servers import ModelServer, make_pod, running_server
+from airunway_testing.gatewayapi.servers import ModelServer, make_pod, running_server, set_ready
 from airunway_testing.operator import install_definitions
 from airunway_testing.waiting import eventually
 
@@ -85,7 +85,7 @@ class Ground:
 
     @asynccontextmanager
     async def picker(self, pool: str, *, labels: Mapping[str, str], pod: str = "") -> AsyncIterator[PlayedPicker]:
-        """A picker of this pool; its Pod stays when the context ends, as that of a picker which has just crashed."""
+        """A picker of this pool; its Pod stays Ready when the context ends, as that of a picker which just crashed."""
         host = f"127.0.0.{next(self._hosts)}"
         key = ObjectKey(self.namespace, pool)
         async with running_picker(
@@ -93,6 +93,20 @@ class Ground:
         ) as picker:
             await make_pod(self.client, self.namespace, pod or f"{pool}-picker-0", ip=host, labels=labels)
             yield picker
+
+    async def unready(self, pod: str) -> None:
+        """The kubelet's word that a pod is no longer ready, once Envoy knows it."""
+        key = ObjectKey(self.namespace, pod)
+        found = await self.client.get(POD, key)
+        await set_ready(self.client, key, ip=found["status"]["podIP"], ready=False)
+        pods = self.plane.controller.caches[POD.kind]
+        await eventually(lambda: not is_true(pods.get(key) or {}, "Ready"))
+        await self.plane.settled()
+
+    async def endpoints(self, pool: str, number: int) -> None:
+        """Wait until so many pods are ready behind a pool."""
+        key = ObjectKey(self.namespace, pool)
+        await eventually(lambda: len(endpoints_of_pool(self.plane.controller, key)) == number)
 
     async def accepted(self, *routes: str) -> None:
         """Wait until the Gateway has accepted the current generation of these routes, and Envoy serves them."""
