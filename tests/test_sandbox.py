@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from airunway_testing.kubetools import kubectl_path
+
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(180)]
 
 ROOT = Path(__file__).parent.parent
@@ -82,8 +84,11 @@ def sandbox(environment: dict[str, str], tmp_path: Path) -> Iterator[subprocess.
             process.kill()
 
 
-def test_stopping_the_sandbox_leaves_nothing_behind(sandbox: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_a_sandbox_has_a_gateway_and_leaves_nothing_behind(sandbox: subprocess.Popen[str], tmp_path: Path) -> None:
     assert sandbox.stdout is not None
+    (kubeconfig,) = tmp_path.glob("airunway-control-plane-*/admin.kubeconfig")
+    wait = ["wait", "gateway/inference", "--for=condition=Programmed", "--timeout=60s"]
+    subprocess.run([str(kubectl_path()), f"--kubeconfig={kubeconfig}", *wait], check=True, capture_output=True)
     sandbox.send_signal(signal.SIGTERM)
     assert "nothing is left behind" in sandbox.stdout.read()
     assert sandbox.wait() == 0

@@ -112,7 +112,7 @@ def test_the_sandbox_is_an_extra(wheels: dict[str, Path], tmp_path: Path) -> Non
     programs = environment(tmp_path, "airunway[sandbox]", "airunway-kaito-simulator", wheels=wheels)
     assert "--demo" in run(programs / "airunway", "sandbox", "--help", cwd=tmp_path)
     program = "from airunway_testing.simulators import discover_simulators; print(*discover_simulators())"
-    assert run(programs / "python", "-c", program, cwd=tmp_path).split() == ["kaito", "toy"]
+    assert run(programs / "python", "-c", program, cwd=tmp_path).split() == ["gateway", "kaito", "toy"]
     installed = run(UV, "pip", "list", "--python", programs / "python", cwd=tmp_path)
     assert "pytest" not in installed
 

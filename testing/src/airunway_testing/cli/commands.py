@@ -56,6 +56,14 @@ def sandbox(
             "with two cores or fewer).",
         ),
     ] = None,
+    gateway: Annotated[
+        bool | None,
+        typer.Option(
+            "--gateway/--no-gateway",
+            help="Add the Gateway API, a Gateway and a simulated gateway controller, when all else is ready (default: "
+            "yes, but not with --demo or --kubeconfig).",
+        ),
+    ] = None,
 ) -> None:
     """Run all of AI Runway on this machine: a real control plane, the core, the providers, simulated upstreams."""
     from airunway_testing.cli.sandbox import run_sandbox
@@ -72,5 +80,6 @@ def sandbox(
             keep=keep,
             patience=patience,
             together=together,
+            gateway=gateway,
         )
     )

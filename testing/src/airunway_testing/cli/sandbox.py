@@ -42,8 +42,13 @@ def run_sandbox(
     keep: bool,
     patience: float,
     together: bool | None,
+    gateway: bool | None,
 ) -> int:
-    """Run the sandbox until Ctrl-C, or its demonstration to the end; returns the exit code."""
+    """Run the sandbox until Ctrl-C, or its demonstration to the end; returns the exit code.
+
+    Without a word about the `gateway` it has one, unless it demonstrates or the cluster is another one's.
+    """
+    gateway = not demo and kubeconfig is None if gateway is None else gateway
     if demo and level == "api":
         raise typer.BadParameter("--demo shows pods being scheduled: it needs --level cluster")
     screen = _Screen()
@@ -59,6 +64,7 @@ def run_sandbox(
             keep=keep,
             patience=patience,
             together=together,
+            gateway=gateway,
         ) as box:
             return _demo(box, screen, patience=patience) if demo else _stay(box, screen)
     except (SandboxError, ControlPlaneError) as error:

@@ -20,11 +20,15 @@ import yaml
 
 from airunway.api.crds import custom_resource_definitions
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, load_config, user_agent_of, wait_until_established
-from airunway.resource import Resource, dig, key_of
+from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway_testing.controlplane import Cluster, Level, running
 from airunway_testing.controlplane.nodes import DEFAULT_NODES, SimulatedNode, gpu_node
 from airunway_testing.controlplane.processes import Processes, log_tail
 from airunway_testing.controlplane.readiness import REPORT_EVERY, still_waiting
+from airunway_testing.gatewayapi import simulator as gateway_simulator
+from airunway_testing.gatewayapi.kinds import GATEWAY, GATEWAY_CLASS, gateway_class
+from airunway_testing.gatewayapi.kinds import definitions as gateway_definitions
+from airunway_testing.gatewayapi.kinds import gateway as gateway_object
 from airunway_testing.sandbox.choice import Choice, choose
 from airunway_testing.sandbox.errors import SandboxError
 from airunway_testing.sandbox.samples import Sample
@@ -37,6 +41,9 @@ Say = Callable[[str], None]
 
 PATIENCE = 600.0
 """Seconds in which the control plane, and then the parts, must be ready; while their processes live it is waited."""
+
+_GATEWAY = ObjectKey("default", "inference")
+"""The Gateway of a sandbox; it admits routes of every namespace."""
 
 FEW_CORES = 2
 """With so many cores, or fewer, core and providers are one process: each Python process takes seconds to start."""
@@ -72,10 +79,12 @@ def sandbox(
     keep: bool = False,
     patience: float = PATIENCE,
     together: bool | None = None,
+    gateway: bool = False,
 ) -> Iterator[Sandbox]:
     """A sandbox of these `providers` (`choose`), while the context lasts. Raises SandboxError, ControlPlaneError.
 
-    With `together` core and providers are one process (None: where there are few cores), else one each.
+    With `together` core and providers are one process (None: where there are few cores), else one each. With `gateway`
+    it also has the Gateway API, a Gateway and a simulated gateway controller, which start when all else is ready.
     """
     together = (os.cpu_count() or 1) <= FEW_CORES if together is None else together
     chosen = choose(providers)
@@ -108,6 +117,9 @@ def sandbox(
             "waiting until all are ready."
         )
         _wait_until_ready(result, names, say=say, patience=patience)
+        if gateway:
+            _start_gateway(result, cluster, level, installed=definitions, patience=patience)
+            say(f"Added the Gateway {_GATEWAY.namespace}/{_GATEWAY.name} with a simulated gateway controller.")
         yield result
 
 
@@ -178,6 +190,30 @@ def _start(box: Sandbox, cluster: Cluster, level: Level, *, together: bool) -> l
             f"simulator-{name}", [*command, "simulate", name, *common, "--level", level], environment=environment
         )
     return [name for name, _ in programs]
+
+
+def _start_gateway(
+    box: Sandbox, cluster: Cluster, level: Level, *, installed: Sequence[Resource], patience: float
+) -> None:
+    """Install the Gateway API where the directory of the upstreams' CRDs had none, one Gateway, and start the
+    controller.
+    """
+    import asyncio
+
+    there = {key_of(definition) for definition in installed}
+    _install(cluster, [each for each in gateway_definitions() if key_of(each) not in there], patience=patience)
+    asyncio.run(_make_gateway(cluster.kubeconfig))
+    name = gateway_simulator.name
+    command = [sys.executable, "-m", "airunway", "simulate", name, "--kubeconfig", str(cluster.kubeconfig)]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    box.parts.start(f"simulator-{name}", [*command, "--level", level], environment=environment)
+
+
+async def _make_gateway(kubeconfig: Path) -> None:
+    async with Client(load_config(kubeconfig=kubeconfig), user_agent=user_agent_of("sandbox")) as client:
+        made = gateway_object(_GATEWAY.name, _GATEWAY.namespace)
+        await client.apply(GATEWAY_CLASS, gateway_class(), manager="airunway-sandbox", force=True)
+        await client.apply(GATEWAY, made, manager="airunway-sandbox", force=True)
 
 
 def _ready_file(box: Sandbox, name: str) -> Path:

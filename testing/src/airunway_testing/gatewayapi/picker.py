@@ -1,0 +1,189 @@
+"""A played endpoint picker: it answers Envoy's ``ext_proc`` as recorded of llm-d-router 0.10.
+
+Recorded in ``../shared/upstream-traces/llmd-lws/README.md``, #28: the answer is the header
+``x-gateway-destination-endpoint``; refusals are 503 without an endpoint, 400 for a body without model or that is no
+JSON, and 400 for a path whose suffix it does not know. It answers when it has the whole body, as the real one does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import count
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import DataReceived, RequestReceived, StreamEnded, StreamReset, WindowUpdated
+from h2.exceptions import ProtocolError
+
+from airunway_testing.gatewayapi.extproc import (
+    Body,
+    Headers,
+    body_answer,
+    framed,
+    headers_answer,
+    parse_request,
+    refusal,
+    unframed,
+)
+
+__all__ = ["DESTINATION", "Picked", "PlayedPicker", "running_picker"]
+
+DESTINATION = "x-gateway-destination-endpoint"
+_WITH_MODEL = ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/embeddings")
+_WITHOUT_BODY = ("/v1/models",)
+_CHUNK = 32 * 1024
+"""Bytes of a body that are sent on in one message."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picked:
+    """One request as the picker has it."""
+
+    path: str
+    model: str
+    endpoint: str
+    """Where it was sent; empty if it was refused."""
+
+
+@dataclass
+class PlayedPicker:
+    """Answers with the `endpoints` (``ip:port``) that are ready at the time, one after another."""
+
+    endpoints: Callable[[], Sequence[str]]
+    requests: list[Picked] = field(default_factory=list)
+    _turn: count[int] = field(default_factory=count)
+
+    def answer(self, path: str, body: bytes) -> tuple[str, bytes | None]:
+        """The endpoint, or an empty text and the refusal."""
+        model, problem = _model_of(path, body)
+        ready = list(self.endpoints())
+        if problem is None and not ready:
+            problem = refusal(503, "failed to find endpoint candidates for serving the request")
+        endpoint = "" if problem is not None else ready[next(self._turn) % len(ready)]
+        self.requests.append(Picked(path=path, model=model, endpoint=endpoint))
+        return endpoint, problem
+
+
+def _model_of(path: str, body: bytes) -> tuple[str, bytes | None]:
+    plain = path.partition("?")[0]
+    if plain.endswith(_WITHOUT_BODY):
+        return "", None
+    if not plain.endswith(_WITH_MODEL):
+        return "", refusal(400, "no parser registered matching path suffix")
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return "", refusal(400, "the body is no JSON")
+    model = found.get("model") if isinstance(found, dict) else None
+    return (model, None) if isinstance(model, str) else ("", refusal(400, "the body has no model"))
+
+
+@dataclass
+class _Stream:
+    """One request that Envoy asks about."""
+
+    path: str = ""
+    incoming: bytearray = field(default_factory=bytearray)
+    body: bytearray = field(default_factory=bytearray)
+    outgoing: bytearray = field(default_factory=bytearray)
+    ended: bool = False
+
+    def answers(self, picker: PlayedPicker, data: bytes) -> list[bytes]:
+        self.incoming += data
+        found: list[bytes] = []
+        for message in unframed(self.incoming):
+            match parse_request(message):
+                case Headers(fields=fields, end=end):
+                    self.path = fields.get(":path", "")
+                    found += self._decide(picker) if end else []
+                case Body(data=part, end=end):
+                    self.body += part
+                    found += self._decide(picker) if end else []
+                case None:
+                    pass
+        return found
+
+    def _decide(self, picker: PlayedPicker) -> list[bytes]:
+        endpoint, problem = picker.answer(self.path, bytes(self.body))
+        if problem is not None:
+            return [problem]
+        parts = [bytes(self.body[start : start + _CHUNK]) for start in range(0, len(self.body), _CHUNK)]
+        bodies = [body_answer(part, end=part is parts[-1]) for part in parts]
+        return [headers_answer({DESTINATION: endpoint}), *bodies]
+
+
+class _Connection(asyncio.Protocol):
+    """HTTP/2 without TLS, with the streams of one connection of Envoy's."""
+
+    def __init__(self, picker: PlayedPicker, connections: set[asyncio.Transport]) -> None:
+        self._picker, self._connections = picker, connections
+        self._http = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
+        self._streams: dict[int, _Stream] = {}
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._connections.add(transport)
+        self._http.initiate_connection()
+        transport.write(self._http.data_to_send())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.discard(self._transport)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            events = self._http.receive_data(data)
+        except ProtocolError:
+            self._transport.close()
+            return
+        for event in events:
+            match event:
+                case RequestReceived(stream_id=number) if number is not None:
+                    self._streams[number] = _Stream()
+                    self._http.send_headers(number, [(":status", "200"), ("content-type", "application/grpc")])
+                case DataReceived(stream_id=number, data=part) if number in self._streams:
+                    self._http.acknowledge_received_data(event.flow_controlled_length or 0, number)
+                    stream = self._streams[number]
+                    for message in stream.answers(self._picker, part or b""):
+                        stream.outgoing += framed(message)
+                case StreamEnded(stream_id=number) if number in self._streams:
+                    self._streams[number].ended = True
+                case StreamReset(stream_id=number):
+                    self._streams.pop(number, None)
+                case WindowUpdated():
+                    pass
+        for number in list(self._streams):
+            self._send(number)
+        self._transport.write(self._http.data_to_send())
+
+    def _send(self, number: int) -> None:
+        stream = self._streams[number]
+        while stream.outgoing:
+            room = min(self._http.local_flow_control_window(number), self._http.max_outbound_frame_size)
+            if room <= 0:
+                return
+            self._http.send_data(number, bytes(stream.outgoing[:room]))
+            del stream.outgoing[:room]
+        if stream.ended:
+            self._http.send_headers(number, [("grpc-status", "0")], end_stream=True)
+            del self._streams[number]
+
+
+@asynccontextmanager
+async def running_picker(host: str, port: int, endpoints: Callable[[], Sequence[str]]) -> AsyncIterator[PlayedPicker]:
+    """A picker that listens while the context lasts; afterwards its connections are cut, as when its pod is killed."""
+    picker = PlayedPicker(endpoints)
+    connections: set[asyncio.Transport] = set()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: _Connection(picker, connections), host, port)
+    try:
+        yield picker
+    finally:
+        server.close()
+        for transport in list(connections):
+            transport.abort()
+        await server.wait_closed()
