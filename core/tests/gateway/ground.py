@@ -164,7 +164,8 @@ class Ground:
             live = await self.get(name)
             return live if (condition_of(live, "GatewayReady") or {}).get("reason", "") == reason else None
 
-        found: Resource = await self.eventually(look)
+        found = await self.eventually(look)
+        assert isinstance(found, dict)
         return found
 
     async def paths(self, name: str = "llama") -> list[str]:

@@ -23,7 +23,7 @@ from airunway.routing._json import mapping, number, text
 from airunway.routing.backends import Backend, BackendKind, Waiting, announced, backend_of, live_backend
 from airunway.routing.claims import Claim, ClaimKind, Conflict
 from airunway.routing.gateways import Choice, Target, choose, gateway_key, usable
-from airunway.routing.pools import PICKER_ROLE, Picker, picker_for, picker_state, pool_objects
+from airunway.routing.pools import Picker, picker_for, picker_state, pool_objects
 from airunway.routing.routes import Rules, annotations_for, header_problem, parent_of, request_timeout, route
 from airunway.routing.verdict import Verdict, gateway_status, verdict_of
 from airunway.status.conditions import Condition, bounded
@@ -508,8 +508,8 @@ def _hindrance(
         return Verdict(
             ready=False,
             reason="Forbidden",
-            message=f"the endpoint picker may read nothing: ClusterRole {PICKER_ROLE} does not exist; run: "
-            f"{facts.flags.role_command}",
+            message=f"the endpoint picker may read nothing: ClusterRole {names.ENDPOINT_PICKER_ROLE} does not exist; "
+            f"run: {facts.flags.role_command}",
         )
     if only_refusals:
         return None
