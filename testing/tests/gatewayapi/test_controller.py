@@ -220,7 +220,7 @@ async def test_a_pool_has_an_entry_for_each_gateway_that_routes_to_it(
 
     async def gone() -> bool:
         found = await client.get(INFERENCE_POOL, ObjectKey(namespace, "llama"))
-        return dig(found, "status", "parents", default=[]) == []
+        return not dig(found, "status", "parents", default=[])
 
     await eventually(gone)
 

@@ -248,6 +248,9 @@ def _clusters(route: Resource, ref: Resource, world: World, pods: Sequence[Resou
     http2: Resource = {"@type": f"{_TYPE}extensions.upstreams.http.v3.HttpProtocolOptions"}
     http2["explicit_http_config"] = {"http2_protocol_options": {}}
     picker["typed_extension_protocol_options"] = {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": http2}
+    # Pickers sign their own certificate: gateways do not verify it.
+    tls = {"@type": f"{_TYPE}extensions.transport_sockets.tls.v3.UpstreamTlsContext"}
+    picker["transport_socket"] = {"name": "envoy.transport_sockets.tls", "typed_config": tls}
     return {name: picked, picker["name"]: picker}
 
 

@@ -71,6 +71,8 @@ class Ground:
     """Port on which model servers answer, each on an address of its own."""
     picker_port: int
     """Port on which pickers answer."""
+    folder: Path
+    """Where files of the test may be."""
     plane: EnvoyGateway
     session: aiohttp.ClientSession
     stack: AsyncExitStack
@@ -89,7 +91,7 @@ class Ground:
         host = f"127.0.0.{next(self._hosts)}"
         key = ObjectKey(self.namespace, pool)
         async with running_picker(
-            host, self.picker_port, lambda: endpoints_of_pool(self.plane.controller, key)
+            host, self.picker_port, lambda: endpoints_of_pool(self.plane.controller, key), folder=self.folder
         ) as picker:
             await make_pod(self.client, self.namespace, pod or f"{pool}-picker-0", ip=host, labels=labels)
             yield picker
@@ -169,6 +171,7 @@ async def traffic_ground(
                 port=port,
                 model_port=model_port,
                 picker_port=picker_port,
+                folder=folder / "pickers",
                 plane=plane,
                 session=session,
                 stack=stack,
