@@ -293,7 +293,9 @@ def _end(problem: object) -> typer.Exit:
 
 
 def _own_namespace() -> str:
-    return os.environ.get("POD_NAMESPACE", "airunway-system")
+    from airunway.process.operator_namespace import operator_namespace
+
+    return operator_namespace(os.environ)
 
 
 def _namespaces(text: str) -> tuple[str, ...]:
