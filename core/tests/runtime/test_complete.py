@@ -10,10 +10,11 @@ import pytest
 
 from airunway.api import names
 from airunway.api.modeldeployment import parse_deployment
+from airunway.owned import is_ours
 from airunway.plugins.contract import Interruption
 from airunway.resource import Resource, annotations_of, labels_of
 from airunway.runtime.recreation import INTERRUPTS_ON_CHANGE, REPLACE_ON_CHANGE, interruptions, recreate_causes
-from airunway.runtime.state import is_ours, is_primary
+from airunway.runtime.state import is_primary, provider_mark
 from airunway.runtime.translate import complete, written_for
 
 OWNER: dict[str, Any] = {
@@ -82,23 +83,23 @@ def test_objects_get_namespace_owner_and_labels_and_ours_win() -> None:
         "airunway.ai/model-deployment": "llama",
         "airunway.ai/provider": "toy",
     }
-    assert is_ours(obj, OWNER, "toy")
-    assert not is_ours(obj, {**OWNER, "metadata": {**OWNER["metadata"], "uid": "other"}}, "toy")
+    assert is_ours(obj, OWNER, provider_mark("toy"))
+    assert not is_ours(obj, {**OWNER, "metadata": {**OWNER["metadata"], "uid": "other"}}, provider_mark("toy"))
 
 
 def test_ruling_26_what_another_provider_made_for_the_same_deployment_is_not_ours() -> None:
     obj = planned()
-    assert not is_ours(obj, OWNER, "other")
+    assert not is_ours(obj, OWNER, provider_mark("other"))
     del obj["metadata"]["labels"][names.PROVIDER]
-    assert not is_ours(obj, OWNER, "toy")
+    assert not is_ours(obj, OWNER, provider_mark("toy"))
 
 
 def test_an_object_that_lost_its_owner_is_known_by_our_note_unless_somebody_else_controls_it() -> None:
     obj = planned()
     obj["metadata"]["ownerReferences"] = []
-    assert is_ours(obj, OWNER, "toy")
+    assert is_ours(obj, OWNER, provider_mark("toy"))
     obj["metadata"]["ownerReferences"] = [{"kind": "Other", "name": "x", "uid": "9", "controller": True}]
-    assert not is_ours(obj, OWNER, "toy")
+    assert not is_ours(obj, OWNER, provider_mark("toy"))
 
 
 BARE: Resource = {"containers": [{"name": "model"}]}

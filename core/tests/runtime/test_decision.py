@@ -11,10 +11,11 @@ from core.tests.runtime.views import NOW, decided, made, reasons, state, there
 
 from airunway.api import names
 from airunway.api.bounds import EXCESS
+from airunway.owned import Action
 from airunway.plugins.contract import Transformer, Upstream
 from airunway.resource import Resource, copy_of
 from airunway.runtime.crd_versions import Installed
-from airunway.runtime.plan import Action, Decision, Do, decide, observe
+from airunway.runtime.plan import Decision, Do, decide, observe
 from airunway.sdk import Compatibility, Finding, NoSettings
 from airunway.status import Category
 

@@ -11,12 +11,13 @@ from core.tests.conftest import MakeDeployment, MakeHost
 from core.tests.runtime.views import NOW, state
 
 from airunway.api import names
+from airunway.owned import Action
 from airunway.plugins.assumed import assumed_context
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.plugins.settings import kept_settings, with_kept
 from airunway.resource import Resource, copy_of, dig
-from airunway.runtime.plan import Action, Decision, decide
+from airunway.runtime.plan import Decision, decide
 from airunway.runtime.translate import parsed, translate
 from airunway.sdk import setting
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from airunway.kube import ApiError, KubeError
+from airunway.owned import FIGHT_PAUSE, FIGHT_REVERTS, FIGHT_WINDOW, Fight, Identity
 from airunway.resource import Resource, format_time
-from airunway.runtime.memory import FIGHT_PAUSE, FIGHT_REVERTS, FIGHT_WINDOW, Fight, Memory, previous_cause
-from airunway.runtime.state import Identity
+from airunway.runtime.memory import Memory, previous_cause
 from airunway.status import DEPENDENCY_GRACE, Fault
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

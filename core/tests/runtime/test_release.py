@@ -59,11 +59,10 @@ def releaser(server: Server, cached: Resource, *, now: Any, projected: bool = Fa
     writer = SimpleNamespace(
         client=server,
         manager=manager,
-        upstream=upstream,
         delete=server.delete,
         runs_pods=lambda obj: obj["kind"] == "ReplicaSet",
     )
-    parts: dict[str, Any] = {"writer": writer, "status": server}
+    parts: dict[str, Any] = {"writer": writer, "upstream": upstream, "status": server}
     parts["events"] = SimpleNamespace(emit=lambda *_args, **_more: None)
     found = Finalizer(
         **cast("Any", parts), deployments=overlay, finalizer=names.provider_finalizer("toy"), clock=lambda: now

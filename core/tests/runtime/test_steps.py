@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airunway.owned import Action, Plan, conflict_text, identity_in, missing_of
 from airunway.resource import Resource, copy_of, key_of
-from airunway.runtime.plan import Action, Plan, conflict_text, missing_of, plan_of, trial_of
-from airunway.runtime.state import identity_in
+from airunway.runtime.apply import trial_of
+from airunway.runtime.plan import plan_of
 from airunway.runtime.translate import complete
 from airunway.sdk import workloads
 

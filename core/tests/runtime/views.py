@@ -7,13 +7,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from airunway.owned import Identity, identity_in
 from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import Upstream
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, copy_of
 from airunway.runtime.crd_versions import Installed
 from airunway.runtime.plan import Decision, decide
-from airunway.runtime.state import ClusterState, Identity, identity_in
+from airunway.runtime.state import ClusterState
 from airunway.runtime.translate import parsed, translate
 from airunway.sdk import NoSettings
 

@@ -1,9 +1,8 @@
 """Applies a plan, and deletes everything again (spec rulings 9, 10, 11, 13, 14, 15, 21; 004 §4.7).
 
-`Executor` carries a plan out, `Writer` writes single objects, and `Finalizer` deletes the objects and then removes the
-finalizer. If the API server refuses a write, `Refused` is raised and becomes a condition; any other API error is raised
-and retried. After five minutes the finalizer is removed whatever the cause, with a warning event that names the objects
-which may be left.
+`Executor` carries a plan out, and `Finalizer` deletes the objects and then removes the finalizer. If the API server
+refuses a write, `Refused` is raised and becomes a condition; any other API error is raised and retried. After five
+minutes the finalizer is removed whatever the cause, with a warning event that names the objects which may be left.
 """
 
 from __future__ import annotations
@@ -12,25 +11,36 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from time import monotonic
 
 from airunway.api import names
 from airunway.first_seen import FirstSeen
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import (
-    ApiError,
     Client,
-    Conflict,
     ErrorKind,
     EventRecorder,
     KubeError,
     MutationCache,
-    NotFound,
     StatusWriter,
-    changed_fields,
     remove_finalizers,
 )
-from airunway.plugins.contract import UpstreamKind
+from airunway.owned import (
+    Action,
+    Identity,
+    Plan,
+    Refused,
+    Step,
+    Writer,
+    conflict_text,
+    fight_text,
+    fought,
+    identity_in,
+    is_drift,
+    is_ours,
+    missing_of,
+    named,
+    write,
+)
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.manifest import api_version
 from airunway.process.deployment_cache import with_all_finalizers
@@ -38,24 +48,31 @@ from airunway.redaction import redacted
 from airunway.resource import (
     ObjectKey,
     Resource,
-    annotations_of,
-    controller_owner,
     dig,
+    digest,
     is_deleting,
     key_of,
     parse_time,
     uid_of,
 )
-from airunway.runtime.error_policies import Occupied, Refused, policy_of
-from airunway.runtime.informers import KindInformer, UpstreamInformers
-from airunway.runtime.memory import FIGHT_PAUSE, FIGHT_REVERTS, FIGHT_WINDOW, Fight, Memory
-from airunway.runtime.plan import Action, Decision, Plan, Step, conflict_text, missing_of, trial_of
+from airunway.runtime.informers import UpstreamInformers
+from airunway.runtime.memory import Memory
+from airunway.runtime.plan import Decision
 from airunway.runtime.report import StepResult, terminating_status
 from airunway.runtime.retries import Subject
-from airunway.runtime.state import ClusterState, Identity, finalizers_of, identity_in, is_ours, is_primary, named
+from airunway.runtime.state import ClusterState, finalizers_of, is_primary, provider_mark
 from airunway.status import Category
 
-__all__ = ["NEVER", "Executor", "Finalizer", "Outcome", "Writer", "held_by", "refusal_outcome"]
+__all__ = [
+    "Executor",
+    "Finalizer",
+    "Outcome",
+    "held_by",
+    "refusal_outcome",
+    "rehearse",
+    "trial_of",
+    "upstream_writer",
+]
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +111,25 @@ class Outcome:
     """Whether the write waits for its backoff after an error of the API server."""
 
 
+def upstream_writer(client: Client, host: ProviderHost, upstream: UpstreamInformers) -> Writer:
+    """The writer of a provider's objects."""
+    kinds = {kind.key: kind for kind in host.manifest.upstream}  # we have no right to read kinds it does not name
+    return Writer(
+        client=client,
+        manager=names.provider_manager(host.name),
+        kind_of=upstream.view_of,
+        propagation={identity: kind.deletion for identity, kind in host.kinds.items()},
+        namesakes={
+            identity: [
+                (api_version(kinds[key], kinds[key].versions[0]), kinds[key].kind)
+                for key in kind.namesakes
+                if key in kinds
+            ]
+            for identity, kind in host.kinds.items()
+        },
+    )
+
+
 class Executor:
     """Carries plans out."""
 
@@ -125,35 +161,36 @@ class Executor:
         if foreign or dependents:  # the primary object refers to objects that do not exist yet
             writes = tuple(step for step in writes if not step.primary)
         # An object that another writer keeps changing back waits; everything else goes on.
-        fought = _fought(plan, memory.fights(state.now))
-        held = [step for step, fight in fought if _is_drift(step) and fight.retry_after > 0]
+        contested = fought(plan, memory.fights(state.now))
+        held = [step for step, fight in contested if is_drift(step) and fight.retry_after > 0]
         writes = tuple(step for step in writes if step not in held)
         await self._dry_run(decision, plan, writes, dependents, sure=sure)
         for step in dependents:
             if not is_deleting(step.subject):  # the watch event of its deletion triggers the pass that creates it
                 self._announce(state, step)
                 await self._writer.delete(step.subject)
-        live.update(await self._write(state, writes, memory, sure=sure))
+        answers = await write(
+            self._writer,
+            writes,
+            owner=state.deployment,
+            events=self._events,
+            history=memory,
+            now=state.now,
+            sure=sure,
+        )
+        live.update(answers)
         prunes = obsolete and not writes and not held and not dependents and decision.prunes
         for step in obsolete if prunes else ():
             await self._writer.delete(step.subject)
         results = [_created(first)]
         if foreign:
             results = [_in_the_way(foreign[0], first)]
-        if fought:
-            results.append(_fight([step for step, _ in fought]))
+        if contested:
+            results.append(_fight([step for step, _ in contested]))
         delays = [CONFLICT_RETRY] if foreign else []
-        delays += [fight.retry_after if step in held else fight.expires_in for step, fight in fought]
+        delays += [fight.retry_after if step in held else fight.expires_in for step, fight in contested]
         delays += [patience + 1.0 for patience in self._unconfirmed(plan.steps)]
         return _outcome(state, live, first, results=tuple(results), again=min(delays, default=None))
-
-    async def look_up(self, state: ClusterState, wanted: tuple[Resource, ...]) -> dict[Identity, Resource]:
-        """The known objects, and those that the API server has under names that the caches consider free."""
-        found = dict(state.find(wanted))
-        for obj in wanted:
-            if identity_in(obj) not in found and (there := await self._writer.find(obj)) is not None:
-                found[identity_in(obj)] = there
-        return found
 
     async def _free(self, plan: Plan) -> Plan:
         """The plan, with a step marked FOREIGN if the upstream needs a name that a foreign object has.
@@ -189,62 +226,7 @@ class Executor:
         if not rehearsed or (decision.verified and (not exists or (len(rehearsed) == 1 and not dependents))):
             return
         absent = tuple(step.wanted for step in rehearsed if step.live is None and step.wanted is not None)
-        await self._writer.dry_run(rehearsed, absent=absent, sure=sure)
-
-    async def _write(
-        self, state: ClusterState, steps: tuple[Step, ...], memory: Memory, *, sure: bool
-    ) -> dict[Identity, Resource]:
-        """Create and update in order. One event names everything that was created, even if a later write fails."""
-        answers: dict[Identity, Resource] = {}
-        made: list[Resource] = []
-        try:
-            for step in steps:
-                wanted, found = step.wanted, step.live
-                assert wanted is not None, "what is written is wanted"
-                drifted = _is_drift(step)
-                if drifted:
-                    memory.reverted(identity_in(wanted), state.now)
-                    await self._announce_drift(state.deployment, wanted)
-                if step.outages:
-                    note = f"{named(wanted)} is changed in place: {'; '.join(step.outages)}"
-                    self._events.emit(
-                        state.deployment,
-                        reason="ServiceInterrupted",
-                        note=note,
-                        warning=True,
-                        action="Update",
-                        related=found,
-                    )
-                answer = await self._writer.apply(wanted, found, sure=sure)
-                answers[identity_in(wanted)] = answer
-                if found is None:
-                    made.append(answer)
-                    memory.note_made(identity_in(wanted), now=state.now)
-                elif not drifted:
-                    note = f"Updated {named(wanted)}"
-                    self._events.emit(
-                        state.deployment, reason="ResourceUpdated", note=note, action="Update", related=answer
-                    )
-        finally:
-            if made:
-                main = made[-1]
-                others = f" with {', '.join(map(named, made[:-1]))}" if len(made) > 1 else ""
-                note = f"Created {named(main)}{others}"
-                self._events.emit(state.deployment, reason="ResourceCreated", note=note, action="Create", related=main)
-        return answers
-
-    async def _announce_drift(self, deployment: Resource, wanted: Resource) -> None:
-        """Emit an event with the changed fields and their managers.
-
-        The object is read from the API server, because the cache drops the managedFields of other managers.
-        """
-        full = await self._writer.find(wanted)
-        changes = changed_fields(wanted, full, manager=self._writer.manager) if full is not None else []
-        if not changes:
-            return
-        changed = ", ".join(f"{change.path} (by {change.manager or 'unknown'})" for change in changes[:3])
-        note = f"{named(wanted)} was modified directly, reconciling: {changed}"
-        self._events.emit(deployment, reason="DriftDetected", note=note, warning=True, action="Revert", related=full)
+        await rehearse(self._writer, rehearsed, absent=absent, sure=sure)
 
     def _announce(self, state: ClusterState, step: Step) -> None:
         self._events.emit(
@@ -270,7 +252,7 @@ class Executor:
         if not _is_announced(state.deployment):
             rehearsed = tuple(s for s in plan.steps if s.wanted is not None and s.action is not Action.KEEP)
             absent = tuple(s.wanted for s in rehearsed if s.wanted is not None)
-            await self._writer.dry_run(rehearsed, absent=absent)
+            await rehearse(self._writer, rehearsed, absent=absent)
             self._announce(state, step)
             return _leaving(text, again=0.0)
         # Objects that the old one refers to are deleted later (`_clear`): its operator may need them for its clean-up.
@@ -353,7 +335,8 @@ def _outcome(
     again: float | None,
 ) -> Outcome:
     assert first.wanted is not None, "a primary step has a wanted object"
-    ours = {identity: obj for identity, obj in live.items() if is_ours(obj, state.deployment, state.provider)}
+    mark = provider_mark(state.provider)
+    ours = {identity: obj for identity, obj in live.items() if is_ours(obj, state.deployment, mark)}
     primary = live.get(identity_in(first.wanted))
     if primary is state.primary and {id(obj) for obj in ours.values()} == {id(obj) for obj in state.ours}:
         return Outcome(results=results, again=again)
@@ -391,29 +374,9 @@ def _in_the_way(step: Step, first: Step) -> StepResult:
     )
 
 
-def _is_drift(step: Step) -> bool:
-    """Whether a step writes what was written before because another writer changed the object."""
-    live, wanted = step.live, step.wanted
-    return step.writes and live is not None and wanted is not None and _hash(live) == _hash(wanted)
-
-
-def _fought(plan: Plan, fights: Mapping[Identity, Fight]) -> list[tuple[Step, Fight]]:
-    """The steps about objects that another writer keeps changing; empty for nearly all deployments."""
-    if not fights:
-        return []
-    about = ((step, fights.get(identity_in(step.subject))) for step in plan.steps)
-    return [(step, fight) for step, fight in about if fight is not None]
-
-
-def _fight(fought: Sequence[Step]) -> StepResult:
+def _fight(steps: Sequence[Step]) -> StepResult:
     """The result where another writer keeps changing what we keep reverting."""
-    message = (
-        f"{', '.join(named(step.subject) for step in fought[:3])} {'was' if len(fought) == 1 else 'were each'} changed "
-        f"and reverted more than {FIGHT_REVERTS} times within "
-        f"{FIGHT_WINDOW.seconds // 60} minutes; reverts now wait {FIGHT_PAUSE.seconds} s. "
-        "The event DriftDetected names the field and who changes it"
-    )
-    return StepResult(condition="DriftFight", ok=True, reason="RevertedTooOften", message=message)
+    return StepResult(condition="DriftFight", ok=True, reason="RevertedTooOften", message=fight_text(steps))
 
 
 def _is_announced(deployment: Resource) -> bool:
@@ -422,134 +385,44 @@ def _is_announced(deployment: Resource) -> bool:
     return (status.get("reason"), status.get("observedGeneration")) == ("Recreating", generation)
 
 
-def _hash(obj: Resource) -> str | None:
-    return annotations_of(obj).get(names.SPEC_HASH)
+# ---------------------------------------------------------------------------------------------------------- the dry run
 
 
-# -------------------------------------------------------------------------------------------------------- single writes
+_TRIAL_DIGITS = 8
 
 
-NEVER = "1"
-"""A resourceVersion that no object has: etcd starts counting at 1, the revision of the empty store."""
+async def rehearse(
+    writer: Writer, steps: tuple[Step, ...], *, absent: tuple[Resource, ...], sure: bool = False
+) -> None:
+    """Dry-run what would be written (ruling 15); a replacement under a name of its own.
 
-
-DELETION_PATIENCE = 10.0
-"""Seconds for which the watch may lag behind a deletion."""
-
-
-class Writer:
-    """Writes the objects of one provider as its field manager, and notes every answer in the caches."""
-
-    def __init__(self, *, client: Client, host: ProviderHost, upstream: UpstreamInformers) -> None:
-        self.client = client
-        self.upstream = upstream
-        self.manager = names.provider_manager(host.name)
-        self._host = host
-        self._kinds = {kind.key: kind for kind in host.manifest.upstream}
-        self._deleted: dict[str, float] = {}
-
-    def view(self, obj: Resource) -> KindInformer:
-        """The informer of the object's kind. Raises Refused if the cluster does not serve the kind in that version."""
-        view = self.upstream.view_of(obj)
-        if view is None:
-            raise Refused(
-                obj, f"the cluster does not serve {obj['kind']} in {obj['apiVersion']}", ErrorKind.KIND_NOT_SERVED
-            )
-        return view
-
-    def kind(self, obj: Resource) -> UpstreamKind:
-        return self._host.kinds[identity_in(obj)[:2]]
-
-    def runs_pods(self, obj: Resource) -> bool:
-        """Whether the object is gone only after its pods are."""
-        return self.kind(obj).deletion == "Foreground"
-
-    async def apply(
-        self, wanted: Resource, found: Resource | None, *, sure: bool = False, dry_run: bool = False
-    ) -> Resource:
-        """Apply by force, either onto exactly `found` or, if that is None, only if no object exists.
-
-        The apply carries the uid of `found`. So it does not recreate an object that was deleted in the meantime, and
-        does not take over one that another writer created (Conflict). If `found` is None, the apply carries a
-        resourceVersion that no object has, and the API server answers an existing object with a conflict: raised as
-        Occupied, or as Conflict if `sure`. Raises Refused if the API server refuses the object.
-        """
-        precondition = {"resourceVersion": NEVER} if found is None else {"uid": uid_of(found)}
-        body = {**wanted, "metadata": {**wanted["metadata"], **precondition}}
-        view = self.view(wanted)
-        with view.objects.writing(key_of(wanted)):
-            try:
-                answer = await self.client.apply(view.kind, body, manager=self.manager, force=True, dry_run=dry_run)
-            except Conflict as error:
-                if found is None and not sure:
-                    raise Occupied from error
-                raise
-            except ApiError as error:
-                if policy_of(error).refuses or (dry_run and isinstance(error, NotFound)):
-                    raise Refused(wanted, error.message, error.kind) from error
-                raise
-            if not dry_run:
-                view.objects.note(answer)
-        return answer
-
-    async def dry_run(self, steps: tuple[Step, ...], *, absent: tuple[Resource, ...], sure: bool = False) -> None:
-        """Dry-run what would be written (ruling 15); a replacement under a name of its own.
-
-        A refusal because an object is missing that the same plan creates first is ignored: for example, an upstream's
-        webhook misses a ConfigMap, or the API server the Role of a binding. Raises Refused for any other refusal.
-        """
-        for step in steps:
-            wanted, found = step.wanted, step.live if step.writes else None
-            assert wanted is not None, "only what is wanted is rehearsed"
-            same_name = step.live is not None and identity_in(step.live) == identity_in(wanted)
-            trial = trial_of(wanted) if not step.writes and same_name else wanted
-            try:
-                await self.apply(trial, found, sure=sure or not step.writes, dry_run=True)
-            except Refused as refused:
-                others = [obj for obj in absent if obj is not wanted]
-                if missing_of(refused.message, wanted, others) is None:
-                    raise Refused(wanted, refused.message, refused.kind) from refused
-
-    async def delete(self, obj: Resource) -> None:
-        """Delete exactly this object, with its kind's propagation policy; no error if it is gone already.
-
-        No request is sent if the object is already being deleted, or for DELETION_PATIENCE after a delete was accepted,
-        because the watch may lag.
-        """
-        if is_deleting(obj):
-            return
-        kind, uid, now = self.kind(obj), uid_of(obj), monotonic()
-        if now - self._deleted.get(uid, -DELETION_PATIENCE) < DELETION_PATIENCE:
-            return
+    A refusal because an object is missing that the same plan creates first is ignored: for example, an upstream's
+    webhook misses a ConfigMap, or the API server the Role of a binding. Raises Refused for any other refusal.
+    """
+    for step in steps:
+        wanted, found = step.wanted, step.live if step.writes else None
+        assert wanted is not None, "only what is wanted is rehearsed"
+        same_name = step.live is not None and identity_in(step.live) == identity_in(wanted)
+        trial = trial_of(wanted) if not step.writes and same_name else wanted
         try:
-            await self.client.delete(self.view(obj).kind, key_of(obj), uid=uid, propagation=kind.deletion)
-        except NotFound:
-            return
-        self._deleted = {one: when for one, when in self._deleted.items() if now - when < DELETION_PATIENCE}
-        self._deleted[uid] = now
+            await writer.apply(trial, found, sure=sure or not step.writes, dry_run=True)
+        except Refused as refused:
+            others = [obj for obj in absent if obj is not wanted]
+            if missing_of(refused.message, wanted, others) is None:
+                raise Refused(wanted, refused.message, refused.kind) from refused
 
-    async def namesake(self, wanted: Resource) -> Resource | None:
-        """A foreign object that has a name which the upstream needs for an object of its own
-        (`UpstreamKind.namesakes`).
 
-        An object whose controller has the kind and name of `wanted` belongs to the upstream and is not returned. Raises
-        KubeError.
-        """
-        for key in self.kind(wanted).namesakes:
-            kind = self._kinds.get(key)
-            if kind is None:
-                continue  # we have no right to read kinds that the manifest does not name
-            identity = {"apiVersion": api_version(kind, kind.versions[0]), "kind": kind.kind}
-            found = await self.find({**identity, "metadata": wanted["metadata"]})
-            owner = controller_owner(found) if found is not None else None
-            its = owner is not None and (owner.get("kind"), owner.get("name")) == (wanted["kind"], key_of(wanted).name)
-            if found is not None and not its:
-                return {**identity, **found}
-        return None
+def trial_of(obj: Resource) -> Resource:
+    """The object under another name of the same length, for a dry run while the old object still has the name.
 
-    async def find(self, wanted: Resource) -> Resource | None:
-        """The object of that name from the API server, regardless of its owner."""
-        return await self.client.find(self.view(wanted).kind, key_of(wanted))
+    Upstreams limit the length of names and of derived names: a longer name could be refused for its length alone.
+    """
+    name = key_of(obj).name
+    kept = max(0, len(name) - _TRIAL_DIGITS)
+    trial = f"{name[:kept]}{'x' if not kept else ''}{digest(['trial', name])}"[: len(name)]
+    if trial == name:
+        trial = f"{name[:-1]}{'z' if name[-1] != 'z' else 'y'}"
+    return {**obj, "metadata": {**obj["metadata"], "name": trial}}
 
 
 # -------------------------------------------------------------------------------------------------------- the finalizer
@@ -566,6 +439,7 @@ class Finalizer:
         self,
         *,
         writer: Writer,
+        upstream: UpstreamInformers,
         deployments: MutationCache,
         events: EventRecorder,
         status: StatusWriter,
@@ -573,6 +447,7 @@ class Finalizer:
         clock: Callable[[], datetime],
     ) -> None:
         self._writer = writer
+        self._upstream = upstream
         self._deployments = deployments
         self._events = events
         self._status = status
@@ -636,7 +511,7 @@ class Finalizer:
         for obj in workloads or state.ours:
             await self._writer.delete(obj)
         # Absence in a cache that was never filled means nothing.
-        return not state.ours and not self._writer.upstream.unread()
+        return not state.ours and not self._upstream.unread()
 
     async def _is_clean(self, state: ClusterState) -> bool:
         """Whether the API server has no object of ours any more; any that it has are deleted.
@@ -646,13 +521,13 @@ class Finalizer:
         """
         selector = f"{names.MODEL_DEPLOYMENT}={state.key.name},{names.PROVIDER}={state.provider}"
         clean = True
-        for view in self._writer.upstream.views():
+        for view in self._upstream.views():
             objects = await self._writer.client.list_all(
                 view.kind, namespace=state.key.namespace, label_selector=selector
             )
             for obj in objects:
                 obj = {"apiVersion": view.kind.api_version, "kind": view.kind.kind, **obj}
-                if is_ours(obj, state.deployment, state.provider):
+                if is_ours(obj, state.deployment, provider_mark(state.provider)):
                     clean = False
                     await self._writer.delete(obj)
         return clean

@@ -25,13 +25,13 @@ from airunway.kube import (
     transform_once,
     wait_until_synced,
 )
+from airunway.owned import Identity, identity_in
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.manifest import api_version
 from airunway.process.caches import Caches
 from airunway.resource import ObjectKey, Resource, controller_owner, dig, key_of, labels_of
 from airunway.runtime.crd_versions import CrdFacts, Installed, crd_facts, detect
-from airunway.runtime.state import Identity, identity_in
 
 __all__ = ["KindInformer", "UpstreamInformers", "deployment_of", "kind_in", "written_in"]
 

@@ -5,52 +5,25 @@ Nothing depends on it after a restart: it dates faults, spaces retries and count
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from airunway.kube import KubeError, retry_after_of
+from airunway.owned import Refused, WriteHistory, policy_of
 from airunway.plugins.contract import Finding
 from airunway.resource import Resource, dig
-from airunway.runtime.error_policies import Refused, policy_of
 from airunway.runtime.report import StepResult
 from airunway.runtime.retries import Attempts, FailedTry, Subject
-from airunway.runtime.state import Identity
 from airunway.status import DEPENDENCY_GRACE, Fault, since
 from airunway.status.codes import CODES
 from airunway.status.evidence import parse_moment
 from airunway.status.rootcause import RootCause
 
-__all__ = ["FIGHT_PAUSE", "FIGHT_REVERTS", "FIGHT_WINDOW", "Failure", "Fight", "Memory", "Waiting", "previous_cause"]
-
-FIGHT_WINDOW = timedelta(minutes=2)
-
-
-FIGHT_REVERTS = 5
-"""Number of reverts of one object within the window above which they are a fight with another writer."""
-
-
-FIGHT_PAUSE = timedelta(seconds=30)
-"""Minimum time between reverts during a fight."""
-
-
-_JUST_MADE = timedelta(seconds=30)
-"""Time for which a new object of ours may be missing in an upstream's cache."""
-
+__all__ = ["Failure", "Memory", "Waiting", "previous_cause"]
 
 Failure = Refused | KubeError | StepResult
 """The causes of a failed try: an object is refused, the API server fails, or a dry run is refused."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fight:
-    """A fight with another writer over one object."""
-
-    retry_after: float
-    """Seconds until the next revert is due; zero or less if it is due."""
-    expires_in: float
-    """Seconds until the fight is over if no further revert follows."""
 
 
 @dataclass(kw_only=True)
@@ -64,17 +37,13 @@ class Waiting:
 
 
 @dataclass(kw_only=True)
-class Memory:
+class Memory(WriteHistory):
     """What the runtime remembers of one deployment."""
 
     faults: dict[tuple[str, str], datetime] = field(default_factory=dict)
     """When each fault began, by component and reason."""
     failing: datetime | None = None
     """When writes began to fail; None if they do not."""
-    reverts: dict[Identity, deque[datetime]] = field(default_factory=dict)
-    """Times of recent reverts, by object."""
-    made: dict[Identity, datetime] = field(default_factory=dict)
-    """When each object was created, for objects created lately."""
     tries: Attempts[Failure] = field(default_factory=Attempts)
     """The last failure and its retry."""
     last_words: str = ""
@@ -107,16 +76,6 @@ class Memory:
         self.faults = found
         return found
 
-    def note_made(self, obj: Identity, *, now: datetime) -> None:
-        """Note that the object was just created; forget objects created long ago."""
-        self.made = {one: when for one, when in self.made.items() if now - when < _JUST_MADE}
-        self.made[obj] = now
-
-    def just_made(self, obj: Identity, *, now: datetime) -> bool:
-        """Whether the object was created so recently that others may not know of it yet."""
-        when = self.made.get(obj)
-        return when is not None and now - when < _JUST_MADE
-
     def outage(self, error: KubeError, *, now: datetime) -> StepResult | None:
         """The result for a transient failure to write; None until it lasts for DEPENDENCY_GRACE.
 
@@ -129,26 +88,6 @@ class Memory:
         message = f"The upstream resources cannot be written: {error}"
         reason = policy_of(error).reason
         return StepResult(condition="ResourceCreated", reason=reason, message=message, blocks_ready=True, since=begun)
-
-    def reverted(self, identity: Identity, now: datetime) -> None:
-        """Count a revert of a foreign change to this object."""
-        self.reverts.setdefault(identity, deque()).append(now)
-
-    def fights(self, now: datetime) -> dict[Identity, Fight]:
-        """The objects with too many reverts within the window."""
-        for identity, times in list(self.reverts.items()):
-            while times and now - times[0] > FIGHT_WINDOW:
-                times.popleft()
-            if not times:
-                del self.reverts[identity]
-        return {
-            identity: Fight(
-                retry_after=(times[-1] + FIGHT_PAUSE - now).total_seconds(),
-                expires_in=max(1.0, (times[0] + FIGHT_WINDOW - now).total_seconds()),
-            )
-            for identity, times in self.reverts.items()
-            if len(times) > FIGHT_REVERTS
-        }
 
 
 def _restored(fault: Fault, status: Resource) -> datetime | None:

@@ -8,8 +8,7 @@ pass carries out (spec/contract.md, "Inside the runtime"). Example: a new image 
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -17,10 +16,11 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
+from airunway import owned
 from airunway.api import names
 from airunway.api.bounds import noted_excess
 from airunway.api.modeldeployment import ModelDeployment, ParseError
-from airunway.kube import needs_apply
+from airunway.owned import Action, Identity, Plan, Rules, identity_in
 from airunway.plugins.contract import Context, Finding, Observation, Observed, Upstream
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
@@ -29,18 +29,15 @@ from airunway.resource import (
     Resource,
     annotations_of,
     condition_of,
-    controller_owner,
     dig,
-    digest,
     is_deleting,
-    key_of,
     labels_of,
 )
 from airunway.runtime.crd_versions import Installed, as_written, newest_waits, writer_of
 from airunway.runtime.memory import Waiting
 from airunway.runtime.recreation import interruptions, recreate_causes
 from airunway.runtime.report import StepResult, located
-from airunway.runtime.state import ClusterState, Identity, identity_in, is_ours, is_primary, named
+from airunway.runtime.state import ClusterState, is_primary, provider_mark
 from airunway.runtime.translate import (
     SpecDigests,
     TranslationResult,
@@ -54,20 +51,14 @@ from airunway.selection import is_denied
 from airunway.status import Category
 
 __all__ = [
-    "Action",
     "Decision",
     "Do",
-    "Plan",
-    "Step",
-    "conflict_text",
     "decide",
     "intent_of",
-    "missing_of",
     "observe",
     "plan",
     "plan_of",
     "plugin_fault",
-    "trial_of",
 ]
 
 log = logging.getLogger(__name__)
@@ -455,87 +446,6 @@ def _waits_for(other: str) -> StepResult:
 # ----------------------------------------------------------------------------------------------------------- the steps
 
 
-_TRIAL_DIGITS = 8
-
-
-class Action(StrEnum):
-    """The action for an object."""
-
-    CREATE = "create"
-    UPDATE = "update"
-    REPLACE = "replace"
-    """Deleted and created again, because a change cannot be made in place."""
-    DELETE = "delete"
-    KEEP = "keep"
-    FOREIGN = "foreign"
-    """An object with this name exists and is not ours."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """The action for one object."""
-
-    action: Action
-    """The action."""
-    wanted: Resource | None = None
-    """The desired object; None for a deletion."""
-    live: Resource | None = None
-    """The live object, None for a creation; for a replacement the old one, of any kind and name."""
-    primary: bool = False
-    """Whether it is the primary object."""
-    causes: tuple[str, ...] = ()
-    """What changed that cannot be changed in place."""
-    outages: tuple[str, ...] = ()
-    """Messages about what an update in place interrupts."""
-
-    @property
-    def subject(self) -> Resource:
-        """The object that the step is about: the old one if there are two."""
-        found = self.live if self.action is not Action.FOREIGN and self.live is not None else self.wanted
-        assert found is not None, "a step has at least one object"
-        return found
-
-    @property
-    def writes(self) -> bool:
-        return self.action in (Action.CREATE, Action.UPDATE)
-
-    def text(self) -> str:
-        """The action, as a dry run prints it."""
-        what = named(self.subject)
-        match self.action:
-            case Action.REPLACE:
-                return f"delete {what} and make it again ({', '.join(self.causes)} cannot be changed in place)"
-            case Action.KEEP:
-                return f"leave {what} as it is"
-            case Action.FOREIGN:
-                return f"create {what}"
-            case Action.UPDATE if self.outages:
-                return f"update {what} ({'; '.join(self.outages)})"
-            case _:
-                return f"{self.action.value} {what}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """The steps of a pass."""
-
-    steps: tuple[Step, ...]
-    """All steps, the primary object's first; those after it in the order in which they are created."""
-
-    @property
-    def primary(self) -> Step:
-        return self.steps[0]
-
-    @property
-    def writes(self) -> tuple[Step, ...]:
-        """The steps that create or update, the primary object last: it refers to the others."""
-        found = [step for step in self.steps if step.writes]
-        return tuple(sorted(found, key=lambda step: step.primary))
-
-    def of(self, action: Action) -> tuple[Step, ...]:
-        return tuple(step for step in self.steps if step.action is action)
-
-
 def plan_of(
     desired: Sequence[Resource],
     live: Mapping[Identity, Resource],
@@ -544,48 +454,20 @@ def plan_of(
     provider: str,
     dead: str = "",
 ) -> Plan:
-    """The steps after which exactly the `desired` objects (primary first) exist.
+    """The steps after which exactly the `desired` objects (primary first) exist: `owned.plan_of` for a provider.
 
-    `live` has every known object that is ours or has a wanted name. `dead` is the reason why the primary object will
-    never serve again; empty if it may. An object that is known only in another version cannot be compared, and is
-    updated. An object that runs the pods of a component under another kind or name replaces the old one, which must
-    release its GPUs first.
+    An object that runs the pods of a component under another kind or name replaces the old one, which must release its
+    GPUs first.
     """
-    manager = names.provider_manager(provider)
-    ours = {identity: obj for identity, obj in live.items() if is_ours(obj, deployment, provider)}
-    wanted = {identity_in(obj): obj for obj in desired}
-    old = next((obj for obj in ours.values() if is_primary(obj)), None)
-    before = _running(obj for identity, obj in ours.items() if identity not in wanted and obj is not old)
-    steps = []
-    for position, (identity, obj) in enumerate(wanted.items()):
-        found, primary = live.get(identity), position == 0
-        if found is not None and identity not in ours:
-            steps.append(Step(action=Action.FOREIGN, wanted=obj, live=found, primary=primary))
-        elif primary and old is not None and identity_in(old) != identity:
-            steps.append(Step(action=Action.REPLACE, wanted=obj, live=old, primary=True, causes=_moved(old, obj)))
-        elif found is None and not primary and (gives_way := before.pop(_runs(obj), None)) is not None:
-            steps.append(Step(action=Action.REPLACE, wanted=obj, live=gives_way, causes=_moved(gives_way, obj)))
-        elif found is None:
-            steps.append(Step(action=Action.CREATE, wanted=obj, primary=primary))
-        elif causes := _causes(found, obj, dead=dead if primary else ""):
-            steps.append(Step(action=Action.REPLACE, wanted=obj, live=found, primary=primary, causes=causes))
-        elif found.get("apiVersion") != obj["apiVersion"] or needs_apply(obj, found, manager=manager):
-            outages = tuple(interruptions(found, obj)) if primary else ()
-            steps.append(Step(action=Action.UPDATE, wanted=obj, live=found, primary=primary, outages=outages))
-        else:
-            steps.append(Step(action=Action.KEEP, wanted=obj, live=found, primary=primary))
-    replaced = {identity_in(step.live) for step in steps if step.live is not None}
-    steps += [
-        Step(action=Action.DELETE, live=obj)
-        for identity, obj in ours.items()
-        if identity not in wanted and identity not in replaced and obj is not old
-    ]
-    return Plan(steps=tuple(steps))
-
-
-def _running(objects: Iterable[Resource]) -> dict[str, Resource]:
-    """The objects that run pods of a component, by component."""
-    return {component: obj for obj in objects if (component := _runs(obj))}
+    return owned.plan_of(
+        desired,
+        live,
+        owner=deployment,
+        mark=provider_mark(provider),
+        manager=names.provider_manager(provider),
+        rules=_RULES,
+        dead=dead,
+    )
 
 
 def _runs(obj: Resource) -> str:
@@ -594,64 +476,4 @@ def _runs(obj: Resource) -> str:
     return component if component and next(pod_specs(obj), None) is not None else ""
 
 
-def _causes(found: Resource, wanted: Resource, *, dead: str) -> tuple[str, ...]:
-    if is_deleting(found):
-        return ("an object that is being deleted",)
-    causes = tuple(recreate_causes(found, wanted))
-    return (*causes, dead) if dead else causes
-
-
-def _moved(old: Resource, new: Resource) -> tuple[str, ...]:
-    causes = recreate_causes(old, new)
-    if old.get("kind") != new.get("kind"):
-        return (*causes, f"{old.get('kind')} to {new.get('kind')}")
-    return (*causes, f"the name {key_of(old).name} to {key_of(new).name}")
-
-
-def conflict_text(wanted: Resource, found: Resource) -> str:
-    """The message about a foreign object with a name that we need, or that the upstream of a wanted object needs."""
-    owner = controller_owner(found)
-    by = f" (owned by {owner.get('kind')}/{owner.get('name')})" if owner else " (no owner references)"
-    kind = found.get("kind") or wanted["kind"]
-    what = f"{kind} {key_of(wanted)} exists but is not managed by this ModelDeployment{by}"
-    why = "" if kind == wanted["kind"] else f", and the {wanted['kind']} of that name needs a {kind} of its own"
-    return f"{what}{why}; rename one of them or delete it"
-
-
-def missing_of(message: str, refused: Resource, absent: Iterable[Resource]) -> Resource | None:
-    """The object of the plan that does not exist yet and that a refusal names; None if there is none.
-
-    Only the exact name counts, and not the refused object's own name: a Service often has the name of its primary
-    object. The exception is a message that the refused object itself is "not found": then an object that it refers to
-    is missing. The API server answers so for a binding whose Role does not exist yet.
-    """
-    own = identity_in(refused)
-    others = [obj for obj in absent if identity_in(obj) != own]
-    if others and _says_missing(message, own):
-        return others[0]
-    for obj in others:
-        other = identity_in(obj)
-        named = rf"(?<![\w.-]){re.escape(other.name)}(?![\w-]|\.\w)"
-        if _says_missing(message, other) or (other.name != own.name and re.search(named, message)):
-            return obj
-    return None
-
-
-def _says_missing(message: str, what: Identity) -> bool:
-    """Whether the message is that exactly this object was not found."""
-    group = rf"\.{re.escape(what.group)}" if what.group else ""
-    pattern = rf'(?<![\w.-]){what.kind.lower()}(s|es)?{group} "{re.escape(what.name)}" not found'
-    return re.search(pattern, message) is not None
-
-
-def trial_of(obj: Resource) -> Resource:
-    """The object under another name of the same length, for a dry run while the old object still has the name.
-
-    Upstreams limit the length of names and of derived names: a longer name could be refused for its length alone.
-    """
-    name = key_of(obj).name
-    kept = max(0, len(name) - _TRIAL_DIGITS)
-    trial = f"{name[:kept]}{'x' if not kept else ''}{digest(['trial', name])}"[: len(name)]
-    if trial == name:
-        trial = f"{name[:-1]}{'z' if name[-1] != 'z' else 'y'}"
-    return {**obj, "metadata": {**obj["metadata"], "name": trial}}
+_RULES = Rules(is_primary=is_primary, recreates=recreate_causes, interrupts=interruptions, role=_runs)

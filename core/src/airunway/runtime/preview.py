@@ -16,13 +16,12 @@ import yaml
 
 from airunway.api import names
 from airunway.kube import CONFIG_MAP, NotFound, needs_apply
+from airunway.owned import NEVER, Action, Plan, Refused, Step, Writer, conflict_text, named
 from airunway.redaction import redacted
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, owner_reference, uid_of
-from airunway.runtime.apply import NEVER, Writer
-from airunway.runtime.error_policies import Refused
-from airunway.runtime.plan import Action, Plan, Step, conflict_text
+from airunway.runtime.apply import rehearse
 from airunway.runtime.report import StepResult
-from airunway.runtime.state import ClusterState, named
+from airunway.runtime.state import ClusterState
 
 __all__ = ["PLAN_LIMIT", "Previewer", "plan_data", "plan_name", "shown"]
 
@@ -80,7 +79,7 @@ class Previewer:
             return conflict_text(step.wanted, found)
         absent = tuple(other.wanted for other in steps if other.live is None and other.wanted is not None)
         try:
-            await self._writer.dry_run((step,), absent=absent, sure=True)
+            await rehearse(self._writer, (step,), absent=absent, sure=True)
         except Refused as refused:
             return f"{named(refused.obj)}: {refused.message}"
         return ""

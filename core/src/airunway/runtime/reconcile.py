@@ -22,14 +22,14 @@ from airunway.kube import (
     StatusWriter,
     add_finalizer,
 )
+from airunway.owned import Identity, Occupied, Refused, identity_in, named
 from airunway.plugins.contract import Observation
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.process.logs import log_phase
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_deleting, key_of, uid_of
-from airunway.runtime.apply import Executor, Finalizer, Outcome, Writer, refusal_outcome
+from airunway.runtime.apply import Executor, Finalizer, Outcome, refusal_outcome, upstream_writer
 from airunway.runtime.diagnosis import conclude
-from airunway.runtime.error_policies import Occupied, Refused
 from airunway.runtime.evidence import EvidenceCollector
 from airunway.runtime.informers import UpstreamInformers
 from airunway.runtime.memory import Failure, Memory
@@ -37,7 +37,7 @@ from airunway.runtime.plan import Decision, Do, intent_of, observe, plan, plan_o
 from airunway.runtime.preview import Previewer
 from airunway.runtime.report import Report, StepResult, announcements, leaving, planned_status, record_of_service
 from airunway.runtime.retries import FailedTry, Subject
-from airunway.runtime.state import ClusterState, Identity, finalizers_of, identity_in, named
+from airunway.runtime.state import ClusterState, finalizers_of
 from airunway.runtime.translate import selector_of
 from airunway.status.events import EVENTS
 from airunway.status.evidence import Evidence
@@ -82,7 +82,7 @@ class ProviderReconciler:
         self._clock = clock
         self._manager = names.provider_manager(host.name)
         self._finalizer = names.provider_finalizer(host.name)
-        writer = Writer(client=client, host=host, upstream=upstream)
+        writer = self._writer = upstream_writer(client, host, upstream)
         self._executor = Executor(writer=writer, events=events)
         self._previewer = Previewer(writer)
         self._status = StatusWriter(
@@ -90,6 +90,7 @@ class ProviderReconciler:
         )
         self._releaser = Finalizer(
             writer=writer,
+            upstream=upstream,
             deployments=deployments,
             events=events,
             status=self._status,
@@ -261,7 +262,7 @@ class ProviderReconciler:
         try:
             return await self._executor.apply(state, decision, decision.plan, memory)
         except Occupied:  # the caches know our own objects only
-            found = await self._executor.look_up(state, decision.objects)
+            found = await self._writer.look_up(decision.objects, state.find(decision.objects))
         again = plan_of(
             decision.objects, found, deployment=state.deployment, provider=self._host.name, dead=decision.dead
         )

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import NamedTuple
 
 import orjson
 
 from airunway.api import names
+from airunway.owned import Identity, Mark, is_ours
 from airunway.resource import (
     ObjectKey,
     Resource,
@@ -19,20 +19,16 @@ from airunway.resource import (
     controller_owner,
     dig,
     key_of,
-    labels_of,
 )
 from airunway.runtime.crd_versions import Installed
 from airunway.status.evidence import EventFacts, Evidence, parse_moment
 
 __all__ = [
     "ClusterState",
-    "Identity",
     "applied_at",
     "finalizers_of",
-    "identity_in",
-    "is_ours",
     "is_primary",
-    "named",
+    "provider_mark",
     "recorded_settings",
 ]
 
@@ -75,7 +71,7 @@ class ClusterState:
     @cached_property
     def ours(self) -> tuple[Resource, ...]:
         """The objects that this provider has created for the deployment, the primary first."""
-        found = [obj for obj in self.live.values() if is_ours(obj, self.deployment, self.provider)]
+        found = [obj for obj in self.live.values() if is_ours(obj, self.deployment, provider_mark(self.provider))]
         return tuple(sorted(found, key=lambda obj: not is_primary(obj)))
 
     @cached_property
@@ -127,6 +123,11 @@ class ClusterState:
         return next((other for other in others if other not in ("", self.provider)), "")
 
 
+def provider_mark(provider: str) -> Mark:
+    """The mark of the objects that a provider creates."""
+    return Mark(names.PROVIDER, provider)
+
+
 def finalizers_of(deployment: Resource) -> list[str]:
     return dig(deployment, "metadata", "finalizers") or []
 
@@ -144,19 +145,6 @@ def applied_at(primary: Resource, manager: str) -> datetime | None:
 
 
 # -------------------------------------------------------------------------------------------------------- what is ours
-
-
-class Identity(NamedTuple):
-    """The identity of an object in any version; its namespace is the deployment's."""
-
-    group: str
-    kind: str
-    name: str
-
-
-def identity_in(obj: Resource) -> Identity:
-    group = str(obj.get("apiVersion")).rpartition("/")[0]
-    return Identity(group, str(obj.get("kind")), str(dig(obj, "metadata", "name")))
 
 
 def recorded_settings(primary: Resource | None, manager: str) -> tuple[str, dict[str, object]] | None:
@@ -188,21 +176,6 @@ def _is_ours(obj: Resource, annotation: str, manager: str) -> bool:
     )
 
 
-def is_ours(live: Resource, deployment: Resource, provider: str) -> bool:
-    """Whether this provider created the object for exactly this deployment (by uid).
-
-    An object without a controlling owner is recognised by its annotation: the next apply restores the reference.
-    Objects of the same deployment with another provider's label, and the core's own, are not ours.
-    """
-    if labels_of(live).get(names.PROVIDER) != provider:
-        return False
-    uid = deployment["metadata"]["uid"]
-    references = dig(live, "metadata", "ownerReferences") or []
-    if any(isinstance(ref, dict) and ref.get("uid") == uid for ref in references):
-        return True
-    return controller_owner(live) is None and annotations_of(live).get(names.DEPLOYMENT_UID) == uid
-
-
 def is_primary(live: Resource) -> bool:
     """Whether an object of ours is the deployment's primary one, of any kind and name.
 
@@ -211,7 +184,3 @@ def is_primary(live: Resource) -> bool:
     """
     owner = controller_owner(live)
     return names.TRANSFORMER in annotations_of(live) and (owner is None or owner.get("kind") == "ModelDeployment")
-
-
-def named(obj: Resource) -> str:
-    return f"{obj.get('kind')} '{key_of(obj).name}'"

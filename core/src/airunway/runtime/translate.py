@@ -10,10 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from airunway import owned
 from airunway.api import names
 from airunway.api.bounds import noted_excess
 from airunway.api.modeldeployment import ModelDeployment, ParseError, parse_deployment
 from airunway.json_path import values_at
+from airunway.owned import identity_in, our_labels
 from airunway.plugins.contract import Context, Finding, Interruption, Transformer, UpstreamKind
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.settings import kept_settings
@@ -25,8 +27,6 @@ from airunway.resource import (
     dig,
     digest,
     labels_of,
-    owner_reference,
-    uid_of,
 )
 from airunway.runtime.override_check import check_overrides, merged, placed
 from airunway.runtime.recreation import (
@@ -36,7 +36,7 @@ from airunway.runtime.recreation import (
     interruption_record,
     replacement_record,
 )
-from airunway.runtime.state import identity_in
+from airunway.runtime.state import provider_mark
 from airunway.sdk.fields import ignored_fields, tracked
 from airunway.sdk.pods import pod_templates
 from airunway.validation import without_effect
@@ -254,16 +254,12 @@ def complete(
       template.
     - `interrupts` are the translation's interruptions by changes in place.
     """
-    metadata = deployment["metadata"]
-    whose = names.whose(metadata["name"], provider=provider)
+    whose = our_labels(deployment, provider_mark(provider))
     ours = {**propagated_labels(labels_of(deployment)), **whose}
     result = []
     for position, (translated, paths) in enumerate(zip(objects, immutable, strict=True)):
         obj = _with_pod_labels(translated, whose, places=pod_labels[position] if pod_labels else ())
-        meta = dict(obj["metadata"])
-        meta["namespace"] = metadata["namespace"]
-        meta["labels"] = {**(meta.get("labels") or {}), **ours}
-        annotations = dict(meta.get("annotations") or {})
+        annotations = dict(obj["metadata"].get("annotations") or {})
         record = {"object": {path: _at(obj, path.removesuffix(".*").split(".")) for path in paths}}
         if position == 0:
             annotations[names.TRANSFORMER] = transformer
@@ -275,13 +271,8 @@ def complete(
                 annotations[INTERRUPTS_ON_CHANGE] = interruption_record(interrupts)
         if recorded := replacement_record(record):
             annotations[REPLACE_ON_CHANGE] = recorded
-        # Hashed before the owner is set: its uid identifies the deployment and is no part of the request.
-        hashed = {**obj, "metadata": {**meta, "annotations": annotations}}
-        meta["annotations"] = {**annotations, names.SPEC_HASH: digest(hashed, length=_HASH_LENGTH)}
-        if uid := uid_of(deployment):  # a preview's deployment has no uid
-            meta["annotations"][names.DEPLOYMENT_UID] = uid
-        meta["ownerReferences"] = [owner_reference(deployment)]
-        result.append({**obj, "metadata": meta})
+        obj = {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}
+        result.append(owned.complete(obj, owner=deployment, labels=ours))
     return result
 
 

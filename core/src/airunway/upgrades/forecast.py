@@ -11,13 +11,14 @@ from datetime import datetime
 from enum import StrEnum
 
 from airunway.api import names
+from airunway.owned import Action, identity_in, named
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.manifest import api_version
 from airunway.resource import ObjectKey, Resource, annotations_of, is_deleting, key_of
 from airunway.runtime.crd_versions import CrdFacts, Installed, crd_facts, detect
-from airunway.runtime.plan import Action, Decision, Do, decide
-from airunway.runtime.state import ClusterState, identity_in, named
+from airunway.runtime.plan import Decision, Do, decide
+from airunway.runtime.state import ClusterState
 from airunway.schema import defaulted, dropped, gained, pruned, refusals, schema_in
 
 __all__ = ["CHANGES", "Cluster", "Effect", "Forecast", "forecast"]

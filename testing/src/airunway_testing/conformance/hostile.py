@@ -16,9 +16,9 @@ from typing import Any
 import yaml
 
 from airunway.api.modeldeployment import ParseError
+from airunway.owned import identity_in
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig
-from airunway.runtime.state import identity_in
 from airunway.runtime.translate import TranslationResult
 from airunway.sdk import Reading
 from airunway_testing.conformance.cases import Base, bases, judged, merged_spec

@@ -1,4 +1,4 @@
-"""Maps errors of upstream writes to what the status reports and when the write is retried (spec ruling 28). Pure."""
+"""Maps errors of writes to what the status reports and when the write is retried (spec ruling 28). Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airunway.kube import ApiError, ErrorKind, KubeError, RequestTimedOut, TransportError
+from airunway.owned.objects import named
 from airunway.resource import Resource, key_of
-from airunway.runtime.state import named
 
 __all__ = ["POLICIES", "ErrorPolicy", "Occupied", "Refused", "policy_of"]
 

@@ -1,0 +1,146 @@
+"""Carries a plan out: `write` for the steps that a caller has chosen, `apply_objects` for all of a part's objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from airunway.kube import EventRecorder, changed_fields
+from airunway.owned.error_policies import Occupied
+from airunway.owned.history import WriteHistory, fought, is_drift
+from airunway.owned.objects import Identity, Mark, identity_in, named
+from airunway.owned.plan import Action, Plan, Rules, Step, plan_of
+from airunway.owned.writer import Writer
+from airunway.resource import Resource
+
+__all__ = ["Applied", "apply_objects", "write"]
+
+_CONFLICT_RETRY = 15.0
+"""Seconds after which a foreign object with our name is read again: no informer of ours watches it."""
+
+
+async def write(
+    writer: Writer,
+    steps: Sequence[Step],
+    *,
+    owner: Resource,
+    events: EventRecorder,
+    history: WriteHistory,
+    now: datetime,
+    sure: bool = False,
+) -> dict[Identity, Resource]:
+    """Create and update in order; returns the answers. One event names everything that was created, even if a later
+    write fails.
+
+    A revert of a foreign change is counted in `history` and announced by the event DriftDetected. Raises Refused,
+    Occupied (not if `sure`) and KubeError, as `Writer.apply`.
+    """
+    answers: dict[Identity, Resource] = {}
+    made: list[Resource] = []
+    try:
+        for step in steps:
+            wanted, found = step.wanted, step.live
+            assert wanted is not None, "what is written is wanted"
+            drifted = is_drift(step)
+            if drifted:
+                history.reverted(identity_in(wanted), now)
+                await _announce_drift(writer, wanted, owner=owner, events=events)
+            if step.outages:
+                note = f"{named(wanted)} is changed in place: {'; '.join(step.outages)}"
+                events.emit(owner, reason="ServiceInterrupted", note=note, warning=True, action="Update", related=found)
+            answer = await writer.apply(wanted, found, sure=sure)
+            answers[identity_in(wanted)] = answer
+            if found is None:
+                made.append(answer)
+                history.note_made(identity_in(wanted), now=now)
+            elif not drifted:
+                note = f"Updated {named(wanted)}"
+                events.emit(owner, reason="ResourceUpdated", note=note, action="Update", related=answer)
+    finally:
+        if made:
+            main = made[-1]
+            others = f" with {', '.join(map(named, made[:-1]))}" if len(made) > 1 else ""
+            note = f"Created {named(main)}{others}"
+            events.emit(owner, reason="ResourceCreated", note=note, action="Create", related=main)
+    return answers
+
+
+async def _announce_drift(writer: Writer, wanted: Resource, *, owner: Resource, events: EventRecorder) -> None:
+    """Emit an event with the changed fields and their managers.
+
+    The object is read from the API server, because the cache drops the managedFields of other managers.
+    """
+    full = await writer.find(wanted)
+    changes = changed_fields(wanted, full, manager=writer.manager) if full is not None else []
+    if not changes:
+        return
+    changed = ", ".join(f"{change.path} (by {change.manager or 'unknown'})" for change in changes[:3])
+    note = f"{named(wanted)} was modified directly, reconciling: {changed}"
+    events.emit(owner, reason="DriftDetected", note=note, warning=True, action="Revert", related=full)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Applied:
+    """The result of `apply_objects`."""
+
+    live: Mapping[Identity, Resource]
+    """The wanted objects that exist now and are ours."""
+    foreign: tuple[Step, ...] = ()
+    """Objects that others have under a wanted name; `conflict_text` of a step's objects is the message."""
+    fought: tuple[Step, ...] = ()
+    """Objects that another writer keeps changing back; `fight_text` is the message."""
+    again: float | None = None
+    """Seconds until the next pass is due; None if only a change makes it due."""
+
+
+async def apply_objects(
+    writer: Writer,
+    wanted: Sequence[Resource],
+    live: Mapping[Identity, Resource],
+    *,
+    owner: Resource,
+    mark: Mark,
+    events: EventRecorder,
+    history: WriteHistory,
+    now: datetime,
+    rules: Rules | None = None,
+) -> Applied:
+    """Create and update the `wanted` objects (of `complete`) in their order, then delete all others of the owner with
+    this mark.
+
+    `live` has the known objects, as in `plan_of`. A foreign object is never changed, and does not keep the others from
+    being written. An object that must be replaced is deleted; the pass after its deletion creates it. Raises Refused
+    and KubeError.
+    """
+    manager = writer.manager
+    plan = plan_of(wanted, live, owner=owner, mark=mark, manager=manager, rules=rules)
+    sure = False
+    while True:
+        contested = fought(plan, history.fights(now))
+        held = [step for step, fight in contested if is_drift(step) and fight.retry_after > 0]
+        writes = [step for step in plan.writes if step not in held]
+        try:
+            answers = await write(writer, writes, owner=owner, events=events, history=history, now=now, sure=sure)
+            break
+        except Occupied:  # the caches know our own objects only
+            found = await writer.look_up(wanted, live)
+            plan = plan_of(wanted, found, owner=owner, mark=mark, manager=manager, rules=rules)
+            sure = True
+    for step in (*plan.of(Action.REPLACE), *plan.of(Action.DELETE)):
+        await writer.delete(step.subject)
+    foreign = plan.of(Action.FOREIGN)
+    delays = [_CONFLICT_RETRY] if foreign else []
+    delays += [fight.retry_after if step in held else fight.expires_in for step, fight in contested]
+    return Applied(
+        live={**_kept(plan), **answers},
+        foreign=foreign,
+        fought=tuple(step for step, _ in contested),
+        again=min(delays, default=None),
+    )
+
+
+def _kept(plan: Plan) -> dict[Identity, Resource]:
+    """The wanted objects that existed before the writes."""
+    steps = (step for step in plan.steps if step.action in (Action.KEEP, Action.UPDATE))
+    return {identity_in(step.live): step.live for step in steps if step.live is not None}
