@@ -77,7 +77,14 @@ MAX_CAUSES = 20
 EXCESS = "airunway.ai/excess"
 """The field of a cached object that lists what was too large to keep; no object on an API server has it."""
 
-_OUTLINE = (("model", "id"), ("model", "source"), ("provider", "name"), ("engine", "type"), ("suspend",))
+_OUTLINE = (
+    ("model", "id"),
+    ("model", "source"),
+    ("provider", "name"),
+    ("engine", "type"),
+    ("suspend",),
+    ("runtimeConfigName",),
+)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _LONGEST_OUTLINED = 2048
 """Characters; as many as a model's id may have."""

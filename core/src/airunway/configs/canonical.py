@@ -135,7 +135,7 @@ is an object, and replaced where it is not (so `routing.annotations` by key, `la
 
 
 def merge(lower: Resource, upper: Resource, *, at: tuple[str, ...] = ()) -> Resource:
-    """Returns `upper` over `lower`, field by field. An explicit ``false``, ``0`` or ``""`` wins; null counts as absent."""
+    """Returns `upper` over `lower`, field by field. ``false``, ``0`` and ``""`` win; null counts as absent."""
     merged = {}
     for key in (*lower, *(key for key in upper if key not in lower)):
         below, above = lower.get(key), upper.get(key)

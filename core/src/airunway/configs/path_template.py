@@ -22,8 +22,6 @@ MAX_RENDERED = 200
 
 _OTHER_NAMES = {
     "aimImageName": ".spec.image",
-    "aimId": ".spec.model.id",
-    "modelId": ".spec.model.id",
     "routing": ".spec.gateway",
 }
 """Fields below ``spec`` that only AIM Engine has, and what has their meaning here."""

@@ -36,7 +36,7 @@ from airunway.process.logs import set_log_fields
 from airunway.process.metrics import Metrics
 from airunway.process.predicates import is_user_edit
 from airunway.process.supervisor import Lead, Work
-from airunway.resource import ObjectKey, Resource
+from airunway.resource import ObjectKey, Resource, key_of
 
 __all__ = [
     "BURST",
@@ -150,7 +150,7 @@ class BaseController:
         self._project = caches.project
         self.deployments: SharedCache = caches.deployments()
         self._queues: list[WorkQueue[ObjectKey]] = []
-        self._reviews: dict[Hashable, Callable[[Resource], bool]] = {}
+        self._reviews: dict[Hashable, tuple[Callable[[Resource], bool], Callable[[], list[Resource]]]] = {}
         self._review = asyncio.Event()
         self._edits: EditRateLimiter[ObjectKey] = EditRateLimiter()
         self.events = EventRecorder(
@@ -209,14 +209,20 @@ class BaseController:
             self._queues[0].rest(key, self._edits.rest_after(key))
         self._queues[0].add(key, self.urgency)
 
-    def enqueue_all(self, cause: Hashable, wanted: Callable[[Resource], bool]) -> None:
-        """Enqueue the deployments that are `wanted`, with low priority.
+    def enqueue_all(
+        self,
+        cause: Hashable,
+        wanted: Callable[[Resource], bool] = lambda _: True,
+        *,
+        among: Callable[[], list[Resource]] | None = None,
+    ) -> None:
+        """Enqueue the deployments that are `wanted`, of all or of those that `among` finds, with low priority.
 
         A standby enqueues nothing: a new leader reconciles everything. Requests for the same `cause` that have not
         begun are merged into one.
         """
         if self.leads:
-            self._reviews[cause] = wanted
+            self._reviews[cause] = wanted, among or self.deployments.values
             self._review.set()
 
     async def _look(self) -> None:
@@ -225,12 +231,12 @@ class BaseController:
             await self._review.wait()
             self._review.clear()
             while self._reviews:
-                wanted = self._reviews.pop(next(iter(self._reviews)))
-                for position, (key, deployment) in enumerate(self.deployments.items()):
+                wanted, among = self._reviews.pop(next(iter(self._reviews)))
+                for position, deployment in enumerate(among()):
                     if position % _AT_ONCE == 0:
                         await asyncio.sleep(0)
                     if wanted(deployment):
-                        self._queues[0].add(key, Priority.BULK)
+                        self._queues[0].add(key_of(deployment), Priority.BULK)
 
     async def run(self, follow: Callable[[asyncio.TaskGroup], Awaitable[None]], lead: Lead, work: Work) -> None:
         """Watch the API server until cancelled, and do the leader's `work` while leading.

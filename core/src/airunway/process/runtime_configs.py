@@ -1,0 +1,154 @@
+"""The runtime configs that a process has read: which one a deployment follows, and which deployments a change concerns.
+
+Core and providers read the same two kinds through the shared caches and resolve them with `airunway.configs`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+from typing import TypeAlias
+
+from airunway.api import names
+from airunway.configs import Resolution, config_name, resolve
+from airunway.kinds import CLUSTER_RUNTIME_CONFIG, RUNTIME_CONFIG
+from airunway.kube import AnyReflector, compact_objects
+from airunway.process.caches import Caches, SharedCache
+from airunway.resource import ObjectKey, Resource, dig, key_of
+
+__all__ = ["OnChange", "RuntimeConfigs"]
+
+OnChange: TypeAlias = Callable[[Hashable, Callable[[], list[Resource]]], None]
+"""``on_change(cause, users)``: a config changed. `users()` returns the cached deployments that it concerns at the time
+of the call. A later change with the same cause replaces one that has not been handled yet.
+"""
+
+_METADATA = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields")
+
+
+class RuntimeConfigs:
+    """RuntimeConfigs and ClusterRuntimeConfigs for one reader.
+
+    `deployments` is the reader's cache of deployments; its index finds the users of a config. A cluster without the
+    CRDs counts as one without configs; CRDs that are installed later are noticed within 30 seconds, which is the
+    longest backoff of a cache. What was read stays while later reads fail.
+    """
+
+    def __init__(self, caches: Caches, *, deployments: AnyReflector, on_change: OnChange) -> None:
+        self.project = caches.one(_Projection)
+        self.namespaced: SharedCache = caches.of(RUNTIME_CONFIG, project=self.project)
+        self.cluster: SharedCache = caches.of(CLUSTER_RUNTIME_CONFIG, project=self.project)
+        self._on_change = on_change
+        self._users = deployments.add_index(lambda deployment: (_looked_up(deployment),))
+        self._known: dict[ObjectKey, tuple[Resource | None, Resource | None, Resolution]] = {}
+        self._read: set[SharedCache] = set()
+        self._problems: dict[SharedCache, str] = {}
+        self._answered = asyncio.Event()
+        for cache in (self.namespaced, self.cluster):
+            cache.add_handler(self._on_config)
+
+    # ------------------------------------------------------------------------------------------------ reading
+
+    def resolve(self, deployment: Resource) -> Resolution:
+        """Returns the config that a deployment follows, of those that have been read."""
+        namespace, name = _looked_up(deployment)
+        own, cluster = self.namespaced.get(ObjectKey(namespace, name)), self.cluster.get(ObjectKey("", name))
+        if own is None and cluster is None:
+            return resolve(name, namespaced=None, cluster=None)
+        where = ObjectKey(namespace if own is not None else "", name)
+        known = self._known.get(where)
+        if known is None or known[0] is not own or known[1] is not cluster:
+            known = self._known[where] = (own, cluster, resolve(name, namespaced=own, cluster=cluster))
+        return known[2]
+
+    def users(self, config: ObjectKey) -> list[Resource]:
+        """Returns the cached deployments whose effective config is made from this one (a RuntimeConfig has a namespace,
+        a ClusterRuntimeConfig has none), or would be if it existed.
+        """
+        if config.namespace:
+            return self._users.get(config)
+        places = [place for place in self._users.keys() if isinstance(place, ObjectKey) and place.name == config.name]  # noqa: SIM118
+        return [user for place in places if self._reads_cluster(place) for user in self._users.get(place)]
+
+    def _reads_cluster(self, place: ObjectKey) -> bool:
+        own = self.namespaced.get(place)
+        return own is None or _inherits(own)
+
+    @property
+    def readable(self) -> bool:
+        """Whether both kinds have been read once, or found not to be installed; it stays true."""
+        self._look()
+        return len(self._read) == 2
+
+    def unready(self) -> str | None:
+        """Why the configs are not readable yet, with kind and verb; None if they are."""
+        if self.readable:
+            return None
+        cache = self.namespaced if self.namespaced not in self._read else self.cluster
+        kind, cause = cache.kind, self._problems.get(cache)
+        if cause is None:
+            return f"the {kind.plural} have not been read yet"
+        return f"cannot list {kind.plural}.{kind.group} ({cause}): grant list and watch on them (airunway rbac)"
+
+    def _look(self) -> None:
+        self._read |= {cache for cache in (self.namespaced, self.cluster) if cache.synced.is_set() or cache.missing}
+        if len(self._read) == 2:
+            self._answered.set()
+
+    # ---------------------------------------------------------------------------------------------- following
+
+    async def read(self) -> None:
+        """Wait until the configs are readable."""
+        await self._answered.wait()
+
+    async def run(self) -> None:
+        """Follow both kinds until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for cache in (self.namespaced, self.cluster):
+                cache.on_restart = self._notice(cache)
+                group.create_task(cache.run(), name=str(cache.kind))
+                group.create_task(self._first(cache), name=f"{cache.kind}: first list")
+            self._look()  # another reader of the shared caches may have found the kinds missing
+
+    async def _first(self, cache: SharedCache) -> None:
+        await cache.synced.wait()
+        self._look()
+
+    def _notice(self, cache: SharedCache) -> Callable[[str], None]:
+        def failed(cause: str) -> None:
+            self._problems[cache] = cause
+            self._look()
+
+        return failed
+
+    def _on_config(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        if new is None:
+            self._known.pop(key, None)
+        if old is None or new is None or old.get("spec") != new.get("spec") or _generation(old) != _generation(new):
+            self._on_change(("runtime config", key), lambda: self.users(key))
+
+
+class _Projection:
+    """Keeps of a config its spec, its status, and the metadata that its readers use. One for the whole process."""
+
+    def __init__(self) -> None:
+        self._compact = compact_objects(names.CORE_MANAGER)
+
+    def __call__(self, obj: Resource) -> Resource:
+        metadata = obj.get("metadata")
+        if isinstance(metadata, dict):
+            obj["metadata"] = {field: metadata[field] for field in _METADATA if field in metadata}
+        return self._compact(obj)
+
+
+def _looked_up(deployment: Resource) -> ObjectKey:
+    """The namespace of a deployment, and the name of the config that it looks up."""
+    return ObjectKey(key_of(deployment).namespace, config_name(deployment))
+
+
+def _inherits(config: Resource) -> bool:
+    return bool(dig(config, "spec", "inherit") == "Cluster")
+
+
+def _generation(config: Resource) -> object:
+    return dig(config, "metadata", "generation")
