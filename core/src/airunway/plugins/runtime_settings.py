@@ -55,7 +55,9 @@ def settings_of_record(record: object) -> RuntimeSettings:
         labels={label: value for label, value in labels.items() if isinstance(value, str)}
         if isinstance(labels, dict)
         else {},
-        image_pull_secrets=tuple(each for each in secrets if isinstance(each, str)) if isinstance(secrets, list) else (),
+        image_pull_secrets=tuple(each for each in secrets if isinstance(each, str))
+        if isinstance(secrets, list)
+        else (),
         token=SecretKey(name=name, key=key) if isinstance(name, str) and isinstance(key, str) and name else None,
     )
 

@@ -112,7 +112,9 @@ def _waiting_for_config(state: ClusterState) -> Gate:
     if left > 0:
         return Gate(closed=True, again=left)
     ours, theirs = _own_hash(state) or "none", _published(state) or "none"
-    text = f"{_DIFFERENT}: the core's has the hash {theirs[:12]}, the provider's {ours[:12]}; nothing is changed meanwhile"
+    text = (
+        f"{_DIFFERENT}: the core's has the hash {theirs[:12]}, the provider's {ours[:12]}; nothing is changed meanwhile"
+    )
     if has_served(state):
         return Gate(closed=True, warning=Finding(path="", reason="WaitingForConfig", message=text))
     return Gate(closed=True, result=_waits(text, since=since))
@@ -186,9 +188,7 @@ def _with_gateway(gate: Gate, state: ClusterState, host: ProviderHost) -> Gate:
     if condition is not None and _is_current(condition, state) and not _waits_for_others(condition):
         return gate  # decided: there is no gateway
     text = "Waiting until the gateway part has decided what the route points to"
-    result = StepResult(
-        component="Gateway", reason="WaitingForGateway", message=text, blocks_ready=True, pending=True
-    )
+    result = StepResult(component="Gateway", reason="WaitingForGateway", message=text, blocks_ready=True, pending=True)
     return Gate(config=gate.config, closed=True, result=result)
 
 

@@ -23,11 +23,11 @@ from airunway.kube import (
     add_finalizer,
 )
 from airunway.owned import Identity, Occupied, Refused, identity_in, named
-from airunway.configs import Resolution
 from airunway.plugins.contract import Observation, RuntimeSettings
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.process.logs import log_phase
+from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_deleting, key_of, uid_of
 from airunway.runtime.apply import Executor, Finalizer, Outcome, refusal_outcome, upstream_writer
 from airunway.runtime.diagnosis import conclude
@@ -70,7 +70,7 @@ class ProviderReconciler:
         upstream: UpstreamInformers,
         evidence: EvidenceCollector,
         events: EventRecorder,
-        resolve: Callable[[Resource], Resolution | None],
+        configs: RuntimeConfigs,
         kubernetes: Callable[[], tuple[int, int]],
         clock: Callable[[], datetime],
     ) -> None:
@@ -81,7 +81,7 @@ class ProviderReconciler:
         self._upstream = upstream
         self._evidence = evidence
         self._events = events
-        self._resolve = resolve
+        self._configs = configs
         self._kubernetes = kubernetes
         self._clock = clock
         self._manager = names.provider_manager(host.name)
@@ -163,16 +163,19 @@ class ProviderReconciler:
             evidence=None,
             events=(),
             installed=self._upstream.verdicts,
-            settled=self._evidence.settled() and not self._upstream.unread() and not self._upstream.awaits(live),
+            settled=self._is_settled() and not self._upstream.awaits(live),
             rolled_out=True,
             kubernetes=self._kubernetes(),
             now=self._clock(),
         )
         return state if state.primary is None else await self._look_behind(state, state.primary)
 
+    def _is_settled(self) -> bool:
+        return self._configs.readable and self._evidence.settled() and not self._upstream.unread()
+
     def _with_config(self, state: ClusterState, memory: Memory) -> ClusterState:
         """The state with the runtime config that the provider finds, and since when the core finds another one."""
-        state = replace(state, resolution=self._resolve(state.deployment))
+        state = replace(state, resolution=self._configs.resolve(state.deployment))
         memory.disagrees_since = (memory.disagrees_since or state.now) if disagree(state) else None
         return replace(state, disagrees_since=memory.disagrees_since)
 

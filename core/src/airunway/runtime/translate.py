@@ -37,8 +37,8 @@ from airunway.runtime.recreation import (
     interruption_record,
     replacement_record,
 )
-from airunway.runtime.state import provider_mark
 from airunway.runtime.settings_record import Record, new_record
+from airunway.runtime.state import provider_mark
 from airunway.sdk.fields import ignored_fields, tracked
 from airunway.sdk.pods import pod_templates
 from airunway.validation import without_effect
@@ -257,8 +257,8 @@ def complete(
     - `inherited` are the deployment's labels that its objects get.
     - A new object is needed when a value of `identity` or `topology` changes. `immutable` has the paths of each object
       that cannot be changed in place.
-    - Our labels have precedence over the translation's, and those over propagated ones. The labels that identify a pod's
-      deployment are also set in every pod template, and at the paths in `pod_labels` where pods are outside of a
+    - Our labels have precedence over the translation's, and those over propagated ones. The labels that identify a
+      pod's deployment are also set in every pod template, and at the paths in `pod_labels` where pods are outside of a
       template.
     - `interrupts` are the translation's interruptions by changes in place.
     """

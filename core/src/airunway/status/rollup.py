@@ -106,8 +106,8 @@ def roll_up(
 
     `previous` is the phase before this pass; `created`: upstream objects exist; `served`: they were Running at some
     time. `grace` and `patience` are those of the runtime config's ``statusPolicy``: how long a dependency may be
-    unreachable, and how long missing capacity counts as normal waiting. The worst phase wins. Of faults with the same phase the first decides; for Failed and Degraded, a fault that
-    only keeps the previous phase decides last.
+    unreachable, and how long missing capacity counts as normal waiting. The worst phase wins. Of faults with the same
+    phase the first decides; for Failed and Degraded, a fault that only keeps the previous phase decides last.
     """
     if not faults:
         return Rollup(phase=Phase.RUNNING, reason="Ready", message=running_message, ready=True)
