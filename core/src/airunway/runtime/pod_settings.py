@@ -31,12 +31,14 @@ __all__ = [
     "carried_warnings",
     "changed",
     "choose",
+    "config_secrets",
     "current_settings",
     "disagree",
     "foreign_faults",
     "gate_of",
     "has_served",
     "is_granted",
+    "is_renamed",
     "not_applied",
     "pods_wait",
 ]
@@ -270,6 +272,24 @@ def pods_wait(used: RuntimeSettings, current: RuntimeSettings, *, name: str) -> 
         f"{names.ADOPT} gets a new value: {what} (runtime config {name})"
     )
     return Finding(path="", reason=NEWER_PODS_WAIT, message=text)
+
+
+def config_secrets(state: ClusterState) -> dict[str, str]:
+    """The Secrets that the pod settings in use name, each with the field of the RuntimeConfig that names it."""
+    record = state.recorded
+    if record is None:
+        return {}
+    of = f" of RuntimeConfig {record.config or config_name(state.deployment)}"
+    found: dict[str, str] = {}
+    for variable in record.pods.env:
+        name = dig(variable, "valueFrom", "secretKeyRef", "name")
+        if isinstance(name, str):
+            found.setdefault(name, f"spec.env[{variable.get('name')}]{of}")
+    for position, name in enumerate(record.pods.image_pull_secrets):
+        found.setdefault(name, f"spec.imagePullSecrets[{position}]{of}")
+    if record.pods.token is not None:
+        found[record.pods.token.name] = f"spec.secrets.huggingFaceToken{of}"
+    return found
 
 
 # ------------------------------------------------------------------------------------- the status while nothing is made

@@ -35,7 +35,7 @@ from airunway.runtime.evidence import EvidenceCollector
 from airunway.runtime.informers import UpstreamInformers
 from airunway.runtime.memory import Failure, Memory
 from airunway.runtime.plan import Decision, Do, intent_of, observe, plan, plan_of, plugin_fault
-from airunway.runtime.pod_settings import disagree, foreign_faults
+from airunway.runtime.pod_settings import config_secrets, disagree, foreign_faults
 from airunway.runtime.preview import Previewer
 from airunway.runtime.report import Report, StepResult, announcements, leaving, planned_status, record_of_service
 from airunway.runtime.retries import FailedTry, Subject
@@ -194,6 +194,8 @@ class ProviderReconciler:
         deployment = state.deployment
         selected = self._upstream.selected(state.key.namespace, key_of(primary).name)
         evidence = await self._evidence.of(deployment, primary, selected)
+        if evidence is not None:
+            evidence = replace(evidence, secrets={**config_secrets(state), **evidence.secrets})
         return replace(
             state,
             selected=selected,
