@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from airunway.resource import Resource, parse_time
+from airunway.status.catalogue import CONDITIONS, ConditionWriter
 from airunway.status.conditions import Condition, as_word, bounded
 from airunway.status.reasons import Category, category_of
 
@@ -37,6 +38,10 @@ PARENTS = ("ConfigValid", "AuthValid", "DependenciesReachable")
 
 OVERALL = ("Ready", "Reconciling", "Stalled")
 """Conditions about the whole deployment, as kstatus defines them; they belong to the owner of the phase."""
+
+_OF_PARTS = {each.name for each in CONDITIONS if each.writer in (ConditionWriter.GATEWAY, ConditionWriter.MODEL_CACHE)}
+_NO_CHILDREN = frozenset({*PARENTS, *OVERALL, *_OF_PARTS})
+"""Conditions from which no parent is derived."""
 
 
 class Phase(StrEnum):
@@ -205,8 +210,9 @@ def _abnormal(type_: str, status: bool, verdict: Rollup) -> Condition:
 def parent_conditions(conditions: Iterable[Resource]) -> list[Condition]:
     """Returns ``ConfigValid``, ``AuthValid`` and ``DependenciesReachable``, derived from all other False conditions.
 
-    Unknown counts too if the reason is Stale (a missing heartbeat). All three are always returned; a False one has the
-    reason and message of its first child, sorted by type.
+    Conditions of the core's parts do not count: a refused route is no fault of the deployment's own configuration
+    (spec/platform.md, "Readiness"). Unknown counts too if the reason is Stale (a missing heartbeat). All three are
+    always returned; a False one has the reason and message of its first child, sorted by type.
     """
     against: dict[str, Resource] = {}
     parent_of = {
@@ -217,7 +223,7 @@ def parent_conditions(conditions: Iterable[Resource]) -> list[Condition]:
     }
     for child in sorted(conditions, key=lambda c: str(c.get("type"))):
         # The overall conditions repeat their children, and the parents must not be derived from themselves.
-        if child.get("type") in (*PARENTS, *OVERALL) or child.get("status") not in ("False", "Unknown"):
+        if child.get("type") in _NO_CHILDREN or child.get("status") not in ("False", "Unknown"):
             continue
         category = category_of(str(child.get("reason")))
         parent = parent_of.get(category)

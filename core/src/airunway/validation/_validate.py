@@ -121,8 +121,6 @@ def warnings(obj: Resource) -> list[str]:
 def without_effect(obj: Resource) -> dict[str, str]:
     """Returns the fields of a ModelDeployment that are set but have no effect in this release, each with a message."""
     found = {}
-    if dig(obj, "spec", "runtimeConfigName"):
-        found["spec.runtimeConfigName"] = "has no effect, as this release reads no runtime configs"
     if dig(obj, "spec", "gateway") and dig(obj, "spec", "gateway", "enabled") is not False:
         found["spec.gateway"] = "has no effect, as this release makes no routes"
     return found
