@@ -5,13 +5,20 @@ The loop, `render`, `preflight` and tests all get ``context.runtime`` from `runt
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from airunway.configs import EffectiveConfig, propagated
+from airunway.configs import EffectiveConfig, Resolution, config_name, propagated, resolve
 from airunway.plugins.contract import RuntimeSettings, SecretKey
-from airunway.resource import Resource, dig
+from airunway.resource import Resource, dig, key_of
 
-__all__ = ["TOKEN_KEY", "changed_settings", "runtime_settings", "settings_of_record", "settings_record"]
+__all__ = [
+    "TOKEN_KEY",
+    "changed_settings",
+    "resolve_among",
+    "runtime_settings",
+    "settings_of_record",
+    "settings_record",
+]
 
 TOKEN_KEY = "HF_TOKEN"
 """Key of the Hugging Face token in the Secret that a config names."""
@@ -32,6 +39,19 @@ def runtime_settings(
         labels=passed_on,
         image_pull_secrets=config.image_pull_secrets,
         token=SecretKey(name=config.token, key=TOKEN_KEY) if config.token else None,
+    )
+
+
+def resolve_among(deployment: Resource, configs: Iterable[Resource]) -> Resolution:
+    """Returns the config that a deployment follows, of these RuntimeConfigs and ClusterRuntimeConfigs."""
+    name, namespace = config_name(deployment), key_of(deployment).namespace
+    named = [config for config in configs if key_of(config).name == name]
+    return resolve(
+        name,
+        namespaced=next(
+            (c for c in named if c.get("kind") == "RuntimeConfig" and key_of(c).namespace == namespace), None
+        ),
+        cluster=next((c for c in named if c.get("kind") == "ClusterRuntimeConfig"), None),
     )
 
 

@@ -87,7 +87,7 @@ def disagree(state: ClusterState) -> bool:
     core) there are no configs.
     """
     condition = condition_of(state.deployment, _READY)
-    if condition is None or _is_false(condition, state):
+    if condition is None or (_is_false(condition, state) and condition.get("reason") != "InvalidSpec"):
         return False
     return not _is_current(condition, state) or _published(state) != _own_hash(state)
 

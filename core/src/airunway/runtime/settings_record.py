@@ -29,7 +29,7 @@ class Record:
     """Name of the runtime config that the spec named; None in a record of a release without runtime configs."""
     provider: Mapping[str, object] = field(default_factory=dict)
     """The provider's own kept settings."""
-    pods: RuntimeSettings = RuntimeSettings()
+    pods: RuntimeSettings = field(default_factory=RuntimeSettings)
     """The pod settings of the runtime config."""
     gateway: Gateway | None = None
     """The gateway for which the object was made, where the provider decides about a pool."""
@@ -53,7 +53,7 @@ class Record:
 
 
 def new_record(record: Record, *, before: Record | None) -> Record:
-    """Returns the record to write: `before`, unchanged, where it says the same. A record alone is no reason to write."""
+    """Returns the record to write: `before` where it says the same. A record alone is no reason to write."""
     if before is None:
         return record
     same = (before.lasting, dict(before.provider), before.pods, before.gateway) == (
