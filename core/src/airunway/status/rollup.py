@@ -105,18 +105,21 @@ def roll_up(
     served: bool = False,
     running_message: str = "All replicas are ready",
     grace: timedelta = DEPENDENCY_GRACE,
+    patience: timedelta = CAPACITY_PATIENCE,
 ) -> Rollup:
     """Returns the phase, its reason and message, and whether the deployment is ready.
 
     `previous` is the phase before this pass; `created`: upstream objects exist; `served`: they were Running at some
-    time. The worst phase wins. Of faults with the same phase the first decides; for Failed and Degraded, a fault that
-    only keeps the previous phase decides last.
+    time. `grace` and `patience` are those of the runtime config's ``statusPolicy``: how long a dependency may be
+    unreachable, and how long missing capacity counts as normal waiting. The worst phase wins. Of faults with the same
+    phase the first decides; for Failed and Degraded, a fault that only keeps the previous phase decides last.
     """
     if not faults:
         return Rollup(phase=Phase.RUNNING, reason="Ready", message=running_message, ready=True)
     served = served or previous == Phase.RUNNING.value
     judged = [
-        _judge(fault, previous=previous, served=served, created=created, now=now, grace=grace) for fault in faults
+        _judge(fault, previous=previous, served=served, created=created, now=now, grace=grace, patience=patience)
+        for fault in faults
     ]
     wake = min((seconds for _, seconds in judged if seconds is not None), default=None)
 
@@ -141,7 +144,14 @@ def roll_up(
 
 
 def _judge(
-    fault: Fault, *, previous: str | None, served: bool, created: bool, now: datetime, grace: timedelta
+    fault: Fault,
+    *,
+    previous: str | None,
+    served: bool,
+    created: bool,
+    now: datetime,
+    grace: timedelta,
+    patience: timedelta,
 ) -> tuple[Phase, float | None]:
     """Returns the phase for this fault alone, and after how many seconds it changes by time alone (None: never)."""
     resting = Phase.PENDING if fault.pending or not created else Phase.DEPLOYING
@@ -161,7 +171,7 @@ def _judge(
         case Category.CAPACITY:
             # The pods exist and wait for a node: that is deploying, however long the queue.
             waiting = Phase.DEPLOYING if created else Phase.PENDING
-            return _after(fault, CAPACITY_PATIENCE, before=waiting, now=now)
+            return _after(fault, patience, before=waiting, now=now)
         case Category.EXHAUSTION | Category.WORKLOAD:
             return (Phase.DEGRADED if served else Phase.FAILED), None
         case Category.PROGRESS:
