@@ -296,12 +296,13 @@ def _context(
     served = {key: upstream for key, upstream in verdicts if upstream is not None}
     primary, kind = state.primary, host.primary_kind
     upstream, live_kind = installed.upstream, ""
-    wanted_for = digests.wanted
+    wanted_for, was_for = digests.wanted, annotations_of(primary or {}).get(names.WRITTEN_FOR)
+    changed = was_for != wanted_for
     if state.recorded is not None:
         lasts, values = state.recorded
         if lasts == digests.lasting:
-            settings = with_kept(settings, values)
-            wanted_for = annotations_of(primary or {}).get(names.WRITTEN_FOR, wanted_for)
+            settings, changed = with_kept(settings, values), False
+            wanted_for = was_for if was_for is not None else wanted_for
     if primary is not None and (written := host.kinds.get(identity_in(primary)[:2])) is not None:
         live_kind = written.key
         kept = as_written(
@@ -321,6 +322,8 @@ def _context(
         upstream=upstream,
         served=served,
         live_kind=live_kind,
+        live=primary,
+        spec_changed=changed,
         settings=settings,
         kubernetes=state.kubernetes,
         now=state.now,
@@ -366,7 +369,9 @@ def _waiting(
     if not newer:
         return ()
     metadata = labels_of(state.deployment), annotations_of(state.deployment)
-    compared = digests, metadata, [replace(each, now=datetime.min) for each in (context, *(c for c, _ in newer))]
+    # The live object changes with every status; what a provider keeps of it does not.
+    inputs = [replace(each, now=datetime.min, live=None) for each in (context, *(c for c, _ in newer))]
+    compared = digests, metadata, inputs
     if known.compared != compared:
         comparable = [_comparable(obj) for obj in translated.objects]
         known.found = tuple(
