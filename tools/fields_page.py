@@ -33,8 +33,8 @@ why. No field is dropped without a word: a test fails for one that is (`airunway
 Several answers: it depends on the deployment. The words, and where they are said, are below the table.
 """
 
-_SETTINGS = """What comes from outside of the deployment: its runtime config, a model cache, a gateway's InferencePool. The
-pool is asked about only where the provider makes it (`managesInferencePool`). The deployment's own `env`,
+_SETTINGS = """What comes from outside of the deployment: its runtime config, a model cache, a gateway's InferencePool.
+A pool is asked about only where the provider makes it (`managesInferencePool`). The deployment's own `env`,
 `imagePullSecrets` and `secrets` win over a runtime config's.
 """
 

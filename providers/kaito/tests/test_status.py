@@ -42,7 +42,9 @@ def test_ready(context: Any) -> None:
     assert (component.name, component.ready, component.reason) == ("ProviderResource", True, "Ready")
     assert found.replicas == Replicas(desired=1, ready=1, available=1)
     assert found.endpoint == Endpoint(service="llama-8b", port=80, target_port=5000)
-    assert found.selector == "kaito.sh/workspace=llama-8b,statefulset.kubernetes.io/pod-name=llama-8b-0", "its Service's"
+    assert found.selector == "kaito.sh/workspace=llama-8b,statefulset.kubernetes.io/pod-name=llama-8b-0", (
+        "its Service's"
+    )
     assert found.up_to_date
     assert found.warnings == ()
 

@@ -11,6 +11,7 @@ from airunway.api.modeldeployment import parse_deployment
 from airunway.plugins.contract import ModelCache, RuntimeSettings, SecretKey
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig
+from airunway.runtime.translate import selector_of
 from airunway.validation import validate
 
 

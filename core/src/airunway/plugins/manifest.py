@@ -216,8 +216,8 @@ class ProviderManifest:
     rbac_rules: tuple[Resource, ...] = ()
     """Rights beyond those that follow from the kinds. A Role in a translation may grant only these."""
     reserved_labels: tuple[str, ...] = ()
-    """Prefixes of label keys (``acme.io/``), or whole keys, by which the upstream selects or owns pods. Label propagation
-    leaves them out (spec/paths.md, section 4)."""
+    """Prefixes of label keys (``acme.io/``), or whole keys, by which the upstream selects or owns pods. Label
+    propagation leaves them out (spec/paths.md, section 4)."""
     accounts: tuple[str, ...] = ()
     """Names of the ServiceAccounts that translations create, with ``{name}`` for the deployment's (``{name}-epp``).
     Each may have a Role and a RoleBinding of the same name, and pods may run as it."""

@@ -2,8 +2,8 @@
 
 `tracked` gives a view of a deployment that records every field that is read. The runtime itself reports fields that a
 user set and the provider did not read (`ignored_fields`), so no field is dropped silently. A field that was read is not
-necessarily honoured; the toggle test of each provider checks that. `ignored_pod_settings` does the same for what comes from
-outside of the deployment (its runtime config, the model cache), by what stands in the translated objects.
+necessarily honoured; the toggle test of each provider checks that. `ignored_pod_settings` does the same for what comes
+from outside of the deployment (its runtime config, the model cache), by what stands in the translated objects.
 """
 
 from __future__ import annotations

@@ -104,9 +104,9 @@ def parts_of(deployment: ModelDeployment, context: Context[Settings]) -> tuple[P
 def routed_by_pool(context: Context[Settings]) -> bool:
     """Whether a gateway selects the worker through an InferencePool, so that there is no Frontend.
 
-    Decided once, before the graph is made: other components are another graph. A live graph keeps its own, also where a
-    gateway comes later; one that was made for a pool gets a Frontend with the first change of the spec after routing was
-    switched off.
+    Decided once, before the graph is made: other components are another graph. A live graph keeps its own, also where
+    a gateway comes later; one that was made for a pool gets a Frontend with the first change of the spec after routing
+    was switched off.
     """
     if not context.has(Feature.GRAPH_METADATA):
         return False

@@ -158,6 +158,7 @@ TOGGLES: Mapping[str, Toggle] = {
 }
 """A change of each field that is a provider's to honour, by its path; ``[]`` stands for the items of a list."""
 
+
 @dataclass(frozen=True, kw_only=True)
 class SettingToggle:
     """A change of what reaches a provider from outside of the deployment: fields of the context that it replaces."""
@@ -198,8 +199,8 @@ OF_THE_CORE: Mapping[str, str] = {
     "spec.model.cache.artifactName": "part of the cache, which reaches a provider as `context.cache`",
     "spec.model.cache.size": "part of the cache, which reaches a provider as `context.cache`",
     "spec.model.cache.storageClassName": "part of the cache, which reaches a provider as `context.cache`",
-    "spec.gateway": "routing is the core's; this release makes no routes, and warns",
-    "spec.runtimeConfigName": "the core's; this release reads no runtime configs, and warns",
+    "spec.gateway": "routing is the core's; where a provider makes the pool, it learns of it as `context.gateway`",
+    "spec.runtimeConfigName": "read by the core and the runtime; what pods get of it reaches a provider in its context",
     "spec.suspend": "the runtime deletes the objects; there is nothing to translate",
 }
 """Fields that are not a provider's, with everything below them, and why."""

@@ -108,7 +108,10 @@ def setting_outcomes(host: ProviderHost, asked: Sequence[Base] | None = None) ->
 def _setting_outcome(host: ProviderHost, base: Base, name: str) -> Outcome:
     toggle = SETTINGS[name]
     context = replace(context_of(host, base), **toggle.context)
-    before, after = judged(host, base, base.spec), judged(host, base, merged_spec(base.spec, toggle.spec), context=context)
+    before, after = (
+        judged(host, base, base.spec),
+        judged(host, base, merged_spec(base.spec, toggle.spec), context=context),
+    )
     said = tuple(finding for finding in after.warnings if finding not in before.warnings)
     if after.blockers:
         return Outcome(field=name, base=base.name, answer=Answer.REFUSED, words=after.blockers)
