@@ -369,9 +369,9 @@ def _context(
     served = {key: upstream for key, upstream in verdicts if upstream is not None}
     primary, kind = state.primary, host.primary_kind
     upstream, live_kind = installed.upstream, ""
-    wanted_for = digests.wanted
+    wanted_for, spec_changed = digests.wanted, changed(state, digests)
     recorded = state.recorded
-    if recorded is not None and not changed(state, digests):
+    if recorded is not None and not spec_changed:
         settings = with_kept(settings, recorded.provider)
         wanted_for = annotations_of(primary or {}).get(names.WRITTEN_FOR, wanted_for)
     elif is_renamed(state):
@@ -398,6 +398,8 @@ def _context(
         live_kind=live_kind,
         runtime=current_settings(state, host, gate) if primary is None else used,
         gateway=gate.gateway,
+        live=primary,
+        spec_changed=spec_changed,
         settings=settings,
         kubernetes=state.kubernetes,
         now=state.now,
@@ -447,7 +449,9 @@ def _waiting(
     if not newer:
         return ()
     metadata = labels_of(state.deployment), annotations_of(state.deployment)
-    compared = digests, metadata, [replace(each, now=datetime.min) for each in (context, *(c for c, _ in newer))]
+    # The live object changes with every status; what a provider keeps of it does not.
+    inputs = [replace(each, now=datetime.min, live=None) for each in (context, *(c for c, _ in newer))]
+    compared = digests, metadata, inputs
     if known.compared != compared:
         comparable = [_comparable(obj) for obj in translated.objects]
         known.found = tuple(

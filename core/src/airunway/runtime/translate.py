@@ -39,7 +39,7 @@ from airunway.runtime.recreation import (
 )
 from airunway.runtime.settings_record import Record, new_record
 from airunway.runtime.state import provider_mark
-from airunway.sdk.fields import ignored_fields, tracked
+from airunway.sdk.fields import ignored_fields, ignored_pod_settings, tracked
 from airunway.sdk.pods import pod_templates
 from airunway.validation import without_effect
 
@@ -117,7 +117,10 @@ def translate(
             objects[0] = merged(objects[0], part)
     warned = {finding.path for finding in warnings}
     provided = ("spec.model.cache",) if context.cache is not None else ()
-    ignored = (finding for finding in ignored_fields(typed, reads, provided=provided) if finding.path not in warned)
+    ignored = [
+        *(finding for finding in ignored_fields(typed, reads, provided=provided) if finding.path not in warned),
+        *ignored_pod_settings(typed, context, translation.objects, named=warnings),
+    ]
     digests = digests or written_for(deployment, typed)
     record = Record(
         lasting=digests.lasting,
