@@ -19,6 +19,7 @@ from airunway.validation import Violation
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 KEY = ObjectKey("team", "llama")
+NO_DEFAULT = "DefaultRuntimeConfigNotFound"
 
 
 def provider(name: str, *, rank: int = 0, ready: bool = True, installed: bool = True) -> ProviderFacts:
@@ -68,7 +69,7 @@ def test_the_best_provider_is_chosen_and_that_is_an_event_once() -> None:
     found = decided(deployment(), provider("a"), provider("b", rank=9))
     assert found.status["provider"]["name"] == "b"
     assert found.status["engine"]["type"] == "llamacpp"
-    assert [happening.reason for happening in found.events] == ["EngineSelected", "ProviderSelected"]
+    assert [happening.reason for happening in found.events] == [NO_DEFAULT, "EngineSelected", "ProviderSelected"]
     assert (found.status["phase"], found.status["reason"]) == ("Pending", "WaitingForProvider")
     again = decided(deployment(found.status), provider("a"), provider("b", rank=9))
     assert again.events == ()
@@ -98,7 +99,7 @@ def test_where_nothing_is_registered_or_somebody_else_selects_nothing_is_chosen(
     nobody = decided(deployment())
     assert "provider" not in nobody.status
     assert nobody.status["phase"] == "Pending"
-    assert [happening.reason for happening in nobody.events] == ["EngineSelected"]
+    assert [happening.reason for happening in nobody.events] == [NO_DEFAULT, "EngineSelected"]
     custom = decided(deployment(), provider("a"), selector=False)
     assert "provider" not in custom.status
     assert said(custom.status, "ProviderSelected") == ("False", "NoProviderSelected")
@@ -184,7 +185,7 @@ async def test_a_pass_writes_the_decision_and_tells_it_and_the_next_one_is_silen
     ((body, force),) = server.applied
     assert (body["status"]["provider"]["name"], force) == ("a", False)
     assert body["metadata"] == {"name": "llama", "namespace": "team", "resourceVersion": "7"}
-    assert server.events == ["EngineSelected", "ProviderSelected"]
+    assert server.events == [NO_DEFAULT, "EngineSelected", "ProviderSelected"]
 
 
 async def test_what_is_gone_is_nothing_to_do() -> None:
@@ -199,7 +200,7 @@ async def test_what_is_wrong_is_refused_here_too() -> None:
     await server.reconciler(provider("a")).reconcile(KEY)
     ((body, _),) = server.applied
     assert said(body["status"], "Validated") == ("False", "ValidationFailed")
-    assert server.events == []
+    assert server.events == [NO_DEFAULT]
 
 
 def conflict(*managers: str) -> Conflict:

@@ -59,10 +59,9 @@ def test_a_field_that_the_user_set_and_nobody_looked_at_is_reported_by_the_runti
 
 
 def test_a_field_that_nothing_acts_on_yet_is_reported(toy: MakeHost, plain: MakeDeployment) -> None:
-    found = translated(toy(), plain(gateway={"pathTemplate": "/{name}"}, runtimeConfigName="other"))
+    found = translated(toy(), plain(gateway={"pathTemplate": "/{name}"}))
     assert {located(finding) for finding in found.warnings} >= {
         "spec.gateway: has no effect, as this release makes no routes",
-        "spec.runtimeConfigName: has no effect, as this release reads no runtime configs",
     }
 
 

@@ -35,7 +35,7 @@ def test_every_condition_that_the_source_writes_is_in_the_catalogue() -> None:
                     type_ = next((k.value for k in node.keywords if k.arg == "type"), None)
                     if isinstance(type_, ast.Constant):
                         found.add(type_.value)
-    of_configs = {"UpstreamInstalled", "SchemaSupported", "Healthy", "SelectionRulesValid"}
+    of_configs = {"UpstreamInstalled", "SchemaSupported", "Healthy", "SelectionRulesValid", "RolloutStalled"}
     assert {"Ready", "Validated"} <= found
     assert found - of_configs <= names
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from airunway.api import names
-from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
+from airunway.kinds import CLUSTER_RUNTIME_CONFIG, INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT, RUNTIME_CONFIG
 from airunway.kube import CONFIG_MAP, EVENT, LEASE
 from airunway.plugins.contract import ProviderManifest
 from airunway.rbac.policy_rules import (
@@ -44,6 +44,8 @@ _OWNERS = {
 def core_guard(user: str, *, name: str = GUARD) -> list[Resource]:
     """The core may remove finalizers of providers from deployments, and write its own events and its own Lease.
 
+    Of runtime configs it writes only the status.
+
     `user` is its account's name as the API server knows it: ``system:serviceaccount:NAMESPACE:NAME``.
     """
     theirs = f"f.startsWith({quoted(f'{names.GROUP}/')}) && f.endsWith('-provider')"
@@ -60,6 +62,19 @@ def core_guard(user: str, *, name: str = GUARD) -> list[Resource]:
             resources=[_deployments()],
             variables=_FINALIZERS,
             rules=[*_USERS_OWN, finalizers],
+        ),
+        *_policy(
+            f"{name}-core-configs",
+            condition=condition,
+            resources=[
+                _resource(
+                    names.GROUP,
+                    RUNTIME_CONFIG.plural,
+                    CLUSTER_RUNTIME_CONFIG.plural,
+                    operations=("CREATE", "UPDATE", "DELETE"),
+                )
+            ],
+            rules=[PolicyRule(expression="false", message="the core writes only the status of runtime configs")],
         ),
         *_policy(
             f"{name}-core-events", condition=condition, resources=[_EVENTS], rules=[_own_events(names.CORE_MANAGER)]

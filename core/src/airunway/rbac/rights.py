@@ -31,6 +31,9 @@ _RBAC = "rbac.authorization.k8s.io"
 _READ = ["get", "list", "watch"]
 _FOLLOW = ["list", "watch"]
 
+_CONFIGS: Resource = {"apiGroups": [names.GROUP], "resources": ["runtimeconfigs"], "verbs": _FOLLOW}
+_CLUSTER_CONFIGS: Resource = {"apiGroups": [names.GROUP], "resources": ["clusterruntimeconfigs"], "verbs": _FOLLOW}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rights:
@@ -58,6 +61,8 @@ def core_rights(*, policy: bool = False, namespaces: Sequence[str] = ()) -> Righ
         {"apiGroups": [names.GROUP], "resources": ["inferenceproviderconfigs"], "verbs": ["list", "watch"]},
         # The condition on a provider's selection rules, and the parameters of its admission policies.
         {"apiGroups": [names.GROUP], "resources": ["inferenceproviderconfigs/status"], "verbs": ["patch"]},
+        _CLUSTER_CONFIGS,
+        {"apiGroups": [names.GROUP], "resources": ["clusterruntimeconfigs/status"], "verbs": ["patch"]},
     ]
     if policy:
         labels: Resource = {"apiGroups": [""], "resources": ["namespaces"], "verbs": _READ}
@@ -68,6 +73,8 @@ def core_rights(*, policy: bool = False, namespaces: Sequence[str] = ()) -> Righ
             # Patch: to remove the finalizer of a provider that is gone.
             {"apiGroups": [names.GROUP], "resources": ["modeldeployments"], "verbs": ["list", "watch", "patch"]},
             {"apiGroups": [names.GROUP], "resources": ["modeldeployments/status"], "verbs": ["patch"]},
+            _CONFIGS,
+            {"apiGroups": [names.GROUP], "resources": ["runtimeconfigs/status"], "verbs": ["patch"]},
             {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
         ),
     )
@@ -146,6 +153,7 @@ def provider_rights(manifest: ProviderManifest) -> Rights:
     cluster: list[Resource] = [
         config,
         {**config, "resources": ["inferenceproviderconfigs/status"], "verbs": ["patch"]},
+        _CLUSTER_CONFIGS,
     ]
     if definitions:  # to detect the version and schema of the installed upstream
         cluster.append(
@@ -169,6 +177,7 @@ def _of_the_runtime() -> tuple[Resource, ...]:
         {"apiGroups": [names.GROUP], "resources": ["modeldeployments/status"], "verbs": ["patch"]},
         # blockOwnerDeletion needs this where the admission plugin OwnerReferencesPermissionEnforcement is on.
         {"apiGroups": [names.GROUP], "resources": ["modeldeployments/finalizers"], "verbs": ["update"]},
+        _CONFIGS,
         # Root causes: pods and volumes of the upstream's objects. Without them only the upstream's status counts.
         {"apiGroups": [""], "resources": ["pods", "persistentvolumeclaims"], "verbs": _FOLLOW},
         {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get", *_FOLLOW]},
