@@ -1,4 +1,4 @@
-"""Write the roles of each provider, and the policies that guard core and KAITO's provider, ready to be applied.
+"""Write the roles of the core (without webhook and policy) and of each provider, and the policies that guard core and KAITO's provider, ready to be applied.
 
 python -m tools.rights [--check]
 """
@@ -15,8 +15,16 @@ from tools.generated import write
 from airunway.api import names
 from airunway.plugins.contract import ProviderManifest
 from airunway.plugins.registry import load
-from airunway.rbac.admission_policies import core_guard, provider_guard, status_guard
-from airunway.rbac.rights import provider_rights, roles
+from airunway.rbac.admission_policies import core_guard, gateway_guard, provider_guard, status_guard
+from airunway.rbac.rights import (
+    Rights,
+    core_rights,
+    gateway_rights,
+    leader_election_rights,
+    picker_role,
+    provider_rights,
+    roles,
+)
 from airunway.resource import Resource, copy_of
 from airunway_kaito.manifest import MANIFEST
 from airunway_testing.rights import account_of
@@ -27,18 +35,31 @@ _NAMESPACE = "airunway-system"
 def generated() -> dict[str, str]:
     """Every generated file's text by its path from the root."""
     core, theirs = (_account(name) for name in (names.CORE_MANAGER, names.provider_manager(MANIFEST.name)))
-    guarded = [*core_guard(core), *provider_guard(MANIFEST, theirs, own=_NAMESPACE), *status_guard([core, theirs])]
-    granted = {f"docs/reference/{name}-roles.yaml": _text(_roles(load(name).manifest)) for name in providers()}
-    return {**granted, "docs/reference/guard.yaml": _text(guarded)}
+    guarded = [
+        *core_guard(core),
+        *gateway_guard(core, own=_NAMESPACE),
+        *provider_guard(MANIFEST, theirs, own=_NAMESPACE),
+        *status_guard([core, theirs]),
+    ]
+    granted = {f"docs/reference/{name}-roles.yaml": _text(_of_a_provider(load(name).manifest)) for name in providers()}
+    rights = core_rights() + leader_election_rights(names.CORE_MANAGER) + gateway_rights()
+    return {
+        **granted,
+        "docs/reference/core-roles.yaml": _text([*_roles(rights, names.CORE_MANAGER), picker_role()]),
+        "docs/reference/guard.yaml": _text(guarded),
+    }
 
 
 def _account(name: str) -> str:
     return f"system:serviceaccount:{_NAMESPACE}:{name}"
 
 
-def _roles(manifest: ProviderManifest) -> list[Resource]:
-    name = names.provider_manager(manifest.name)
-    return roles(provider_rights(manifest), name=name, namespace=_NAMESPACE, subject=account_of(_account(name)))
+def _of_a_provider(manifest: ProviderManifest) -> list[Resource]:
+    return _roles(provider_rights(manifest), names.provider_manager(manifest.name))
+
+
+def _roles(rights: Rights, name: str) -> list[Resource]:
+    return roles(rights, name=name, namespace=_NAMESPACE, subject=account_of(_account(name)))
 
 
 def _text(objects: Iterable[Resource]) -> str:

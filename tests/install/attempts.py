@@ -19,10 +19,12 @@ __all__ = [
     "CONFIG_MAP",
     "DEPLOYMENT",
     "EMPTY",
+    "HTTP_ROUTE",
     "MINE",
     "RBAC",
     "Attempt",
     "customer_of",
+    "honest_of_the_core",
     "of_a_provider",
     "of_the_core",
     "to_kind",
@@ -59,6 +61,16 @@ LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 EVENT = Kind("events.k8s.io", "v1", "Event", "events")
 DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")
 MODEL_DEPLOYMENT = Kind(names.GROUP, names.VERSION, "ModelDeployment", "modeldeployments")
+RUNTIME_CONFIG = Kind(names.GROUP, names.VERSION, "RuntimeConfig", "runtimeconfigs")
+CLUSTER_RUNTIME_CONFIG = Kind(
+    names.GROUP, names.VERSION, "ClusterRuntimeConfig", "clusterruntimeconfigs", namespaced=False
+)
+_GATEWAYS = "gateway.networking.k8s.io"
+GATEWAY = Kind(_GATEWAYS, "v1", "Gateway", "gateways")
+HTTP_ROUTE = Kind(_GATEWAYS, "v1", "HTTPRoute", "httproutes")
+REFERENCE_GRANT = Kind(_GATEWAYS, "v1", "ReferenceGrant", "referencegrants")
+INFERENCE_POOL = Kind("inference.networking.k8s.io", "v1", "InferencePool", "inferencepools")
+DESTINATION_RULE = Kind("networking.istio.io", "v1", "DestinationRule", "destinationrules")
 CONFIG = Kind(names.GROUP, names.VERSION, "InferenceProviderConfig", "inferenceproviderconfigs", namespaced=False)
 _ADMISSION = "admissionregistration.k8s.io"
 POLICY = Kind(_ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False)
@@ -484,9 +496,186 @@ def _of_anybody(other: str, kinds: Collection[tuple[str, str]] = ()) -> Iterator
 # --------------------------------------------------------------------------------------------------------- of the core
 
 
+def _of_routes() -> Iterator[Attempt]:
+    """What a thief tries with the rights of the gateway part."""
+    own = f"{MINE}-epp"
+    label = {names.PART: "gateway"}
+
+    def of(kind: Kind, **metadata: Any) -> Resource:
+        name = MINE if kind in (HTTP_ROUTE, INFERENCE_POOL) else own
+        meta = {"name": name, "namespace": CUSTOMER, "ownerReferences": [OWNER], "labels": label, **metadata}
+        return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta, **copy_of(_HONEST.get(kind, {}))}
+
+    def pod(spec: Resource) -> Resource:
+        body = of(DEPLOYMENT)
+        body["spec"]["template"]["spec"] |= spec
+        return body
+
+    def tried(family: str, what: str, words: str, kind: Kind, body: Resource) -> Attempt:
+        namespace, name = (body["metadata"].get(field, "") for field in ("namespace", "name"))
+        return Attempt(
+            family=family, what=what, verb="create", kind=kind, words=words, body=body, namespace=namespace, name=name
+        )
+
+    identity = "runs as the service account of its own name"
+    for what, spec, words in _pods():
+        if "serviceAccount" in spec:
+            continue  # the API server gives it the value of serviceAccountName
+        yield tried("pods", what, identity if words == _IDENTITY else words, DEPLOYMENT, pod(copy_of(spec)))
+    secret = "gets no Secrets"
+    mounted = {"volumes": [{"name": "x", "secret": {"secretName": "precious"}}]}
+    yield tried("Secrets", "mounted", secret, DEPLOYMENT, pod(mounted))
+    projected = {"volumes": [{"name": "x", "projected": {"sources": [{"secret": {"name": "precious"}}]}}]}
+    yield tried("Secrets", "projected", secret, DEPLOYMENT, pod(projected))
+    from_key = {"name": "X", "valueFrom": {"secretKeyRef": {"name": "precious", "key": "x"}}}
+    for what, field in (
+        ("a variable", {"env": [from_key]}),
+        ("all", {"envFrom": [{"secretRef": {"name": "precious"}}]}),
+    ):
+        yield tried("Secrets", what, secret, DEPLOYMENT, pod({"containers": [{**_CONTAINER, **field}]}))
+
+    for where, words in (("kube-system", "namespaces of the system"), (OPERATOR, "the namespace of the operator")):
+        for kind in (DEPLOYMENT, SERVICE, CONFIG_MAP, SERVICE_ACCOUNT, ROLE_BINDING, HTTP_ROUTE):
+            yield tried("namespaces", f"a {kind.kind} in {where}", words, kind, of(kind, namespace=where))
+    for kind in (*_HONEST, CONFIG_MAP, SERVICE_ACCOUNT):
+        yield tried(
+            "owners", f"a {kind.kind} of nobody", "must belong to a ModelDeployment", kind, of(kind, ownerReferences=[])
+        )
+        yield tried("labels", f"a {kind.kind} without the label", "must have the label", kind, of(kind, labels={}))
+        called = "are called as the ModelDeployment or as its endpoint picker"
+        yield tried("names", f"a {kind.kind} of its choice", called, kind, of(kind, name="thief"))
+    another = [{**OWNER, "apiVersion": "v1", "kind": "ConfigMap"}]
+    words = "must belong to a ModelDeployment"
+    yield tried("owners", "a ConfigMap's", words, SERVICE, of(SERVICE, ownerReferences=another))
+    held = of(SERVICE, finalizers=["evil.io/hold"])
+    yield tried("finalizers", "an object that cannot go", "must not change the finalizers", SERVICE, held)
+
+    themselves = {"kind": "ServiceAccount", "name": own}
+    picker = {"apiGroup": RBAC, "kind": "ClusterRole", "name": names.ENDPOINT_PICKER_ROLE}
+    eve = {"kind": "User", "name": "eve", "apiGroup": RBAC}
+    elsewhere = {**themselves, "namespace": "evil"}
+    escalation = "attempting to grant RBAC permissions not currently held"
+    for what, words, role, subjects in (
+        ("cluster-admin", escalation, {**picker, "name": "cluster-admin"}, [themselves]),
+        ("a role of nothing", "to no other role", {**picker, "name": "harmless"}, [themselves]),
+        ("a Role of the tenant", "to no other role", {**picker, "kind": "Role", "name": "harmless"}, [themselves]),
+        ("to a user", "for the service account of the same name", picker, [eve]),
+        ("to another namespace", "for the service account of the same name", picker, [elsewhere]),
+    ):
+        yield tried("RBAC", what, words, ROLE_BINDING, {**of(ROLE_BINDING), "roleRef": role, "subjects": subjects})
+    cloud = {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/admin"}
+    body = of(SERVICE_ACCOUNT, annotations=cloud)
+    yield tried("RBAC", "an identity of the cloud", "clouds give identities", SERVICE_ACCOUNT, body)
+    body = of(SERVICE_ACCOUNT, labels={**label, "azure.workload.identity/use": "true"})
+    yield tried("RBAC", "an identity by label", "clouds give identities", SERVICE_ACCOUNT, body)
+    tokens = {**of(SERVICE_ACCOUNT), "secrets": [{"name": "precious"}]}
+    yield tried("RBAC", "Secrets of an account", "must not give a service account Secrets", SERVICE_ACCOUNT, tokens)
+
+    for what, spec, words in (
+        ("a load balancer", {"type": "LoadBalancer"}, "of type ClusterIP"),
+        ("ports of nodes", {"type": "NodePort"}, "of type ClusterIP"),
+        ("addresses of others", {"externalIPs": ["1.2.3.4"]}, "no addresses from outside"),
+    ):
+        body = of(SERVICE)
+        body["spec"] |= spec
+        yield tried("services", what, words, SERVICE, body)
+    parent = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "g"}
+    for what, spec, words in (
+        ("to another namespace", {"rules": [{"backendRefs": [{"name": "x", "namespace": "evil"}]}]}, "of their own"),
+        ("a mirror", {"rules": [{"filters": [{"type": "RequestMirror"}]}]}, "without redirects or mirrors"),
+        ("a redirect", {"rules": [{"filters": [{"type": "RequestRedirect"}]}]}, "without redirects or mirrors"),
+        ("a hostname", {"hostnames": ["bank.example"]}, "take no hostnames"),
+        ("of the mesh", {"parentRefs": [{"group": "", "kind": "Service", "name": "x"}]}, "attached to Gateways only"),
+    ):
+        yield tried("routes", what, words, HTTP_ROUTE, {**of(HTTP_ROUTE), "spec": {"parentRefs": [parent], **spec}})
+    body = of(INFERENCE_POOL)
+    body["spec"]["endpointPickerRef"]["name"] = "evil"
+    yield tried("routes", "a pool with a picker of its choice", "endpoint picker of their", INFERENCE_POOL, body)
+    rule = {**of(DESTINATION_RULE), "spec": {"host": "*.local"}}
+    yield tried("routes", "TLS of all", "for the Service of the same name", DESTINATION_RULE, rule)
+
+    nobodys = "must not touch an object that it has not made for a ModelDeployment"
+    mine = {"metadata": {"ownerReferences": [OWNER], "labels": label}, "data": {"a": "b"}}
+    for name, where, words in (
+        ("tenant", CUSTOMER, nobodys),
+        ("airunway-installed", OPERATOR, "the namespace of the operator"),
+        ("airunway-controller-policy", OPERATOR, "the namespace of the operator"),
+    ):
+        for verb in ("patch", "delete"):
+            yield Attempt(
+                family="ConfigMaps",
+                what=f"{verb} {name}",
+                verb="patch" if verb == "patch" else "delete",
+                kind=CONFIG_MAP,
+                words=words,
+                namespace=where,
+                name=name,
+                body=mine if verb == "patch" else None,
+            )
+    yield Attempt(
+        family="objects of others", what="a user's route", verb="delete", kind=HTTP_ROUTE, words=nobodys, name="users"
+    )
+    for kind, what in ((GATEWAY, "a Gateway"), (REFERENCE_GRANT, "a grant")):
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "x", "namespace": CUSTOMER}}
+        yield tried("routes", what, NO_RIGHT, kind, {**body, "spec": {}})
+
+
+_ROUTED = {
+    ("apps", "deployments"),
+    ("", "services"),
+    ("", "serviceaccounts"),
+    ("", "configmaps"),
+    (RBAC, "rolebindings"),
+}
+"""Built-in kinds that the core's account may write, so that a guard refuses it and not RBAC."""
+
+_HONEST: dict[Kind, Resource] = {
+    DEPLOYMENT: {
+        "spec": {
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {
+                "metadata": {"labels": {"a": "b"}},
+                "spec": {"serviceAccountName": f"{MINE}-epp", "containers": [_CONTAINER]},
+            },
+        }
+    },
+    SERVICE: {"spec": {"ports": [{"port": 80}]}},
+    ROLE_BINDING: {
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": names.ENDPOINT_PICKER_ROLE},
+        "subjects": [{"kind": "ServiceAccount", "name": f"{MINE}-epp"}],
+    },
+    HTTP_ROUTE: {"spec": {"rules": [{"backendRefs": [{"name": MINE, "port": 80}]}]}},
+    INFERENCE_POOL: {"spec": {"endpointPickerRef": {"name": f"{MINE}-epp"}}},
+    DESTINATION_RULE: {"spec": {"host": f"{MINE}-epp"}},
+}
+"""What the gateway part writes, as far as the guard looks at it."""
+
+
+def honest_of_the_core() -> list[Attempt]:
+    """What the gateway part writes, which its guard allows."""
+    found = []
+    for kind in (*_HONEST, CONFIG_MAP, SERVICE_ACCOUNT):
+        name = MINE if kind in (HTTP_ROUTE, INFERENCE_POOL) else f"{MINE}-epp"
+        labels = {names.PART: "gateway", "org.example/team": "propagated"}
+        meta = {"name": name, "namespace": customer_of("core"), "ownerReferences": [OWNER], "labels": labels}
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta, **copy_of(_HONEST.get(kind, {}))}
+        found.append(
+            Attempt(
+                family="honest",
+                what=kind.kind,
+                verb="create",
+                kind=kind,
+                words="(allowed)",
+                body=body,
+                namespace=customer_of("core"),
+            )
+        )
+    return found
+
+
 def of_the_core() -> list[Attempt]:
     """All attempts of the core's account."""
-    found = list(_of_anybody("kaito"))
+    found = list(_of_anybody("kaito", _ROUTED))
     users = "a controller must not change the"
     taken = "the core may only take off finalizers of providers"
     for what, patch, words in (
@@ -528,15 +717,28 @@ def of_the_core() -> list[Attempt]:
                 body=body if verb == "create" else None,
             )
         )
+    for what, status, words in (
+        ("the endpoint", {"endpoint": {"url": "http://evil.example"}}, "must not change the endpoint"),
+        ("the pods", {"selector": "app=evil"}, "must not change the selector"),
+        ("the provider's object", {"provider": {"resourceName": "evil"}}, "must not change the provider's object"),
+        ("the config in use", {"provider": {"runtimeConfigHash": "0"}}, "must not change the config in use"),
+    ):
+        found.append(
+            Attempt(
+                family="status",
+                what=what,
+                verb="patch",
+                kind=MODEL_DEPLOYMENT,
+                words=words,
+                name=MINE,
+                body={"status": status},
+                subresource="status",
+            )
+        )
     objects: dict[Kind, Resource] = {
         POD: {"spec": {"containers": [_CONTAINER], "hostNetwork": True}},
-        DEPLOYMENT: {},
-        SERVICE: {"spec": {"ports": [{"port": 80}]}},
-        CONFIG_MAP: {},
         SECRET: {},
-        SERVICE_ACCOUNT: {},
         ROLE: {"rules": _rules("", "secrets")},
-        ROLE_BINDING: {"roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "cluster-admin"}},
     }
     for kind, content in objects.items():
         for where in (CUSTOMER, OPERATOR):
@@ -552,18 +754,14 @@ def of_the_core() -> list[Attempt]:
                     family="objects", what=what, verb="create", kind=kind, words=NO_RIGHT, namespace=where, body=body
                 )
             )
-    for name in ("tenant", "airunway-installed", "airunway-controller-policy"):
-        where = CUSTOMER if name == "tenant" else OPERATOR
+    for kind in (RUNTIME_CONFIG, CLUSTER_RUNTIME_CONFIG):
+        where = CUSTOMER if kind.namespaced else ""
+        meta = {"name": "default", **({"namespace": where} if where else {})}
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta, "spec": {}}
         found.append(
             Attempt(
-                family="ConfigMaps",
-                what=name,
-                verb="patch",
-                kind=CONFIG_MAP,
-                words=NO_RIGHT,
-                namespace=where,
-                name=name,
-                body={"data": {"a": "b"}},
+                family="configs", what=kind.kind, verb="create", kind=kind, words=NO_RIGHT, namespace=where, body=body
             )
         )
+    found += _of_routes()
     return [_moved(attempt, customer_of("core")) for attempt in found]

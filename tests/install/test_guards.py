@@ -14,10 +14,12 @@ from tests.install.attempts import (
     CONFIG_MAP,
     DEPLOYMENT,
     EMPTY,
+    HTTP_ROUTE,
     MINE,
     RBAC,
     Attempt,
     customer_of,
+    honest_of_the_core,
     of_a_provider,
     of_the_core,
     to_kind,
@@ -27,9 +29,11 @@ from tools.charts.generate import manifests
 
 from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
+from airunway.gateway.kinds import DESTINATION_RULE, GATEWAY, INFERENCE_POOL
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
-from airunway.kube import EVENT, LEASE, ApiError, Client, Kind, NotFound, load_config
+from airunway.kube import CLUSTER_ROLE, EVENT, LEASE, ApiError, Client, Kind, NotFound, load_config
 from airunway.kube import NAMESPACE as NAMESPACE_KIND
+from airunway.plugins.contract import UpstreamKind
 from airunway.resource import ObjectKey, Resource, key_of, owner_reference
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.kubetools import kubectl_path
@@ -97,6 +101,13 @@ def definitions() -> Iterator[Resource]:
     """CRDs of the upstreams that take any content: nothing but a guard refuses it."""
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     upstream = {(kind.group, kind.plural): kind for each in MANIFESTS.values() for kind in each.upstream}
+    routing = (GATEWAY, HTTP_ROUTE, INFERENCE_POOL, DESTINATION_RULE)
+    upstream |= {
+        (kind.group, kind.plural): UpstreamKind(
+            group=kind.group, kind=kind.kind, plural=kind.plural, versions=(kind.version,)
+        )
+        for kind in routing
+    }
     for (group, plural), kind in upstream.items():
         if kind.builtin:
             continue
@@ -161,6 +172,10 @@ async def customer(admin: Client, account: str) -> None:
     assert event is not None
     await admin.create(EVENT, {**event, "metadata": {"name": "kubelets", "namespace": namespace}})
     if account == "core":
+        await admin.create(HTTP_ROUTE, meta(HTTP_ROUTE, namespace, "users"))
+        harmless_role = {**meta(CLUSTER_ROLE, "", "harmless"), "rules": []}
+        await admin.create(CLUSTER_ROLE, harmless_role)
+        await admin.create(ROLE, {**meta(ROLE, namespace, "harmless"), "rules": []})
         return
     kind = to_kind(next(kind for kind in MANIFESTS[account].upstream if kind.primary))
     for name, owner, provider in (("tenant", None, ""), ("others", foreign, other), ("held", mine, account)):
@@ -253,6 +268,14 @@ async def test_a_stolen_token_is_refused(thief: Client, account: str) -> None:
         if attempt.words not in said:
             wrong.append(f"{attempt}: expected {attempt.words!r}, got {said!r}")
     assert wrong == []
+
+
+async def test_what_the_gateway_part_writes_is_allowed(plane: ControlPlane) -> None:
+    """With a propagated label on every object, the ServiceAccount too."""
+    kubeconfig = plane.kubeconfig_for(f"system:serviceaccount:{NAMESPACE}:{ACCOUNTS['core']}")
+    async with Client(load_config(kubeconfig=kubeconfig)) as core:
+        for attempt in honest_of_the_core():
+            await tried(core, attempt)
 
 
 @pytest.mark.parametrize("account", ACCOUNTS)

@@ -8,6 +8,7 @@ import kubernetes_validate
 import pytest
 from tests.install.helm import APPLICATIONS, MONITORING, NAMESPACE, Helm, Major
 
+from airunway.api.names import ENDPOINT_PICKER_ROLE
 from airunway.resource import Resource, dig
 
 pytestmark = pytest.mark.chart
@@ -87,7 +88,8 @@ def test_every_object_says_whose_it_is_and_where(objects: list[Resource]) -> Non
         assert labels["app.kubernetes.io/managed-by"] == "Helm", name_of(obj)
         if obj["kind"] in CLUSTER_SCOPED:
             assert "namespace" not in obj["metadata"], name_of(obj)
-            assert NAMESPACE in obj["metadata"]["name"] or obj["kind"] == "CustomResourceDefinition", name_of(obj)
+            shared = obj["kind"] == "CustomResourceDefinition" or obj["metadata"]["name"] == ENDPOINT_PICKER_ROLE
+            assert NAMESPACE in obj["metadata"]["name"] or shared, name_of(obj)
         else:
             assert obj["metadata"]["namespace"], name_of(obj)
 
@@ -173,7 +175,9 @@ def test_roles_grant_no_wildcards_no_escalation_and_no_secrets_of_others(objects
             continue
         for rule in obj["rules"]:
             texts = {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
-            assert not texts & {"*", "escalate", "bind", "impersonate", "serviceaccounts/token", "nodes", "pods/exec"}
+            assert not texts & {"*", "escalate", "impersonate", "serviceaccounts/token", "nodes", "pods/exec"}
+            if "bind" in texts:
+                assert rule["resourceNames"] == [ENDPOINT_PICKER_ROLE]
             if "secrets" in rule["resources"]:
                 assert obj["kind"] == "Role"
                 assert rule["verbs"] == ["create"] or rule["resourceNames"] == ["airunway-webhook-tls"]
@@ -199,12 +203,17 @@ def test_watched_namespaces_give_roles_and_leave_to_the_cluster_what_has_no_name
             resource
             for obj in objects
             if obj["kind"] == "ClusterRole" and not obj["metadata"]["name"].endswith(("-view", "-edit"))
+            if obj["metadata"]["name"] != ENDPOINT_PICKER_ROLE
             for rule in obj["rules"]
             for resource in rule["resources"]
         }
         assert wide <= {
             "inferenceproviderconfigs",
             "inferenceproviderconfigs/status",
+            "clusterruntimeconfigs",
+            "clusterruntimeconfigs/status",
+            "gateways",
+            "clusterroles",
             "customresourcedefinitions",
             "validatingwebhookconfigurations",
             "subjectaccessreviews",

@@ -11,8 +11,17 @@ from tools.charts.generate import manifests
 
 from airunway.api import names
 from airunway.plugins.registry import load
-from airunway.rbac.admission_policies import core_guard, provider_guard, status_guard
-from airunway.rbac.rights import Rights, core_rights, leader_election_rights, provider_rights, roles, webhook_rights
+from airunway.rbac.admission_policies import core_guard, gateway_guard, provider_guard, status_guard
+from airunway.rbac.rights import (
+    Rights,
+    core_rights,
+    gateway_rights,
+    leader_election_rights,
+    picker_role,
+    provider_rights,
+    roles,
+    webhook_rights,
+)
 from airunway.resource import Resource, canonical_json
 from airunway.webhook import webhook_settings
 from airunway.webhook.configuration import configuration_object
@@ -56,12 +65,13 @@ def test_a_provider_is_granted_its_rights(helms: dict[Major, Helm], name: str, w
 
 @pytest.mark.parametrize("watched", [[], WATCHED], ids=["everywhere", "namespaces"])
 def test_the_core_is_granted_the_rights_of_what_is_switched_on(helms: dict[Major, Helm], watched: list[str]) -> None:
-    for webhook, review, pods, policy in product([True, False], repeat=4):
+    for webhook, review, pods, policy, gateway in product([True, False], repeat=5):
         values = [
             *options(watched),
             f"--set=webhook.enabled={str(webhook).lower()}",
             f"--set=webhook.accessReview={str(review).lower()}",
             f"--set=webhook.accessReviewPods={str(pods).lower()}",
+            f"--set-string=gateway.mode={'auto' if gateway else 'off'}",
             *(["--set=policy.default=Deny"] if policy else []),
         ]
         rights = core_rights(policy=policy, namespaces=watched) + leader_election_rights(names.CORE_MANAGER)
@@ -75,6 +85,8 @@ def test_the_core_is_granted_the_rights_of_what_is_switched_on(helms: dict[Major
             )
             assert settings is not None
             rights += webhook_rights(settings)
+        if gateway:
+            rights += gateway_rights()
         assert granted(helms[4].render("airunway", *values)) == wanted(rights, watched), values
 
 
@@ -115,7 +127,45 @@ def test_the_core_and_the_status_are_kept(helms: dict[Major, Helm], watched: lis
         *core_guard(account, name=name),
         *status_guard([], accounts_of=NAMESPACE, namespaces=watched, name=name),
     ]
+    off = [*options(watched), "--set-string=gateway.mode=off"]
+    assert guards(helms[4].render("airunway", *off)) == guards(expected)
+    expected += gateway_guard(account, own=NAMESPACE, namespaces=watched, name=name)
     assert guards(helms[4].render("airunway", *options(watched))) == guards(expected)
+
+
+@pytest.mark.parametrize(
+    ("values", "there"),
+    [
+        ([], True),
+        (["--set-string=gateway.mode=off"], False),
+        (["--set=endpointPicker.createClusterRole=false"], False),
+        (["--set=rbac.create=false"], False),
+    ],
+    ids=["by default", "part off", "left to another", "no roles"],
+)
+def test_endpoint_pickers_have_one_role_of_a_fixed_name(
+    helms: dict[Major, Helm], values: list[str], there: bool
+) -> None:
+    objects = helms[4].render("airunway", *values)
+    found = [obj for obj in objects if obj["metadata"]["name"] == names.ENDPOINT_PICKER_ROLE]
+    assert [obj["rules"] for obj in found] == [picker_role()["rules"]] * there
+    assert all(obj["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for obj in found)
+
+
+def test_users_read_configs_and_edit_those_of_their_namespace(helms: dict[Major, Helm]) -> None:
+    roles_ = {obj["metadata"]["name"]: obj for obj in helms[4].render("airunway") if obj["kind"] == "ClusterRole"}
+    allowed = {
+        suffix: {
+            (verb, resource)
+            for rule in roles_[f"airunway-controller-{NAMESPACE}-{suffix}"]["rules"]
+            for verb in rule["verbs"]
+            for resource in rule["resources"]
+        }
+        for suffix in ("view", "edit")
+    }
+    assert {("get", "runtimeconfigs"), ("get", "clusterruntimeconfigs")} <= allowed["view"]
+    assert ("patch", "runtimeconfigs") in allowed["edit"]
+    assert "clusterruntimeconfigs" not in {resource for _, resource in allowed["edit"]}
 
 
 def test_who_else_may_write_the_status_is_a_further_condition(helms: dict[Major, Helm]) -> None:

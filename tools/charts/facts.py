@@ -1,14 +1,22 @@
 """What charts take from the code: rights, policies, the webhook's configuration.
 
 What only a release knows is a mark in these files: ``@account@`` (the user name of the service account),
-``@namespace@`` (the release's), ``@name@`` (of what has no namespace), ``@configuration@`` (the webhook's).
+``@namespace@`` (the release's), ``@namespaces@`` (those that are watched, with commas between them), ``@name@`` (of
+what has no namespace), ``@configuration@`` (the webhook's).
 """
 
 from __future__ import annotations
 
 from airunway.api import names
-from airunway.rbac.admission_policies import core_guard, status_guard
-from airunway.rbac.rights import Rights, core_rights, leader_election_rights, webhook_rights
+from airunway.rbac.admission_policies import core_guard, gateway_guard, status_guard
+from airunway.rbac.rights import (
+    Rights,
+    core_rights,
+    gateway_rights,
+    leader_election_rights,
+    picker_role,
+    webhook_rights,
+)
 from airunway.resource import Resource
 from airunway.validation.uses import DIMENSIONS
 from airunway.webhook import WebhookSettings, webhook_settings
@@ -27,14 +35,20 @@ def core_files() -> dict[str, str]:
         "policy": _beyond(core_rights(policy=True), core_rights()),
         "webhook": webhook_rights(printable),
         "accessReview": _beyond(webhook_rights(asking), webhook_rights(printable)),
+        "gateway": gateway_rights(),
     }
-    guard = [*core_guard("@account@", name=GUARD), *status_guard([], accounts_of="@namespace@", name=GUARD)]
+    guard = [
+        *core_guard("@account@", name=GUARD),
+        *gateway_guard("@account@", own="@namespace@", namespaces=["@namespaces@"], name=GUARD),
+        *status_guard([], accounts_of="@namespace@", name=GUARD),
+    ]
     configuration = configuration_object(printable, bundle=b"")
     for webhook in configuration["webhooks"]:
         del webhook["clientConfig"]["caBundle"]  # the process's own
     return {
         "files/rights.yaml": as_text([{name: plain_rights(rights) for name, rights in parts.items()}]),
         "files/guard.yaml": as_text(guard),
+        "files/picker.yaml": as_text([picker_role()]),
         "files/webhook.yaml": as_text([{"webhooks": configuration["webhooks"]}]),
     }
 

@@ -5,7 +5,7 @@ Every template here takes one map, the component:
   args    the arguments of its command
   rights  {cluster, watched, own}: RBAC rules by where they are needed
   guard   the text of its ValidatingAdmissionPolicies
-  webhook whether it answers reviews; volumes, mounts: further ones
+  webhook whether it answers reviews; volumes, mounts, egress: further ones
 */}}
 {{- define "airunway-common.name" -}}
 {{- .root.Values.fullnameOverride | default .name -}}

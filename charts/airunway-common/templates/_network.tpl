@@ -75,6 +75,9 @@ spec:
         {{- range $v.networkPolicy.apiServerPorts }}
         - {protocol: TCP, port: {{ . }}}
         {{- end }}
+    {{- with .egress }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
     {{- with $v.networkPolicy.extraEgress }}
     {{- toYaml . | nindent 4 }}
     {{- end }}

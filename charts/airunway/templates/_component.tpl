@@ -18,6 +18,18 @@
 {{- $volumes = append $volumes (dict "name" "policy" "configMap" (dict "name" ($v.policyConfigMap | default (printf "%s-policy" $name)))) -}}
 {{- $mounts = append $mounts (dict "name" "policy" "mountPath" "/etc/airunway/policy" "readOnly" true) -}}
 {{- end }}
+{{- if eq $v.gateway.mode "off" }}
+{{- $args = append $args "--gateway=off" -}}
+{{- end }}
+{{- with $v.gateway.name }}
+{{- $args = append $args (printf "--gateway-name=%s" .) -}}
+{{- end }}
+{{- with $v.endpointPicker.image }}
+{{- $args = append $args (printf "--epp-image=%s" .) -}}
+{{- end }}
+{{- with $v.endpointPicker.version }}
+{{- $args = append $args (printf "--epp-version=%s" .) -}}
+{{- end }}
 {{- if $webhook }}
 {{- $args = append $args (printf "--webhook-bind-address=:%d" (int $v.ports.webhook)) -}}
 {{- $args = append $args (ternary (printf "--webhook-url=%s" $v.webhook.url) (printf "--webhook-service=%s-webhook.%s" $name .root.Release.Namespace) (ne $v.webhook.url "")) -}}
@@ -34,7 +46,15 @@
 {{- $mounts = append $mounts (dict "name" "client-ca" "mountPath" "/etc/airunway/client-ca" "readOnly" true) -}}
 {{- end }}
 {{- end }}
-{{- $component := dict "root" .root "name" "airunway-controller" "args" $args "volumes" $volumes "mounts" $mounts "webhook" $webhook "guard" (include "airunway.guard" .root) "rights" (include "airunway.rights" .root | fromYaml) -}}
+{{- $egress := list -}}
+{{- if and (ne $v.gateway.mode "off") $v.networkPolicy.modelPorts }}
+{{- $ports := list -}}
+{{- range $v.networkPolicy.modelPorts }}
+{{- $ports = append $ports (dict "protocol" "TCP" "port" (int .)) -}}
+{{- end }}
+{{- $egress = append $egress (dict "to" (list (dict "namespaceSelector" dict)) "ports" $ports) -}}
+{{- end }}
+{{- $component := dict "root" .root "name" "airunway-controller" "args" $args "egress" $egress "volumes" $volumes "mounts" $mounts "webhook" $webhook "guard" (include "airunway.guard" .root) "rights" (include "airunway.rights" .root | fromYaml) -}}
 {{- include (ternary .part (printf "airunway-common.%s" .part) (hasPrefix "airunway." .part)) $component -}}
 {{- end }}
 
@@ -60,6 +80,9 @@
 {{- if or $v.webhook.accessReview $v.webhook.accessReviewPods }}
 {{- $chosen = append $chosen $all.accessReview -}}
 {{- end }}
+{{- end }}
+{{- if ne $v.gateway.mode "off" }}
+{{- $chosen = append $chosen $all.gateway -}}
 {{- end }}
 {{- $sum := dict "cluster" list "watched" list "own" list -}}
 {{- range $part := $chosen }}
@@ -89,7 +112,9 @@
 {{- $_ := set $object.spec "matchResources" (dict "namespaceSelector" $selector) -}}
 {{- end }}
 {{- end }}
+{{- if or (ne $.Values.gateway.mode "off") (not (hasSuffix "-gateway" $object.metadata.name)) }}
 {{- $documents = append $documents (toYaml $object) -}}
+{{- end }}
 {{- end }}
 {{- join "\n---\n" $documents -}}
 {{- end }}

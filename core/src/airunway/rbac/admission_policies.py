@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from airunway.api import names
+from airunway.gateway.kinds import DESTINATION_RULE, HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
 from airunway.kinds import CLUSTER_RUNTIME_CONFIG, INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT, RUNTIME_CONFIG
 from airunway.kube import CONFIG_MAP, EVENT, LEASE
 from airunway.plugins.contract import ProviderManifest
@@ -19,6 +20,7 @@ from airunway.rbac.policy_rules import (
     PolicyRule,
     account_is_known,
     contents,
+    gateway_contents,
     literals,
     pods_of,
     quoted,
@@ -26,10 +28,13 @@ from airunway.rbac.policy_rules import (
 from airunway.resource import Resource
 from airunway.status.catalogue import CONDITIONS, ConditionWriter
 
-__all__ = ["GUARD", "core_guard", "provider_guard", "status_guard"]
+__all__ = ["GUARD", "core_guard", "gateway_guard", "provider_guard", "status_guard"]
 
 GUARD = "airunway-guard"
 _VERSION = "admissionregistration.k8s.io/v1"
+
+_CORE_PARTS = (names.CORE_MANAGER, names.GATEWAY_MANAGER)
+"""The parts of the core's process, which have one account: each has its own Lease and writes events in its own name."""
 
 _FINALIZERS = {
     "before": "oldObject.metadata.?finalizers.orValue([])",
@@ -42,7 +47,9 @@ _OWNERS = {
 
 
 def core_guard(user: str, *, name: str = GUARD) -> list[Resource]:
-    """The core may remove finalizers of providers from deployments, and write its own events and its own Lease.
+    """The core may remove finalizers of providers from deployments, and write its own events and its own Leases.
+
+    Of runtime configs it writes only the status. Of the status of a deployment it does not write the provider's part.
 
     Of runtime configs it writes only the status.
 
@@ -64,6 +71,12 @@ def core_guard(user: str, *, name: str = GUARD) -> list[Resource]:
             rules=[*_USERS_OWN, finalizers],
         ),
         *_policy(
+            f"{name}-core-fields",
+            condition=condition,
+            resources=[_deployments(subresource="status")],
+            rules=list(_PROVIDERS_STATUS),
+        ),
+        *_policy(
             f"{name}-core-configs",
             condition=condition,
             resources=[
@@ -76,13 +89,50 @@ def core_guard(user: str, *, name: str = GUARD) -> list[Resource]:
             ],
             rules=[PolicyRule(expression="false", message="the core writes only the status of runtime configs")],
         ),
-        *_policy(
-            f"{name}-core-events", condition=condition, resources=[_EVENTS], rules=[_own_events(names.CORE_MANAGER)]
-        ),
-        *_policy(
-            f"{name}-core-leases", condition=condition, resources=[_LEASES], rules=[_own_lease(names.CORE_MANAGER)]
-        ),
+        *_policy(f"{name}-core-events", condition=condition, resources=[_EVENTS], rules=[_own_events(*_CORE_PARTS)]),
+        *_policy(f"{name}-core-leases", condition=condition, resources=[_LEASES], rules=[_own_lease(*_CORE_PARTS)]),
     ]
+
+
+def gateway_guard(user: str, *, own: str, namespaces: Sequence[str] = (), name: str = GUARD) -> list[Resource]:
+    """The limits of the core's account on the objects of its gateway part, in addition to `core_guard`.
+
+    The account may write routes, pools and endpoint pickers that a ModelDeployment controls, that have the part's
+    label, that are called as the deployment is, and that have no content that the part never writes. It may bind
+    service accounts to one ClusterRole only. `own` is the namespace in which it runs, `namespaces` are those that it
+    watches (empty: all).
+    """
+    variables, rules = gateway_contents()
+    kinds = sorted((kind.group, kind.plural) for kind in (HTTP_ROUTE, INFERENCE_POOL, DESTINATION_RULE, *PICKER_KINDS))
+    part = quoted(names.PART)
+    return _policy(
+        f"{name}-gateway",
+        condition=_is_user(user),
+        resources=_resources(kinds, operations=("CREATE", "UPDATE", "DELETE")),
+        variables={
+            **_OWNERS,
+            **variables,
+            "held": "oldObject == null ? [] : oldObject.metadata.?finalizers.orValue([])",
+        },
+        rules=[
+            *_whereabouts([own], namespaces, who="the core"),
+            PolicyRule(
+                expression=f"oldObject == null || oldObject.metadata.?labels[?{part}].orValue('') == 'gateway' && "
+                f"({_OWNED_BEFORE})",
+                message="the core must not touch an object that it has not made for a ModelDeployment",
+            ),
+            PolicyRule(
+                expression=f"object == null || variables.after.exists(r, {BY_DEPLOYMENT})",
+                message="what the core writes must belong to a ModelDeployment",
+            ),
+            PolicyRule(
+                expression=f"object == null || object.metadata.?labels[?{part}].orValue('') == 'gateway'",
+                message=f"what the gateway part writes must have the label {names.PART}: gateway",
+            ),
+            replace(_HELD, message="the core must not change the finalizers of the objects that it writes"),
+            *(replace(rule, expression=f"object == null || ({rule.expression})") for rule in rules),
+        ],
+    )
 
 
 def provider_guard(
@@ -293,6 +343,8 @@ _CORE_CONDITIONS = ", ".join(
     if condition.writer in (ConditionWriter.CORE, ConditionWriter.GATEWAY, ConditionWriter.MODEL_CACHE)
 )
 
+_PROVIDER_CONDITIONS = [condition.name for condition in CONDITIONS if condition.writer is ConditionWriter.PROVIDER]
+
 _CORE_STATUS = (
     *(
         _unchanged(f".?status{path}", f"a provider must not change {text} in a status: it is the core's", empty=empty)
@@ -314,11 +366,37 @@ _CORE_STATUS = (
     ),
 )
 
+_PROVIDERS_STATUS = (
+    *(
+        _unchanged(f".?status{path}", f"the core must not change {text} in a status: it is the provider's", empty=empty)
+        for path, text, empty in (
+            (".?observedGeneration", "the observed generation", "0"),
+            (".?provider.?resourceName", "the provider's object", "''"),
+            (".?provider.?resourceKind", "the provider's object", "''"),
+            (".?provider.?runtimeConfigHash", "the config in use", "''"),
+            (".?endpoint", "the endpoint", "{}"),
+            (".?selector", "the selector", "''"),
+            (".?replicas", "the replicas", "{}"),
+            (".?image", "the image", "{}"),
+            (".?rootCause", "the root cause", "{}"),
+        )
+    ),
+    PolicyRule(
+        expression=f"{literals(_PROVIDER_CONDITIONS)}.all(t, "
+        "object.?status.?conditions.orValue([]).filter(c, c.type == t) == "
+        "oldObject.?status.?conditions.orValue([]).filter(c, c.type == t))",
+        message="the core must not change conditions that are the provider's",
+    ),
+)
+
 # As in `airunway.owned.objects.is_ours`: without owner references, the annotation shows the owner.
-_WAS_OURS = PolicyRule(
-    expression=f"oldObject == null || variables.before.exists(r, {BY_DEPLOYMENT}) || "
+_OWNED_BEFORE = (
+    f"variables.before.exists(r, {BY_DEPLOYMENT}) || "
     "(!variables.before.exists(r, r.?controller.orValue(false)) && "
-    f"'{names.DEPLOYMENT_UID}' in oldObject.metadata.?annotations.orValue({{}}))",
+    f"'{names.DEPLOYMENT_UID}' in oldObject.metadata.?annotations.orValue({{}}))"
+)
+_WAS_OURS = PolicyRule(
+    expression=f"oldObject == null || {_OWNED_BEFORE}",
     message="a provider must not touch an object that belongs to no ModelDeployment",
 )
 _IS_OURS = PolicyRule(
@@ -348,37 +426,37 @@ def _belongs_to(provider: str) -> list[PolicyRule]:
     ]
 
 
-def _whereabouts(refused: Iterable[str], listed: Iterable[str]) -> list[PolicyRule]:
-    """Providers must not write into namespaces of the system, of the operator, or that they do not watch."""
+def _whereabouts(refused: Iterable[str], listed: Iterable[str], *, who: str = "a provider") -> list[PolicyRule]:
+    """Controllers must not write into namespaces of the system, of the operator, or that they do not watch."""
     watched = quoted(",".join(listed))
     return [
         PolicyRule(
             expression="!request.namespace.startsWith('kube-')",
-            message="a provider must not write into namespaces of the system (kube-*)",
+            message=f"{who} must not write into namespaces of the system (kube-*)",
         ),
         PolicyRule(
             expression=f"!(request.namespace in {literals(refused)})",
-            message="a provider must not write into the namespace of the operator: deploy models in another",
+            message=f"{who} must not write into the namespace of the operator: deploy models in another",
         ),
         PolicyRule(
             expression=f"{watched} == '' || request.namespace in {watched}.split(',')",
-            message="a provider must not write into a namespace that it does not watch",
+            message=f"{who} must not write into a namespace that it does not watch",
         ),
     ]
 
 
-def _own_events(manager: str) -> PolicyRule:
+def _own_events(*managers: str) -> PolicyRule:
+    own = literals(f"{names.GROUP}/{manager}" for manager in managers)
     return PolicyRule(
-        expression="[object, oldObject].all(o, "
-        f"o == null || o.?reportingController.orValue('') == {quoted(f'{names.GROUP}/{manager}')})",
+        expression=f"[object, oldObject].all(o, o == null || o.?reportingController.orValue('') in {own})",
         message="a controller must not write events of another controller",
     )
 
 
-def _own_lease(manager: str) -> PolicyRule:
+def _own_lease(*managers: str) -> PolicyRule:
     # RBAC cannot limit ``create`` to a name; it limits updates.
     return PolicyRule(
-        expression=f"object.metadata.name == {quoted(manager)}",
+        expression=f"object.metadata.name in {literals(managers)}",
         message="a controller must not create the Lease of another",
     )
 

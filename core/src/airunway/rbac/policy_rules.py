@@ -18,6 +18,7 @@ from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.plugins.contract import ProviderManifest, UpstreamKind
 from airunway.resource import Resource
+from airunway.sdk.picker import ACCOUNT
 
 __all__ = [
     "BY_DEPLOYMENT",
@@ -25,6 +26,7 @@ __all__ = [
     "PolicyRule",
     "account_is_known",
     "contents",
+    "gateway_contents",
     "literal",
     "literals",
     "places_of",
@@ -189,38 +191,8 @@ def _of_kinds(manifest: ProviderManifest) -> dict[tuple[str, str], list[PolicyRu
     )
     labels = ", ".join(quoted(label) for label in (names.MODEL_DEPLOYMENT, *manifest.pod_labels))
     return {
-        ("", "services"): [
-            # Changes of a Service by other accounts are accepted.
-            PolicyRule(
-                expression=_as_before("spec.?type", empty="'ClusterIP'"),
-                message="a provider's Services are of type ClusterIP: none opens a way from outside",
-            ),
-            PolicyRule(
-                expression=" && ".join(
-                    _as_before(f"spec.?{field}", empty=empty)
-                    for field, empty in (("externalIPs", "[]"), ("externalName", "''"), ("loadBalancerIP", "''"))
-                ),
-                message="a provider's Services take no addresses from outside of the cluster",
-            ),
-        ],
-        ("", "serviceaccounts"): [
-            own,
-            PolicyRule(
-                expression=" && ".join(
-                    _as_before(f"?{field}", empty="[]") for field in ("secrets", "imagePullSecrets")
-                ),
-                message="a provider must not give a service account Secrets",
-            ),
-            PolicyRule(
-                expression=" && ".join(
-                    f"variables.o.metadata.?{field}.orValue({{}}).all(k, k.startsWith('{names.GROUP}/') || "
-                    f"oldObject != null && variables.old.metadata.?{field}[?k].orValue('') == "
-                    f"variables.o.metadata.{field}[k])"
-                    for field in ("labels", "annotations")
-                ),
-                message="a provider must not label or annotate a service account: clouds give identities for it",
-            ),
-        ],
+        ("", "services"): _services("a provider"),
+        ("", "serviceaccounts"): [own, *_service_accounts("a provider")],
         (_RBAC, "roles"): [
             own,
             PolicyRule(
@@ -251,10 +223,141 @@ def _of_kinds(manifest: ProviderManifest) -> dict[tuple[str, str], list[PolicyRu
     }
 
 
+def _services(who: str) -> list[PolicyRule]:
+    """Services stay within the cluster. Changes of a Service by other accounts are accepted."""
+    return [
+        PolicyRule(
+            expression=_as_before("spec.?type", empty="'ClusterIP'"),
+            message=f"{who}'s Services are of type ClusterIP: none opens a way from outside",
+        ),
+        PolicyRule(
+            expression=" && ".join(
+                _as_before(f"spec.?{field}", empty=empty)
+                for field, empty in (("externalIPs", "[]"), ("externalName", "''"), ("loadBalancerIP", "''"))
+            ),
+            message=f"{who}'s Services take no addresses from outside of the cluster",
+        ),
+    ]
+
+
+_IDENTITY_LABELS = ("azure.workload.identity/", "eks.amazonaws.com/", "iam.gke.io/")
+"""Prefixes of labels by which a cloud gives a service account an identity; other labels may be propagated ones."""
+
+
+def _service_accounts(who: str) -> list[PolicyRule]:
+    """Service accounts have no Secrets and no identity of a cloud."""
+    kept = "oldObject != null && variables.old.metadata.?{0}[?k].orValue('') == variables.o.metadata.{0}[k]"
+    return [
+        PolicyRule(
+            expression=" && ".join(_as_before(f"?{field}", empty="[]") for field in ("secrets", "imagePullSecrets")),
+            message=f"{who} must not give a service account Secrets",
+        ),
+        PolicyRule(
+            expression=f"variables.o.metadata.?labels.orValue({{}}).all(k, !{literals(_IDENTITY_LABELS)}"
+            f".exists(p, k.startsWith(p)) || {kept.format('labels')}) && "
+            f"variables.o.metadata.?annotations.orValue({{}}).all(k, k.startsWith('{names.GROUP}/') || "
+            f"{kept.format('annotations')})",
+            message=f"{who} must not label or annotate a service account so that a cloud gives it an identity: "
+            "clouds give identities for it",
+        ),
+    ]
+
+
 def _as_before(path: str, *, empty: str) -> str:
     """CEL: the value at `path` (after a dot) is `empty` in a new object, and unchanged in an existing one."""
     before = f"(oldObject == null ? {empty} : variables.old.{path}.orValue({empty}))"
     return f"variables.o.{path}.orValue({empty}) == {before}"
+
+
+def gateway_contents() -> tuple[dict[str, str], list[PolicyRule]]:
+    """Variables and rules for the objects of the gateway part: routes, pools and endpoint pickers.
+
+    The names follow from the deployment's, so that a forged owner reference gives no choice of names.
+    """
+    picker = _named(ACCOUNT)
+    variables = {
+        "o": "dyn(object)",
+        "old": "dyn(oldObject)",
+        "kind": "request.resource.group + '/' + request.resource.resource",
+        "owners": OWNER_NAMES,
+        "pods": f"variables.kind == {whose_kind('apps', 'deployments')} ? [variables.o.spec.template.spec] : []",
+        "further": "[]",
+    }
+    of_kinds: dict[tuple[str, str], list[PolicyRule]] = {
+        ("apps", "deployments"): [
+            PolicyRule(
+                expression="variables.pods.all(p, p.?serviceAccountName.orValue('') == variables.o.metadata.name && "
+                "p.?serviceAccount.orValue(variables.o.metadata.name) == variables.o.metadata.name)",
+                message="an endpoint picker runs as the service account of its own name",
+            ),
+            PolicyRule(
+                expression="variables.pods.all(p, p.?volumes.orValue([]).all(v, "
+                "v.all(k, k in ['name', 'configMap', 'emptyDir']))) && "
+                + _containers(
+                    "c.?envFrom.orValue([]) == [] && c.?env.orValue([]).all(e, !has(e.valueFrom) || "
+                    "!has(e.valueFrom.secretKeyRef))"
+                ),
+                message="an endpoint picker gets no Secrets: its volumes are ConfigMaps, its environment is its own",
+            ),
+        ],
+        ("", "services"): _services("the gateway part"),
+        ("", "serviceaccounts"): _service_accounts("the gateway part"),
+        (_RBAC, "rolebindings"): [
+            PolicyRule(
+                expression="variables.o.roleRef.kind == 'ClusterRole' && "
+                f"variables.o.roleRef.name == {quoted(names.ENDPOINT_PICKER_ROLE)}",
+                message=f"the core's RoleBindings refer to the ClusterRole {names.ENDPOINT_PICKER_ROLE} and to no "
+                "other role",
+            ),
+            PolicyRule(
+                expression="variables.o.?subjects.orValue([]).all(s, s.kind == 'ServiceAccount' && "
+                "s.name == variables.o.metadata.name && "
+                "s.?namespace.orValue(variables.o.metadata.namespace) == variables.o.metadata.namespace)",
+                message="the core's RoleBindings are for the service account of the same name and namespace",
+            ),
+        ],
+        ("gateway.networking.k8s.io", "httproutes"): [
+            PolicyRule(
+                expression="variables.o.spec.?rules.orValue([]).all(r, "
+                "r.?filters.orValue([]).all(f, f.type == 'URLRewrite') && "
+                "r.?backendRefs.orValue([]).all(b, b.?filters.orValue([]) == [] && "
+                "b.?namespace.orValue(variables.o.metadata.namespace) == variables.o.metadata.namespace))",
+                message="the core's routes lead to backends of their own namespace, without redirects or mirrors",
+            ),
+            PolicyRule(
+                expression="variables.o.spec.?hostnames.orValue([]) == [] && "
+                "variables.o.spec.?parentRefs.orValue([]).all(p, p.?kind.orValue('Gateway') == 'Gateway')",
+                message="the core's routes take no hostnames, and are attached to Gateways only",
+            ),
+        ],
+        ("inference.networking.k8s.io", "inferencepools"): [
+            PolicyRule(
+                expression="variables.o.spec.endpointPickerRef.?kind.orValue('Service') == 'Service' && "
+                f"variables.owners.exists(n, variables.o.spec.endpointPickerRef.name == {picker})",
+                message="the core's InferencePools refer to the endpoint picker of their deployment",
+            )
+        ],
+        ("networking.istio.io", "destinationrules"): [
+            PolicyRule(
+                expression="variables.o.spec.host == variables.o.metadata.name",
+                message="the core's DestinationRules are for the Service of the same name",
+            )
+        ],
+    }
+    named_as_deployment = " || ".join(
+        f"variables.kind == {whose_kind(*kind)}"
+        for kind in (("gateway.networking.k8s.io", "httproutes"), ("inference.networking.k8s.io", "inferencepools"))
+    )
+    name = PolicyRule(
+        expression=f"variables.owners.exists(n, variables.o.metadata.name == (({named_as_deployment}) ? n : {picker}))",
+        message="the core's objects are called as the ModelDeployment or as its endpoint picker",
+    )
+    rules = [
+        PolicyRule(expression=f"variables.kind != {whose_kind(*kind)} || ({rule.expression})", message=rule.message)
+        for kind, found in of_kinds.items()
+        for rule in found
+    ]
+    return variables, [name, *_PODS, *rules]
 
 
 def _unused(kinds: Sequence[UpstreamKind]) -> Iterator[PolicyRule]:

@@ -14,6 +14,7 @@ from airunway.gateway.kinds import DESTINATION_RULE, GATEWAY, HTTP_ROUTE, INFERE
 from airunway.kube import CONFIG_MAP
 from airunway.plugins.contract import ProviderManifest
 from airunway.resource import Resource
+from airunway.sdk.picker import RULES
 from airunway.webhook.configuration import CONFIGURATION_KIND, WebhookSettings
 from airunway.webhook.secret import SECRET
 
@@ -22,6 +23,7 @@ __all__ = [
     "core_rights",
     "gateway_rights",
     "leader_election_rights",
+    "picker_role",
     "provider_rights",
     "roles",
     "webhook_rights",
@@ -87,23 +89,33 @@ def gateway_rights() -> Rights:
     their rights from one ClusterRole of the installation, and only that one may be bound.
     """
     written = ["get", *_FOLLOW, "create", "patch", "delete"]
+    picker = {"apiGroups": [_RBAC], "resources": ["clusterroles"], "resourceNames": [names.ENDPOINT_PICKER_ROLE]}
     return Rights(
-        cluster=({"apiGroups": [GATEWAY.group], "resources": [GATEWAY.plural], "verbs": _FOLLOW},),
+        cluster=(
+            {"apiGroups": [GATEWAY.group], "resources": [GATEWAY.plural], "verbs": _FOLLOW},
+            # To report that it is missing, with the command, before a picker is made.
+            {**picker, "verbs": ["get"]},
+        ),
         watched=(
             *(
                 {"apiGroups": [kind.group], "resources": [kind.plural], "verbs": written}
                 for kind in (HTTP_ROUTE, INFERENCE_POOL, DESTINATION_RULE, *PICKER_KINDS)
             ),
-            {
-                "apiGroups": [_RBAC],
-                "resources": ["clusterroles"],
-                "resourceNames": [names.ENDPOINT_PICKER_ROLE],
-                "verbs": ["bind"],
-            },
+            {**picker, "verbs": ["bind"]},
             # blockOwnerDeletion needs this where the admission plugin OwnerReferencesPermissionEnforcement is on.
             {"apiGroups": [names.GROUP], "resources": ["modeldeployments/finalizers"], "verbs": ["update"]},
         ),
     ) + leader_election_rights(names.GATEWAY_MANAGER)
+
+
+def picker_role() -> Resource:
+    """The ClusterRole of endpoint pickers, one in a cluster; a RoleBinding in its namespace grants it to each picker."""
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": names.ENDPOINT_PICKER_ROLE},
+        "rules": [dict(rule) for rule in RULES],
+    }
 
 
 def webhook_rights(settings: WebhookSettings) -> Rights:
