@@ -172,6 +172,7 @@ def _core_part(options: CoreOptions, namespaces: tuple[str, ...]) -> Part:
         namespaces=namespaces,
         policy=PolicyFile(options.policy) if options.policy is not None else None,
         guard_parameters=_own_namespace() if options.guard_parameters else "",
+        parts=("gateway",) if options.gateway.mode != "off" else (),
     )
 
     def make(caches: Caches, instance: str) -> CoreApplication:

@@ -41,7 +41,6 @@ from airunway.runtime.settings_record import Record, new_record
 from airunway.runtime.state import provider_mark
 from airunway.sdk.fields import ignored_fields, ignored_pod_settings, tracked
 from airunway.sdk.pods import pod_templates
-from airunway.validation import without_effect
 
 __all__ = [
     "SpecDigests",
@@ -102,11 +101,7 @@ def translate(
     compatibility = host.can_handle(view, context)
     host.heeds |= reads.metadata
     blockers = (*unclaimed, *compatibility.blockers)
-    unused = (
-        Finding(path=path, reason="FieldIgnored", message=message)
-        for path, message in without_effect(deployment).items()
-    )
-    warnings = (*overrides.unknown, *compatibility.warnings, *unused)
+    warnings = (*overrides.unknown, *compatibility.warnings)
     if blockers or typed.spec.suspend:
         return TranslationResult(blockers=blockers, warnings=warnings)
     translation = host.translate_spec(view, context)
