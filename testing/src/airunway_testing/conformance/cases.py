@@ -18,7 +18,19 @@ from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource
 from airunway.runtime.translate import TranslationResult, parsed, translate
 
-__all__ = ["NAME", "NOW", "OF_THE_CORE", "TOGGLES", "Base", "Toggle", "bases", "judged", "merged_spec", "spec_fields"]
+__all__ = [
+    "NAME",
+    "NOW",
+    "OF_THE_CORE",
+    "TOGGLES",
+    "Base",
+    "Toggle",
+    "bases",
+    "context_of",
+    "judged",
+    "merged_spec",
+    "spec_fields",
+]
 
 NAME = "model"
 """Name of every deployment that is asked about."""
@@ -247,9 +259,12 @@ def judged(host: ProviderHost, base: Base, spec: Resource, *, context: Context[A
         "spec": spec,
         "status": {"engine": {"type": base.engine}},
     }
-    if context is None:
-        context = assumed_context(host, engine=base.engine, now=NOW, settings=base.settings, absent=base.absent)
-    return translate(host, deployment, parsed(deployment), context)
+    return translate(host, deployment, parsed(deployment), context or context_of(host, base))
+
+
+def context_of(host: ProviderHost, base: Base) -> Context[Any]:
+    """The context in which a deployment of `base` is translated: one for all changes of it. Raises PluginFault."""
+    return assumed_context(host, engine=base.engine, now=NOW, settings=base.settings, absent=base.absent)
 
 
 def merged_spec(spec: Resource, *changes: Resource) -> Resource:

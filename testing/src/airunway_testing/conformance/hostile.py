@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import dataclass
+from functools import lru_cache, reduce
 from typing import Any
 
+import orjson
 import yaml
 
 from airunway.api.modeldeployment import ParseError
 from airunway.plugins.host import ProviderHost
-from airunway.resource import Resource, dig
+from airunway.resource import Resource, canonical_json, dig
+from airunway.runtime.override_check import check_overrides
 from airunway.runtime.state import identity_in
-from airunway.runtime.translate import TranslationResult
 from airunway.sdk import Reading
-from airunway_testing.conformance.cases import Base, bases, judged, merged_spec
+from airunway_testing.conformance.cases import Base, bases, context_of, judged, merged_spec
 from airunway_testing.conformance.fields import plain
 from airunway_testing.conformance.readings import Declared, Steps, declared, decoded, readings_at
 
@@ -113,10 +114,11 @@ def hostile_faults(host: ProviderHost, asked: Sequence[Base] | None = None) -> I
     told: dict[tuple[str, str], _Told] = {}
     puzzling: dict[str, list[str]] = {}
     for base in bases(host) if asked is None else asked:
+        judge = _judge(host, base)
         for field, place in places.items():
-            harmless = _judged(host, base, place(_HARMLESS))
+            harmless = judge(place(_HARMLESS))
             for text in HOSTILE:
-                found = _judged(host, base, place(text))
+                found = judge(place(text))
                 if found is None:
                     continue
                 if harmless is None:
@@ -124,7 +126,7 @@ def hostile_faults(host: ProviderHost, asked: Sequence[Base] | None = None) -> I
                         f"{field} with {text[:24]!r} is taken, where a plain word is refused", []
                     ).append(base.name)
                     break
-                if (stray := _strays(host, harmless, found, text)) is not None:
+                if (stray := _strays(harmless, found, text)) is not None:
                     entry = told.setdefault(stray.cause, _Told(stray=stray, text=text, fields={}, bases={}))
                     entry.fields[field] = entry.bases[base.name] = None
                     break
@@ -132,13 +134,39 @@ def hostile_faults(host: ProviderHost, asked: Sequence[Base] | None = None) -> I
     yield from map(str, told.values())
 
 
-def _judged(host: ProviderHost, base: Base, change: Resource) -> TranslationResult | None:
-    """None for a deployment that is refused."""
-    try:
-        found = judged(host, base, merged_spec(base.spec, change))
-    except ParseError:
-        return None
-    return None if found.blockers else found
+@dataclass(frozen=True, kw_only=True)
+class _Object:
+    """One object of a translation that is compared with the object of another one."""
+
+    content: Resource
+    place: _Place
+    shell: _Stray | None
+    """The first command of it that hands words to a shell."""
+
+
+def _judge(host: ProviderHost, base: Base) -> Callable[[Resource], list[_Object] | None]:
+    """Translates the spec of `base` with a change in it; None for a deployment that is refused."""
+    context = context_of(host, base)
+    schema = canonical_json(host.manifest.override_schema)
+
+    def judge(change: Resource) -> list[_Object] | None:
+        spec = merged_spec(base.spec, change)
+        overrides = dig(spec, "provider", "overrides", default=None)
+        if overrides and _refused_overrides(schema, canonical_json(overrides)):
+            return None
+        try:
+            found = judged(host, base, spec, context=context)
+        except ParseError:
+            return None
+        return None if found.blockers else [_object(host, obj, f"objects[{i}]") for i, obj in enumerate(found.objects)]
+
+    return judge
+
+
+@lru_cache(maxsize=4096)
+def _refused_overrides(schema: bytes, overrides: bytes) -> bool:
+    """The runtime refuses these overrides for any deployment, before it calls the provider."""
+    return bool(check_overrides(orjson.loads(overrides), orjson.loads(schema)).errors)
 
 
 def _overrides(host: ProviderHost) -> dict[str, Callable[[str], Resource]]:
@@ -169,16 +197,19 @@ def _leaves(schema: Resource) -> Iterator[tuple[str, ...]]:
         yield ()
 
 
-def _strays(host: ProviderHost, harmless: TranslationResult, found: TranslationResult, text: str) -> _Stray | None:
+def _object(host: ProviderHost, obj: Resource, at: str) -> _Object:
+    identity = identity_in(obj)
+    kind = host.kinds.get((identity.group, identity.kind))
+    place = _Place(at=at, declared=declared(kind.readings) if kind is not None else ())
+    return _Object(content=plain(obj), place=place, shell=next(_shells(obj, place), None))
+
+
+def _strays(harmless: Sequence[_Object], found: Sequence[_Object], text: str) -> _Stray | None:
     """The first place at which two judgements differ by more than the text that stands for the harmless word."""
-    before, after = ([plain(obj) for obj in judgement.objects] for judgement in (harmless, found))
-    if len(before) != len(after):
+    if len(harmless) != len(found):
         return _Stray(at="objects", cure=_AS_ONE)
-    for i, (old, new) in enumerate(zip(before, after, strict=True)):
-        identity = identity_in(new)
-        kind = host.kinds.get((identity.group, identity.kind))
-        place = _Place(at=f"objects[{i}]", declared=declared(kind.readings) if kind is not None else ())
-        stray = next(chain(_differences(old, new, text, place), _shells(new, place)), None)
+    for old, new in zip(harmless, found, strict=True):
+        stray = next(_differences(old.content, new.content, text, new.place), new.shell)
         if stray is not None:
             return stray
     return None
@@ -206,7 +237,7 @@ class _Place:
 
     def below(self, step: str | int) -> _Place:
         at = f"{self.at}[{step}]" if isinstance(step, int) else f"{self.at}.{step}"
-        return replace(self, at=at, steps=(*self.steps, step))
+        return _Place(at=at, steps=(*self.steps, step), declared=self.declared)
 
     @property
     def readings(self) -> tuple[Reading, ...]:
@@ -218,6 +249,8 @@ class _Place:
 
 
 def _differences(before: Any, after: Any, text: str, place: _Place) -> Iterator[_Stray]:
+    if before == after:  # nearly all of an object: a field shows in a few places
+        return
     if isinstance(before, dict) and isinstance(after, dict):
         wanted = {key.replace(_HARMLESS, text): key for key in before}
         if {_key(key, place): key for key in after}.keys() != wanted.keys():
@@ -287,19 +320,24 @@ def _document(text: str) -> Any:
         return None
 
 
-def _shells(node: Any, place: _Place) -> Iterator[_Stray]:
+def _shells(obj: Resource, place: _Place) -> Iterator[_Stray]:
     """Commands that hand words to a shell, where no reading says so: one that does is checked by what it decodes to."""
+    for steps in _commands(obj, ()):
+        at = reduce(_Place.below, steps, place)
+        if Reading.SHELL not in at.readings:
+            yield at.stray()
+
+
+def _commands(node: Any, steps: Steps) -> Iterator[Steps]:
+    """Where a command is that begins with a shell."""
     if isinstance(node, dict):
         command = node.get("command")
-        if (
-            isinstance(command, list)
-            and command
-            and str(command[0]).rpartition("/")[2] in _SHELLS
-            and Reading.SHELL not in place.below("command").readings
-        ):
-            yield place.below("command").stray()
+        if isinstance(command, list) and command and str(command[0]).rpartition("/")[2] in _SHELLS:
+            yield (*steps, "command")
         for key, value in node.items():
-            yield from _shells(value, place.below(key))
-    elif isinstance(node, list):
+            if isinstance(value, dict | list):
+                yield from _commands(value, (*steps, key))
+    else:
         for i, value in enumerate(node):
-            yield from _shells(value, place.below(i))
+            if isinstance(value, dict | list):
+                yield from _commands(value, (*steps, i))
