@@ -3,11 +3,15 @@
 Each text stands in each field once, next to a harmless word in the same place. What is written for the two has to be
 the same but for the text itself; a text inside of another document (JSON or YAML in a field) is looked for in there.
 Where a kind's `readings` say that the upstream reads a place before it takes it for a value, what it reads is compared.
+
+A translation takes a text in many fields at once (`_Groups`). Only the fields of a translation in which something is
+wrong are asked one by one, so that the sentences name them.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
@@ -48,6 +52,8 @@ None has a slash: after the last one of a model's id its served name begins.
 """
 
 _HARMLESS = "harmless"
+_WORD = re.compile(rf"{_HARMLESS}(?:\d{{3}})?")
+"""The harmless word, or that of one field among several."""
 _WITH_DIGEST = re.compile(r"(.+-)[0-9a-f]{6,64}")
 """A name that says what is in an object."""
 _DIGEST = re.compile(r"(?:[a-z0-9]+:)?(?:[0-9a-f]{6,128}|[A-Za-z0-9+/_-]{20,88}={0,2})")
@@ -113,9 +119,11 @@ def hostile_faults(host: ProviderHost, asked: Sequence[Base] | None = None) -> I
     places = {**PLACES, **_overrides(host)}
     told: dict[tuple[str, str], _Told] = {}
     puzzling: dict[str, list[str]] = {}
+    refused: set[tuple[str, str]] = set()
     for base in bases(host) if asked is None else asked:
         judge = _judge(host, base)
-        for field, place in places.items():
+        suspects = set(_Groups(judge, places, refused).suspects())
+        for field, place in ((field, place) for field, place in places.items() if field in suspects):
             harmless = judge(place(_HARMLESS))
             for text in HOSTILE:
                 found = judge(place(text))
@@ -197,6 +205,114 @@ def _leaves(schema: Resource) -> Iterator[tuple[str, ...]]:
         yield ()
 
 
+class _Groups:
+    """Finds the fields of one base in which a text may be more than a value, with few translations.
+
+    A group is a set of fields that can be set together and do not hide each other: every place of the objects at which
+    the harmless word of a field stands when the field is set alone has it in the group's translation too. So what a
+    text does in a field shows in the translation of the group.
+    """
+
+    def __init__(
+        self,
+        judge: Callable[[Resource], list[_Object] | None],
+        places: Mapping[str, Callable[[str], Resource]],
+        refused: set[tuple[str, str]],
+    ) -> None:
+        self._judge = judge
+        self._places = places
+        self._refused = refused
+        """Fields and texts that some base refused: they are asked alone, or each group with them would be refused."""
+        self._words = {field: f"{_HARMLESS}{i:03}" for i, field in enumerate(places)}
+        self._harmless: dict[tuple[str, ...], list[_Object] | None] = {}
+        self._shown: dict[tuple[str, ...], Counter[tuple[str, Steps]]] = {}
+        """The places at which the words of these fields stand, if all of them are set."""
+
+    def suspects(self) -> Iterator[str]:
+        """Fields that refuse the harmless word, or in which a text changes more than its own value."""
+        refusing = [field for field in self._places if self._with_words((field,)) is None]
+        yield from refusing
+        for group in self._groups(tuple(field for field in self._places if field not in refusing)):
+            for text in HOSTILE:
+                alone = [field for field in group if (field, text) in self._refused]
+                together = tuple(field for field in group if field not in alone)
+                for fields in [(field,) for field in alone] + ([together] if together else []):
+                    yield from self._suspects(fields, text)
+
+    def _suspects(self, fields: tuple[str, ...], text: str) -> Iterator[str]:
+        harmless = self._with_words(fields) if self._fit(fields) else None
+        found = self._judge(self._change(fields, lambda _: text)) if harmless is not None else None
+        if harmless is not None and found is not None:
+            if _strays(harmless, found, text) is not None:
+                yield from fields
+        elif len(fields) > 1:
+            middle = len(fields) // 2
+            yield from self._suspects(fields[:middle], text)
+            yield from self._suspects(fields[middle:], text)
+        else:
+            self._refused.add((fields[0], text))
+
+    def _groups(self, fields: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        while fields:
+            group: tuple[str, ...] = ()
+            for field in fields:
+                change = self._places[field](_HARMLESS)
+                if all(_disjoint(change, self._places[other](_HARMLESS)) for other in group):
+                    group = (*group, field)
+            while len(group) > 1 and not self._fit(group):
+                shown = self._shown_by(group)
+                fitting = tuple(field for field in group if self._shown_by((field,)) <= shown)
+                group = fitting if 0 < len(fitting) < len(group) else group[: len(group) // 2]
+            yield group
+            fields = tuple(field for field in fields if field not in group)
+
+    def _fit(self, fields: tuple[str, ...]) -> bool:
+        """Whether these fields, set together, are taken and none hides another."""
+        if self._with_words(fields) is None:
+            return False
+        return len(fields) == 1 or all(self._shown_by((field,)) <= self._shown_by(fields) for field in fields)
+
+    def _shown_by(self, fields: tuple[str, ...]) -> Counter[tuple[str, Steps]]:
+        if fields not in self._shown:
+            self._shown[fields] = _words_in(self._with_words(fields) or [])
+        return self._shown[fields]
+
+    def _with_words(self, fields: tuple[str, ...]) -> list[_Object] | None:
+        if fields not in self._harmless:
+            self._harmless[fields] = self._judge(self._change(fields, self._words.__getitem__))
+        return self._harmless[fields]
+
+    def _change(self, fields: Sequence[str], text_of: Callable[[str], str]) -> Resource:
+        return merged_spec({}, *(self._places[field](text_of(field)) for field in fields))
+
+
+def _disjoint(one: Resource, other: Resource) -> bool:
+    """Whether both changes can be merged into one spec, and neither takes anything of the other away."""
+    shared = ((one[key], other[key]) for key in one.keys() & other.keys())
+    return all(isinstance(a, dict) and isinstance(b, dict) and _disjoint(a, b) for a, b in shared)
+
+
+def _words_in(objects: Sequence[_Object]) -> Counter[tuple[str, Steps]]:
+    """How often each field's word stands at each place of the objects; items of lists are alike."""
+    found: Counter[tuple[str, Steps]] = Counter()
+
+    def walk(node: Any, steps: Steps) -> None:
+        if isinstance(node, str):
+            if _HARMLESS in node:
+                found.update((word, steps) for word in _WORD.findall(node))
+        elif isinstance(node, dict):
+            for key, value in node.items():
+                walk(key, (*steps, ""))
+                walk(value, (*steps, key))
+        elif isinstance(node, list):
+            for item in node:
+                walk(item, (*steps, 0))
+
+    for i, each in enumerate(objects):
+        walk(each.content, (i,))
+    return found
+
+
 def _object(host: ProviderHost, obj: Resource, at: str) -> _Object:
     identity = identity_in(obj)
     kind = host.kinds.get((identity.group, identity.kind))
@@ -252,7 +368,7 @@ def _differences(before: Any, after: Any, text: str, place: _Place) -> Iterator[
     if before == after:  # nearly all of an object: a field shows in a few places
         return
     if isinstance(before, dict) and isinstance(after, dict):
-        wanted = {key.replace(_HARMLESS, text): key for key in before}
+        wanted = {_said(key, text): key for key in before}
         if {_key(key, place): key for key in after}.keys() != wanted.keys():
             yield place.stray()
         else:
@@ -310,12 +426,21 @@ def _with(before: str, text: str) -> tuple[str, ...]:
     a name that an upstream derives from it may have others for dots and slashes (Ray's deployments).
     """
     forms = (text, text.replace("$", "$$"), text.replace("/", "--").replace(".", "_"))
-    return tuple(before.replace(_HARMLESS, form) for form in forms)
+    return tuple(_said(before, form) for form in forms)
 
 
+def _said(before: str, text: str) -> str:
+    """The text in place of the harmless words."""
+    return _WORD.sub(lambda _: text, before) if _HARMLESS in before else before
+
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@lru_cache(maxsize=256)
 def _document(text: str) -> Any:
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, Loader=_Loader)
     except yaml.YAMLError:
         return None
 
