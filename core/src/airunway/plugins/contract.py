@@ -259,6 +259,7 @@ class Endpoint:
 
     service: str = ""
     port: int = 0
+    """The Service's port; of a headless Service its target port, because its name resolves to the pods."""
     scheme: str = "http"
     url: str = ""
     """The upstream's own address if no such Service has it (``http://gateway.kserve.svc/team/llama``). It is copied

@@ -32,7 +32,7 @@ from airunway.kube import (
 )
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
-from airunway.plugins.manifest import api_version
+from airunway.plugins.manifest import api_version, namesake_of
 from airunway.process.deployment_cache import with_all_finalizers
 from airunway.redaction import redacted
 from airunway.resource import (
@@ -535,12 +535,13 @@ class Writer:
         An object whose controller has the kind and name of `wanted` belongs to the upstream and is not returned. Raises
         KubeError.
         """
-        for key in self.kind(wanted).namesakes:
+        for entry in self.kind(wanted).namesakes:
+            key, name = namesake_of(entry, key_of(wanted).name)
             kind = self._kinds.get(key)
             if kind is None:
                 continue  # we have no right to read kinds that the manifest does not name
             identity = {"apiVersion": api_version(kind, kind.versions[0]), "kind": kind.kind}
-            found = await self.find({**identity, "metadata": wanted["metadata"]})
+            found = await self.find({**identity, "metadata": {**wanted["metadata"], "name": name}})
             owner = controller_owner(found) if found is not None else None
             its = owner is not None and (owner.get("kind"), owner.get("name")) == (wanted["kind"], key_of(wanted).name)
             if found is not None and not its:
