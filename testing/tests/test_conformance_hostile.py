@@ -117,6 +117,11 @@ def test_a_fault_of_one_field_with_one_text_is_found(field: str) -> None:
     assert taken > 1
 
 
+def test_a_provider_without_overrides_is_asked_all_the_same() -> None:
+    """A text in place of all overrides is no map: the API refuses it."""
+    assert list(hostile_faults(toy_host(override_schema={}))) == []
+
+
 def test_few_translations_for_many_texts() -> None:
     """36 per deployment and 150 fields and texts: a translation of a real provider takes half a millisecond."""
     calls = 0

@@ -160,7 +160,7 @@ def _judge(host: ProviderHost, base: Base) -> Callable[[Resource], list[_Object]
     def judge(change: Resource) -> list[_Object] | None:
         spec = merged_spec(base.spec, change)
         overrides = dig(spec, "provider", "overrides", default=None)
-        if overrides and _refused_overrides(schema, canonical_json(overrides)):
+        if isinstance(overrides, dict) and _refused_overrides(schema, canonical_json(overrides)):
             return None
         try:
             found = judged(host, base, spec, context=context)
