@@ -9,7 +9,8 @@ from airunway.cli.main import app
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource
 from airunway_testing.conformance import checks
-from airunway_testing.conformance.checks import fingerprint, problems, uncompared
+from airunway_testing.conformance.checks import problems, uncompared
+from airunway_testing.conformance.fingerprint import fingerprint
 from airunway_testing.simulators import Simulator
 from airunway_testing.toy.provider import MANIFEST, TRANSFORMERS
 from airunway_testing.toy.variants import toy_host

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from airunway.api.modeldeployment import ParseError
 from airunway.sdk import Compatibility, Context, Finding, ModelDeployment, Reading, Resource, Translation, digest
-from airunway_testing.conformance.hostile import hostile_faults
+from airunway_testing.conformance.cases import Base, bases, judged, merged_spec
+from airunway_testing.conformance.hostile import HOSTILE, PLACES, hostile_faults
 from airunway_testing.conformance.readings import declared, decoded, readings_at
 from airunway_testing.toy.provider import MANIFEST, provider
 from airunway_testing.toy.variants import toy_host, usual
@@ -63,6 +65,77 @@ def test_a_text_that_becomes_more_than_a_value_is_told_with_its_place(
 
 def test_a_text_inside_a_document_that_is_written_as_one_is_data() -> None:
     assert list(hostile_faults(toy_host(translate_spec=as_a_document))) == []
+
+
+# ----------------------------------------------------------------------------------- each text in each field, in groups
+
+FIELDS: dict[str, Callable[[ModelDeployment], str]] = {
+    "spec.model.id": lambda d: str(d.spec.model.id).partition("/")[2],
+    "spec.model.servedName": lambda d: d.spec.model.served_name or "",
+    "spec.engine.args, a value": lambda d: d.spec.engine.args.get("seed") or "",
+    "spec.engine.args, a key": lambda d: next(iter(sorted(d.spec.engine.args, key=lambda key: key == "seed")), ""),
+    "spec.engine.extraArgs": lambda d: "".join(d.spec.engine.extra_args[1:]).partition("/")[2],
+    "spec.env[].name": lambda d: d.spec.env[0].name if d.spec.env else "",
+    "spec.env[].value": lambda d: (d.spec.env[0].value or "") if d.spec.env else "",
+    "spec.image": lambda d: d.spec.image or "",
+    "spec.secrets.huggingFaceToken": lambda d: d.spec.secrets.hugging_face_token or "",
+    "spec.podTemplate.metadata.labels": lambda d: d.spec.pod_template.metadata.labels.get("a", ""),
+    "spec.nodeSelector": lambda d: d.spec.node_selector.get("a", ""),
+}
+"""How a provider reads the text of a field of `PLACES`."""
+
+
+def as_data(deployment: ModelDeployment, context: Context[Any]) -> Translation:
+    """Each field as a value of its own, but for the served name, which hides the model's id."""
+    texts = {field: read(deployment) for field, read in FIELDS.items()}
+    texts["spec.model.id"] = "" if texts["spec.model.servedName"] else texts["spec.model.id"]
+    return settled(deployment, context, texts=[texts[field] for field in FIELDS])
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_fault_of_one_field_with_one_text_is_found(field: str) -> None:
+    """Texts of many fields are in one translation: what becomes of one of them is seen all the same."""
+    base = Base(name="base", engine="vllm", spec={"model": {"id": "org/model"}, "resources": {"gpu": {"count": 1}}})
+    taken = 0
+    for text in HOSTILE[::3]:
+
+        def with_fault(deployment: ModelDeployment, context: Context[Any], text: str = text) -> Translation:
+            more = ("a word",) if FIELDS[field](deployment) == text else ()
+            first, *others = as_data(deployment, context).objects
+            spec = first["spec"]
+            return Translation(objects=({**first, "spec": {**spec, "texts": [*spec["texts"], *more]}}, *others))
+
+        host = toy_host(translate_spec=with_fault)
+        try:
+            refused = bool(judged(host, base, merged_spec(base.spec, PLACES[field](text))).blockers)
+        except ParseError:
+            refused = True
+        found = list(hostile_faults(host, [base]))
+        expected = f"base: {field} with {text[:24]!r} changes more than its own value, at objects[0].spec.texts"
+        assert [fault.partition(": hand it over")[0] for fault in found] == ([] if refused else [expected])
+        taken += not refused
+    assert taken > 1
+
+
+def test_a_provider_without_overrides_is_asked_all_the_same() -> None:
+    """A text in place of all overrides is no map: the API refuses it."""
+    assert list(hostile_faults(toy_host(override_schema={}))) == []
+
+
+def test_few_translations_for_many_texts() -> None:
+    """36 per deployment and 150 fields and texts: a translation of a real provider takes half a millisecond."""
+    calls = 0
+
+    def counted(deployment: ModelDeployment, context: Context[Any]) -> Translation:
+        nonlocal calls
+        calls += 1
+        return as_data(deployment, context)
+
+    host = toy_host(translate_spec=counted)
+    base, *_ = bases(host)
+    calls = 0
+    assert list(hostile_faults(host, [base])) == []
+    assert 12 < calls < 60
 
 
 # --------------------------------------------------------------------------------- places that the upstream reads first

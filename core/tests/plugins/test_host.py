@@ -95,6 +95,14 @@ class Strange:
         ({"upstream": (replace(THING, required=False),)}, "must be written and required"),
         ({"upstream": (replace(THING, immutable=("spec.x",)),)}, "stand in its transformers"),
         ({"upstream": (replace(THING, labels={"spec.pod": "spec.labels"}),)}, "which is no place of its pods"),
+        (
+            {"upstream": (replace(THING, namesakes=("Service/predictor",)), workloads.SERVICE)},
+            "the namesake Service/predictor is no name that follows from {name}",
+        ),
+        (
+            {"upstream": (replace(THING, namesakes=("Service/{name}-predictor",)),)},
+            "is of a kind that the manifest does not name",
+        ),
         ({"upstream": (replace(THING, readings={"spec": "jinja"}),)}, "known are plain, shell, go-template, digest"),
         ({"engines": ()}, "engines is empty"),
         ({"engines": ("vllm",)}, "is a str, not an EngineCapability"),
@@ -260,6 +268,13 @@ def _wrong(**fields: Any) -> Component:
         *(
             (Observation(components=(replace(READY, name=name),)), "makes no name of a condition")
             for name in ("", "two words", "server", "X" * 400)
+        ),
+        *(
+            (
+                Observation(components=(replace(READY, reason=reason),)),
+                f"component {READY.name}: the reason {reason[:64]!r} is",
+            )
+            for reason in ("not ready", "no-such-thing", "Ends.", "1st", "X" * 257)
         ),
     ],
     ids=lambda value: str(value)[:70],

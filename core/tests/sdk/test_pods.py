@@ -139,6 +139,19 @@ def test_the_nearest_token_is_used(pod: Callable[..., Resource], fields: Resourc
     assert variables(found)["HF_TOKEN"] == token
 
 
+def test_a_reserved_key_is_exact_and_a_reserved_prefix_covers_more(
+    plain: MakeDeployment, pod: Callable[..., Resource]
+) -> None:
+    labels = {"app": "mine", "app2": "mine", "acme.io/role": "mine", "acme-x": "mine", "acme": "mine"}
+    fields = {"podTemplate": {"metadata": {"labels": labels}}}
+    reserved = ("app", "acme.io/", "acme-")
+    assert pod(reserved=reserved, **fields)["metadata"]["labels"] == {"app2": "mine", "acme": "mine"}
+    found = pod_findings(parse_deployment(plain(**fields)), reserved=reserved)
+    assert [f.path for f in found] == [
+        f"spec.podTemplate.metadata.labels[{key}]" for key in ("app", "acme.io/role", "acme-x")
+    ]
+
+
 def test_a_token_that_is_not_used_is_said(plain: MakeDeployment) -> None:
     spec = {"env": [{"name": "HF_TOKEN", "value": "x"}], "secrets": {"huggingFaceToken": "mine"}}
     assert [f.path for f in pod_findings(parse_deployment(plain(**spec)))] == ["spec.secrets.huggingFaceToken"]

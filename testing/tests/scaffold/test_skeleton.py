@@ -18,6 +18,7 @@ from airunway.cli.main import app
 from airunway.resource import Resource, copy_of
 from airunway.upgrades.definitions import definition_of
 from airunway_testing.scaffold import ScaffoldError, write_skeleton
+from airunway_testing.scaffold.shape import shape_of
 from airunway_testing.scaffold.skeleton import names_of
 
 ROOT = Path(__file__).parents[3]
@@ -140,6 +141,42 @@ def kept(tmp_path: Path, *crds: Resource) -> str:
     file = tmp_path / "crds.yaml"
     file.write_text(yaml.safe_dump_all(crds, sort_keys=False))
     return str(file)
+
+
+def test_every_place_that_can_carry_pods_and_is_not_written_is_unused() -> None:
+    """The guard of the provider's account refuses what stands there: lists, maps, deep places and single containers."""
+    container = of(image=TEXT, args={"type": "array", "items": TEXT})
+    spec = of(
+        replicas=COUNT,
+        template=of(spec=PODS),
+        groups={"type": "array", "items": of(size=COUNT, template=of(spec=PODS))},
+        services={"type": "object", "additionalProperties": of(pod=PODS)},
+        a=of(b=of(c=of(d=of(spec=PODS)))),
+        sidecar=container,
+        helpers={"type": "array", "items": container},
+        router=of(gateway=of(container=container, host=TEXT)),
+        size=COUNT,
+    )
+    crd_ = copy_of(crd())
+    crd_["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = spec
+    assert sorted(".".join(path) for path in shape_of(definition_of(crd_)).unused) == [
+        "spec.a.b.c.d",
+        "spec.groups",
+        "spec.helpers",
+        "spec.router.gateway.container",
+        "spec.services",
+        "spec.sidecar",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shape", "hardened"), [("a pod template", True), ("bare pods without labels", True), ("fields", False)]
+)
+def test_the_pods_of_a_skeleton_are_hardened(tmp_path: Path, shape: str, hardened: bool) -> None:
+    write_skeleton("acme", tmp_path, crd=crd(shape))
+    text = (tmp_path / "src" / "airunway_acme" / "provider.py").read_text()
+    assert ("features=frozenset({HARDENED})" in text) is hardened
+    assert ("HARDENED,\n" in text) is hardened
 
 
 def test_a_crd_says_what_the_skeleton_is_of(tmp_path: Path) -> None:

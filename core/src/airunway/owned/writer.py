@@ -53,14 +53,14 @@ class Writer:
         manager: str,
         kind_of: Callable[[Resource], WrittenKind | None],
         propagation: Mapping[tuple[str, str], str] | None = None,
-        namesakes: Mapping[tuple[str, str], Sequence[tuple[str, str]]] | None = None,
+        namesakes: Mapping[tuple[str, str], Sequence[tuple[str, str, str]]] | None = None,
     ) -> None:
         """The maps are by group and kind.
 
         - `kind_of` returns how an object is written in its own version; None if the cluster does not serve it.
         - `propagation` is the propagation policy of deletions; without an entry ``Background``.
-        - `namesakes` are the kinds (``apiVersion``, ``kind``) of which another controller makes an object of the same
-          name for each object of a kind.
+        - `namesakes` are objects that another controller makes for each object of a kind: ``apiVersion``, ``kind`` and
+          name, with ``{name}`` for the object's own.
         """
         self.client = client
         self.manager = manager
@@ -135,9 +135,10 @@ class Writer:
         An object whose controller has the kind and name of `wanted` belongs to it and is not returned. Raises
         KubeError.
         """
-        for version, kind in self._namesakes.get(identity_in(wanted)[:2], ()):
+        for version, kind, pattern in self._namesakes.get(identity_in(wanted)[:2], ()):
+            name = pattern.replace("{name}", key_of(wanted).name)
             identity = {"apiVersion": version, "kind": kind}
-            found = await self.find({**identity, "metadata": wanted["metadata"]})
+            found = await self.find({**identity, "metadata": {**wanted["metadata"], "name": name}})
             owner = controller_owner(found) if found is not None else None
             its = owner is not None and (owner.get("kind"), owner.get("name")) == (wanted["kind"], key_of(wanted).name)
             if found is not None and not its:

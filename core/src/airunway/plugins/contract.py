@@ -265,6 +265,7 @@ class Endpoint:
 
     service: str = ""
     port: int = 0
+    """The Service's port; of a headless Service its target port, because its name resolves to the pods."""
     target_port: int = 0
     """Port of the pods behind the Service, if requests may go to a pod directly (by an InferencePool); 0: they may not,
     or the port is not known."""

@@ -21,6 +21,7 @@ __all__ = [
     "UpstreamKind",
     "api_version",
     "kind_key",
+    "namesake_of",
 ]
 
 
@@ -110,7 +111,8 @@ class UpstreamKind:
     """``Foreground`` for a kind that runs pods: the object is gone only after its pods have released their GPUs."""
     namesakes: tuple[str, ...] = ()
     """Kinds of the manifest (by key) in which the upstream creates an object with the same name, or adopts an existing
-    one. Before an object of this kind is created, its name must be free in these kinds too."""
+    one. ``Service/{name}-predictor``: with a name derived from the object's. Before an object of this kind is created,
+    these names must be free."""
     pods: tuple[str, ...] = ()
     """Paths of pod specs in an object of the kind, in all of its versions. The admission policies check them; paths of
     built-in kinds are known."""
@@ -139,6 +141,16 @@ def kind_key(group: str, kind: str) -> str:
 def api_version(kind: UpstreamKind, version: str) -> str:
     """The ``apiVersion`` of a version of the kind."""
     return f"{kind.group}/{version}" if kind.group else version
+
+
+def namesake_of(entry: str, name: str) -> tuple[str, str]:
+    """The kind's key and the object's name that an entry of `UpstreamKind.namesakes` means, for an object's name.
+
+    >>> namesake_of("Service/{name}-predictor", "qwen")
+    ('Service', 'qwen-predictor')
+    """
+    key, _, pattern = entry.partition("/")
+    return key, pattern.replace("{name}", name) or name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,6 +56,10 @@ _ENGINE = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 _OBJECT_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _URL = re.compile(r"https?://[^\s/?#]\S*")
 _MAX_URL = 1024
+_MAX_REASON = 256
+_NAMESAKE = re.compile(r"([a-z0-9][a-z0-9.-]*)?\{name\}([a-z0-9.-]*[a-z0-9])?")
+_REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+"""What the API server takes as a condition's reason."""
 _COMPONENT = re.compile(r"[A-Z][A-Za-z0-9]{0,57}")
 _CORE_CONDITIONS = frozenset(
     condition.name
@@ -148,6 +152,11 @@ def _kind_problems(kinds: Sequence[UpstreamKind]) -> Iterator[str]:
         for place in kind.labels:
             if place not in kind.pods:
                 yield f"{kind.key}: labels names {place}, which is no place of its pods: add it there, or take it out"
+        for key, slash, pattern in (entry.partition("/") for entry in kind.namesakes):
+            if slash and not _NAMESAKE.fullmatch(pattern):
+                yield f"{kind.key}: the namesake {key}/{pattern} is no name that follows from {{name}}"
+            elif slash and key not in {each.key for each in kinds}:
+                yield f"{kind.key}: the namesake {key}/{pattern} is of a kind that the manifest does not name: add it"
         for place, reading in kind.readings.items():
             if reading not in tuple(Reading):
                 yield f"{kind.key}: {place} is read as {reading!r}; known are {', '.join(Reading)}"
@@ -281,6 +290,11 @@ def observation_problems(found: Observation) -> Iterator[str]:
             yield f"component {component.name}: ready is {component.ready!r}; it is True, False or None"
         elif not isinstance(component.reason, str) or not component.reason or not isinstance(component.message, str):
             yield f"component {component.name}: reason and message are texts, and the reason is not empty"
+        elif not _REASON.fullmatch(component.reason) or len(component.reason) > _MAX_REASON:
+            yield (
+                f"component {component.name}: the reason {component.reason[:64]!r} is not one CamelCase word; a "
+                "sentence belongs into the message"
+            )
         elif not isinstance(component.role, str):
             yield f"component {component.name}: role is a {type(component.role).__name__}, not a text"
     names_ = Counter(c.name for c in found.components if isinstance(c, Component))

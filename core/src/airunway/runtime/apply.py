@@ -31,7 +31,7 @@ from airunway.owned.objects import Identity, identity_in, is_ours, named
 from airunway.owned.plan import Action, Plan, Step, conflict_text, recreation_text
 from airunway.owned.writer import Writer, missing_of
 from airunway.plugins.host import ProviderHost
-from airunway.plugins.manifest import api_version
+from airunway.plugins.manifest import api_version, namesake_of
 from airunway.process.deployment_cache import with_all_finalizers
 from airunway.redaction import redacted
 from airunway.resource import (
@@ -110,8 +110,8 @@ def upstream_writer(client: Client, host: ProviderHost, upstream: UpstreamInform
         propagation={identity: kind.deletion for identity, kind in host.kinds.items()},
         namesakes={
             identity: [
-                (api_version(kinds[key], kinds[key].versions[0]), kinds[key].kind)
-                for key in kind.namesakes
+                (api_version(kinds[key], kinds[key].versions[0]), kinds[key].kind, name)
+                for key, name in (namesake_of(entry, "{name}") for entry in kind.namesakes)
                 if key in kinds
             ]
             for identity, kind in host.kinds.items()

@@ -101,11 +101,12 @@ def model_pod(
     """A pod template (metadata and spec) with one container, called `container`, that runs `launch`.
 
     `size` defaults to the deployment's. `labels` are added to the pod and override the user's. `reserved` are further
-    prefixes of label keys that the user cannot set. `node_selector` are node labels required by default; the
-    deployment's override them. Without `shared_memory` nothing is mounted at ``/dev/shm``, for upstreams that do so
-    themselves. `hardened` defaults to the feature `HARDENED` of the primary kind's transformer. A server with
-    `calls_api` keeps its ServiceAccount token; otherwise a hardened pod has a token only if the deployment names a
-    ServiceAccount. `without` names fields of the pod spec and of its container that the upstream sets itself.
+    label keys that the user cannot set; one that ends with ``/`` or ``-`` is a prefix of keys. `node_selector` are node
+    labels required by default; the deployment's override them. Without `shared_memory` nothing is mounted at
+    ``/dev/shm``, for upstreams that do so themselves. `hardened` defaults to the feature `HARDENED` of the primary
+    kind's transformer. A server with `calls_api` keeps its ServiceAccount token; otherwise a hardened pod has a token
+    only if the deployment names a ServiceAccount. `without` names fields of the pod spec and of its container that the
+    upstream sets itself.
     """
     spec = deployment.spec
     hardened = context.has(HARDENED) if hardened is None else hardened
@@ -168,16 +169,20 @@ def _user(deployment: ModelDeployment) -> Resource:
 
 
 def pod_labels(deployment: ModelDeployment, *, reserved: Sequence[str] = ()) -> dict[str, str]:
-    """The user's pod labels without a reserved prefix."""
+    """The user's pod labels without reserved ones (see `model_pod`)."""
     wanted = deployment.spec.pod_template.metadata.labels
-    return {key: value for key, value in wanted.items() if not key.startswith((*RESERVED, *reserved))}
+    return {key: value for key, value in wanted.items() if not _is_reserved(key, reserved)}
+
+
+def _is_reserved(key: str, reserved: Sequence[str]) -> bool:
+    return any(key.startswith(each) if each.endswith(("/", "-")) else key == each for each in (*RESERVED, *reserved))
 
 
 def pod_findings(deployment: ModelDeployment, *, reserved: Sequence[str] = ()) -> Iterator[Finding]:
     """Warnings for fields of a deployment that `model_pod` cannot honour."""
     spec = deployment.spec
     for key in spec.pod_template.metadata.labels:
-        if key.startswith((*RESERVED, *reserved)):
+        if _is_reserved(key, reserved):
             text = f"the label {key} is reserved for the operators and is not put on the pods"
             yield ignored(f"spec.podTemplate.metadata.labels[{key}]", text)
     if spec.secrets.hugging_face_token and any(entry.name == "HF_TOKEN" for entry in spec.env):

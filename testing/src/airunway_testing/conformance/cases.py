@@ -300,7 +300,7 @@ def judged(host: ProviderHost, base: Base, spec: Resource, *, context: Context[A
 
 
 def context_of(host: ProviderHost, base: Base) -> Context[Any]:
-    """The context for a base, with the newest of everything."""
+    """The context in which a deployment of `base` is translated: one for all changes of it. Raises PluginFault."""
     return assumed_context(host, engine=base.engine, now=NOW, settings=base.settings, absent=base.absent)
 
 

@@ -15,10 +15,11 @@ from airunway.plugins.contract import Observed, UpstreamKind
 from airunway.plugins.errors import PluginError
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
-from airunway.resource import Resource, canonical_json, digest
+from airunway.resource import Resource, canonical_json
 from airunway.runtime.crd_versions import crd_facts
 from airunway_testing.conformance.cases import NAME, NOW, Base, bases, judged
 from airunway_testing.conformance.fields import Answer, outcomes, replaced_labels, setting_outcomes
+from airunway_testing.conformance.fingerprint import fingerprint
 from airunway_testing.conformance.hostile import hostile_faults
 from airunway_testing.conformance.paths import is_field
 from airunway_testing.conformance.places import guarded_faults
@@ -26,7 +27,7 @@ from airunway_testing.simulators import discover_simulators, simulators_for
 
 _SEEDS = ("1", "2")
 
-__all__ = ["fingerprint", "problems", "uncompared"]
+__all__ = ["problems", "uncompared"]
 
 
 def problems(name: str) -> Iterator[str]:
@@ -39,8 +40,9 @@ def problems(name: str) -> Iterator[str]:
         with ThreadPoolExecutor(len(_SEEDS)) as beside:
             answers = [beside.submit(_in_a_new_process, name, seed) for seed in _SEEDS]
             yield from _of_the_upstream(host)
-            yield from _of_the_engines(host)
-            yield from hostile_faults(host)
+            asked = bases(host)
+            yield from _of_the_engines(host, asked)
+            yield from hostile_faults(host, asked)
             yield from _of_other_processes({answer.result() for answer in answers})
     except PluginError as error:
         yield str(error)
@@ -103,8 +105,7 @@ def _of_a_definition(host: ProviderHost, kind: UpstreamKind, crd: Resource) -> I
             )
 
 
-def _of_the_engines(host: ProviderHost) -> Iterator[str]:
-    asked = bases(host)
+def _of_the_engines(host: ProviderHost, asked: Sequence[Base]) -> Iterator[str]:
     for engine in host.manifest.engines:
         if not any(base.engine == engine.name for base in asked):
             yield (
@@ -153,7 +154,7 @@ def _of_other_processes(answers: Collection[str]) -> Iterator[str]:
 
 
 def _in_a_new_process(name: str, seed: str) -> str:
-    program = f"from {__name__} import fingerprint; print(fingerprint({name!r}))"
+    program = f"from {fingerprint.__module__} import fingerprint; print(fingerprint({name!r}))"
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "PYTHONHASHSEED": seed},
@@ -163,9 +164,3 @@ def _in_a_new_process(name: str, seed: str) -> str:
         check=True,
     )
     return done.stdout
-
-
-def fingerprint(name: str) -> str:
-    """One word for all that the installed provider makes of plain deployments."""
-    host = load(name)
-    return digest([list(judged(host, base, base.spec).objects) for base in bases(host)])

@@ -12,7 +12,7 @@ gateway's pool. In a provider's tests:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -71,18 +71,33 @@ class Outcome:
 def outcomes(host: ProviderHost, asked: Sequence[Base] | None = None) -> Iterator[Outcome]:
     """Every field in every base (default: those of `bases`) in which it can be changed. Raises PluginFault."""
     for base in bases(host) if asked is None else asked:
+        judge = _judge(host, base)
         for field, toggle in TOGGLES.items():
-            if (found := _outcome(host, base, field, toggle)) is not None:
+            if (found := _outcome(judge, base, field, toggle)) is not None:
                 yield found
 
 
-def _outcome(host: ProviderHost, base: Base, field: str, toggle: Toggle) -> Outcome | None:
+def _judge(host: ProviderHost, base: Base) -> Callable[[Resource], TranslationResult]:
+    """Translates specs in the context of `base`, each spec once: most toggles begin with the spec of the base."""
+    context = context_of(host, base)
+    known: dict[bytes, TranslationResult] = {}
+
+    def judge(spec: Resource) -> TranslationResult:
+        key = canonical_json(spec)
+        if key not in known:
+            known[key] = judged(host, base, spec, context=context)
+        return known[key]
+
+    return judge
+
+
+def _outcome(judge: Callable[[Resource], TranslationResult], base: Base, field: str, toggle: Toggle) -> Outcome | None:
     """None where the base has every value of the toggle already."""
     spec = merged_spec(base.spec, toggle.before)
     changed = next((to for value in toggle.values if (to := merged_spec(spec, value)) != spec), None)
     if changed is None:
         return None
-    before, after = judged(host, base, spec), judged(host, base, changed)
+    before, after = judge(spec), judge(changed)
     if after.blockers:
         new = tuple(finding for finding in after.blockers if finding not in before.blockers)
         return Outcome(field=field, base=base.name, answer=Answer.REFUSED, words=new or after.blockers)

@@ -3,25 +3,30 @@
 Each text stands in each field once, next to a harmless word in the same place. What is written for the two has to be
 the same but for the text itself; a text inside of another document (JSON or YAML in a field) is looked for in there.
 Where a kind's `readings` say that the upstream reads a place before it takes it for a value, what it reads is compared.
+
+A translation takes a text in many fields at once (`_Groups`). Only the fields of a translation in which something is
+wrong are asked one by one, so that the sentences name them.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import dataclass
+from functools import lru_cache, reduce
 from typing import Any
 
+import orjson
 import yaml
 
 from airunway.api.modeldeployment import ParseError
 from airunway.owned.objects import identity_in
 from airunway.plugins.host import ProviderHost
-from airunway.resource import Resource, dig
-from airunway.runtime.translate import TranslationResult
+from airunway.resource import Resource, canonical_json, dig
+from airunway.runtime.override_check import check_overrides
 from airunway.sdk import Reading
-from airunway_testing.conformance.cases import Base, bases, judged, merged_spec
+from airunway_testing.conformance.cases import Base, bases, context_of, judged, merged_spec
 from airunway_testing.conformance.fields import plain
 from airunway_testing.conformance.readings import Declared, Steps, declared, decoded, readings_at
 
@@ -47,6 +52,8 @@ None has a slash: after the last one of a model's id its served name begins.
 """
 
 _HARMLESS = "harmless"
+_WORD = re.compile(rf"{_HARMLESS}(?:\d{{3}})?")
+"""The harmless word, or that of one field among several."""
 _WITH_DIGEST = re.compile(r"(.+-)[0-9a-f]{6,64}")
 """A name that says what is in an object."""
 _DIGEST = re.compile(r"(?:[a-z0-9]+:)?(?:[0-9a-f]{6,128}|[A-Za-z0-9+/_-]{20,88}={0,2})")
@@ -112,11 +119,14 @@ def hostile_faults(host: ProviderHost, asked: Sequence[Base] | None = None) -> I
     places = {**PLACES, **_overrides(host)}
     told: dict[tuple[str, str], _Told] = {}
     puzzling: dict[str, list[str]] = {}
+    refused: set[tuple[str, str]] = set()
     for base in bases(host) if asked is None else asked:
-        for field, place in places.items():
-            harmless = _judged(host, base, place(_HARMLESS))
+        judge = _judge(host, base)
+        suspects = set(_Groups(judge, places, refused).suspects())
+        for field, place in ((field, place) for field, place in places.items() if field in suspects):
+            harmless = judge(place(_HARMLESS))
             for text in HOSTILE:
-                found = _judged(host, base, place(text))
+                found = judge(place(text))
                 if found is None:
                     continue
                 if harmless is None:
@@ -124,7 +134,7 @@ def hostile_faults(host: ProviderHost, asked: Sequence[Base] | None = None) -> I
                         f"{field} with {text[:24]!r} is taken, where a plain word is refused", []
                     ).append(base.name)
                     break
-                if (stray := _strays(host, harmless, found, text)) is not None:
+                if (stray := _strays(harmless, found, text)) is not None:
                     entry = told.setdefault(stray.cause, _Told(stray=stray, text=text, fields={}, bases={}))
                     entry.fields[field] = entry.bases[base.name] = None
                     break
@@ -132,13 +142,39 @@ def hostile_faults(host: ProviderHost, asked: Sequence[Base] | None = None) -> I
     yield from map(str, told.values())
 
 
-def _judged(host: ProviderHost, base: Base, change: Resource) -> TranslationResult | None:
-    """None for a deployment that is refused."""
-    try:
-        found = judged(host, base, merged_spec(base.spec, change))
-    except ParseError:
-        return None
-    return None if found.blockers else found
+@dataclass(frozen=True, kw_only=True)
+class _Object:
+    """One object of a translation that is compared with the object of another one."""
+
+    content: Resource
+    place: _Place
+    shell: _Stray | None
+    """The first command of it that hands words to a shell."""
+
+
+def _judge(host: ProviderHost, base: Base) -> Callable[[Resource], list[_Object] | None]:
+    """Translates the spec of `base` with a change in it; None for a deployment that is refused."""
+    context = context_of(host, base)
+    schema = canonical_json(host.manifest.override_schema)
+
+    def judge(change: Resource) -> list[_Object] | None:
+        spec = merged_spec(base.spec, change)
+        overrides = dig(spec, "provider", "overrides", default=None)
+        if isinstance(overrides, dict) and _refused_overrides(schema, canonical_json(overrides)):
+            return None
+        try:
+            found = judged(host, base, spec, context=context)
+        except ParseError:
+            return None
+        return None if found.blockers else [_object(host, obj, f"objects[{i}]") for i, obj in enumerate(found.objects)]
+
+    return judge
+
+
+@lru_cache(maxsize=4096)
+def _refused_overrides(schema: bytes, overrides: bytes) -> bool:
+    """The runtime refuses these overrides for any deployment, before it calls the provider."""
+    return bool(check_overrides(orjson.loads(overrides), orjson.loads(schema)).errors)
 
 
 def _overrides(host: ProviderHost) -> dict[str, Callable[[str], Resource]]:
@@ -169,16 +205,127 @@ def _leaves(schema: Resource) -> Iterator[tuple[str, ...]]:
         yield ()
 
 
-def _strays(host: ProviderHost, harmless: TranslationResult, found: TranslationResult, text: str) -> _Stray | None:
+class _Groups:
+    """Finds the fields of one base in which a text may be more than a value, with few translations.
+
+    A group is a set of fields that can be set together and do not hide each other: every place of the objects at which
+    the harmless word of a field stands when the field is set alone has it in the group's translation too. So what a
+    text does in a field shows in the translation of the group.
+    """
+
+    def __init__(
+        self,
+        judge: Callable[[Resource], list[_Object] | None],
+        places: Mapping[str, Callable[[str], Resource]],
+        refused: set[tuple[str, str]],
+    ) -> None:
+        self._judge = judge
+        self._places = places
+        self._refused = refused
+        """Fields and texts that some base refused: they are asked alone, or each group with them would be refused."""
+        self._words = {field: f"{_HARMLESS}{i:03}" for i, field in enumerate(places)}
+        self._harmless: dict[tuple[str, ...], list[_Object] | None] = {}
+        self._shown: dict[tuple[str, ...], Counter[tuple[str, Steps]]] = {}
+        """The places at which the words of these fields stand, if all of them are set."""
+
+    def suspects(self) -> Iterator[str]:
+        """Fields that refuse the harmless word, or in which a text changes more than its own value."""
+        refusing = [field for field in self._places if self._with_words((field,)) is None]
+        yield from refusing
+        for group in self._groups(tuple(field for field in self._places if field not in refusing)):
+            for text in HOSTILE:
+                alone = [field for field in group if (field, text) in self._refused]
+                together = tuple(field for field in group if field not in alone)
+                for fields in [(field,) for field in alone] + ([together] if together else []):
+                    yield from self._suspects(fields, text)
+
+    def _suspects(self, fields: tuple[str, ...], text: str) -> Iterator[str]:
+        harmless = self._with_words(fields) if self._fit(fields) else None
+        found = self._judge(self._change(fields, lambda _: text)) if harmless is not None else None
+        if harmless is not None and found is not None:
+            if _strays(harmless, found, text) is not None:
+                yield from fields
+        elif len(fields) > 1:
+            middle = len(fields) // 2
+            yield from self._suspects(fields[:middle], text)
+            yield from self._suspects(fields[middle:], text)
+        else:
+            self._refused.add((fields[0], text))
+
+    def _groups(self, fields: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        while fields:
+            group: tuple[str, ...] = ()
+            for field in fields:
+                change = self._places[field](_HARMLESS)
+                if all(_disjoint(change, self._places[other](_HARMLESS)) for other in group):
+                    group = (*group, field)
+            while len(group) > 1 and not self._fit(group):
+                shown = self._shown_by(group)
+                fitting = tuple(field for field in group if self._shown_by((field,)) <= shown)
+                group = fitting if 0 < len(fitting) < len(group) else group[: len(group) // 2]
+            yield group
+            fields = tuple(field for field in fields if field not in group)
+
+    def _fit(self, fields: tuple[str, ...]) -> bool:
+        """Whether these fields, set together, are taken and none hides another."""
+        if self._with_words(fields) is None:
+            return False
+        return len(fields) == 1 or all(self._shown_by((field,)) <= self._shown_by(fields) for field in fields)
+
+    def _shown_by(self, fields: tuple[str, ...]) -> Counter[tuple[str, Steps]]:
+        if fields not in self._shown:
+            self._shown[fields] = _words_in(self._with_words(fields) or [])
+        return self._shown[fields]
+
+    def _with_words(self, fields: tuple[str, ...]) -> list[_Object] | None:
+        if fields not in self._harmless:
+            self._harmless[fields] = self._judge(self._change(fields, self._words.__getitem__))
+        return self._harmless[fields]
+
+    def _change(self, fields: Sequence[str], text_of: Callable[[str], str]) -> Resource:
+        return merged_spec({}, *(self._places[field](text_of(field)) for field in fields))
+
+
+def _disjoint(one: Resource, other: Resource) -> bool:
+    """Whether both changes can be merged into one spec, and neither takes anything of the other away."""
+    shared = ((one[key], other[key]) for key in one.keys() & other.keys())
+    return all(isinstance(a, dict) and isinstance(b, dict) and _disjoint(a, b) for a, b in shared)
+
+
+def _words_in(objects: Sequence[_Object]) -> Counter[tuple[str, Steps]]:
+    """How often each field's word stands at each place of the objects; items of lists are alike."""
+    found: Counter[tuple[str, Steps]] = Counter()
+
+    def walk(node: Any, steps: Steps) -> None:
+        if isinstance(node, str):
+            if _HARMLESS in node:
+                found.update((word, steps) for word in _WORD.findall(node))
+        elif isinstance(node, dict):
+            for key, value in node.items():
+                walk(key, (*steps, ""))
+                walk(value, (*steps, key))
+        elif isinstance(node, list):
+            for item in node:
+                walk(item, (*steps, 0))
+
+    for i, each in enumerate(objects):
+        walk(each.content, (i,))
+    return found
+
+
+def _object(host: ProviderHost, obj: Resource, at: str) -> _Object:
+    identity = identity_in(obj)
+    kind = host.kinds.get((identity.group, identity.kind))
+    place = _Place(at=at, declared=declared(kind.readings) if kind is not None else ())
+    return _Object(content=plain(obj), place=place, shell=next(_shells(obj, place), None))
+
+
+def _strays(harmless: Sequence[_Object], found: Sequence[_Object], text: str) -> _Stray | None:
     """The first place at which two judgements differ by more than the text that stands for the harmless word."""
-    before, after = ([plain(obj) for obj in judgement.objects] for judgement in (harmless, found))
-    if len(before) != len(after):
+    if len(harmless) != len(found):
         return _Stray(at="objects", cure=_AS_ONE)
-    for i, (old, new) in enumerate(zip(before, after, strict=True)):
-        identity = identity_in(new)
-        kind = host.kinds.get((identity.group, identity.kind))
-        place = _Place(at=f"objects[{i}]", declared=declared(kind.readings) if kind is not None else ())
-        stray = next(chain(_differences(old, new, text, place), _shells(new, place)), None)
+    for old, new in zip(harmless, found, strict=True):
+        stray = next(_differences(old.content, new.content, text, new.place), new.shell)
         if stray is not None:
             return stray
     return None
@@ -206,7 +353,7 @@ class _Place:
 
     def below(self, step: str | int) -> _Place:
         at = f"{self.at}[{step}]" if isinstance(step, int) else f"{self.at}.{step}"
-        return replace(self, at=at, steps=(*self.steps, step))
+        return _Place(at=at, steps=(*self.steps, step), declared=self.declared)
 
     @property
     def readings(self) -> tuple[Reading, ...]:
@@ -218,8 +365,10 @@ class _Place:
 
 
 def _differences(before: Any, after: Any, text: str, place: _Place) -> Iterator[_Stray]:
+    if before == after:  # nearly all of an object: a field shows in a few places
+        return
     if isinstance(before, dict) and isinstance(after, dict):
-        wanted = {key.replace(_HARMLESS, text): key for key in before}
+        wanted = {_said(key, text): key for key in before}
         if {_key(key, place): key for key in after}.keys() != wanted.keys():
             yield place.stray()
         else:
@@ -277,29 +426,43 @@ def _with(before: str, text: str) -> tuple[str, ...]:
     a name that an upstream derives from it may have others for dots and slashes (Ray's deployments).
     """
     forms = (text, text.replace("$", "$$"), text.replace("/", "--").replace(".", "_"))
-    return tuple(before.replace(_HARMLESS, form) for form in forms)
+    return tuple(_said(before, form) for form in forms)
 
 
+def _said(before: str, text: str) -> str:
+    """The text in place of the harmless words."""
+    return _WORD.sub(lambda _: text, before) if _HARMLESS in before else before
+
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@lru_cache(maxsize=256)
 def _document(text: str) -> Any:
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, Loader=_Loader)
     except yaml.YAMLError:
         return None
 
 
-def _shells(node: Any, place: _Place) -> Iterator[_Stray]:
+def _shells(obj: Resource, place: _Place) -> Iterator[_Stray]:
     """Commands that hand words to a shell, where no reading says so: one that does is checked by what it decodes to."""
+    for steps in _commands(obj, ()):
+        at = reduce(_Place.below, steps, place)
+        if Reading.SHELL not in at.readings:
+            yield at.stray()
+
+
+def _commands(node: Any, steps: Steps) -> Iterator[Steps]:
+    """Where a command is that begins with a shell."""
     if isinstance(node, dict):
         command = node.get("command")
-        if (
-            isinstance(command, list)
-            and command
-            and str(command[0]).rpartition("/")[2] in _SHELLS
-            and Reading.SHELL not in place.below("command").readings
-        ):
-            yield place.below("command").stray()
+        if isinstance(command, list) and command and str(command[0]).rpartition("/")[2] in _SHELLS:
+            yield (*steps, "command")
         for key, value in node.items():
-            yield from _shells(value, place.below(key))
-    elif isinstance(node, list):
+            if isinstance(value, dict | list):
+                yield from _commands(value, (*steps, key))
+    else:
         for i, value in enumerate(node):
-            yield from _shells(value, place.below(i))
+            if isinstance(value, dict | list):
+                yield from _commands(value, (*steps, i))

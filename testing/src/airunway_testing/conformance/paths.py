@@ -6,7 +6,6 @@ import re
 from functools import cache
 
 from airunway.api.crds import schema_of
-from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.resource import Resource
 
 __all__ = ["is_field"]
@@ -41,4 +40,4 @@ def is_field(path: str) -> bool:
 
 @cache
 def _schema() -> Resource:
-    return schema_of(MODEL_DEPLOYMENT.kind)
+    return schema_of("ModelDeployment")

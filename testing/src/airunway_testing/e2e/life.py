@@ -11,7 +11,7 @@ import yaml
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import POD, Client, Kind, NotFound
+from airunway.kube import POD, SERVICE, Client, Kind, NotFound
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, is_true, key_of, uid_of
 from airunway_testing.e2e.ground import MANAGER
 from airunway_testing.expectations import Expectation, has_replicas, reason_is, running_at
@@ -62,6 +62,10 @@ class Life:
         body["spec"]["provider"] = {**(body["spec"].get("provider") or {}), "name": self.provider}
         await self.client.create(MODEL_DEPLOYMENT, body, manager=MANAGER, field_validation="Strict")
         found = await self.until(sample.is_shown_by, sample.shows)
+        endpoint = dig(found, "status", "endpoint", default={})
+        service = await self.client.find(SERVICE, ObjectKey(self.key.namespace, str(endpoint.get("service", ""))))
+        if service is not None and (fault := headless_fault(endpoint, service)):
+            raise Failed(fault)
         return f"{dig(found, 'status', 'phase')}: {dig(found, 'status', 'message', default='')}"
 
     async def edit(self) -> str:
@@ -71,12 +75,15 @@ class Life:
         return "a shorter context"
 
     async def scale(self) -> str:
-        """Two replicas and one again, or a refusal that says why."""
+        """Two replicas and one again, or a refusal that says why. What serves is left alone: no pod of before goes."""
+        before = await self.pods()
         generation = await self._change({"scaling": {"replicas": 2}})
         incompatible = _at(generation, reason_is("ProviderCompatible", "IncompatibleConfiguration"))
         there = _all(running_at(generation), has_replicas(2, 2))
         found = await self.until(lambda d: incompatible(d) or there(d), "two replicas")
         refused = incompatible(found)
+        if not refused and (fault := replaced_by_scaling(before, await self.pods())):
+            raise Failed(fault)
         generation = await self._change({"scaling": {"replicas": 1}})
         await self.until(_all(running_at(generation), has_replicas(1, 1)), "one replica again")
         return f"refused: {(condition_of(found, 'ProviderCompatible') or {})['message']}" if refused else "1, 2, 1"
@@ -183,6 +190,31 @@ class Life:
 
 STEPS = (Life.edit, Life.scale, Life.lose_pods, Life.break_it, Life.suspend)
 """A life after its beginning and before its end."""
+
+
+def headless_fault(endpoint: Resource, service: Resource) -> str:
+    """What is wrong with the port of an endpoint whose Service is headless; empty if nothing is."""
+    if dig(service, "spec", "clusterIP") != "None":
+        return ""
+    targets = [port.get("targetPort", port["port"]) for port in dig(service, "spec", "ports", default=[])]
+    if endpoint.get("port") in targets or any(isinstance(target, str) for target in targets):
+        return ""
+    return (
+        f"status.endpoint has port {endpoint.get('port')}, and the Service {key_of(service).name} is headless: its "
+        f"name leads to the pods, which listen on {', '.join(map(str, targets)) or 'no port of it'}: use that"
+    )
+
+
+def replaced_by_scaling(before: Sequence[Resource], after: Sequence[Resource]) -> str:
+    """What is wrong if pods that were ready before a scaling up are not there afterwards; empty if all are."""
+    serving = {uid_of(pod) for pod in before if is_true(pod, "Ready")}
+    gone = serving - {uid_of(pod) for pod in after}
+    if not gone:
+        return ""
+    return (
+        f"{len(gone)} of {len(serving)} running pods were replaced by scaling up, and what they answered failed: write "
+        "the replicas where the upstream restarts nothing for them"
+    )
 
 
 def _absent_image(pods: Sequence[Resource]) -> str:

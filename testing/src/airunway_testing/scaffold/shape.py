@@ -7,7 +7,7 @@ that the API server takes, and its author goes on from there.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -48,7 +48,8 @@ _DEPTH = 3
 class Shape:
     """`place` is where the pods are (for `fields`: the spec itself), `others` are further places that take pods.
 
-    Of these `alike` have to be there, and get the same pods.
+    Of these `alike` have to be there, and get the same pods. `unused` are places that can carry pods or containers and
+    where nothing is written: these others, lists and maps of pods, and single containers.
 
     `replicas` are the fields for their number, `labels` and `annotations` those for the pods' where there is no pod
     template (empty: there is none). `fields` are those of `FIELDS` that the spec has. `count` and `state` are fields of
@@ -59,6 +60,7 @@ class Shape:
     place: Path
     others: tuple[Path, ...]
     alike: tuple[Path, ...]
+    unused: tuple[Path, ...]
     replicas: tuple[Path, ...]
     labels: Path
     annotations: Path
@@ -107,11 +109,13 @@ def shape_of(definition: Definition, version: str = "") -> Shape:
     def found_beside(name: str) -> Path:
         return (*beside, name) if form == "spec" and _type(_at(schema, beside), name) == "object" else ()
 
+    alike = tuple(path for path, of in places[1:] if of == form and _must(schema, path, below=place[:-1]))
     shape = Shape(
         form=form,
         place=place,
         others=tuple(path for path, _ in places[1:]),
-        alike=tuple(path for path, of in places[1:] if of == form and _must(schema, path, below=place[:-1])),
+        alike=alike,
+        unused=(),
         replicas=replicas,
         labels=found_beside("labels"),
         annotations=found_beside("annotations"),
@@ -123,7 +127,47 @@ def shape_of(definition: Definition, version: str = "") -> Shape:
         generation=anything or _type(status, "observedGeneration") == "integer",
     )
     lacking = tuple(_lacking(spec, shape.tree(), ("spec",), skip=place if places else ()))
-    return replace(shape, required=lacking)
+    written = [*replicas, *(path for path, _ in lacking), *((*place, *name.split(".")) for name in fields)]
+    written += [place, *alike] if places else []
+    return replace(shape, required=lacking, unused=tuple(_unused(spec, ("spec",), written)))
+
+
+def _unused(node: Resource, path: Path, written: Sequence[Path]) -> Iterator[Path]:
+    """The outermost fields that can carry a pod or a container, of those in and above which nothing is written."""
+    for name, below in (node.get("properties") or {}).items():
+        here = (*path, name)
+        if here in written:
+            continue
+        if any(each[: len(here)] == here for each in written):
+            yield from _unused(below, here, written)
+        elif _carries(name, below):
+            yield here
+        else:
+            yield from _unused(below, here, written)
+
+
+def _carries(name: str, node: Resource) -> bool:
+    """Whether a field is a pod, a container, or a list or map with one somewhere in it."""
+    if (_is_open(node) and name in _TEMPLATES) or _is_pod(node) or _is_container(node):
+        return True
+    items = [node.get("items"), node.get("additionalProperties")]
+    return any(isinstance(each, dict) and _carries_below(each) for each in items)
+
+
+def _carries_below(node: Resource) -> bool:
+    if _is_pod(node) or _is_container(node):
+        return True
+    return any(_carries(name, each) or _carries_below(each) for name, each in (node.get("properties") or {}).items())
+
+
+def _is_pod(node: Resource) -> bool:
+    return _type(node, "containers") == "array" or _type(_at(node, ("spec",)), "containers") == "array"
+
+
+def _is_container(node: Resource) -> bool:
+    return _type(node, "image") == "string" and any(
+        _type(node, part) == "array" for part in ("args", "command", "env", "envFrom", "volumeMounts")
+    )
 
 
 def _places(node: Resource, path: Path) -> Iterator[tuple[Path, Form]]:

@@ -9,6 +9,7 @@ from airunway.sdk import workloads
 from airunway.upgrades.definitions import DefinitionVersion
 from airunway_testing.scaffold.shape import Path, Shape, Tree
 
+_WIDTH = 120
 _ONE_LINE = 90
 """Letters of a tuple that stands on one line."""
 
@@ -55,7 +56,7 @@ def texts_of(shape: Shape, version: DefinitionVersion) -> dict[str, str]:
             else f'    pod_labels=("{POD_LABEL}",),  # what the operator puts onto its pods, with the object\'s name\n'
         ),
         "overrides": _overrides(shape) if of_pods else "",
-        "transformer": _transformer(version),
+        "transformer": _transformer(version, hardened=of_pods),
         "warnings": _warnings(shape),
         "no_place": _no_place(shape),
         "mode": "" if shape.form == "fields" else _mode(),
@@ -82,13 +83,13 @@ def _imports(shape: Shape) -> list[str]:
         used = str(shape.tree())
         names += [name for name in ("container_resources", "environment", "sizing", "tag_of") if f"{name}(" in used]
     else:
-        names += ["model_pod", "pod_blockers", "pod_findings", *(["ignored"] if _unplaced(shape) else [])]
+        names += ["HARDENED", "model_pod", "pod_blockers", "pod_findings", *(["ignored"] if _unplaced(shape) else [])]
     return [f"{name}," for name in [*names, *(["workloads"] if shape.labelled else [])]]
 
 
-def _as_ruff_sorts(name: str) -> tuple[bool, str]:
-    """Classes before functions."""
-    return not name[0].isupper(), name
+def _as_ruff_sorts(name: str) -> tuple[bool, bool, str]:
+    """Constants before classes before functions."""
+    return not name[0].isupper(), not name.removesuffix(",").isupper(), name
 
 
 def _pods(shape: Shape) -> tuple[str, ...]:
@@ -101,7 +102,7 @@ def _labels(shape: Shape) -> dict[str, str]:
 
 
 def _unused(shape: Shape) -> tuple[str, ...]:
-    return tuple(".".join(path) for path in shape.others if path not in shape.alike)
+    return tuple(".".join(path) for path in shape.unused)
 
 
 def _of_the_kind(shape: Shape) -> str:
@@ -141,13 +142,19 @@ def _no_place(shape: Shape) -> str:
     return head + _lines(lines, 1) if lines else ""
 
 
-def _transformer(version: DefinitionVersion) -> str:
+def _transformer(version: DefinitionVersion, *, hardened: bool) -> str:
     facts = [f'name="{version.name}"', f'api_version=f"{{GROUP}}/{version.name}"']
     facts.append(f'schema_hashes=("{version.schema_hash}",)')
-    if not version.immutable:
-        return f"Transformer({', '.join(facts)})"
-    facts.append(f"immutable={_tuple(version.immutable, 2)}")
-    return "\n    Transformer(\n" + _lines((f"{fact}," for fact in facts), 2) + "    ),\n".removesuffix(",\n")
+    if hardened:  # pods for which the provider alone is responsible: model_pod goes by it
+        facts.append("features=frozenset({HARDENED})")
+    if version.immutable:
+        facts.append(f"immutable={_tuple(version.immutable, 2)}")
+    one = f"Transformer({', '.join(facts)}),"
+    if "\n" not in one and len("TRANSFORMERS = ()") + len(one) <= _WIDTH:
+        return one
+    if "\n" not in one and len("    ") + len(one) <= _WIDTH:
+        return f"\n    {one}\n"
+    return "\n    Transformer(\n" + _lines((f"{fact}," for fact in facts), 2) + "    ),\n"
 
 
 def _overrides(shape: Shape) -> str:
