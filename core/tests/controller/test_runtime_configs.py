@@ -582,6 +582,38 @@ async def test_c12_deployments_are_granted_one_after_the_other_also_after_a_rest
         await eventually(mended)
 
 
+async def test_c12_another_edit_during_a_rollout_disturbs_no_second_deployment(core: None, stage: Stage) -> None:
+    async def edited(value: str) -> str:
+        config = await stage.config(rollout="Immediately", env=[{"name": "A", "value": value}])
+        effective = resolve("default", namespaced=config, cluster=None).config
+        assert effective is not None
+        return effective.hash
+
+    first = await edited("1")
+    keys = [await stage.deployment(name) for name in ("b", "a")]
+    for key in keys:
+        await stage.until_hash(key, first)
+        await stage.serves(key, hash_=first)
+    second = await edited("2")
+    names_ = {key.name: key for key in keys}
+
+    async def one_granted() -> list[ObjectKey]:
+        return [key for key in keys if granted(await stage.client.get(MODEL_DEPLOYMENT, key))]
+
+    under_way = await eventually(one_granted)
+    assert isinstance(under_way, list)
+    (one,) = under_way
+    (other,) = [key for key in names_.values() if key != one]
+    await stage.serves(one, hash_=second, phase="Deploying")
+    third = await edited("3")
+    for key in keys:
+        await stage.until_hash(key, third)
+    assert granted(await stage.client.get(MODEL_DEPLOYMENT, one)), "it takes the newer settings with the same grant"
+    assert not granted(await stage.client.get(MODEL_DEPLOYMENT, other))
+    await stage.serves(one, hash_=third)
+    await until(stage.client, other, granted)
+
+
 async def test_c12_one_that_takes_too_long_stops_the_rollout(kubeconfig: Path, stage: Stage) -> None:
     shift = timedelta()
 

@@ -66,6 +66,7 @@ __all__ = [
     "Happening",
     "decide",
     "handed_over",
+    "has_grant",
 ]
 
 CORE_CONDITIONS = frozenset(
@@ -305,10 +306,22 @@ def _config_part(deployment: Resource, resolution: Resolution, *, granted: bool,
 
 
 def _rollout(deployment: Resource, config: EffectiveConfig, *, granted: bool) -> Resource:
-    """A grant stays while the config stays as it is: withdrawing it would be a write without an effect."""
-    before = dig(deployment, "status", "effectiveRuntimeConfig", default={})
-    kept = dig(before, "rollout") == GRANTED and dig(before, "hash") == config.hash
-    return {"rollout": GRANTED} if config.rollout is Rollout.IMMEDIATELY and (granted or kept) else {}
+    given = config.rollout is Rollout.IMMEDIATELY and (granted or has_grant(deployment, hash_=config.hash))
+    return {"rollout": GRANTED} if given else {}
+
+
+def has_grant(deployment: Resource, *, hash_: str) -> bool:
+    """Whether a deployment was granted the pod settings of the config with this hash.
+
+    A grant stays while the config stays as it is: withdrawing it would be a write without an effect. One that is still
+    under way when the config changes counts for the new settings: the deployment is disturbed already, and another one
+    must not be disturbed beside it.
+    """
+    effective = dig(deployment, "status", "effectiveRuntimeConfig", default={})
+    if dig(effective, "rollout") != GRANTED:
+        return False
+    in_effect = dig(deployment, "status", "provider", "runtimeConfigHash") == dig(effective, "hash")
+    return dig(effective, "hash") == hash_ or not (in_effect and is_true(deployment, "Ready"))
 
 
 def _asked_for(deployment: Resource, config: EffectiveConfig | None) -> set[str]:

@@ -151,7 +151,7 @@ OF_THE_CORE: Mapping[str, str] = {
     "spec.model.cache.size": "part of the cache, which reaches a provider as `context.cache`",
     "spec.model.cache.storageClassName": "part of the cache, which reaches a provider as `context.cache`",
     "spec.gateway": "routing is the core's; this release makes no routes, and warns",
-    "spec.runtimeConfigName": "the core's; this release reads no runtime configs, and warns",
+    "spec.runtimeConfigName": "core and runtime follow the config of that name; its settings arrive in the context",
     "spec.suspend": "the runtime deletes the objects; there is nothing to translate",
 }
 """Fields that are not a provider's, with everything below them, and why."""
