@@ -555,10 +555,20 @@ def _paused(deployment: Resource, config: _ConfigPart, *, now: datetime) -> Core
         generation=generation,
         now=now,
     )
+    before = {c["type"]: c for c in conditions}
+    said = [_unless_only_newer(before.get(each["type"]), each) for each in paused]
     status["conditions"] = sorted(
-        [*(c for c in conditions if c.get("type") in kept_types), *paused], key=lambda c: str(c["type"])
+        [*(c for c in conditions if c.get("type") in kept_types), *said], key=lambda c: str(c["type"])
     )
     return CoreDecision(status=status)
+
+
+def _unless_only_newer(before: Resource | None, condition: Resource) -> Resource:
+    """The condition; the one before if only its generation differs: a spec that is edited under a pause is not read."""
+    if before is None or condition["type"] != _CONFIG_READY:
+        return condition
+    same = all(before.get(field) == condition[field] for field in ("status", "reason", "message"))
+    return before if same else condition
 
 
 def _chose(deployment: Resource) -> bool:
