@@ -340,7 +340,7 @@ async def test_the_core_writes_only_the_status_of_runtime_configs(
     client: Client, control_plane: Cluster, installed: None, namespace: str
 ) -> None:
     user, key = f"core-{namespace}", ObjectKey(namespace, "default")
-    body = {"apiVersion": names.API_VERSION, "kind": RUNTIME_CONFIG.kind, "metadata": key._asdict(), "spec": {}}
+    body: Resource = {"apiVersion": names.API_VERSION, "kind": RUNTIME_CONFIG.kind, "metadata": key._asdict()}
     await client.create(RUNTIME_CONFIG, body)
     configs = ["runtimeconfigs", "clusterruntimeconfigs"]
     more = Rights(watched=({"apiGroups": [names.GROUP], "resources": configs, "verbs": ["*"]},))
