@@ -16,8 +16,13 @@ import pytest
 import yaml
 
 from airunway.api import names
-from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
-from airunway.kube import LEASE, ApiError, Client, Invalid, NotFound
+from airunway.kinds import (
+    CLUSTER_RUNTIME_CONFIG,
+    INFERENCE_PROVIDER_CONFIG,
+    MODEL_DEPLOYMENT,
+    RUNTIME_CONFIG,
+)
+from airunway.kube import LEASE, ApiError, Client, Invalid, Kind, NotFound
 from airunway.rbac.rights import core_rights, leader_election_rights, webhook_rights
 from airunway.resource import ObjectKey, Resource, dig, is_true
 from airunway.webhook import WebhookSettings, webhook_settings
@@ -194,6 +199,8 @@ async def lived_through(
     await client.create(MODEL_DEPLOYMENT, deployment(namespace, "llama", provider))
     key = ObjectKey(namespace, "llama")
     await until(client, key, lambda live: is_true(live, "ProviderSelected"), what="selected")
+    for kind, config in ((RUNTIME_CONFIG, key), (CLUSTER_RUNTIME_CONFIG, ObjectKey("", namespace))):
+        await said_to_be_valid(client, kind, config)
 
     before = material_of(await client.get(SECRET, secret))
     await client.delete(SECRET, secret)
@@ -235,10 +242,21 @@ async def is_leader(client: Client, namespace: str, replica: Replica) -> bool:
     return bool(dig(lease, "spec", "holderIdentity") == replica.log.stem)
 
 
+async def said_to_be_valid(client: Client, kind: Kind, key: ObjectKey) -> None:
+    """A runtime config is made, and the core writes its status."""
+    metadata = {field: value for field, value in key._asdict().items() if value}
+    body = {"apiVersion": names.API_VERSION, "kind": kind.kind, "metadata": metadata, "spec": {}}
+    await client.create(kind, body)
+    async with asyncio.timeout(PATIENCE):
+        while not is_true(await client.get(kind, key), "ConfigValid"):
+            await asyncio.sleep(0.05)
+
+
 async def cleaned_up(client: Client, webhook: WebhookSettings, provider: str) -> None:
     for kind, key in (
         (CONFIGURATION_KIND, ObjectKey("", webhook.configuration)),
         (INFERENCE_PROVIDER_CONFIG, ObjectKey("", provider)),
+        (CLUSTER_RUNTIME_CONFIG, ObjectKey("", webhook.namespace)),
     ):
         with suppress(NotFound):
             await client.delete(kind, key)

@@ -20,7 +20,7 @@ from airunway.kinds import (
     MODEL_DEPLOYMENT,
     RUNTIME_CONFIG,
 )
-from airunway.kube import EVENT, Client, Kind, NotFound
+from airunway.kube import EVENT, Client, Kind, NotFound, Priority
 from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time, key_of
 from airunway_testing.audit import AuditReader
 from airunway_testing.fault_plan import Fault
@@ -484,6 +484,52 @@ async def test_c25_used_by_is_right_in_the_end_and_rarely_written(core: None, st
     assert dig(cluster, "status", "usedBy") == 0, "each of them has its namespace's"
 
 
+async def test_a_core_of_some_namespaces_does_not_count_the_users_of_a_cluster_config(
+    kubeconfig: Path, stage: Stage
+) -> None:
+    """It does not see the others; what it can say of the config itself it says."""
+    await stage.cluster_config(storage={"defaultStorageClassName": "fast"})
+    async with running_core(kubeconfig, settings=CoreSettings(namespaces=(stage.namespace,))):
+        key = await stage.deployment()
+        assert scope(await stage.until(key, FOUND)) == "Cluster"
+
+        async def said() -> Resource | None:
+            config = await stage.client.get(CLUSTER_RUNTIME_CONFIG, ObjectKey("", "default"))
+            return config if condition_of(config, "ConfigValid") else None
+
+        config = await eventually(said)
+        assert dig(config, "status", "storageClassName") == "fast"
+        assert dig(config, "status", "usedBy") is None
+
+
+async def test_what_a_part_writes_brings_no_pass_of_the_core(kubeconfig: Path, stage: Stage) -> None:
+    async with running_core(kubeconfig) as core:
+        key, other = await stage.deployment(), await stage.deployment("other")
+        for each in (key, other):
+            await stage.until(each, DEFAULTS)
+        passes: list[ObjectKey] = []
+        original = core._queue.add
+
+        def counted(key: ObjectKey, priority: Priority = Priority.NORMAL) -> None:
+            passes.append(key)
+            original(key, priority)
+
+        core._queue.add = counted  # type: ignore[method-assign] # to see what is enqueued
+        for number in range(3):
+            body = {
+                "apiVersion": names.API_VERSION,
+                "kind": MODEL_DEPLOYMENT.kind,
+                "metadata": key._asdict(),
+                "status": {"gateway": {"url": f"http://example.org/{number}"}},
+            }
+            await stage.client.apply(
+                MODEL_DEPLOYMENT, body, manager=names.GATEWAY_MANAGER, force=True, subresource="status"
+            )
+        await stage.serves(other)
+        await eventually(lambda: other in passes)
+        assert key not in passes
+
+
 async def test_c27_pod_settings_that_are_too_large_stop_only_what_has_not_served(core: None, stage: Stage) -> None:
     await stage.config()
     serving = await stage.deployment("serving")
@@ -580,6 +626,38 @@ async def test_c12_deployments_are_granted_one_after_the_other_also_after_a_rest
             return not await stalled()
 
         await eventually(mended)
+
+
+async def test_c12_another_edit_during_a_rollout_disturbs_no_second_deployment(core: None, stage: Stage) -> None:
+    async def edited(value: str) -> str:
+        config = await stage.config(rollout="Immediately", env=[{"name": "A", "value": value}])
+        effective = resolve("default", namespaced=config, cluster=None).config
+        assert effective is not None
+        return effective.hash
+
+    first = await edited("1")
+    keys = [await stage.deployment(name) for name in ("b", "a")]
+    for key in keys:
+        await stage.until_hash(key, first)
+        await stage.serves(key, hash_=first)
+    second = await edited("2")
+    names_ = {key.name: key for key in keys}
+
+    async def one_granted() -> list[ObjectKey]:
+        return [key for key in keys if granted(await stage.client.get(MODEL_DEPLOYMENT, key))]
+
+    under_way = await eventually(one_granted)
+    assert isinstance(under_way, list)
+    (one,) = under_way
+    (other,) = [key for key in names_.values() if key != one]
+    await stage.serves(one, hash_=second, phase="Deploying")
+    third = await edited("3")
+    for key in keys:
+        await stage.until_hash(key, third)
+    assert granted(await stage.client.get(MODEL_DEPLOYMENT, one)), "it takes the newer settings with the same grant"
+    assert not granted(await stage.client.get(MODEL_DEPLOYMENT, other))
+    await stage.serves(one, hash_=third)
+    await until(stage.client, other, granted)
 
 
 async def test_c12_one_that_takes_too_long_stops_the_rollout(kubeconfig: Path, stage: Stage) -> None:

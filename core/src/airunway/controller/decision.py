@@ -66,6 +66,7 @@ __all__ = [
     "Happening",
     "decide",
     "handed_over",
+    "has_grant",
 ]
 
 CORE_CONDITIONS = frozenset(
@@ -305,10 +306,22 @@ def _config_part(deployment: Resource, resolution: Resolution, *, granted: bool,
 
 
 def _rollout(deployment: Resource, config: EffectiveConfig, *, granted: bool) -> Resource:
-    """A grant stays while the config stays as it is: withdrawing it would be a write without an effect."""
-    before = dig(deployment, "status", "effectiveRuntimeConfig", default={})
-    kept = dig(before, "rollout") == GRANTED and dig(before, "hash") == config.hash
-    return {"rollout": GRANTED} if config.rollout is Rollout.IMMEDIATELY and (granted or kept) else {}
+    given = config.rollout is Rollout.IMMEDIATELY and (granted or has_grant(deployment, hash_=config.hash))
+    return {"rollout": GRANTED} if given else {}
+
+
+def has_grant(deployment: Resource, *, hash_: str) -> bool:
+    """Whether a deployment was granted the pod settings of the config with this hash.
+
+    A grant stays while the config stays as it is: withdrawing it would be a write without an effect. One that is still
+    under way when the config changes counts for the new settings: the deployment is disturbed already, and another one
+    must not be disturbed beside it.
+    """
+    effective = dig(deployment, "status", "effectiveRuntimeConfig", default={})
+    if dig(effective, "rollout") != GRANTED:
+        return False
+    in_effect = dig(deployment, "status", "provider", "runtimeConfigHash") == dig(effective, "hash")
+    return dig(effective, "hash") == hash_ or not (in_effect and is_true(deployment, "Ready"))
 
 
 def _asked_for(deployment: Resource, config: EffectiveConfig | None) -> set[str]:
@@ -542,10 +555,20 @@ def _paused(deployment: Resource, config: _ConfigPart, *, now: datetime) -> Core
         generation=generation,
         now=now,
     )
+    before = {c["type"]: c for c in conditions}
+    said = [_unless_only_newer(before.get(each["type"]), each) for each in paused]
     status["conditions"] = sorted(
-        [*(c for c in conditions if c.get("type") in kept_types), *paused], key=lambda c: str(c["type"])
+        [*(c for c in conditions if c.get("type") in kept_types), *said], key=lambda c: str(c["type"])
     )
     return CoreDecision(status=status)
+
+
+def _unless_only_newer(before: Resource | None, condition: Resource) -> Resource:
+    """The condition; the one before if only its generation differs: a spec that is edited under a pause is not read."""
+    if before is None or condition["type"] != _CONFIG_READY:
+        return condition
+    same = all(before.get(field) == condition[field] for field in ("status", "reason", "message"))
+    return before if same else condition
 
 
 def _chose(deployment: Resource) -> bool:

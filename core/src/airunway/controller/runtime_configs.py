@@ -11,7 +11,7 @@ from time import monotonic
 
 from airunway.api import names
 from airunway.configs import EffectiveConfig, Problem, Rollout, check, resolve
-from airunway.controller.decision import GRANTED
+from airunway.controller.decision import has_grant
 from airunway.controller.waves import Member, Wave, next_wave
 from airunway.kinds import CLUSTER_RUNTIME_CONFIG, RUNTIME_CONFIG
 from airunway.kube import Client, MutationCache, StatusWriter
@@ -103,14 +103,15 @@ class RuntimeConfigReconciler:
     # -------------------------------------------------------------------------------------------------- waves
 
     def _wave(self, key: ObjectKey, effective: EffectiveConfig, users: list[Resource]) -> Wave:
-        if effective.rollout is not Rollout.IMMEDIATELY:
+        if effective.rollout is not Rollout.IMMEDIATELY or effective.too_large:
             self._granted.pop(key, None)
             return Wave()
         now = self._clock()
         hash_, granted = self._granted.get(key, ("", {}))
-        if hash_ != effective.hash:
-            granted = {}
         followers = [user for user in users if self._follows(user, key)]
+        if hash_ != effective.hash:  # those that are still under way take the newer settings
+            done = {key_of(user) for user in followers if _member(user, hash_=hash_, granted={}).has(hash_)}
+            granted = {each: when for each, when in granted.items() if each not in done}
         wave = next_wave(
             [_member(user, hash_=effective.hash, granted=granted) for user in followers],
             hash_=effective.hash,
@@ -171,9 +172,9 @@ def progress_of(deployment: Resource | None) -> tuple[object, ...]:
 
 
 def _member(deployment: Resource, *, hash_: str, granted: dict[ObjectKey, datetime]) -> Member:
-    key, effective = key_of(deployment), dig(deployment, "status", "effectiveRuntimeConfig", default={})
+    key = key_of(deployment)
     since = granted.get(key)
-    if since is None and dig(effective, "rollout") == GRANTED and dig(effective, "hash") == hash_:
+    if since is None and has_grant(deployment, hash_=hash_):
         since = _last_written(deployment)  # granted before this process started
     held = _is_held(deployment)
     return Member(

@@ -33,6 +33,10 @@ class Member:
     failed: bool = False
     """Whether its phase is Failed."""
 
+    def has(self, hash_: str) -> bool:
+        """Whether it serves with the pod settings of the config with this hash."""
+        return self.hash == hash_ and self.ready
+
 
 @dataclass(frozen=True, kw_only=True)
 class Wave:
@@ -56,7 +60,7 @@ def next_wave(members: Iterable[Member], *, hash_: str, limit: int, patience: ti
     """
     ordered = sorted(members, key=lambda member: (member.created, member.key))
     candidates = [each for each in ordered if each.granted_at is None and each.waits and each.hash != hash_]
-    under_way = [each for each in ordered if each.granted_at is not None and not (each.hash == hash_ and each.ready)]
+    under_way = [each for each in ordered if each.granted_at is not None and not each.has(hash_)]
     if not candidates:
         # All have the settings: what breaks later has nothing to do with the rollout.
         under_way = [each for each in under_way if each.hash != hash_]
