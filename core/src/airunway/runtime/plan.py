@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -123,7 +123,7 @@ class Decision:
     """Why the primary object must be recreated although nothing in it changed; empty if it need not."""
     prunes: bool = False
     """Whether objects that are no longer wanted may be deleted: the primary object serves the newest spec."""
-    gate: Gate = Gate()
+    gate: Gate = field(default_factory=Gate)
     """What the runtime config allows."""
     config_hash: str | None = None
     """Hash of the runtime config whose pod settings are in effect once the primary object has been written; None: the
