@@ -125,7 +125,7 @@ def _taken_over(new: Resource, before: Resource, after: Resource) -> bool:
         elif isinstance(value, dict) and isinstance(kept, dict):
             if not value.keys() <= kept.keys():
                 return True
-        elif kept is None:
+        elif kept is None and value not in ([], {}):
             return True
     return False
 
