@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -254,7 +255,7 @@ async def test_l4_l5_a_matched_label_is_edited_and_removed_in_place(
 
     for value in ("red", "blue", None):
         await client.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"labels": {"team": value}}}, manager="user")
-        await eventually(lambda value=value: labelled(value))
+        await eventually(partial(labelled, value))
         if value == "red":
             theirs = {"metadata": {"labels": {"added": "by-hand"}}}
             await client.merge_patch(WORKSPACE, key, theirs, manager="by-hand")

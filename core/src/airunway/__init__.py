@@ -12,6 +12,7 @@ Packages in import order: each imports only from those before it (``.importlinte
 ``sdk``         everything that a provider may import
 ``selection``   engine and provider selection
 ``kube``        a Kubernetes client: reflector, work queue, controller, lease
+``owned``       the objects that are made for an owner: plan, create-only apply, conflicts
 ``process``     a long-running process: signals, probes, metrics, logs
 ``runtime``     the reconciler that every provider shares
 ``controller``  the reconcilers of the core

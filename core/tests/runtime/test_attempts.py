@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from airunway.kube import ApiError
-from airunway.owned import Refused
+from airunway.owned.error_policies import Refused
 from airunway.runtime.retries import CAP, SCHEMA_TRIES, Attempts, Subject, without_numbers
 
 SUBJECT = Subject(uid="u", generation=1, wanted=("apply", "Workspace 'gemma' abc"))

@@ -10,7 +10,7 @@ import pytest
 
 from airunway.api import names
 from airunway.api.modeldeployment import parse_deployment
-from airunway.owned import is_ours
+from airunway.owned.objects import is_ours
 from airunway.plugins.contract import Interruption
 from airunway.resource import Resource, annotations_of, labels_of
 from airunway.runtime.recreation import INTERRUPTS_ON_CHANGE, REPLACE_ON_CHANGE, interruptions, recreate_causes

@@ -11,7 +11,7 @@ from core.tests.runtime.views import NOW, decided, made, reasons, state, there
 
 from airunway.api import names
 from airunway.api.bounds import EXCESS
-from airunway.owned import Action
+from airunway.owned.plan import Action
 from airunway.plugins.contract import Transformer, Upstream
 from airunway.resource import Resource, copy_of
 from airunway.runtime.crd_versions import Installed

@@ -11,7 +11,7 @@ from core.tests.conftest import MakeDeployment, MakeHost
 from core.tests.runtime.views import NOW, state
 
 from airunway.api import names
-from airunway.owned import Action
+from airunway.owned.plan import Action
 from airunway.plugins.assumed import assumed_context
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load

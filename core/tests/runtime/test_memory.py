@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from airunway.kube import ApiError, KubeError
-from airunway.owned import FIGHT_PAUSE, FIGHT_REVERTS, FIGHT_WINDOW, Fight, Identity
+from airunway.owned.history import FIGHT_PAUSE, FIGHT_REVERTS, FIGHT_WINDOW, Fight
+from airunway.owned.objects import Identity
 from airunway.resource import Resource, format_time
 from airunway.runtime.memory import Memory, previous_cause
 from airunway.status import DEPENDENCY_GRACE, Fault

@@ -28,8 +28,8 @@ from airunway.sdk import NoSettings
 from airunway.status import Category, Phase, roll_up
 
 MANAGER = "airunway-provider-toy"
-OLD = {"env": [{"name": "A", "value": "1"}]}
-NEW = {"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "secret-value"}]}
+OLD: Resource = {"env": [{"name": "A", "value": "1"}]}
+NEW: Resource = {"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "secret-value"}]}
 
 
 def written(deployment: Any, context: Any) -> list[Resource]:

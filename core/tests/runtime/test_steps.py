@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airunway.owned import Action, Plan, conflict_text, identity_in, missing_of
+from airunway.owned.objects import identity_in
+from airunway.owned.plan import Action, Plan, conflict_text
+from airunway.owned.writer import missing_of
 from airunway.resource import Resource, copy_of, key_of
 from airunway.runtime.apply import trial_of
 from airunway.runtime.plan import plan_of

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from airunway.owned import Identity, identity_in
+from airunway.owned.objects import Identity, identity_in
 from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import Upstream
 from airunway.plugins.host import ProviderHost

@@ -10,9 +10,9 @@ from airunway.kube import EventRecorder, changed_fields
 from airunway.owned.error_policies import Occupied
 from airunway.owned.history import WriteHistory, fought, is_drift
 from airunway.owned.objects import Identity, Mark, identity_in, named
-from airunway.owned.plan import Action, Plan, Rules, Step, plan_of
+from airunway.owned.plan import Action, Plan, Rules, Step, plan_of, recreation_text
 from airunway.owned.writer import Writer
-from airunway.resource import Resource
+from airunway.resource import Resource, is_deleting
 
 __all__ = ["Applied", "apply_objects", "write"]
 
@@ -127,7 +127,12 @@ async def apply_objects(
             found = await writer.look_up(wanted, live)
             plan = plan_of(wanted, found, owner=owner, mark=mark, manager=manager, rules=rules)
             sure = True
-    for step in (*plan.of(Action.REPLACE), *plan.of(Action.DELETE)):
+    for step in plan.of(Action.REPLACE):
+        if not is_deleting(step.subject):
+            note = recreation_text(step)
+            events.emit(owner, reason="ResourceRecreated", note=note, action="Recreate", related=step.subject)
+            await writer.delete(step.subject)
+    for step in plan.of(Action.DELETE):
         await writer.delete(step.subject)
     foreign = plan.of(Action.FOREIGN)
     delays = [_CONFLICT_RETRY] if foreign else []

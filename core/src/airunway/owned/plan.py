@@ -14,7 +14,7 @@ from airunway.kube import needs_apply
 from airunway.owned.objects import Identity, Mark, identity_in, is_ours, named
 from airunway.resource import Resource, controller_owner, is_deleting, key_of
 
-__all__ = ["Action", "Plan", "Rules", "Step", "conflict_text", "plan_of"]
+__all__ = ["Action", "Plan", "Rules", "Step", "conflict_text", "plan_of", "recreation_text"]
 
 
 class Action(StrEnum):
@@ -193,3 +193,8 @@ def conflict_text(wanted: Resource, found: Resource, *, owner_kind: str = "Model
     what = f"{kind} {key_of(wanted)} exists but is not managed by this {owner_kind}{by}"
     why = "" if kind == wanted["kind"] else f", and the {wanted['kind']} of that name needs a {kind} of its own"
     return f"{what}{why}; rename one of them or delete it"
+
+
+def recreation_text(step: Step) -> str:
+    """The note of the event that an object is replaced."""
+    return f"{named(step.subject)} is deleted and made again: {', '.join(step.causes)} cannot be changed in place"

@@ -314,7 +314,7 @@ _CORE_STATUS = (
     ),
 )
 
-# As in `airunway.runtime.state.is_ours`: without owner references, the annotation shows the owner.
+# As in `airunway.owned.objects.is_ours`: without owner references, the annotation shows the owner.
 _WAS_OURS = PolicyRule(
     expression=f"oldObject == null || variables.before.exists(r, {BY_DEPLOYMENT}) || "
     "(!variables.before.exists(r, r.?controller.orValue(false)) && "

@@ -24,23 +24,12 @@ from airunway.kube import (
     StatusWriter,
     remove_finalizers,
 )
-from airunway.owned import (
-    Action,
-    Identity,
-    Plan,
-    Refused,
-    Step,
-    Writer,
-    conflict_text,
-    fight_text,
-    fought,
-    identity_in,
-    is_drift,
-    is_ours,
-    missing_of,
-    named,
-    write,
-)
+from airunway.owned.apply import write
+from airunway.owned.error_policies import Refused
+from airunway.owned.history import fight_text, fought, is_drift
+from airunway.owned.objects import Identity, identity_in, is_ours, named
+from airunway.owned.plan import Action, Plan, Step, conflict_text, recreation_text
+from airunway.owned.writer import Writer, missing_of
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.manifest import api_version
 from airunway.process.deployment_cache import with_all_finalizers
@@ -232,7 +221,7 @@ class Executor:
         self._events.emit(
             state.deployment,
             reason="ResourceRecreated",
-            note=_recreation(step),
+            note=recreation_text(step),
             action="Recreate",
             related=step.subject,
         )
@@ -248,7 +237,7 @@ class Executor:
             text = f"Waiting until the old {named(old)} is gone"
             holding, again = held_by(old, now=state.now)
             return _leaving(f"{text}; {holding}" if holding else text, again=again)
-        text = _recreation(step)
+        text = recreation_text(step)
         if not _is_announced(state.deployment):
             rehearsed = tuple(s for s in plan.steps if s.wanted is not None and s.action is not Action.KEEP)
             absent = tuple(s.wanted for s in rehearsed if s.wanted is not None)
@@ -346,10 +335,6 @@ def _outcome(
 def _leaving(message: str, *, again: float | None = None) -> Outcome:
     result = StepResult(component="Resource", reason="Recreating", message=message, blocks_ready=True)
     return Outcome(results=(result,), leaving=result, again=again)
-
-
-def _recreation(step: Step) -> str:
-    return f"{named(step.subject)} is deleted and made again: {', '.join(step.causes)} cannot be changed in place"
 
 
 def _created(first: Step) -> StepResult:

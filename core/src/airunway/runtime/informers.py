@@ -25,7 +25,7 @@ from airunway.kube import (
     transform_once,
     wait_until_synced,
 )
-from airunway.owned import Identity, identity_in
+from airunway.owned.objects import Identity, identity_in
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.manifest import api_version

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from airunway.kube import KubeError, retry_after_of
-from airunway.owned import Refused, WriteHistory, policy_of
+from airunway.owned.error_policies import Refused, policy_of
+from airunway.owned.history import WriteHistory
 from airunway.plugins.contract import Finding
 from airunway.resource import Resource, dig
 from airunway.runtime.report import StepResult

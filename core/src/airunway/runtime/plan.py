@@ -16,12 +16,13 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from airunway import owned
 from airunway.api import names
 from airunway.api.bounds import noted_excess
 from airunway.api.modeldeployment import ModelDeployment, ParseError
 from airunway.configs import config_name
-from airunway.owned import Action, Identity, Plan, Rules, identity_in
+from airunway.owned import plan as owned_plan
+from airunway.owned.objects import Identity, identity_in
+from airunway.owned.plan import Action, Plan, Rules
 from airunway.plugins.contract import Context, Finding, Observation, Observed, RuntimeSettings, Upstream
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
@@ -543,12 +544,12 @@ def plan_of(
     provider: str,
     dead: str = "",
 ) -> Plan:
-    """The steps after which exactly the `desired` objects (primary first) exist: `owned.plan_of` for a provider.
+    """The steps after which exactly the `desired` objects (primary first) exist: `owned.plan.plan_of` for a provider.
 
     An object that runs the pods of a component under another kind or name replaces the old one, which must release its
     GPUs first.
     """
-    return owned.plan_of(
+    return owned_plan.plan_of(
         desired,
         live,
         owner=deployment,

@@ -22,7 +22,8 @@ from airunway.kube import (
     StatusWriter,
     add_finalizer,
 )
-from airunway.owned import Identity, Occupied, Refused, identity_in, named
+from airunway.owned.error_policies import Occupied, Refused
+from airunway.owned.objects import Identity, identity_in, named
 from airunway.plugins.contract import Observation, RuntimeSettings
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost

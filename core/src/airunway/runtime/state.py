@@ -9,7 +9,7 @@ from functools import cached_property
 
 from airunway.api import names
 from airunway.configs import Resolution
-from airunway.owned import Identity, Mark, is_ours
+from airunway.owned.objects import Identity, Mark, is_ours
 from airunway.resource import (
     ObjectKey,
     Resource,

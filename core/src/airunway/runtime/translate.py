@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from airunway import owned
 from airunway.api import names
 from airunway.api.bounds import noted_excess
 from airunway.api.modeldeployment import ModelDeployment, ParseError, parse_deployment
 from airunway.configs import EffectiveConfig, config_name, propagated
 from airunway.json_path import values_at
-from airunway.owned import identity_in, our_labels
+from airunway.owned import objects as owned_objects
+from airunway.owned.objects import identity_in, our_labels
 from airunway.plugins.contract import Context, Finding, Interruption, Transformer, UpstreamKind
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.settings import kept_settings
@@ -279,7 +279,7 @@ def complete(
         if recorded := replacement_record(record):
             annotations[REPLACE_ON_CHANGE] = recorded
         obj = {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}
-        result.append(owned.complete(obj, owner=deployment, labels=whose, propagated=inherited))
+        result.append(owned_objects.complete(obj, owner=deployment, labels=whose, propagated=inherited))
     return result
 
 

@@ -12,7 +12,8 @@ from enum import StrEnum
 
 from airunway.api import names
 from airunway.configs import Resolution
-from airunway.owned import Action, identity_in, named
+from airunway.owned.objects import identity_in, named
+from airunway.owned.plan import Action
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.manifest import api_version

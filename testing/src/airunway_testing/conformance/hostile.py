@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from airunway.api.modeldeployment import ParseError
-from airunway.owned import identity_in
+from airunway.owned.objects import identity_in
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig
 from airunway.runtime.translate import TranslationResult
