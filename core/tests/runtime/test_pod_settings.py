@@ -358,8 +358,9 @@ def test_c16_hashes_that_disagree_are_waited_for_and_said_after_30_seconds(
     theirs = published(plain(), config(**OLD), served=served)
     decision = decided(host, theirs, config(**NEW), obj, disagrees_since=NOW - timedelta(seconds=seconds))
     assert (decision.do, decision.config_hash) == (Do.OBSERVE_ONLY, None)
-    said = [*decision.results, *decision.warnings]
-    texts = [each.message for each in said if each.reason == "WaitingForConfig"]
+    said = [(each.reason, each.message) for each in decision.results]
+    said += [(each.reason, each.message) for each in decision.warnings]
+    texts = [message for reason, message in said if reason == "WaitingForConfig"]
     if seconds < 30:
         assert (texts, decision.gate.again) == ([], 30 - seconds)
     else:
