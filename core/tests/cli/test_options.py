@@ -90,6 +90,7 @@ SEEN: dict[str, dict[str, str]] = {
         "--upstream-version": f"{RENDER}::test_an_older_upstream_gets_what_it_knows",
         "--set": f"{RENDER}::test_a_setting_of_the_provider_reaches_what_is_made",
         "-o": f"{RENDER}::test_json_and_overrides",
+        "--runtime-config": f"{RENDER}::test_a_deployment_follows_the_runtime_configs_that_are_given",
     },
     "doctor": {**dict.fromkeys(("-n", "-o", "--failure-threshold", "--ignore", "--kubeconfig", "--context"), DOCTOR)},
     "install": dict.fromkeys(("--kubeconfig", "--context"), ON_CLUSTER)

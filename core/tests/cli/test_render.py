@@ -133,3 +133,48 @@ async def test_it_is_what_the_provider_really_creates(
             content = "data" if wanted["kind"] == "ConfigMap" else "spec"
             assert live[content].keys() >= wanted[content].keys()
         await client.delete(MODEL_DEPLOYMENT, key)
+
+
+def config(**spec: Any) -> Resource:
+    metadata = {"name": "default", "namespace": "ml"}
+    return {"apiVersion": names.API_VERSION, "kind": "RuntimeConfig", "metadata": metadata, "spec": spec}
+
+
+LABELS = {"labelPropagation": {"enabled": True, "match": ["other"]}}
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_deployment_follows_the_runtime_configs_that_are_given(tmp_path: Path, beside: bool) -> None:
+    """They stand in the same file, or in one that --runtime-config names."""
+    configs, path = tmp_path / "configs.yaml", tmp_path / "md.yaml"
+    documents = [config(**LABELS)]
+    configs.write_text(yaml.safe_dump_all(documents))
+    path.write_text(yaml.safe_dump_all([deployment(), *(documents if beside else [])]))
+    arguments = [] if beside else ["--runtime-config", str(configs)]
+    done = CliRunner().invoke(app, ["render", "-f", str(path), "-n", "ml", *arguments])
+    assert done.exit_code == 0, done.output
+    toy = next(obj for obj in yaml.safe_load_all(done.stdout) if obj["kind"] == "Toy")
+    assert toy["metadata"]["labels"]["other"] == "x"
+    assert json.loads(annotations_of(toy)[names.RUNTIME_SETTINGS])["pods"]["labels"]["other"] == "x"
+    elsewhere = CliRunner().invoke(app, ["render", "-f", str(path), "-n", "another", *arguments])
+    assert "other: x" not in elsewhere.stdout, "a RuntimeConfig counts in its namespace only"
+
+
+def test_a_named_config_that_is_not_given_is_refused(tmp_path: Path) -> None:
+    done = render(tmp_path / "md.yaml", deployment(runtimeConfigName="gpu"))
+    assert done.exit_code == 1
+    assert "no RuntimeConfig or ClusterRuntimeConfig 'gpu' is given" in done.output
+    nothing = tmp_path / "nothing.yaml"
+    nothing.write_text(yaml.safe_dump(deployment()))
+    done = render(tmp_path / "md.yaml", deployment(), "--runtime-config", str(nothing))
+    assert done.exit_code == 1
+    assert "contains no RuntimeConfig or ClusterRuntimeConfig" in done.output
+
+
+def test_a_pattern_of_a_config_that_cannot_be_used_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "configs.yaml"
+    path.write_text(yaml.safe_dump(config(labelPropagation={"enabled": True, "match": ["[bad", "other"]})))
+    done = render(tmp_path / "md.yaml", deployment(), "-n", "ml", "--runtime-config", str(path))
+    assert done.exit_code == 0, done.output
+    assert "spec.labelPropagation.match[0]" in done.output
+    assert "other: x" in done.stdout

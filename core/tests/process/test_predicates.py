@@ -8,7 +8,7 @@ import pytest
 
 from airunway.api.bounds import EXCESS
 from airunway.process.predicates import RelevantMetadata, has_our_prefix, is_user_edit, needs_reconcile
-from airunway.resource import Resource, copy_of
+from airunway.resource import Resource, copy_of, dig, labels_of
 
 ME, OTHER = "me", "other"
 OURS = RelevantMetadata(labels=has_our_prefix)
@@ -173,6 +173,42 @@ def test_an_own_field_that_somebody_else_takes_over_is_news() -> None:
 def test_a_version_alone_is_no_news() -> None:
     before, after = (deployment(MINE, THEIRS, resourceVersion=version) for version in "12")
     assert not needs_reconcile(before, after, manager=ME, echo=False, relevant=OURS)
+
+
+READS = RelevantMetadata(
+    labels=has_our_prefix,
+    status=lambda obj: (dig(obj, "status", "engine"), dig(obj, "status", "provider", "name")),
+    other=lambda obj: labels_of(obj).get("team"),
+)
+ROUTE = {"gateway": {"ready": True}, "conditions": [condition("Validated"), condition("GatewayReady")]}
+
+
+@pytest.mark.parametrize("echo", [True, False])
+def test_what_others_write_is_news_only_where_the_reader_reads_it(echo: bool) -> None:
+    routed = deployment(MINE, {**THEIRS, **ROUTE})
+    assert not needs_reconcile(BOTH, routed, manager=ME, echo=echo, relevant=READS)
+    assert needs_reconcile(BOTH, routed, manager=ME, echo=echo, relevant=OURS), "who names nothing reads all"
+    for theirs in ({"engine": {"type": "sglang"}}, {"provider": {"name": "other"}}):
+        assert needs_reconcile(BOTH, deployment(MINE, {**THEIRS, **theirs}), manager=ME, echo=echo, relevant=READS)
+    labelled = deployment(MINE, THEIRS, labels={"team": "red"})
+    assert needs_reconcile(BOTH, labelled, manager=ME, echo=echo, relevant=READS)
+
+
+def test_a_reader_of_named_fields_still_defends_its_own() -> None:
+    edited = deployment({**MINE, "phase": "Failed"}, THEIRS)
+    assert needs_reconcile(BOTH, edited, manager=ME, echo=False, relevant=READS)
+    taken = deployment({k: v for k, v in MINE.items() if k != "phase"}, {**THEIRS, "phase": "Running"})
+    half = deployment(
+        {**MINE, "conditions": [condition("PodsReady")]},
+        {**THEIRS, "conditions": [condition("Validated"), condition("Ready")]},
+    )
+    for others in (taken, half):
+        for echo in (True, False):
+            assert needs_reconcile(BOTH, others, manager=ME, echo=echo, relevant=READS)
+    written = deployment({**MINE, "phase": "Failed", "reason": "New"}, THEIRS)
+    assert not needs_reconcile(BOTH, written, manager=ME, echo=True, relevant=READS)
+    dropped = deployment({"phase": "Running"}, THEIRS)
+    assert not needs_reconcile(BOTH, dropped, manager=ME, echo=True, relevant=READS)
 
 
 def test_finalizers_are_news_to_whom_heeds_them_and_to_all_once_it_is_deleted() -> None:

@@ -56,7 +56,9 @@ def needs_reconcile(old: Resource, new: Resource, *, manager: str, echo: bool, r
     if relevant.status is not None:
         if relevant.status(old) != relevant.status(new):
             return True
-        return not echo and (_own_part(old, before), before) != (_own_part(new, after), after)
+        if echo:
+            return _taken_over(new, before, after)
+        return (_own_part(old, before), before) != (_own_part(new, after), after)
     if echo:
         return _of_others(old, before, after) != _of_others(new, after)
     return (old.get("status"), before) != (new.get("status"), after)
@@ -110,6 +112,22 @@ def _own_part(obj: Resource, owned: Resource) -> Resource:
             value = {key: each for key, each in value.items() if f"f:{key}" in part}
         found[name] = value
     return found
+
+
+def _taken_over(new: Resource, before: Resource, after: Resource) -> bool:
+    """Whether another manager now owns a part of the status that was ours."""
+    left = _own_part(new, after)
+    for name, value in _own_part(new, before).items():
+        kept = left.get(name)
+        if isinstance(value, list) and isinstance(kept, list):
+            if any(each not in kept for each in value):
+                return True
+        elif isinstance(value, dict) and isinstance(kept, dict):
+            if not value.keys() <= kept.keys():
+                return True
+        elif kept is None and value not in ([], {}):
+            return True
+    return False
 
 
 def _of_others(obj: Resource, *owned: Resource) -> Resource:
