@@ -167,16 +167,17 @@ def _with_gateway(gate: Gate, state: ClusterState, host: ProviderHost) -> Gate:
     """The gate with the gateway. It is decided once, before the primary object is made, and only where a route was
     asked for and the provider itself makes the pool.
     """
+    request = routing_request(state.deployment, gate.config)
     if state.primary is not None:
-        kept = state.recorded.gateway if state.recorded is not None else None
+        # Switched off, the record stays: the provider keeps what the live object has until the spec changes.
+        kept = state.recorded.gateway if state.recorded is not None and request is not RoutingRequest.OFF else None
         return Gate(config=gate.config, gateway=kept, frozen=gate.frozen, warning=gate.warning)
     status = state.deployment.get("status") or {}
     engine = dig(status, "engine", "type", default="")
     manages = any(
         bool((each.gateway or {}).get("managesInferencePool")) for each in host.manifest.engines if each.name == engine
     )
-    required = routing_request(state.deployment, gate.config) is RoutingRequest.REQUIRED
-    if not manages or not required or "gateway" not in _parts(status):
+    if not manages or request is not RoutingRequest.REQUIRED or "gateway" not in _parts(status):
         return gate
     backend = dig(status, "gateway", "backend")
     condition = condition_of(state.deployment, "GatewayReady")

@@ -122,7 +122,7 @@ def translate(
         config=config_name(deployment),
         provider=kept_settings(context.settings),
         pods=context.runtime,
-        gateway=context.gateway,
+        gateway=context.gateway if before is None or context.spec_changed else before.gateway,
     )
     desired = complete(
         objects,

@@ -42,8 +42,16 @@ TRANSFORMERS = (
         name="inferencepool-v1",
         api_version="inference.networking.k8s.io/v1",
         kind=picker.INFERENCE_POOL.kind,
-        # The last hash belongs to the simulator's minimal CRD.
-        schema_hashes=("7f447985943a", "64dbcbabf4fc", "684c60ac364e", "c26bb94ecce6", "105e971a8b92", "5858612cf621"),
+        # The last two hashes belong to minimal CRDs: this provider's simulator's, and the sandbox's for gateways.
+        schema_hashes=(
+            "7f447985943a",
+            "64dbcbabf4fc",
+            "684c60ac364e",
+            "c26bb94ecce6",
+            "105e971a8b92",
+            "5858612cf621",
+            "032310af218d",
+        ),
         since="1.0",
     ),
 )

@@ -1,0 +1,111 @@
+"""Frontend or pool is decided once, before a Dynamo graph is made: a gateway that comes or goes recreates nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from core.tests.conftest import MakeDeployment
+from core.tests.runtime.views import NOW, state
+
+from airunway.api import names
+from airunway.owned.plan import Action
+from airunway.plugins.assumed import assumed_context
+from airunway.plugins.contract import Gateway
+from airunway.plugins.host import ProviderHost
+from airunway.plugins.registry import load
+from airunway.resource import Resource, copy_of
+from airunway.runtime.plan import Decision, decide
+from airunway.runtime.translate import parsed, translate
+
+ASKED: Resource = {"enabled": True}
+OFF: Resource = {"enabled": False}
+CHANGED: Resource = {"engine": {"contextLength": 4096}}
+
+
+@pytest.fixture(scope="module")
+def dynamo() -> ProviderHost:
+    return load("dynamo")
+
+
+def deployment(plain: MakeDeployment, gateway: Resource, **spec: Resource) -> Resource:
+    """One whose route a gateway part has decided to send to a pool."""
+    status = {
+        "provider": {"name": "dynamo"},
+        "parts": ["gateway"],
+        "gateway": {"backend": "Pool", "gatewayName": "edge", "gatewayNamespace": "gateways"},
+    }
+    return plain(status=status, gateway=gateway, **spec)
+
+
+def graph(host: ProviderHost, of: Resource, *, pool: bool) -> Resource:
+    """The graph that an earlier pass made of the deployment."""
+    gateway = Gateway(name="edge", namespace="gateways", uses_pool=True) if pool else None
+    context = replace(assumed_context(host, engine="vllm", now=NOW), gateway=gateway)
+    found = copy_of(translate(host, of, parsed(of), context).objects[0])
+    found["metadata"]["uid"] = "graph"
+    return found
+
+
+def pass_over(host: ProviderHost, of: Resource, *live: Resource) -> Decision:
+    return decide(state(host, of, *live), host, settings=host.settings({}))
+
+
+def components(decision: Decision) -> list[str]:
+    return [component["name"] for component in decision.objects[0]["spec"]["components"]]
+
+
+def is_replaced(decision: Decision) -> bool:
+    assert decision.plan is not None
+    return Action.REPLACE in [step.action for step in decision.plan.steps]
+
+
+def unchanged(decision: Decision, live: Resource) -> bool:
+    """Whether the desired graph is the live one, its annotations included: nothing is written."""
+    metadata = {key: value for key, value in live["metadata"].items() if key != "uid"}
+    return bool(decision.objects[0] == {**live, "metadata": metadata})
+
+
+def test_a_new_graph_is_made_for_the_pool_that_was_decided_on(dynamo: ProviderHost, plain: MakeDeployment) -> None:
+    assert components(pass_over(dynamo, deployment(plain, ASKED))) == ["Epp", "worker"]
+    assert components(pass_over(dynamo, deployment(plain, OFF))) == ["Frontend", "worker"]
+
+
+def test_r14_a_gateway_that_comes_later_leaves_the_graph_with_its_frontend(
+    dynamo: ProviderHost, plain: MakeDeployment
+) -> None:
+    live = graph(dynamo, deployment(plain, OFF), pool=False)
+    decision = pass_over(dynamo, deployment(plain, ASKED), live)
+    assert unchanged(decision, live)
+    changed = pass_over(dynamo, deployment(plain, ASKED, **CHANGED), live)
+    assert (components(changed), is_replaced(changed)) == (["Frontend", "worker"], False)
+
+
+def test_routing_switched_off_writes_nothing_and_says_what_the_next_change_does(
+    dynamo: ProviderHost, plain: MakeDeployment
+) -> None:
+    live = graph(dynamo, deployment(plain, ASKED), pool=True)
+    decision = pass_over(dynamo, deployment(plain, OFF), live)
+    assert components(decision) == ["Epp", "worker"]
+    assert unchanged(decision, live)
+    (said,) = [warning for warning in decision.warnings if warning.path == "spec.gateway"]
+    assert said.reason == "GraphKeepsPool"
+    changed = pass_over(dynamo, deployment(plain, OFF, **CHANGED), live)
+    assert components(changed) == ["Frontend", "worker"]
+    assert is_replaced(changed)
+
+
+def test_routing_that_stays_keeps_the_pool_over_a_change_of_the_spec(
+    dynamo: ProviderHost, plain: MakeDeployment
+) -> None:
+    live = graph(dynamo, deployment(plain, ASKED), pool=True)
+    changed = pass_over(dynamo, deployment(plain, ASKED, **CHANGED), live)
+    assert (components(changed), is_replaced(changed)) == (["Epp", "worker"], False)
+
+
+def test_a_record_that_is_lost_recreates_no_graph(dynamo: ProviderHost, plain: MakeDeployment) -> None:
+    live = graph(dynamo, deployment(plain, ASKED), pool=True)
+    del live["metadata"]["annotations"][names.RUNTIME_SETTINGS]
+    decision = pass_over(dynamo, deployment(plain, ASKED), live)
+    assert components(decision) == ["Epp", "worker"]
+    assert not is_replaced(decision)
