@@ -73,7 +73,11 @@ def table(text: str) -> list[str]:
 def sandbox(environment: dict[str, str], tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A sandbox that is up; killed afterwards if the test left it running."""
     with subprocess.Popen(
-        [*COMMAND, "--level", "api"], env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+        [*COMMAND, "--level", "api", "--gateway"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as process:
         try:
             assert process.stdout is not None

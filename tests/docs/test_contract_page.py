@@ -97,7 +97,6 @@ RULES = {
     ", not a ": "of their types or None",
     "replicas are whole numbers": "replicas are whole numbers, not below zero",
     "endpoint has a Service's name": "an endpoint has a Service's name and a port number, or an http(s) `url`",
-    "endpoint.target_port is the port": "the port of the pods, where requests may go to a pod directly",
     "an http or https address": "an endpoint has a Service's name and a port number, or an http(s) `url`",
     "endpoint.target_port is the port": "its `target_port` is a port or 0",
     "refused is a Finding": "`refused` is a `Finding` or None",

@@ -51,6 +51,7 @@ COMMON_OPTIONS = (
 CORE_OPTIONS = {
     "--enable-provider-selector": f"{PROCESSES}::test_an_error_is_all_that_is_logged_at_that_level",
     **dict.fromkeys(("--no-enable-provider-selector", "--policy", "--guard-parameters"), CORE),
+    **dict.fromkeys(("--gateway", "--gateway-name", "--epp-image", "--epp-version"), CORE),
     "--webhook-access-review-pods": WEBHOOK,
     "--webhook-bind-address": WEBHOOK,
     "--webhook-service": "core/tests/webhook/test_command.py::test_a_wrong_option_is_named",
@@ -134,6 +135,8 @@ SEEN: dict[str, dict[str, str]] = {
         "--demo": "tests/test_sandbox.py::test_the_demo_shows_what_runs_what_cannot_and_what_is_refused",
         **dict.fromkeys(("--level", "--providers", "--upstream-crds", "--kubeconfig", "--context", "--keep"), SANDBOX),
         **dict.fromkeys(("--patience", "--together", "--apart"), SANDBOX),
+        "--no-gateway": SANDBOX,
+        "--gateway": "tests/test_sandbox.py::test_a_sandbox_has_a_gateway_and_leaves_nothing_behind",
     },
     "controlplane up": dict.fromkeys(
         ("--level", "--name", "--audit", "--detach"), f"{CONTROL_PLANE}::test_up_detached_serves_others_until_down"

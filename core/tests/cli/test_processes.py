@@ -21,6 +21,7 @@ from airunway.api import names
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import CONFIG_MAP, Client, Kind, NotFound
 from airunway.plugins.registry import discover
+from airunway.process.effective_settings import published_in
 from airunway.resource import ObjectKey, Resource, condition_of, copy_of, dig, key_of
 from airunway.webhook import webhook_settings
 from airunway.webhook.configuration import CONFIGURATION_KIND
@@ -125,6 +126,8 @@ async def test_the_core_does_as_its_options_say(
         str(policy),
         "--no-enable-provider-selector",
         "--guard-parameters",
+        *("--gateway", "auto", "--gateway-name", "infra/edge"),
+        *("--epp-image", "registry.example/picker:tested", "--epp-version", "0.10"),
         "--leader-elect",
         "--log-level",
         "debug",
@@ -152,6 +155,9 @@ async def test_the_core_does_as_its_options_say(
             assert condition_of(await client.get(MODEL_DEPLOYMENT, elsewhere), "Validated") is None
             leases = await client.list_all(LEASE, namespace=namespace)
             assert [dig(lease, "spec", "holderIdentity") for lease in leases] == ["pod-0", "pod-0"]
+            route = next(found for found in published_in(leases) if found.manager == names.GATEWAY_MANAGER).options
+            assert (route["gateway"], route["gateway-name"]) == ("auto", "infra/edge")
+            assert (route["epp-image"], route["epp-version"]) == ("registry.example/picker:tested", "0.10")
             assert (await fetched(f"{core.probes}/readyz"))[0] == 200
             assert "airunway_modeldeployment_total" in (await fetched(f"{core.metrics}/metrics"))[1]
             assert "debug" in {line["level"] for line in core.lines()}
@@ -349,6 +355,7 @@ def test_a_sandbox_on_a_cluster_that_is_there(two_contexts: Path, tmp_path: Path
         "--patience",
         "300",
         "--together" if together else "--apart",
+        "--no-gateway",
     ]
     command = [sys.executable, "-m", "airunway", "sandbox", *options, "--upstream-crds", str(crds)]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}

@@ -57,7 +57,7 @@ _OBJECT_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _URL = re.compile(r"https?://[^\s/?#]\S*")
 _MAX_URL = 1024
 _MAX_REASON = 256
-_NAMESAKE = re.compile(r"([a-z0-9][a-z0-9.-]*)?\{name\}([a-z0-9.-]*[a-z0-9])?")
+_NAMESAKE = re.compile(r"([a-z0-9][a-z0-9.-]{0,31})?\{name\}([a-z0-9.-]{0,31}[a-z0-9])?")
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 """What the API server takes as a condition's reason."""
 _COMPONENT = re.compile(r"[A-Z][A-Za-z0-9]{0,57}")

@@ -32,11 +32,8 @@ __all__ = [
 MODEL_HEADER = "X-Gateway-Model-Name"
 
 _DURATION = re.compile(r"([0-9]{1,5}(h|m|s|ms)){1,4}", re.ASCII)
-_ANNOTATION = re.compile(
-    r"([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*/)?"
-    r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?",
-    re.ASCII,
-)
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _MAX_HEADER = 2048
 """The limit of ``status.gateway.modelName``; a header of an HTTPRoute may have 4096 characters."""
@@ -157,7 +154,7 @@ def annotations_for(deployment: Resource, config: EffectiveConfig | None) -> tup
     for key, value in asked.items():
         prefix, slash, _ = key.rpartition("/")
         reserved = slash and (prefix == names.GROUP or prefix.endswith(f".{names.GROUP}"))
-        if isinstance(value, str) and len(prefix) <= 253 and _ANNOTATION.fullmatch(key) and not reserved:
+        if isinstance(value, str) and _is_key(key) and not reserved:
             kept[key] = value
         else:
             left.append(key)
@@ -167,6 +164,13 @@ def annotations_for(deployment: Resource, config: EffectiveConfig | None) -> tup
         kept,
         f"{len(left)} annotations of the route are left out, {left[0][:80]!r} first: no valid or a reserved key",
     )
+
+
+def _is_key(key: str) -> bool:
+    """Whether the API server takes it as the key of an annotation."""
+    prefix, slash, name = key.rpartition("/")
+    labels = prefix.split(".") if slash else []
+    return len(prefix) <= 253 and all(map(_LABEL.fullmatch, labels)) and _NAME.fullmatch(name) is not None
 
 
 def parent_of(live: Resource) -> Target | None:
