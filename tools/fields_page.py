@@ -14,8 +14,8 @@ from tools.generated import ROOT, write
 from airunway.plugins import hookspecs
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
-from airunway_testing.conformance.cases import OF_THE_CORE, TOGGLES, bases
-from airunway_testing.conformance.fields import Answer, Outcome, outcomes
+from airunway_testing.conformance.cases import OF_THE_CORE, SETTINGS, TOGGLES, bases
+from airunway_testing.conformance.fields import Answer, Outcome, outcomes, setting_outcomes
 
 __all__ = ["PAGE", "cell", "page", "providers"]
 
@@ -33,6 +33,11 @@ why. No field is dropped without a word: a test fails for one that is (`airunway
 Several answers: it depends on the deployment. The words, and where they are said, are below the table.
 """
 
+_SETTINGS = """What comes from outside of the deployment: its runtime config, a model cache, a gateway's InferencePool.
+A pool is asked about only where the provider makes it (`managesInferencePool`). The deployment's own `env`,
+`imagePullSecrets` and `secrets` win over a runtime config's.
+"""
+
 
 def providers() -> list[str]:
     """The names under which the distributions in ``providers/`` register."""
@@ -46,19 +51,20 @@ def providers() -> list[str]:
 def page() -> str:
     """The page, as Markdown."""
     hosts = [load(name) for name in providers()]
-    found = {host.name: list(outcomes(host)) for host in hosts}
-    lines = [_HEAD, *_matrix(found), "", *_of_the_core()]
+    found = {host.name: [*outcomes(host), *setting_outcomes(host)] for host in hosts}
+    lines = [_HEAD, *_matrix("field", TOGGLES, found), "", _SETTINGS, *_matrix("setting", SETTINGS, found), ""]
+    lines += _of_the_core()
     for host in hosts:
         lines += ["", *_words(host, found[host.name])]
     return "\n".join([*lines, ""])
 
 
-def _matrix(found: Mapping[str, Sequence[Outcome]]) -> Iterator[str]:
-    yield f"| field | {' | '.join(found)} |"
+def _matrix(what: str, toggled: Iterable[str], found: Mapping[str, Sequence[Outcome]]) -> Iterator[str]:
+    yield f"| {what} | {' | '.join(found)} |"
     yield f"|---|{'---|' * len(found)}"
-    for field in TOGGLES:
+    for field in toggled:
         cells = [_answers(outcome.answer for outcome in of if outcome.field == field) for of in found.values()]
-        yield f"| `{field}` | {' | '.join(cells)} |"
+        yield f"| {_code(field)} | {' | '.join(cells)} |"
 
 
 def _answers(answers: Iterable[Answer]) -> str:
@@ -81,14 +87,19 @@ def _words(host: ProviderHost, found: Sequence[Outcome]) -> Iterator[str]:
     yield ""
     yield "| field | answer | where | words |"
     yield "|---|---|---|---|"
-    for field in TOGGLES:
+    for field in (*TOGGLES, *SETTINGS):
         said: dict[tuple[Answer, str], list[str]] = {}
         for outcome in found:
             if outcome.field == field and outcome.words:
                 said.setdefault((outcome.answer, outcome.words[0].message), []).append(outcome.base)
         for (answer, message), where in said.items():
             everywhere = "everywhere" if where == asked else "; ".join(where)
-            yield f"| `{field}` | {answer} | {everywhere} | {cell(message)} |"
+            yield f"| {_code(field)} | {answer} | {everywhere} | {cell(message)} |"
+
+
+def _code(field: str) -> str:
+    """The name of a field or setting; what has a path is code."""
+    return f"`{field}`" if "spec." in field else field
 
 
 def cell(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from airunway.plugins.host import ProviderHost
@@ -22,14 +22,25 @@ from airunway.sdk import (
     Transformer,
     UpstreamKind,
 )
-from airunway_testing.conformance.cases import OF_THE_CORE, TOGGLES, bases, spec_fields
-from airunway_testing.conformance.fields import Answer, Outcome, outcomes
+from airunway_testing.conformance.cases import GATEWAY, OF_THE_CORE, SETTINGS, TOGGLES, bases, spec_fields
+from airunway_testing.conformance.fields import Answer, Outcome, outcomes, replaced_labels, setting_outcomes
 
 _SERVER = UpstreamKind(group="acme.io", kind="Server", plural="servers", versions=("v1",), primary=True)
 
 
-def host(*, drops: Sequence[str] = (), warns: Sequence[str] = (), refuses: Sequence[str] = ()) -> ProviderHost:
-    """A provider that reads everything and writes all of it down, but for what it `drops` (names in Python)."""
+def host(
+    *,
+    drops: Sequence[str] = (),
+    warns: Sequence[str] = (),
+    refuses: Sequence[str] = (),
+    settings: Callable[[Context[Any]], Resource] = lambda context: {},
+    pools: bool = False,
+    reserved: tuple[str, ...] = (),
+) -> ProviderHost:
+    """A provider that reads everything and writes all of it down, but for what it `drops` (names in Python).
+
+    `settings` is what it writes of its context; with `pools` its upstream makes InferencePools.
+    """
 
     def can_handle(deployment: ModelDeployment, context: Context[Any]) -> Compatibility:
         said = tuple(
@@ -42,14 +53,18 @@ def host(*, drops: Sequence[str] = (), warns: Sequence[str] = (), refuses: Seque
 
     def translate_spec(deployment: ModelDeployment, context: Context[Any]) -> list[Resource]:
         spec = deployment.to_resource()["spec"]
-        kept = {key: value for key, value in spec.items() if key not in drops}
+        kept = {key: value for key, value in spec.items() if key not in drops} | settings(context)
         return [{"apiVersion": "acme.io/v1", "kind": "Server", "metadata": {"name": "m"}, "spec": kept}]
 
     def translate_status(deployment: ModelDeployment, observed: Observed, context: Context[Any]) -> Observation:
         return Observation(components=(Component(name="Server", ready=None, reason="Unknown"),))
 
     manifest = ProviderManifest(
-        name="acme", version="1", engines=(EngineCapability(name="vllm", gpu_support=True),), upstream=(_SERVER,)
+        name="acme",
+        version="1",
+        engines=(EngineCapability(name="vllm", gpu_support=True, gateway={"managesInferencePool": pools}),),
+        upstream=(_SERVER,),
+        reserved_labels=reserved,
     )
     provider = Provider(
         manifest,
@@ -112,3 +127,44 @@ def test_bases_are_what_the_provider_runs() -> None:
         "vllm, disaggregated, usual image",
     ]
     assert "vllm" not in [base.name for base in bases(host(refuses=["resources"]))]
+
+
+# ----------------------------------------------------------------------------- what comes from outside of a deployment
+
+
+def everything(context: Context[Any]) -> Resource:
+    runtime = context.runtime
+    return {
+        "variables": [*runtime.env],
+        "labels": dict(runtime.labels),
+        "pull": [*runtime.image_pull_secrets],
+        "hub": runtime.token.name if runtime.token else "",
+        "weights": context.cache.claim if context.cache else "",
+        "pooled": bool(context.gateway and context.gateway.uses_pool),
+    }
+
+
+def test_every_setting_is_asked_about_and_one_that_reaches_an_object_is_honoured() -> None:
+    found = list(setting_outcomes(host(settings=everything, pools=True)))
+    assert {outcome.field for outcome in found} == set(SETTINGS)
+    assert {outcome.answer for outcome in found} == {Answer.HONOURED}
+
+
+def test_a_setting_that_reaches_no_object_is_warned_about_by_the_runtime() -> None:
+    found = list(setting_outcomes(host()))
+    assert {outcome.field for outcome in found} == set(SETTINGS) - {GATEWAY}, "the core makes the pool"
+    assert {outcome.answer for outcome in found} == {Answer.WARNED}
+    assert all("no pod of this provider has " in outcome.words[0].message for outcome in found)
+
+
+def test_a_pool_that_the_upstream_should_make_and_nothing_shows_is_found_out() -> None:
+    assert of(GATEWAY, list(setting_outcomes(host(pools=True)))) == {Answer.IGNORED}
+
+
+def test_l2_a_propagated_label_that_replaces_the_provider_s_own_is_found_out() -> None:
+    own = {"acme.io/server": "m", "tier": "gpu", "airunway.ai/component": "server"}
+    last = host(settings=lambda context: {"labels": {**context.runtime.labels, **own}})
+    first = host(settings=lambda context: {"labels": {**own, **context.runtime.labels}})
+    reserved = host(settings=lambda context: {"labels": {**own, **context.runtime.labels}}, reserved=("acme.io/",))
+    found = [replaced_labels(each, bases(each)[0]) for each in (last, first, reserved)]
+    assert found == [[], ["acme.io/server", "tier"], ["tier"]]

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from airunway.api import names
-from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT, RUNTIME_CONFIG
 from airunway.kube import CONFIG_MAP, EVENT, LEASE, Client, Forbidden, Kind, load_config
 from airunway.plugins.host import ProviderHost
 from airunway.rbac.admission_policies import core_guard, provider_guard, status_guard
@@ -334,3 +334,30 @@ async def test_m7_the_core_takes_finalizers_of_providers_off_and_nothing_else(
             await refused(partial(patched, wrong), "the core may only take off finalizers of providers")
         await patched(finalizers("example.com/held"), dry_run=False)
         await client.merge_patch(MODEL_DEPLOYMENT, key, finalizers())
+
+
+async def test_the_core_writes_only_the_status_of_runtime_configs(
+    client: Client, control_plane: Cluster, installed: None, namespace: str
+) -> None:
+    user, key = f"core-{namespace}", ObjectKey(namespace, "default")
+    body: Resource = {
+        "apiVersion": names.API_VERSION,
+        "kind": RUNTIME_CONFIG.kind,
+        "metadata": key._asdict(),
+        "spec": {},
+    }
+    await client.create(RUNTIME_CONFIG, body)
+    configs = ["runtimeconfigs", "clusterruntimeconfigs"]
+    more = Rights(watched=({"apiGroups": [names.GROUP], "resources": configs, "verbs": ["*"]},))
+    async with (
+        granted(client, core_rights() + more, user=user, namespace=namespace),
+        applied(client, core_guard(user, name=f"guard-{namespace}")),
+        Client(load_config(kubeconfig=control_plane.kubeconfig_for(user))) as core,
+    ):
+        refusal = "the core writes only the status of runtime configs"
+        env = {"spec": {"env": [{"name": "A", "value": "1"}]}}
+        other = {**body, "metadata": {**body["metadata"], "name": "other"}}
+        await refused(lambda: core.merge_patch(RUNTIME_CONFIG, key, env, dry_run=True), refusal)
+        await refused(lambda: core.create(RUNTIME_CONFIG, other), refusal)
+        await refused(lambda: core.delete(RUNTIME_CONFIG, key), refusal)
+        await core.merge_patch(RUNTIME_CONFIG, key, {"status": {"usedBy": 3}}, subresource="status")

@@ -51,6 +51,7 @@ RULES = {
     "settings are a frozen dataclass": "a frozen dataclass with a default for every field",
     "serving_roles are given without a role_label": "only with a `role_label`",
     "override_schema is no JSON schema": "a JSON schema",
+    "manifest.reserved_labels is a tuple": "a tuple of prefixes, none of them empty",
     "manifest.engines is empty": "at least one `EngineCapability`",
     "not an EngineCapability": "at least one `EngineCapability`",
     "small letters, digits and '-' only": "small letters, digits, `-`, `.` and `_` only",
@@ -94,6 +95,7 @@ RULES = {
     "replicas are whole numbers": "replicas are whole numbers, not below zero",
     "endpoint has a Service's name": "an endpoint has a Service's name and a port number, or an http(s) `url`",
     "an http or https address": "an endpoint has a Service's name and a port number, or an http(s) `url`",
+    "endpoint.target_port is the port": "its `target_port` is a port or 0",
     "refused is a Finding": "`refused` is a `Finding` or None",
 }
 """What a rule says when it is broken (plugins/rules.py), and what the page says of it."""

@@ -151,7 +151,7 @@ async def test_the_core_does_as_its_options_say(
             # It is another namespace's, and older: had the core looked at it, it would have said something by now.
             assert condition_of(await client.get(MODEL_DEPLOYMENT, elsewhere), "Validated") is None
             leases = await client.list_all(LEASE, namespace=namespace)
-            assert [dig(lease, "spec", "holderIdentity") for lease in leases] == ["pod-0"]
+            assert [dig(lease, "spec", "holderIdentity") for lease in leases] == ["pod-0", "pod-0"]
             assert (await fetched(f"{core.probes}/readyz"))[0] == 200
             assert "airunway_modeldeployment_total" in (await fetched(f"{core.metrics}/metrics"))[1]
             assert "debug" in {line["level"] for line in core.lines()}
@@ -236,7 +236,7 @@ async def test_everything_in_one_process_does_as_its_options_say(
         seen = await until(client, ObjectKey(namespace, "vllm"), lambda d: condition_of(d, "Validated") is not None)
         assert "engine 'vllm' is not allowed in namespace" in dig(seen, "status", "message")
         assert {"kaito", "toy"} <= set(installed)
-        parts = ["airunway-controller", *(f"airunway-provider-{name}" for name in installed)]
+        parts = ["airunway-controller", "airunway-gateway", *(f"airunway-provider-{name}" for name in installed)]
         leases = await client.list_all(LEASE, namespace=namespace)
         assert sorted(dig(lease, "metadata", "name") for lease in leases) == parts
         assert await fetched(f"{process.probes}/readyz") == (200, "ok")

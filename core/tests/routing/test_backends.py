@@ -9,6 +9,7 @@ from core.tests.routing.builders import ENGINE, PLAIN, SELECTOR, deployment
 
 from airunway.resource import Resource
 from airunway.routing import Backend, BackendKind, Waiting, backend_of, equalities
+from airunway.routing.backends import announced
 
 MANAGED: Resource = {"name": "vllm", "gateway": {"managesInferencePool": True}}
 POOL = {"service": "llama", "port": 80, "pool": {"name": "llama-pool", "port": 9002}}
@@ -18,7 +19,7 @@ def found(
     engine: Resource | None = ENGINE,
     *,
     spec: Any = None,
-    required: bool = True,
+    await_pool: bool = False,
     served: bool = True,
     picker: bool = True,
     **status: Any,
@@ -28,7 +29,7 @@ def found(
         engine=engine,
         pools_served=served,
         picker=picker,
-        required=required,
+        await_pool=await_pool,
     )
     if isinstance(backend, Waiting):
         return backend.reason
@@ -59,10 +60,29 @@ def test_the_table_of_backends(given: dict[str, Any], expected: str) -> None:
     assert found(**given) == expected
 
 
-def test_r26_a_pool_that_the_provider_manages_is_waited_for_only_where_routing_was_asked_for() -> None:
-    assert found(MANAGED, endpoint={}) == "WaitingForPool"
-    assert found(MANAGED, endpoint={}, required=False) == "WaitingForEndpoint"
-    assert found(MANAGED, endpoint={}, served=False) == "WaitingForEndpoint"
+def test_r26_a_pool_that_the_provider_was_told_to_make_is_waited_for() -> None:
+    assert found(MANAGED, endpoint={}, await_pool=True) == "WaitingForPool"
+    assert found(MANAGED, endpoint={}) == "WaitingForEndpoint"
+    assert found(MANAGED, endpoint={}, await_pool=True, served=False) == "WaitingForEndpoint"
+
+
+@pytest.mark.parametrize(
+    ("engine", "served", "before", "expected"),
+    [
+        (MANAGED, True, "", "Pool"),
+        (MANAGED, False, "", "Service"),
+        (MANAGED, True, "Service", "Service"),
+        (MANAGED, False, "Pool", "Pool"),
+        (MANAGED, True, "Other", "Pool"),
+        (ENGINE, True, "", None),
+        (None, True, "Pool", None),
+    ],
+)
+def test_r14_the_backend_that_a_provider_makes_its_graph_for_is_decided_once(
+    engine: Resource | None, served: bool, before: str, expected: str | None
+) -> None:
+    obj = deployment(status={"gateway": {"backend": before}})
+    assert announced(obj, engine=engine, pools_served=served) == expected
 
 
 def test_r32_a_selector_with_a_set_gets_the_service() -> None:

@@ -271,6 +271,20 @@ def test_r15_a_reference_to_nothing_takes_the_route_off_the_gateway_of_before() 
     assert kinds_of(decision) == POOL_KINDS
 
 
+def test_r15_not_asked_the_routes_of_a_named_gateway_wait_for_it_and_others_go() -> None:
+    base = serving(facts(deployment(), flags=Flags(epp_image=EPP, gateway_name="infra/gw")))
+    away = decide(replace(base, gateways=[]))
+    assert (away.objects, away.condition) == (None, None)
+    other = replace(base, flags=Flags(epp_image=EPP, gateway_name="infra/other"))
+    assert decide(other).objects == ()
+
+
+def test_not_asked_and_without_a_place_claims_nothing() -> None:
+    base = facts(deployment(), pools_served=False)
+    assert claims_of(base) == ()
+    assert claims_of(replace(base, route=serving(facts(deployment())).route)) == claims_of(facts(deployment()))
+
+
 def test_r16_no_controller_for_the_class_is_said_in_the_gateways_words() -> None:
     waiting = gateway(
         status={
@@ -348,6 +362,27 @@ def test_r26_the_providers_pool_is_waited_for_and_the_status_says_where() -> Non
     decision = decide(facts(deployment(gateway=asked(), status={"endpoint": {}}), engine=engine))
     assert said(decision) == (False, "WaitingForPool")
     assert (decision.gateway or {})["gatewayName"] == "gw"
+    assert (decision.gateway or {})["backend"] == "Pool"
+    assert not decision.transient
+
+
+def test_r14_dynamo_without_the_inference_extension_keeps_its_frontend_when_it_comes() -> None:
+    engine = {"name": "vllm", "pathRouting": True, "gateway": {"managesInferencePool": True}}
+    base = facts(deployment(gateway=asked(), status={"endpoint": {}}), engine=engine, pools_served=False)
+    first = decide(base)
+    assert said(first) == (False, "WaitingForEndpoint")
+    assert (first.gateway or {})["backend"] == "Service"
+    written = deployment(gateway=asked(), status={"endpoint": {}, "gateway": first.gateway})
+    later = decide(replace(at(base, written), pools_served=True))
+    assert said(later) == (False, "WaitingForEndpoint")
+    assert (later.gateway or {})["backend"] == "Service"
+
+
+def test_the_backend_is_announced_without_a_gateway_too() -> None:
+    engine = {"name": "vllm", "pathRouting": True, "gateway": {"managesInferencePool": True}}
+    decision = decide(facts(deployment(gateway=asked(), status={"endpoint": {}}), engine=engine, gateways=[]))
+    assert said(decision) == (False, "NoGateway")
+    assert (decision.gateway or {})["backend"] == "Pool"
 
 
 # --------------------------------------------------------------------------------------------------------- model name

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from core.tests.routing.builders import config, deployment, gateway, listener
 
+from airunway.api import names
 from airunway.resource import ObjectKey, Resource
-from airunway.routing import LABEL, Choice, Target, choose, usable
+from airunway.routing import Choice, Target, choose, usable
 
+LABEL = names.INFERENCE_GATEWAY
 LABELLED = {LABEL: "true"}
 
 

@@ -57,6 +57,7 @@ def both(
         identity={"spec.model.id": model},
         topology=topology or {},
         immutable=[IMMUTABLE, ("roleRef.*",)],
+        inherited={"airunway.ai/team": "blue", "a": "of the deployment", names.PROVIDER: "another"},
     )
     assert [obj["kind"] for obj in objects] == ["Thing", extra["kind"]]
     return objects
@@ -70,7 +71,7 @@ def planned(model: str = "org/model", owner: dict[str, Any] = OWNER, **fields: A
     return both(model, owner, **fields)[0]
 
 
-def test_objects_get_namespace_owner_and_labels_and_ours_win() -> None:
+def test_propagated_labels_come_below_the_translation_s_and_those_below_ours() -> None:
     for obj in both():
         assert obj["metadata"]["namespace"] == "ns"
         reference = obj["metadata"]["ownerReferences"][0]

@@ -15,7 +15,6 @@ from airunway.plugins.assumed import assumed_context
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, annotations_of, copy_of
-from airunway.runtime.report import located
 from airunway.runtime.translate import TranslationResult, parsed, selector_of, translate
 from airunway.sdk import Compatibility, Finding, Translation, overrides
 
@@ -56,13 +55,6 @@ def test_a_field_that_the_user_set_and_nobody_looked_at_is_reported_by_the_runti
     assert not [path for path in reported if path.startswith(("spec.image", "spec.gateway", "spec.runtimeConfig"))]
     assert {finding.reason for finding in reported.values()} == {"FieldIgnored"}
     assert reported["spec.engine.args"].message == "spec.engine.args has no effect with this provider"
-
-
-def test_a_field_that_nothing_acts_on_yet_is_reported(toy: MakeHost, plain: MakeDeployment) -> None:
-    found = translated(toy(), plain(gateway={"pathTemplate": "/{name}"}))
-    assert {located(finding) for finding in found.warnings} >= {
-        "spec.gateway: has no effect, as this release makes no routes",
-    }
 
 
 def test_the_engine_reaches_a_provider_in_its_context(toy: MakeHost, plain: MakeDeployment) -> None:

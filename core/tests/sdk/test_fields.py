@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.resource import Resource
-from airunway.sdk import as_json, ignored_fields, parse_deployment, tracked
+from airunway.sdk import (
+    Context,
+    Finding,
+    ModelCache,
+    NoSettings,
+    PodSetting,
+    RuntimeSettings,
+    SecretKey,
+    Transformer,
+    Upstream,
+    as_json,
+    ignored_fields,
+    ignored_pod_setting,
+    parse_deployment,
+    tracked,
+)
+from airunway.sdk.fields import ignored_pod_settings
 
 MakeDeployment = Callable[..., Resource]
 EVERYTHING: Resource = {
@@ -133,3 +150,75 @@ def test_a_field_as_json_is_as_it_was_given_and_counts_as_read(plain: MakeDeploy
 def test_what_json_cannot_say_is_told_by_its_path() -> None:
     with pytest.raises(TypeError, match=r"^a\[1\]\.b is a set, which JSON cannot say"):
         as_json({"a": [1, {"b": {1}}]})
+
+
+# ------------------------------------------------------------------------------------- what comes from a runtime config
+
+CONFIG = RuntimeSettings(
+    env=({"name": "A", "value": "1"}, {"name": "B", "value": "2"}),
+    labels={"org.example/team": "x"},
+    image_pull_secrets=("shared",),
+    token=SecretKey(name="hub", key="HF_TOKEN"),
+)
+WITH_ALL: Resource = {
+    "kind": "Server",
+    "metadata": {"name": "m"},
+    "spec": {
+        "env": [{"name": "A"}, {"name": "B"}],
+        "podLabels": {"org.example/team": "own"},
+        "pull": ["shared"],
+        "auth": {"secret": "hub"},
+        "volume": {"claimName": "weights"},
+    },
+}
+
+
+def unheeded(obj: Resource, *named: Finding, runtime: RuntimeSettings = CONFIG, **spec: Any) -> list[str]:
+    deployment = parse_deployment({"metadata": {"name": "m", "namespace": "n"}, "spec": {**EVERYTHING, **spec}})
+    upstream = Upstream(api_version="v1", transformer=Transformer(name="t", api_version="v1"))
+    context = Context(
+        engine="vllm",
+        upstream=upstream,
+        settings=NoSettings(),
+        now=datetime(2026, 1, 1, tzinfo=UTC),
+        runtime=runtime,
+        cache=ModelCache(claim="weights"),
+    )
+    return [finding.message for finding in ignored_pod_settings(deployment, context, [obj], named=named)]
+
+
+def without(field: str) -> Resource:
+    return {**WITH_ALL, "spec": {key: value for key, value in WITH_ALL["spec"].items() if key != field}}
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ("env", "env of the runtime config: no pod of this provider has A, B"),
+        ("podLabels", "propagated labels: no pod of this provider has org.example/team"),
+        ("pull", "imagePullSecrets of the runtime config: no pod of this provider has shared"),
+        ("auth", "secrets.huggingFaceToken of the runtime config: no pod of this provider has hub"),
+        ("volume", "the claim of the model cache: no pod of this provider has weights"),
+    ],
+)
+def test_a_setting_that_no_object_has_is_reported(field: str, message: str) -> None:
+    assert unheeded(WITH_ALL) == []
+    assert unheeded(without(field)) == [message]
+
+
+def test_l9_labels_of_an_object_are_none_of_its_pods() -> None:
+    labelled = {**without("podLabels"), "metadata": {"name": "m", "labels": {"org.example/team": "x"}}}
+    assert unheeded(labelled) == ["propagated labels: no pod of this provider has org.example/team"]
+
+
+def test_what_the_provider_says_itself_is_not_said_again() -> None:
+    own = ignored_pod_setting(PodSetting.LABELS, "a Server's pods take none")
+    assert unheeded(without("podLabels"), own) == []
+    assert own.path == "spec.runtimeConfigName"
+
+
+@pytest.mark.parametrize(
+    "own", [{"secrets": {"huggingFaceToken": "mine"}}, {"env": [{"name": "HF_TOKEN", "value": "x"}]}]
+)
+def test_a_token_that_the_deployment_s_own_replaces_is_not_missed(own: Resource) -> None:
+    assert unheeded(without("auth"), **own) == []

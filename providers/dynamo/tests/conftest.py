@@ -11,6 +11,7 @@ from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Context, Gateway, ModelCache, RuntimeSettings, Upstream
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
+from airunway.resource import Resource
 from airunway_dynamo.manifest import TRANSFORMERS
 from airunway_dynamo.settings import Settings
 from airunway_testing.translations import MakeDeployment, deployments_like
@@ -41,8 +42,8 @@ def deployment() -> MakeDeployment:
 
 @pytest.fixture(scope="session")
 def context() -> MakeContext:
-    """A context; `written` names a transformer, `grove`: Grove is installed, `live` is the kind that runs; other
-    keywords are provider settings."""
+    """A context; `written` names a transformer, `grove`: Grove is installed, `live` is the kind that runs, `graph` the
+    graph itself (`changed`: the spec has changed since); other keywords are provider settings."""
 
     def make(
         engine: str = "vllm",
@@ -53,6 +54,8 @@ def context() -> MakeContext:
         runtime: RuntimeSettings | None = None,
         cache: ModelCache | None = None,
         live: str = "",
+        graph: Resource | None = None,
+        changed: bool = False,
         **settings: Any,
     ) -> Context[Settings]:
         transformer = next(t for t in TRANSFORMERS if t.name == written)
@@ -66,7 +69,9 @@ def context() -> MakeContext:
             served=served,
             runtime=runtime or RuntimeSettings(),
             cache=cache,
-            live_kind=live,
+            live_kind=live or ("DynamoGraphDeployment.nvidia.com" if graph else ""),
+            live=graph,
+            spec_changed=changed,
             gateway=Gateway(name="edge", namespace="gateways", uses_pool=True) if pool else None,
             settings=Settings(**settings),
             now=NOW,

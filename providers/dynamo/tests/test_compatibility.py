@@ -261,6 +261,17 @@ def test_what_has_no_effect_behind_a_pool_is_said(host: ProviderHost, deployment
     assert warned == ["spec.provider.overrides.routerMode", "spec.provider.overrides.frontend"]
 
 
+def test_over_several_nodes_a_runtime_config_names_no_variable_to_a_shell(
+    host: ProviderHost, deployment: Any, context: Any
+) -> None:
+    runtime = RuntimeSettings(env=({"name": "A;reboot", "value": "x"},))
+    assert host.can_handle(deployment(), context(runtime=runtime)).ok
+    wide = deployment(resources={"gpu": {"count": 16}})
+    (blocked,) = host.can_handle(wide, context(grove=True, runtime=runtime)).blockers
+    assert (blocked.path, blocked.reason) == ("spec.runtimeConfigName", "BadArguments")
+    assert "'A;reboot' is no name for one (env of the runtime config)" in blocked.message
+
+
 @pytest.mark.parametrize(
     "values",
     [{"runtimeVersion": "newest"}, {"registry": "nvcr.io/x/"}, {"gpusPerNode": 0}, {"grove": "perhaps"}],

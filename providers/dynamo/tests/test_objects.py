@@ -309,6 +309,71 @@ def test_what_belongs_into_a_pod_is_in_every_one(
         assert not [v for v in pod["volumes"] if "emptyDir" in v], "the operator mounts shared memory itself"
 
 
+@pytest.mark.parametrize("written", [ALPHA[-1], BETA[-1]])
+@pytest.mark.parametrize("pool", [False, True])
+def test_c22_a_runtime_config_reaches_every_component(
+    host: ProviderHost, deployment: Any, context: Any, written: str, pool: bool
+) -> None:
+    runtime = RuntimeSettings(
+        env=({"name": "A", "value": "config"}, {"name": "B", "value": "config"}),
+        labels={"org.example/team": "x", "airunway.ai/component": "other"},
+        image_pull_secrets=("shared",),
+        token=SecretKey(name="config-token", key="HF_TOKEN"),
+    )
+    asked = deployment(env=[{"name": "A", "value": "own"}], imagePullSecrets=[{"name": "own"}], **SPLIT)
+    made = parts(graph(host, asked, context(written=written, runtime=runtime, pool=pool)))
+    assert list(made) == ["Epp" if pool else "Frontend", "prefill", "decode"]
+    for name, part in made.items():
+        pod = part.get("extraPodSpec") or part["podTemplate"]["spec"]
+        labels = (part.get("extraPodMetadata") or part["podTemplate"]["metadata"])["labels"]
+        assert (env_of(part)["A"], env_of(part)["B"]) == ("own", "config")
+        assert env_of(part)["HF_TOKEN"] == {"secretKeyRef": {"name": "config-token", "key": "HF_TOKEN"}}
+        assert pod["imagePullSecrets"] == [{"name": "own"}, {"name": "shared"}]
+        assert (labels["org.example/team"], labels["airunway.ai/component"]) == ("x", name.lower())
+
+
+def live_graph(host: ProviderHost, deployment: Any, context: Any, *, pool: bool) -> Resource:
+    made: Resource = graph(host, deployment(), context(pool=pool))
+    return made
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_r14_a_gateway_that_comes_later_changes_no_component_of_a_live_graph(
+    host: ProviderHost, deployment: Any, context: Any, changed: bool
+) -> None:
+    live = live_graph(host, deployment, context, pool=False)
+    around = context(pool=True, graph=live, changed=changed)
+    assert graph(host, deployment(), around) == live
+    assert host.can_handle(deployment(), around).warnings == ()
+
+
+def test_routing_switched_off_later_leaves_the_graph_until_the_spec_changes(
+    host: ProviderHost, deployment: Any, context: Any
+) -> None:
+    live = live_graph(host, deployment, context, pool=True)
+    around = context(graph=live)
+    assert graph(host, deployment(), around) == live
+    (said,) = host.can_handle(deployment(), around).warnings
+    assert (said.path, said.reason) == ("spec.gateway", "GraphKeepsPool")
+    assert "next change of the spec makes a new graph with a Frontend" in said.message
+    other = graph(host, deployment(), context(graph=live, changed=True))
+    assert list(parts(other)) == ["Frontend", "worker"]
+    assert host.can_handle(deployment(), context(graph=live, changed=True)).warnings == ()
+
+
+def test_a_graph_made_for_a_pool_keeps_it_while_routing_stays(
+    host: ProviderHost, deployment: Any, context: Any
+) -> None:
+    live = live_graph(host, deployment, context, pool=True)
+    assert list(parts(graph(host, deployment(), context(graph=live, pool=True, changed=True)))) == ["Epp", "worker"]
+
+
+@pytest.mark.parametrize("spec", ["junk", {"components": "x"}, {"components": [1, {}]}, {"services": ["Epp"]}, None])
+def test_a_live_graph_may_hold_any_json(host: ProviderHost, deployment: Any, context: Any, spec: Any) -> None:
+    around = context(graph={"kind": "DynamoGraphDeployment", "spec": spec}, pool=True)
+    assert list(parts(graph(host, deployment(), around))) == ["Frontend", "worker"]
+
+
 def test_shared_memory_is_a_field_of_the_graph(host: ProviderHost, deployment: Any, context: Any) -> None:
     asked = deployment(overrides={"sharedMemory": "32Gi"})
     beta = parts(graph(host, asked, context()))

@@ -36,9 +36,9 @@ def alpha(*, worker: int = 1, **status: Any) -> Resource:
     return {"metadata": {"name": NAME, "generation": 2}, "spec": {"services": services}, "status": status}
 
 
-def beta(*, prefill: int = 1, decode: int = 1, more: Any = (), **status: Any) -> Resource:
+def beta(*, prefill: int = 1, decode: int = 1, entry: str = "Frontend", more: Any = (), **status: Any) -> Resource:
     components = [
-        {"name": "Frontend", "type": "frontend", "replicas": 1},
+        {"name": entry, "type": entry.lower(), "replicas": 1},
         {"name": "prefill", "type": "prefill", "replicas": prefill},
         {"name": "decode", "type": "decode", "replicas": decode},
         *more,
@@ -229,6 +229,14 @@ def test_a_graph_that_counts_nothing_is_counted_by_what_was_made_of_it(observe: 
 
 
 def test_behind_a_pool_there_is_a_pool_and_no_endpoint(observe: Any) -> None:
-    graph = beta(state="successful", conditions=[ready()])
+    graph = beta(entry="Epp", state="successful", conditions=[ready()])
     found = observe(graph, pool=True)
     assert (found.endpoint, found.pool) == (None, Pool(name="llama-8b-pool", port=8000))
+
+
+@pytest.mark.parametrize(("entry", "pool"), [("Epp", False), ("Frontend", True)])
+def test_r14_what_answers_is_what_the_live_graph_has(observe: Any, entry: str, pool: bool) -> None:
+    """A gateway that goes or comes later changes nothing of it."""
+    found = observe(beta(entry=entry, state="successful", conditions=[ready()]), pool=pool)
+    pooled = Pool(name="llama-8b-pool", port=8000)
+    assert (found.endpoint is None, found.pool) == ((True, pooled) if entry == "Epp" else (False, None))

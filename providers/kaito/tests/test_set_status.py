@@ -56,7 +56,7 @@ def test_ready_are_as_many_as_are_wanted_all_of_them_ready() -> None:
     found = observe(inference_set(2), workspace("a", *READY), workspace("b", *READY), SERVICE)
     assert (component(found).ready, component(found).reason) == (True, "Ready")
     assert found.replicas == Replicas(desired=2, ready=2, available=2)
-    assert found.endpoint == Endpoint(service="llama-8b", port=80)
+    assert found.endpoint == Endpoint(service="llama-8b", port=80, target_port=5000)
     assert found.up_to_date
     assert found.selector == "inferenceset.kaito.sh/created-by=llama-8b,apps.kubernetes.io/pod-index=0"
 

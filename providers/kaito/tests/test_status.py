@@ -41,9 +41,16 @@ def test_ready(context: Any) -> None:
     (component,) = found.components
     assert (component.name, component.ready, component.reason) == ("ProviderResource", True, "Ready")
     assert found.replicas == Replicas(desired=1, ready=1, available=1)
-    assert found.endpoint == Endpoint(service="llama-8b", port=80)
+    assert found.endpoint == Endpoint(service="llama-8b", port=80, target_port=5000)
+    assert found.selector == "kaito.sh/workspace=llama-8b,statefulset.kubernetes.io/pod-name=llama-8b-0", (
+        "its Service's"
+    )
     assert found.up_to_date
     assert found.warnings == ()
+
+
+def test_before_0_9_pods_are_selected_by_their_workspace_alone(context: Any) -> None:
+    assert observe(workspace(READY, SUCCEEDED), context).selector == ""
 
 
 @pytest.mark.parametrize("state", ["", "Pending"])
@@ -55,7 +62,7 @@ def test_a_model_that_answers_keeps_its_address_while_its_workspace_is_judged_an
     found = observe(workspace(READY, PENDING, state=state), context)
     assert found.components[0].ready is False
     assert found.replicas == Replicas(desired=1)
-    assert found.endpoint == Endpoint(service="llama-8b", port=80)
+    assert found.endpoint == Endpoint(service="llama-8b", port=80, target_port=5000)
     silent = condition("InferenceReady", "False", "WorkspaceInferenceStatusPending")
     assert observe(workspace(silent, PENDING, state=state), context).endpoint is None
 

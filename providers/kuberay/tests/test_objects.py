@@ -107,6 +107,21 @@ def test_token_and_variables_reach_head_and_workers(split: Any, context: Any, se
         assert template["spec"]["priorityClassName"] == "high"
 
 
+def test_c22_a_runtime_config_reaches_head_and_workers(deployment: Any, context: Any, service: Any) -> None:
+    runtime = RuntimeSettings(
+        labels={"org.example/team": "x"},
+        image_pull_secrets=("shared",),
+        token=SecretKey(name="config-token", key="HF_TOKEN"),
+    )
+    found = list(templates(service(deployment(), context(runtime=runtime))))
+    assert len(found) == 2
+    for template in found:
+        env = {entry["name"]: entry for entry in main(template)["env"]}
+        assert env["HF_TOKEN"]["valueFrom"]["secretKeyRef"] == {"name": "config-token", "key": "HF_TOKEN"}
+        assert template["spec"]["imagePullSecrets"] == [{"name": "shared"}]
+        assert template["metadata"]["labels"] == {"org.example/team": "x"}
+
+
 def test_weights_are_mounted_where_they_are_loaded(deployment: Any, context: Any, service: Any) -> None:
     volume = {"name": "w", "claimName": "pvc", "mountPath": "/w", "purpose": "modelCache"}
     wanted = deployment(model={"id": "o/m", "storage": {"volumes": [volume]}, "cache": {"mode": "Shared"}})

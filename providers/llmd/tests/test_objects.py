@@ -10,7 +10,7 @@ import yaml
 
 import airunway_llmd
 from airunway.api.modeldeployment import parse_deployment
-from airunway.plugins.contract import Context, RuntimeSettings, Upstream
+from airunway.plugins.contract import Context, RuntimeSettings, SecretKey, Upstream
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig
 from airunway.validation import validate
@@ -156,6 +156,33 @@ def test_a_pod_of_the_picker_asks_for_what_settings_and_pull_secrets_say(
     assert made["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "2", "memory": "4Gi"}}
     assert made["metadata"]["labels"]["airunway.ai/team"] == "a"
     assert made["spec"]["terminationGracePeriodSeconds"] > 30, "recorded: it answers for 30 s more"
+
+
+def test_c22_a_runtime_config_reaches_servers_of_both_roles_and_the_picker_its_part_of_it(
+    host: ProviderHost, apart: Any, context: Any
+) -> None:
+    runtime = RuntimeSettings(
+        env=({"name": "A", "value": "config"},),
+        labels={"org.example/team": "x", "airunway.ai/component": "other"},
+        image_pull_secrets=("shared",),
+        token=SecretKey(name="config-token", key="HF_TOKEN"),
+    )
+    found = named(host, apart(), context(runtime=runtime))
+    for role in ("decode", "prefill"):
+        template = pod(found[f"Deployment llama-{role}"])
+        (server,) = template["spec"]["containers"]
+        env = {entry["name"]: entry for entry in server["env"]}
+        assert env["A"]["value"] == "config"
+        assert env["HF_TOKEN"]["valueFrom"]["secretKeyRef"]["name"] == "config-token"
+        for sidecar in template["spec"].get("initContainers", ()):
+            assert "env" not in sidecar
+    picks = pod(found["Deployment llama-epp"])
+    assert {"A", "HF_TOKEN"}.isdisjoint(entry["name"] for entry in picks["spec"]["containers"][0]["env"])
+    for name, component in (("decode", "decode"), ("prefill", "prefill"), ("epp", "picker")):
+        template = pod(found[f"Deployment llama-{name}"])
+        assert template["spec"]["imagePullSecrets"] == [{"name": "shared"}]
+        labels = template["metadata"]["labels"]
+        assert (labels["org.example/team"], labels["airunway.ai/component"]) == ("x", component)
 
 
 # ------------------------------------------------------------------------------------------------------------- apart

@@ -11,6 +11,7 @@ from airunway.api.modeldeployment import parse_deployment
 from airunway.plugins.contract import ModelCache, RuntimeSettings, SecretKey
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig
+from airunway.runtime.translate import selector_of
 from airunway.validation import validate
 
 
@@ -120,6 +121,35 @@ def test_what_the_site_configures_arrives_as_data(host: ProviderHost, deployment
     assert {"name": "airunway-model-cache", "mountPath": "/model-cache", "subPath": "m", "readOnly": True} in main[
         "volumeMounts"
     ]
+
+
+def test_c22_a_runtime_config_reaches_leader_and_workers_of_a_group(
+    host: ProviderHost, deployment: Any, context: Any
+) -> None:
+    runtime = RuntimeSettings(
+        env=({"name": "A", "value": "config"},),
+        labels={"org.example/team": "x", "airunway.ai/component": "other"},
+        image_pull_secrets=("shared",),
+        token=SecretKey(name="config-token", key="HF_TOKEN"),
+    )
+    wanted = deployment(resources={"gpu": {"count": 16}}, imagePullSecrets=[{"name": "own"}])
+    made = host.translate_spec(wanted, context(runtime=runtime)).objects[0]["spec"]["leaderWorkerTemplate"]
+    for template, component in ((made["leaderTemplate"], "server"), (made["workerTemplate"], "server-worker")):
+        (main,) = template["spec"]["containers"]
+        env = {entry["name"]: entry for entry in main["env"]}
+        assert env["A"]["value"] == "config"
+        assert env["HF_TOKEN"]["valueFrom"]["secretKeyRef"]["name"] == "config-token"
+        assert template["spec"]["imagePullSecrets"] == [{"name": "own"}, {"name": "shared"}]
+        labels = template["metadata"]["labels"]
+        assert (labels["org.example/team"], labels["airunway.ai/component"]) == ("x", component)
+
+
+def test_a_pool_may_select_the_servers_of_vllm_by_equalities(host: ProviderHost) -> None:
+    """R32; of a group only the leaders: workers have another component."""
+    assert selector_of(host, "llama", "llama") == "airunway.ai/model-deployment=llama,airunway.ai/component=server"
+    gateways = {engine.name: engine.gateway for engine in host.manifest.engines}
+    assert gateways == {"vllm": {"endpointPicker": {}}, "sglang": None, "trtllm": None, "llamacpp": None}
+    assert all(engine.path_routing for engine in host.manifest.engines)
 
 
 def test_a_service_called_like_an_engine_disturbs_no_pod(host: ProviderHost, deployment: Any, context: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 from airunway.kube import SERVICE, Client, Kind
 from airunway.resource import ObjectKey, Resource, annotations_of, dig
 from airunway_testing.gatewayapi.binding import Fault
-from airunway_testing.gatewayapi.controller import GatewayController, running_gateway_controller
+from airunway_testing.gatewayapi.controller import GatewayController, remove_gateways, running_gateway_controller
 from airunway_testing.gatewayapi.kinds import (
     CLASS_NAME,
     CONTROLLER_NAME,
@@ -24,6 +24,7 @@ from airunway_testing.gatewayapi.kinds import (
     gateway_class,
     listener,
 )
+from airunway_testing.gatewayapi.releases import API, EXTENSION, gateway_releases
 from airunway_testing.operator import install_definitions, remove_definition
 from airunway_testing.waiting import Eventually
 
@@ -35,8 +36,8 @@ Show = Callable[[Kind, str], Awaitable[dict[str, str]]]
 @pytest.fixture
 async def controller(client: Client, kubeconfig: Path) -> AsyncIterator[GatewayController]:
     await install_definitions(client, definitions())
-    if await client.find(GATEWAY_CLASS, ObjectKey("", CLASS_NAME)) is None:
-        await client.create(GATEWAY_CLASS, gateway_class())
+    await remove_gateways(client)
+    await client.create(GATEWAY_CLASS, gateway_class())
     async with running_gateway_controller(kubeconfig) as running:
         yield running
 
@@ -220,7 +221,7 @@ async def test_a_pool_has_an_entry_for_each_gateway_that_routes_to_it(
 
     async def gone() -> bool:
         found = await client.get(INFERENCE_POOL, ObjectKey(namespace, "llama"))
-        return dig(found, "status", "parents", default=[]) == []
+        return not dig(found, "status", "parents", default=[])
 
     await eventually(gone)
 
@@ -350,6 +351,39 @@ async def test_pools_that_are_served_later(
         await install_definitions(client, definitions())
     await client.create(INFERENCE_POOL, pool(namespace))
     await the_parent(client, eventually, namespace, "ResolvedRefs")
+
+
+@pytest.mark.slow
+async def test_every_stored_release_takes_the_statuses(
+    client: Client, kubeconfig: Path, namespace: str, recordings: Path, eventually: Eventually
+) -> None:
+    """With the upstream's CRDs, validated by the API server: Gateway, route and pool get their entries."""
+    gateways, pools = gateway_releases(recordings, API), gateway_releases(recordings, EXTENSION)
+    await client.create(SERVICE, service(namespace, "llama-picker"))
+    backend = {"group": INFERENCE_POOL.group, "kind": INFERENCE_POOL.kind, "name": "llama"}
+    try:
+        for number in range(max(len(gateways), len(pools))):
+            pair = [*gateways[number : number + 1], *pools[number : number + 1]]
+            await install_definitions(client, [each for release in pair for each in release.definitions()])
+            await remove_gateways(client)
+            await client.create(GATEWAY_CLASS, gateway_class())
+            made = await client.create(GATEWAY, gateway("inference", namespace))
+            assert {each["message"] for each in made["status"]["conditions"]} == {"Waiting for controller"}
+            async with running_gateway_controller(kubeconfig):
+                await client.create(INFERENCE_POOL, pool(namespace))
+                await client.create(HTTP_ROUTE, route(namespace, rules=[{"backendRefs": [backend]}]))
+                await the_parent(client, eventually, namespace, "ResolvedRefs")
+
+                async def answered() -> bool:
+                    key, parent = ObjectKey(namespace, "llama"), ObjectKey(namespace, "inference")
+                    found = dig(await client.get(INFERENCE_POOL, key), "status", "parents", default=[])
+                    status = (await client.get(GATEWAY, parent))["status"]
+                    attached = [each["attachedRoutes"] for each in status.get("listeners", [])]
+                    return len(found) == 1 and bool(status.get("addresses")) and attached == [1]
+
+                await eventually(answered)
+    finally:
+        await install_definitions(client, definitions())
 
 
 async def _refused_kind(client: Client, namespace: str) -> bool:

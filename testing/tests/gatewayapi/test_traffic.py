@@ -9,6 +9,7 @@ import pytest
 
 from airunway.kube import SERVICE
 from airunway.resource import ObjectKey, Resource
+from airunway_testing.gatewayapi.envoy import EnvoyError
 from airunway_testing.gatewayapi.kinds import HTTP_ROUTE, INFERENCE_POOL
 from airunway_testing.gatewayapi.picker import PlayedPicker
 from airunway_testing.gatewayapi.traffic import Ground
@@ -245,3 +246,13 @@ async def _until_refused(ground: Ground) -> None:
 
     await eventually(look)
     await ground.plane.settled()
+
+
+async def test_a_configuration_that_envoy_refuses_is_an_error(ground: Ground) -> None:
+    """Otherwise a test would wait in vain, or pass with the routes from before."""
+    await ground.server("llama-0", labels={"app": "llama"})
+    await make_service(ground, "llama")
+    broken = {"matches": [{"path": {"type": "RegularExpression", "value": "/("}}], "backendRefs": [to_service("llama")]}
+    await make_route(ground, "llama", broken)
+    with pytest.raises(EnvoyError, match="refuses its configuration"):
+        await ground.accepted("llama")

@@ -15,7 +15,7 @@ from airunway.redaction import printable
 from airunway.resource import ObjectKey, Resource, copy_of, dig, key_of, labels_of, parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 
     from airunway.kube import Client, KubeError
     from airunway.plugins.host import ProviderHost
@@ -44,6 +44,7 @@ __all__ = [
     "reporting",
     "time_of",
     "warnings_of",
+    "with_configs_in",
 ]
 
 T = TypeVar("T")
@@ -96,6 +97,34 @@ def deployments_in(path: Path, *, namespace: str) -> list[Resource]:
     if not found:
         raise ManifestError(f"{path}: contains no ModelDeployment")
     return [_in_namespace(obj, namespace) for obj in found]
+
+
+def with_configs_in(path: Path, others: Sequence[Path], *, namespace: str) -> tuple[list[Resource], list[Resource]]:
+    """The ModelDeployments of a file, and the runtime configs of that file and of `others`; all of them read once.
+
+    Objects without a namespace are in `namespace`. Raises ManifestError (also if there is no deployment, or if one of
+    `others` has no runtime config) and OSError.
+    """
+    objects = list(objects_in(path))
+    deployments = [_in_namespace(obj, namespace) for obj in objects if obj.get("kind") == "ModelDeployment"]
+    if not deployments:
+        raise ManifestError(f"{path}: contains no ModelDeployment")
+    configs = _configs_among(objects, namespace)
+    for other in others:
+        found = _configs_among(objects_in(other), namespace)
+        if not found:
+            raise ManifestError(f"{other}: contains no RuntimeConfig or ClusterRuntimeConfig")
+        configs = [*found, *configs]
+    return deployments, configs
+
+
+def _configs_among(objects: Iterable[Resource], namespace: str) -> list[Resource]:
+    """The runtime configs among the objects, RuntimeConfigs with their namespace."""
+    return [
+        _in_namespace(obj, namespace) if obj["kind"] == "RuntimeConfig" else obj
+        for obj in objects
+        if obj.get("kind") in ("RuntimeConfig", "ClusterRuntimeConfig")
+    ]
 
 
 def definitions_in(path: Path) -> list[Resource]:

@@ -213,7 +213,8 @@ def _from_file(host: ProviderHost, path: Path, namespace: str, definitions: Mapp
         kubernetes=(1, 30),
     )
     given = []
-    for deployment in inputs.deployments_in(path, namespace=namespace):
+    deployments, configs = inputs.with_configs_in(path, (), namespace=namespace)
+    for deployment in deployments:
         try:
             choice = inputs.choose(deployment, provider="", now=datetime.now(UTC))
         except inputs.Unchosen as error:
@@ -225,7 +226,7 @@ def _from_file(host: ProviderHost, path: Path, namespace: str, definitions: Mapp
                 printable(f"airunway preflight: {key_of(deployment)} skipped: its provider is {choice.provider}"),
                 err=True,
             )
-    return Running(cluster=cluster, deployments=tuple(given), objects={}, planned=True)
+    return Running(cluster=cluster, deployments=tuple(given), objects={}, configs=tuple(configs), planned=True)
 
 
 def _as_given(choice: inputs.Choice) -> Resource:

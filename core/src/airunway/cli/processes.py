@@ -172,6 +172,7 @@ def _core_part(options: CoreOptions, namespaces: tuple[str, ...]) -> Part:
         namespaces=namespaces,
         policy=PolicyFile(options.policy) if options.policy is not None else None,
         guard_parameters=_own_namespace() if options.guard_parameters else "",
+        parts=("gateway",) if options.gateway.mode != "off" else (),
     )
 
     def make(caches: Caches, instance: str) -> CoreApplication:
@@ -293,7 +294,9 @@ def _end(problem: object) -> typer.Exit:
 
 
 def _own_namespace() -> str:
-    return os.environ.get("POD_NAMESPACE", "airunway-system")
+    from airunway.process.operator_namespace import operator_namespace
+
+    return operator_namespace(os.environ)
 
 
 def _namespaces(text: str) -> tuple[str, ...]:

@@ -12,6 +12,8 @@ from airunway.cli.options import parse_settings
 from airunway.cli.printing import as_document
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from airunway.resource import Resource
 
 __all__ = ["render"]
@@ -27,6 +29,12 @@ def render(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the provider, KEY=VALUE; may be repeated.")
     ] = None,
+    runtime_config: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="File with RuntimeConfigs or ClusterRuntimeConfigs; may be repeated. Those in FILENAME count."
+        ),
+    ] = None,
     upstream_version: Annotated[
         str, typer.Option(help="Release of the upstream to write for (default: the newest known), e.g. 0.9.")
     ] = "",
@@ -35,14 +43,17 @@ def render(
     """Print what a provider would create: no cluster is needed, only the provider's plugin.
 
     The output is for the newest upstream that the provider knows, or for --upstream-version. Owner references are
-    left out because they need the uid from the cluster. Exits with 1 if the deployment is invalid or refused.
+    left out because they need the uid from the cluster. A deployment follows the runtime configs that are given, as
+    in a cluster; one that names a config that is not given is refused. Exits with 1 if the deployment is invalid or
+    refused.
     """
     values = parse_settings(settings or [])
     objects: list[Resource] = []
     refused = False
     with inputs.reporting():
-        for deployment in inputs.deployments_in(file, namespace=namespace):
-            made = _rendered(deployment, provider, values, upstream_version=upstream_version)
+        deployments, configs = inputs.with_configs_in(file, runtime_config or (), namespace=namespace)
+        for deployment in deployments:
+            made = _rendered(deployment, provider, values, upstream_version=upstream_version, configs=configs)
             refused = refused or made is None
             objects += made or []
     typer.echo(as_document(objects, output), nl=False)
@@ -51,7 +62,12 @@ def render(
 
 
 def _rendered(
-    deployment: Resource, provider: str, settings: dict[str, object], *, upstream_version: str
+    deployment: Resource,
+    provider: str,
+    settings: dict[str, object],
+    *,
+    upstream_version: str,
+    configs: Sequence[Resource],
 ) -> list[Resource] | None:
     """The objects, or None if the provider refuses; warnings and errors are printed on standard error."""
     from datetime import UTC, datetime
@@ -59,7 +75,8 @@ def _rendered(
     from airunway.api.modeldeployment import parse_deployment
     from airunway.plugins.assumed import assumed_context
     from airunway.plugins.registry import load
-    from airunway.resource import key_of
+    from airunway.plugins.runtime_settings import resolve_among, runtime_settings
+    from airunway.resource import key_of, labels_of
     from airunway.runtime.translate import translate
 
     key, now = key_of(deployment), datetime.now(UTC)
@@ -71,8 +88,23 @@ def _rendered(
         return None
     deployment, host = choice.deployment, load(choice.provider)
     typed = parse_deployment(deployment)
-    context = assumed_context(host, engine=choice.engine, now=now, settings=settings, upstream_version=upstream_version)
-    judged = translate(host, {**deployment, "status": {"engine": {"type": context.engine}}}, typed, context)
+    found = resolve_among(deployment, configs)
+    if found.missing:
+        kinds = "RuntimeConfig or ClusterRuntimeConfig"
+        _say(f"{key}: spec.runtimeConfigName: no {kinds} '{found.name}' is given: name its file with --runtime-config")
+        return None
+    for problem in found.config.problems if found.config is not None else ():
+        _say(f"{key}: warning: runtime config {found.name}: {problem.field}: {problem.message}")
+    context = assumed_context(
+        host,
+        engine=choice.engine,
+        now=now,
+        settings=settings,
+        upstream_version=upstream_version,
+        runtime=runtime_settings(found.config, labels_of(deployment), reserved=host.manifest.reserved_labels),
+    )
+    assigned = {**deployment, "status": {"engine": {"type": context.engine}}}
+    judged = translate(host, assigned, typed, context, config=found.config)
     for finding in judged.warnings:
         _say(f"{key}: warning: {finding.path}: {finding.message}")
     if judged.blockers:

@@ -13,23 +13,7 @@ from airunway.api import names
 
 __all__ = ["PatternError", "matches", "pattern_error", "pattern_problem", "selected"]
 
-_NEVER_PROPAGATED = frozenset(
-    f"{names.GROUP}/{name}"
-    for name in (
-        "managed-by",
-        "model-deployment",
-        "provider",
-        "part",
-        "component",
-        "artifact",
-        "template",
-        "cache.type",
-        "inference-pool",
-        "engine-type",
-        "model-source",
-        "nodes-of",
-    )
-) | {"app.kubernetes.io/managed-by"}
+_NEVER_PROPAGATED = names.NEVER_PROPAGATED | {"app.kubernetes.io/managed-by"}
 """Keys that are never copied: our code sets them (paths.md, section 4), or they say who manages the deployment."""
 
 

@@ -11,11 +11,13 @@ from typing import Protocol
 import kopf
 
 from airunway.api import names
+from airunway.configs import Rollout, config_name
 from airunway.controller.decision import SILENT_AFTER
 from airunway.controller.guarded import GuardParameters
 from airunway.controller.policies import Policies, PolicyFile
 from airunway.controller.provider_configs import ProviderConfigReconciler
 from airunway.controller.reconciler import CoreReconciler
+from airunway.controller.runtime_configs import PAUSE, RuntimeConfigReconciler, progress_of
 from airunway.first_seen import FirstSeen
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import (
@@ -32,9 +34,12 @@ from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.fleet_metrics import Transitions, deployment_points, provider_points
 from airunway.process.metrics import Metrics, MetricsRole
 from airunway.process.predicates import RelevantMetadata, needs_reconcile
+from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.process.supervisor import Lead
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.selection import REFUSED_BY, STALE_AFTER, ProviderFacts, provider_facts
+from airunway.status import conditions_in
+from airunway.status.catalogue import CONDITIONS, ConditionWriter
 from airunway.validation import prepare
 from airunway.validation.policy import NAMESPACE_NAME, Policy
 
@@ -42,6 +47,11 @@ __all__ = ["CoreApplication", "CoreSettings", "Part"]
 
 
 _RELEVANT = RelevantMetadata()
+
+_PARTS_FIELDS = ("gateway", "modelCache")
+_PARTS_CONDITIONS = frozenset(
+    each.name for each in CONDITIONS if each.writer in (ConditionWriter.GATEWAY, ConditionWriter.MODEL_CACHE)
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +67,8 @@ class CoreSettings:
     """What each namespace may use; None: everything that is not refused everywhere."""
     guard_parameters: str = ""
     """Our own namespace if the parameters of the providers' guards are maintained; otherwise empty."""
+    parts: tuple[str, ...] = ()
+    """The parts of the core that are on: ``gateway``, ``model-cache``."""
 
 
 class Part(Protocol):
@@ -103,6 +115,12 @@ class CoreApplication:
         self._deployments = self._base.deployments
         self._queue = self._base.queue("core")
         self._config_queue = self._base.queue("configs")
+        self._runtime_config_queue = self._base.queue("runtime-configs")
+        self._runtime_configs = RuntimeConfigs(
+            caches,
+            deployments=self._deployments,
+            on_change=lambda cause, users: self._base.enqueue_all(cause, among=users),
+        )
         project = compact_objects(names.CORE_MANAGER)
         self._configs = caches.of(INFERENCE_PROVIDER_CONFIG, project=project)
         self._facts: dict[str, ProviderFacts] = {}
@@ -122,6 +140,13 @@ class CoreApplication:
                 namespaces=settings.namespaces,
             )
         self._known = self._base.overlay()
+        self._runtime_config_reconciler = RuntimeConfigReconciler(
+            client=client,
+            configs=self._runtime_configs,
+            everywhere=not settings.namespaces,
+            clock=self._clock,
+            on_grant=self._queue.add,
+        )
         self._reconciler = CoreReconciler(
             client=client,
             deployments=self._known,
@@ -131,6 +156,9 @@ class CoreApplication:
             policies=self._policies,
             guarded=self._guarded,
             clock=self._clock,
+            resolve=self._runtime_configs.resolve,
+            is_granted=self._runtime_config_reconciler.is_granted,
+            parts=settings.parts,
         )
         self._config_reconciler = ProviderConfigReconciler(
             client=client,
@@ -147,8 +175,10 @@ class CoreApplication:
 
     def unready(self) -> str | None:
         """Why the core cannot work yet, or None."""
-        return not_synced(self._caches()) or next(
-            (problem for part in self._parts if (problem := part.unready()) is not None), None
+        return (
+            not_synced(self._caches())
+            or self._runtime_configs.unready()
+            or next((problem for part in self._parts if (problem := part.unready()) is not None), None)
         )
 
     def _caches(self) -> list[AnyReflector]:
@@ -201,17 +231,22 @@ class CoreApplication:
         """Watch the API server until cancelled; reconcile while leading."""
         self._known.add_listener(self._on_deployment)
         self._deployments.add_handler(self._transitions)
+        self._deployments.add_handler(self._on_user)
         self._configs.add_handler(self._on_config)
+        self._runtime_configs.namespaced.add_handler(self._on_runtime_config)
+        self._runtime_configs.cluster.add_handler(self._on_runtime_config)
         await self._base.run(self._follow, lead, self._work)
 
     async def _follow(self, group: asyncio.TaskGroup) -> None:
         group.create_task(self._configs.run(), name="configs")
+        group.create_task(self._runtime_configs.run(), name="runtime configs")
         if self._policies is not None:
             group.create_task(self._policies.run(), name="policies")
         for part in self._parts:
             group.create_task(part.follow(), name=type(part).__name__)
         await asyncio.to_thread(prepare)
         await wait_until_synced(self._caches())
+        await self._runtime_configs.read()
 
     async def _work(self) -> None:
         """The leader's part. It reconciles everything once: an earlier leader may have been stopped in any pass."""
@@ -220,6 +255,9 @@ class CoreApplication:
         self._base.enqueue_all("lead", lambda _: True)
         for key in self._configs.keys():  # noqa: SIM118 - not a dict
             self._config_queue.add(key, Priority.BULK)
+        for cache in (self._runtime_configs.namespaced, self._runtime_configs.cluster):
+            for key in cache.keys():  # noqa: SIM118 - not a dict
+                self._runtime_config_queue.add(key, Priority.BULK)
         controller = self._base.controller
         workers = self._settings.workers
         deployments = controller(
@@ -232,11 +270,19 @@ class CoreApplication:
             provider_of=lambda key: key.name,
             workers=1,
         )
+        runtime_configs = controller(
+            "runtime-configs",
+            self._runtime_config_queue,
+            self._reconcile_runtime_config,
+            provider_of=lambda _: "",
+            workers=1,
+        )
         self._transitions.counting = True
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(deployments.run(), name="workers")
                 group.create_task(configs.run(), name="config-workers")
+                group.create_task(runtime_configs.run(), name="runtime-config-workers")
                 if self._guarded is not None:
                     group.create_task(self._guarded.run(), name="guard-parameters (leader)")
                 for part in self._parts:
@@ -255,12 +301,45 @@ class CoreApplication:
         if (
             old is None
             or new is None
-            or needs_reconcile(old, new, manager=names.CORE_MANAGER, echo=echo, relevant=_RELEVANT)
+            or needs_reconcile(*_without_parts(old, new), manager=names.CORE_MANAGER, echo=echo, relevant=_RELEVANT)
             # A second provider may refuse in the same second with the same message: then only the status's manager
             # changes.
             or dig(old, "metadata", REFUSED_BY) != dig(new, "metadata", REFUSED_BY)
         ):
             self._base.enqueue(key, old, new)
+
+    # ------------------------------------------------------------------------------------------- runtime configs
+
+    async def _reconcile_runtime_config(self, key: ObjectKey) -> float | None:
+        self._runtime_config_queue.rest(key, PAUSE)
+        return await self._runtime_config_reconciler.reconcile(key)
+
+    def _on_runtime_config(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        self._runtime_config_queue.add(key)
+        if old is not None and new is not None and old.get("spec") == new.get("spec"):
+            return
+        if key.namespace:  # the users of the ClusterRuntimeConfig may be others now
+            self._count_users(ObjectKey("", key.name))
+            return
+        for other in self._runtime_configs.namespaced.keys():  # noqa: SIM118 - not a dict
+            if other.name == key.name:
+                self._runtime_config_queue.add(other)  # it may inherit
+
+    def _on_user(self, _key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        """A deployment has come, gone, named another config, or moved on in a rollout."""
+        names_ = {(key_of(each).namespace, config_name(each)) for each in (old, new) if each is not None}
+        if old is None or new is None or len(names_) > 1:
+            for namespace, name in names_:
+                self._count_users(ObjectKey(namespace, name))
+                self._count_users(ObjectKey("", name))
+            return
+        config = self._runtime_configs.resolve(new).config
+        if config is not None and config.rollout is Rollout.IMMEDIATELY and progress_of(old) != progress_of(new):
+            self._runtime_config_queue.add(ObjectKey(config.namespace, config.name))
+
+    def _count_users(self, config: ObjectKey) -> None:
+        if config in (self._runtime_configs.namespaced if config.namespace else self._runtime_configs.cluster):
+            self._runtime_config_queue.add(config)
 
     def _on_policy_change(self, namespace: str) -> None:
         self._base.enqueue_all(
@@ -294,6 +373,26 @@ class CoreApplication:
                 dig(deployment, "status", "provider", "name") == provider or _is_held(deployment, provider)
             ),
         )
+
+
+def _without_parts(old: Resource, new: Resource) -> tuple[Resource, Resource]:
+    """Both objects without what the core's parts have written, which the core does not read, if that has changed."""
+    if _of_parts(old) == _of_parts(new):
+        return old, new
+    return _stripped(old), _stripped(new)
+
+
+def _of_parts(deployment: Resource) -> tuple[object, ...]:
+    status = deployment.get("status") or {}
+    conditions = [each for each in conditions_in(status) if each["type"] in _PARTS_CONDITIONS]
+    return *(status.get(field) for field in _PARTS_FIELDS), conditions
+
+
+def _stripped(deployment: Resource) -> Resource:
+    status = deployment.get("status") or {}
+    kept = {field: value for field, value in status.items() if field not in _PARTS_FIELDS}
+    kept["conditions"] = [each for each in conditions_in(status) if each["type"] not in _PARTS_CONDITIONS]
+    return {**deployment, "status": kept}
 
 
 def _is_touched(deployment: Resource, provider: str) -> bool:

@@ -6,11 +6,30 @@ The reconciler reads the facts from its caches, calls `decide`, and writes the r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from airunway.api import names
-from airunway.resource import Resource, annotations_of, condition_of, dig, format_time
+from airunway.configs import (
+    DEFAULT,
+    MAX_POD_SETTINGS,
+    EffectiveConfig,
+    Resolution,
+    Rollout,
+    RoutingRequest,
+    Scope,
+    routing_request,
+)
+from airunway.resource import (
+    Resource,
+    annotations_of,
+    condition_of,
+    dig,
+    filled,
+    format_time,
+    is_true,
+    key_of,
+)
 from airunway.selection import (
     NO_HEALTHY,
     Candidate,
@@ -26,6 +45,7 @@ from airunway.selection import (
 )
 from airunway.status import (
     OVERALL,
+    SERVED,
     Condition,
     Fault,
     conditions_in,
@@ -39,6 +59,8 @@ from airunway.validation.policy import Grants
 
 __all__ = [
     "CORE_CONDITIONS",
+    "GRANTED",
+    "NO_CONFIG",
     "SILENT_AFTER",
     "CoreDecision",
     "Happening",
@@ -52,8 +74,6 @@ CORE_CONDITIONS = frozenset(
         "EngineSelected",
         "ProviderSelected",
         "RuntimeConfigReady",
-        "ModelCacheReady",
-        "GatewayReady",
         "ConfigValid",
         "AuthValid",
         "DependenciesReachable",
@@ -61,7 +81,15 @@ CORE_CONDITIONS = frozenset(
         "ProviderResponsive",
     }
 )
-"""Condition types that the core writes; providers write all others."""
+"""Condition types that the core writes; its parts and the providers write all others."""
+
+NO_CONFIG = Resolution(name=DEFAULT, config=None)
+"""What a cluster without runtime configs resolves to."""
+
+GRANTED = "Granted"
+"""``status.effectiveRuntimeConfig.rollout`` of a deployment whose provider may take new pod settings at once."""
+
+_CONFIG_READY = "RuntimeConfigReady"
 
 SILENT_AFTER = timedelta(minutes=5)
 """Time without a heartbeat after which a provider's report counts as outdated (spec/status.md, "Stale")."""
@@ -104,17 +132,45 @@ def decide(
     selector: bool,
     now: datetime,
     grants: Grants | None = None,
+    resolution: Resolution = NO_CONFIG,
+    granted: bool = False,
+    parts: Sequence[str] = (),
 ) -> CoreDecision:
     """The core's part of the status.
 
     `violations` are those of the current spec; `selector` is whether the built-in provider selection is on; `grants`
-    are what the namespace may use (None: anything).
+    are what the namespace may use (None: anything). `resolution` is the runtime config that the deployment follows;
+    `granted` is whether it may take that config's pod settings at once; `parts` are the parts of the core that are on.
     """
-    grants = grants or Grants()
+    config = _config_part(deployment, resolution, granted=granted, parts=parts)
     if annotations_of(deployment).get(names.PAUSED) == "true":
-        return _paused(deployment, now=now)
+        decision = _paused(deployment, config, now=now)
+    else:
+        decision = _decide(
+            deployment,
+            config,
+            violations=violations,
+            providers=providers,
+            selector=selector,
+            now=now,
+            grants=grants or Grants(),
+        )
+    return replace(decision, events=(*config.events, *decision.events))
+
+
+def _decide(
+    deployment: Resource,
+    config: _ConfigPart,
+    *,
+    violations: Sequence[Violation],
+    providers: Sequence[ProviderFacts],
+    selector: bool,
+    now: datetime,
+    grants: Grants,
+) -> CoreDecision:
+    """The decision on a deployment that is not paused."""
     live = deployment.get("status") or {}
-    status: Resource = {}
+    status: Resource = dict(config.status)
     if violations:
         # The selection for the last valid spec stays: objects may exist because of it. A provider that a custom
         # selector wrote is left to the selector.
@@ -123,6 +179,7 @@ def decide(
         text = "Validation failed: " + "; ".join(f"{v.path}: {v.message}" if v.path else v.message for v in violations)
         own = [
             Condition(type="Validated", status=False, reason="ValidationFailed", message=text),
+            config.condition,
             *_silence(deployment, providers, now=now),
         ]
         fault = Fault(component="Validated", reason="ValidationFailed", message=text)
@@ -130,6 +187,7 @@ def decide(
 
     own = [
         Condition(type="Validated", status=True, reason="ValidationPassed", message="Schema validation passed"),
+        config.condition,
         *_silence(deployment, providers, now=now),
     ]
     if (hindered := _hindered_handover(deployment, providers, now=now)) is not None:
@@ -181,6 +239,8 @@ def decide(
         now=now,
     )
     if fault_or_none is None:
+        fault_or_none = config.fault
+    if fault_or_none is None:
         name = status["provider"]["name"] if "provider" in status else dig(live, "provider", "name")
         absent = any(provider.name == name and not provider.installed for provider in providers)
         fault_or_none = Fault(
@@ -195,6 +255,93 @@ def decide(
             *events,
         )
     return _decision(deployment, status, own, fault_or_none, events=events, now=now)
+
+
+# ------------------------------------------------------------------------------------------------------ runtime config
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ConfigPart:
+    """What the runtime config adds to a decision."""
+
+    status: Resource
+    """``effectiveRuntimeConfig`` and ``parts``."""
+    condition: Condition
+    fault: Fault | None = None
+    """Set if no provider may work on the deployment because of its config."""
+    events: tuple[Happening, ...] = ()
+
+
+def _config_part(deployment: Resource, resolution: Resolution, *, granted: bool, parts: Sequence[str]) -> _ConfigPart:
+    config = resolution.config
+    reason, problem = "", ""
+    if resolution.missing:
+        reason, problem = "ConfigNotFound", _not_found(resolution.name, key_of(deployment).namespace)
+    elif config is not None and config.too_large and not is_true(deployment, SERVED):
+        reason, problem = "InvalidSpec", _too_large(config)
+    status = filled(parts=[part for part in parts if part in _asked_for(deployment, config)])
+    if config is not None:
+        status["effectiveRuntimeConfig"] = {**config.status(), **_rollout(deployment, config, granted=granted)}
+    if problem:
+        return _ConfigPart(
+            status=status,
+            condition=Condition(type=_CONFIG_READY, status=False, reason=reason, message=problem),
+            fault=Fault(component=_CONFIG_READY, reason=reason, message=problem, pending=True),
+        )
+    if config is not None:
+        text = f"Uses {_named(config)}"
+        if config.too_large:
+            text = f"Keeps the settings that its pods have: {_too_large(config)}"
+        condition = Condition(type=_CONFIG_READY, status=True, reason="ConfigFound", message=text)
+        return _ConfigPart(status=status, condition=condition)
+    text = f"No RuntimeConfig or ClusterRuntimeConfig '{DEFAULT}' exists; built-in defaults are used"
+    before = condition_of(deployment, _CONFIG_READY) or {}
+    known = (before.get("status"), before.get("reason")) == ("True", "UsingDefaults")
+    return _ConfigPart(
+        status=status,
+        condition=Condition(type=_CONFIG_READY, status=True, reason="UsingDefaults", message=text),
+        events=() if known else (Happening(reason="DefaultRuntimeConfigNotFound", message=text),),
+    )
+
+
+def _rollout(deployment: Resource, config: EffectiveConfig, *, granted: bool) -> Resource:
+    """A grant stays while the config stays as it is: withdrawing it would be a write without an effect."""
+    before = dig(deployment, "status", "effectiveRuntimeConfig", default={})
+    kept = dig(before, "rollout") == GRANTED and dig(before, "hash") == config.hash
+    return {"rollout": GRANTED} if config.rollout is Rollout.IMMEDIATELY and (granted or kept) else {}
+
+
+def _asked_for(deployment: Resource, config: EffectiveConfig | None) -> set[str]:
+    asked = set()
+    if routing_request(deployment, config) is RoutingRequest.REQUIRED:
+        asked.add("gateway")
+    if dig(deployment, "spec", "model", "cache", "mode", default="None") != "None":
+        asked.add("model-cache")
+    return asked
+
+
+def _not_found(name: str, namespace: str) -> str:
+    return (
+        f"spec.runtimeConfigName: there is neither a RuntimeConfig '{name}' in namespace '{namespace}' nor a "
+        f"ClusterRuntimeConfig '{name}': create one of them, or name another"
+    )
+
+
+def _named(config: EffectiveConfig) -> str:
+    if config.scope is Scope.CLUSTER:
+        return f"ClusterRuntimeConfig '{config.name}'"
+    own = f"RuntimeConfig '{config.name}' of namespace '{config.namespace}'"
+    return f"{own} over ClusterRuntimeConfig '{config.name}'" if config.scope is Scope.MERGED else own
+
+
+def _too_large(config: EffectiveConfig) -> str:
+    return (
+        f"env, imagePullSecrets and token of {_named(config)} have more than {MAX_POD_SETTINGS // 1024} KiB of JSON: "
+        "put large values into a ConfigMap and name it with valueFrom"
+    )
+
+
+# ----------------------------------------------------------------------------------------------------------- selection
 
 
 def _hindered_handover(
@@ -376,21 +523,21 @@ def _decision(
     return CoreDecision(status=status, events=events)
 
 
-def _paused(deployment: Resource, *, now: datetime) -> CoreDecision:
-    """All that the core owns, unchanged, and ``Paused=True``."""
+def _paused(deployment: Resource, config: _ConfigPart, *, now: datetime) -> CoreDecision:
+    """All that the core owns, unchanged but for the runtime config, and ``Paused=True``."""
     live = deployment.get("status") or {}
-    status: Resource = {}
+    status: Resource = dict(config.status)
     for kept in ("engine", "provider", "selection"):
         _keep(status, live, kept)
     spoken = handed_over(deployment)
     if not spoken:
         status |= {field: live[field] for field in ("phase", "reason", "message") if field in live}
     conditions = conditions_in(live)
-    kept_types = CORE_CONDITIONS - {"Paused"} | (set() if spoken else set(OVERALL))
+    kept_types = CORE_CONDITIONS - {"Paused", _CONFIG_READY} | (set() if spoken else set(OVERALL))
     generation = deployment["metadata"].get("generation", 0)
     message = f"Reconciliation is paused by the annotation {names.PAUSED}"
     paused = written(
-        [Condition(type="Paused", status=True, reason="Paused", message=message)],
+        [config.condition, Condition(type="Paused", status=True, reason="Paused", message=message)],
         previous=conditions,
         generation=generation,
         now=now,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from airunway.api import names
 from airunway.api.bounds import EXCESS
-from airunway.controller.decision import Happening, decide, handed_over
+from airunway.configs import EffectiveConfig, Resolution
+from airunway.controller.decision import NO_CONFIG, Happening, decide, handed_over
 from airunway.controller.guarded import GuardParameters, providers_of
 from airunway.controller.orphan_finalizers import OrphanFinalizer
 from airunway.controller.policies import Policies
@@ -33,7 +34,11 @@ _PROVIDER_MANAGERS = names.provider_manager("")
 
 
 class CoreReconciler:
-    """The core's reconcile. It knows no provider by name, and writes nothing upstream."""
+    """The core's reconcile. It knows no provider by name, and writes nothing upstream.
+
+    `resolve` returns the runtime config that a deployment follows, and `is_granted` whether it may take its pod
+    settings at once. `parts` are the parts of the core that are on.
+    """
 
     def __init__(
         self,
@@ -46,7 +51,13 @@ class CoreReconciler:
         clock: Callable[[], datetime],
         policies: Policies | None = None,
         guarded: GuardParameters | None = None,
+        resolve: Callable[[Resource], Resolution] = lambda _: NO_CONFIG,
+        is_granted: Callable[[Resource, EffectiveConfig | None], bool] = lambda _deployment, _config: False,
+        parts: Sequence[str] = (),
     ) -> None:
+        self._resolve = resolve
+        self._is_granted = is_granted
+        self._parts = tuple(parts)
         self._deployments = deployments
         self._status = StatusWriter(
             client=client,
@@ -78,6 +89,7 @@ class CoreReconciler:
         if labels is None:
             return None  # the watch of namespaces lags; its event triggers the pass
         violations = violations or forbidden_now(policy, deployment, namespace_labels=labels)
+        resolution = self._resolve(deployment)
         decision = decide(
             deployment,
             violations=violations,
@@ -85,6 +97,9 @@ class CoreReconciler:
             selector=self._selector,
             grants=policy.grants(labels),
             now=self._clock(),
+            resolution=resolution,
+            granted=self._is_granted(deployment, resolution.config),
+            parts=self._parts,
         )
         decided = self._events.moment()
         await self._tell_guards(deployment, decision.status, valid=not violations)

@@ -148,6 +148,8 @@ class GatewayApplication:
 
     async def _work(self) -> None:
         """The leader's part. Claims come first: who is older must not depend on the order of the first passes."""
+        if self._picker_problem:  # without a picker, every pool would be taken away
+            await asyncio.Event().wait()
         self._reconciler.claim_all(
             [whole for key in list(self._deployments.keys()) if (whole := self._known.get(key)) is not None]
         )

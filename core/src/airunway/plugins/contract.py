@@ -147,6 +147,12 @@ class Context(Generic[S]):
     runtime: RuntimeSettings = RuntimeSettings()
     cache: ModelCache | None = None
     gateway: Gateway | None = None
+    live: Resource | None = None
+    """The existing primary object, as a copy; None if there is none. What cannot be changed while it exists is kept as
+    it is there."""
+    spec_changed: bool = True
+    """Whether the spec has changed, in anything but replica counts, ``gateway`` and ``suspend``, since the existing
+    primary object was written; True if there is none."""
     settings: S
     """An instance of the dataclass that the manifest names."""
     kubernetes: tuple[int, int] = (1, 30)

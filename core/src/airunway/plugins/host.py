@@ -113,7 +113,7 @@ class ProviderHost:
         return read_settings(self.manifest.settings, values, provider=self.name)
 
     def can_handle(self, deployment: ModelDeployment, context: Context[Any]) -> Compatibility:
-        context = _with_defaults(context)
+        context = _own_copy(context)
         found = self._call(
             "can_handle", Compatibility, lambda: self._hook.can_handle(deployment=deployment, context=context)
         )
@@ -121,7 +121,7 @@ class ProviderHost:
         return found
 
     def translate_spec(self, deployment: ModelDeployment, context: Context[Any]) -> Translation:
-        context = _with_defaults(context)
+        context = _own_copy(context)
         found = self._call(
             "translate_spec", object, lambda: self._hook.translate_spec(deployment=deployment, context=context)
         )
@@ -133,7 +133,7 @@ class ProviderHost:
         return found
 
     def translate_status(self, deployment: ModelDeployment, observed: Observed, context: Context[Any]) -> Observation:
-        context = _with_defaults(context)
+        context = _own_copy(context)
         # Cached objects are shared by the whole process, so a plugin gets its own copies.
         objects = tuple(copy_of(obj) for obj in observed.objects)
         position = next((i for i, obj in enumerate(observed.objects) if obj is observed.primary), None)
@@ -173,8 +173,13 @@ class ProviderHost:
         return PluginFault(f"provider {self.name!r} ({self.origin}): {hook} {what}")
 
 
-def _with_defaults(context: Context[Any]) -> Context[Any]:
-    """The context with the default settings of the transformer that writes the primary object (of its live kind)."""
+def _own_copy(context: Context[Any]) -> Context[Any]:
+    """The context with the default settings of the transformer that writes the primary object (of its live kind).
+
+    The live object is copied: it is shared by the whole process.
+    """
     transformer = context.served.get(context.live_kind, context.upstream).transformer
     settings = with_defaults(context.settings, transformer.defaults)
+    if context.live is not None:
+        return replace(context, settings=settings, live=copy_of(context.live))
     return context if settings is context.settings else replace(context, settings=settings)

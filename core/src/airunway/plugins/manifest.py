@@ -213,6 +213,9 @@ class ProviderManifest:
     """Frozen dataclass of the provider's own configuration; every field has a default."""
     override_schema: Resource = field(default_factory=dict)
     """JSON schema of ``spec.provider.overrides``."""
+    reserved_labels: tuple[str, ...] = ()
+    """Label keys that the upstream sets or selects by, as whole keys or as beginnings that end with ``/``, ``-`` or
+    ``.``: labels of a deployment under them are never propagated to its objects and pods."""
     rbac_rules: tuple[Resource, ...] = ()
     """Rights beyond those that follow from the kinds. A Role in a translation may grant only these."""
     accounts: tuple[str, ...] = ()

@@ -102,6 +102,10 @@ def manifest_problems(manifest: ProviderManifest) -> Iterator[str]:
         yield "manifest.serving_roles are given without a role_label: name the pod label that has them as values"
     if not isinstance(manifest.override_schema, dict):
         yield "manifest.override_schema is no JSON schema"
+    if not isinstance(manifest.reserved_labels, tuple) or not all(
+        isinstance(prefix, str) and prefix for prefix in manifest.reserved_labels
+    ):
+        yield "manifest.reserved_labels is a tuple of prefixes of label keys, none of them empty"
 
 
 def _engine_problems(engines: Sequence[EngineCapability]) -> Iterator[str]:

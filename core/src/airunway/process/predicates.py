@@ -34,6 +34,10 @@ class RelevantMetadata:
     """Whether an annotation counts, by its key."""
     finalizers: Callable[[str], bool] = lambda _: False
     """Whether a finalizer counts while the deployment is not being deleted."""
+    status: Callable[[Resource], object] | None = None
+    """What the reader uses of the status that others write; None: all of it."""
+    other: Callable[[Resource], object] = lambda _: None
+    """Anything else of the deployment that the reader uses."""
 
 
 def needs_reconcile(old: Resource, new: Resource, *, manager: str, echo: bool, relevant: RelevantMetadata) -> bool:
@@ -46,7 +50,13 @@ def needs_reconcile(old: Resource, new: Resource, *, manager: str, echo: bool, r
         return True
     if any(relevant.finalizers(finalizer) for finalizer in set(_finalizers(old)) ^ set(_finalizers(new))):
         return True
+    if relevant.other(old) != relevant.other(new):
+        return True
     before, after = _owned(old, manager), _owned(new, manager)
+    if relevant.status is not None:
+        if relevant.status(old) != relevant.status(new):
+            return True
+        return not echo and (_own_part(old, before), before) != (_own_part(new, after), after)
     if echo:
         return _of_others(old, before, after) != _of_others(new, after)
     return (old.get("status"), before) != (new.get("status"), after)
@@ -84,6 +94,21 @@ def _owned(obj: Resource, manager: str) -> Resource:
     for entry in _entries(obj, manager):
         if entry.get("subresource") == "status":
             found |= dig(entry, "fieldsV1", "f:status", default={})
+    return found
+
+
+def _own_part(obj: Resource, owned: Resource) -> Resource:
+    """The owned fields of the status; of fields owned in part (conditions, maps), the owned entries."""
+    found: Resource = {}
+    for name, value in (obj.get("status") or {}).items():
+        part = owned.get(f"f:{name}")
+        if part is None:
+            continue
+        if part and isinstance(value, list):
+            value = [each for each in value if f'k:{{"type":"{dig(each, "type")}"}}' in part]
+        elif part and isinstance(value, dict):
+            value = {key: each for key, each in value.items() if f"f:{key}" in part}
+        found[name] = value
     return found
 
 

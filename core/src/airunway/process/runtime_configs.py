@@ -88,7 +88,8 @@ class RuntimeConfigs:
         kind, cause = cache.kind, self._problems.get(cache)
         if cause is None:
             return f"the {kind.plural} have not been read yet"
-        return f"cannot list {kind.plural}.{kind.group} ({cause}): grant list and watch on them (airunway rbac)"
+        remedy = ": grant list and watch on them to the account of this process" if cause == "Forbidden" else ""
+        return f"cannot list {kind.plural}.{kind.group} ({cause}){remedy}"
 
     def _look(self) -> None:
         self._read |= {cache for cache in (self.namespaced, self.cluster) if cache.synced.is_set() or cache.missing}

@@ -109,7 +109,7 @@ def gateway_rights() -> Rights:
 
 
 def picker_role() -> Resource:
-    """The ClusterRole of endpoint pickers, one in a cluster; a RoleBinding in its namespace grants it to each picker."""
+    """The ClusterRole of endpoint pickers, one in a cluster; a RoleBinding grants it to each picker."""
     return {
         "apiVersion": f"{_RBAC}/v1",
         "kind": "ClusterRole",

@@ -20,8 +20,8 @@ from airunway.routing.decision import (
     decide,
     intent_of,
 )
-from airunway.routing.gateways import GATEWAY_GROUP, LABEL, Choice, Listener, Target, choose, usable
-from airunway.routing.pools import PICKER_ROLE, Picker, PickerProblem, picker_for, pool_objects
+from airunway.routing.gateways import GATEWAY_GROUP, Choice, Listener, Target, choose, usable
+from airunway.routing.pools import Picker, PickerProblem, picker_for, pool_objects
 from airunway.routing.routes import MODEL_HEADER, Rules, route
 from airunway.routing.verdict import ACCEPTED, Verdict, gateway_status, verdict_of
 
@@ -30,9 +30,7 @@ __all__ = [
     "CONDITION",
     "CONFLICT_RETRY",
     "GATEWAY_GROUP",
-    "LABEL",
     "MODEL_HEADER",
-    "PICKER_ROLE",
     "POOL_GROUP",
     "Backend",
     "BackendKind",

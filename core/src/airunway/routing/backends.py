@@ -21,9 +21,11 @@ __all__ = [
     "Backend",
     "BackendKind",
     "Waiting",
+    "announced",
     "backend_of",
     "equalities",
     "live_backend",
+    "manages_pool",
 ]
 
 POOL_GROUP = "inference.networking.k8s.io"
@@ -85,13 +87,13 @@ def equalities(selector: str) -> dict[str, str] | None:
 
 
 def backend_of(
-    deployment: Resource, *, engine: Resource | None, pools_served: bool, picker: bool, required: bool
+    deployment: Resource, *, engine: Resource | None, pools_served: bool, picker: bool, await_pool: bool = False
 ) -> Backend | Waiting:
     """Decides the backend.
 
     `engine` is the entry of the provider's ``capabilities.engines`` for the engine in use; None if it is not known.
-    `picker` says whether the gateway part has a picker for a pool of its own. `required` routing waits for the pool
-    that a provider announces (``managesInferencePool``); other routing takes the Service first.
+    `picker` says whether the gateway part has a picker for a pool of its own. With `await_pool`, a provider that makes
+    the pool itself (`manages_pool`) was given the backend Pool before it made anything, and its pool is waited for.
     """
     endpoint = mapping(deployment, "status", "endpoint")
     service, service_port = text(endpoint, "service"), number(endpoint, "port")
@@ -116,13 +118,32 @@ def backend_of(
         return Backend(
             kind=BackendKind.SERVICE, name=service, port=service_port, service=service, service_port=service_port
         )
-    if pools_served and required and gateway.get("managesInferencePool") is True:
+    if pools_served and await_pool:
         return Waiting(
             reason="WaitingForPool", message="the provider has not reported its InferencePool in status.endpoint.pool"
         )
     return Waiting(
         reason="WaitingForEndpoint", message="the provider has not reported where the model is served (status.endpoint)"
     )
+
+
+def manages_pool(engine: Resource | None) -> bool:
+    """Whether the provider makes the InferencePool of this engine itself."""
+    return mapping(engine, "gateway").get("managesInferencePool") is True
+
+
+def announced(deployment: Resource, *, engine: Resource | None, pools_served: bool) -> BackendKind | None:
+    """The backend that a provider is given before it makes anything; None if it does not depend on one.
+
+    Only a provider that makes the pool itself depends on it, and only where routing was asked for. It is decided once:
+    what ``status.gateway.backend`` has stays, because the provider may have made its graph for it.
+    """
+    if not manages_pool(engine):
+        return None
+    before = text(deployment, "status", "gateway", "backend")
+    if before in tuple(BackendKind):
+        return BackendKind(before)
+    return BackendKind.POOL if pools_served else BackendKind.SERVICE
 
 
 def _own_pool(

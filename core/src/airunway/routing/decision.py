@@ -20,10 +20,10 @@ from airunway.configs import (
 )
 from airunway.resource import Resource, condition_of, controller_owner, dig, is_deleting, uid_of
 from airunway.routing._json import mapping, number, text
-from airunway.routing.backends import Backend, BackendKind, Waiting, backend_of, live_backend
+from airunway.routing.backends import Backend, BackendKind, Waiting, announced, backend_of, live_backend
 from airunway.routing.claims import Claim, ClaimKind, Conflict
 from airunway.routing.gateways import Choice, Target, choose, gateway_key, usable
-from airunway.routing.pools import PICKER_ROLE, Picker, picker_for, picker_state, pool_objects
+from airunway.routing.pools import Picker, picker_for, picker_state, pool_objects
 from airunway.routing.routes import Rules, annotations_for, header_problem, parent_of, request_timeout, route
 from airunway.routing.verdict import Verdict, gateway_status, verdict_of
 from airunway.status.conditions import Condition, bounded
@@ -230,16 +230,15 @@ def _header(value: str, field: str) -> tuple[str, str, bool]:
 def claims_of(facts: Facts, intent: Intent | None = None) -> tuple[Claim, ...]:
     """What the deployment claims; nothing while it is off, suspended or in deletion.
 
-    A claim does not depend on what runs: an older deployment holds it while it does not run yet. It is held while the
-    path template cannot be rendered (the model name), while paused and in a dry run.
+    An older deployment holds a claim while it does not run yet, while its path template cannot be rendered (the model
+    name), while paused and in a dry run.
     """
     deployment = facts.deployment
     intent = intent or intent_of(facts)
     target = intent.choice.target
     if target is None or intent.user_route or is_deleting(deployment) or _is_suspended(deployment):
         return ()
-    namespace = text(deployment, "metadata", "namespace")
-    if intent.request is not RoutingRequest.REQUIRED and not usable(intent.choice, namespace=namespace):
+    if intent.request is not RoutingRequest.REQUIRED and not _has_place(facts, intent):
         return ()
     claims = []
     if intent.path:
@@ -359,8 +358,11 @@ def _unasked_without_place(facts: Facts, intent: Intent) -> Decision:
     """No route is made. One that serves stays as long as its Gateway exists: a second Gateway takes no route away."""
     live = _own_route(facts)
     target = parent_of(live) if live is not None else None
-    if live is None or target is None or intent.choice.named_by or intent.choice.gateway is not None:
+    if live is None or target is None or intent.choice.gateway is not None:
         return Decision(objects=())
+    if intent.choice.named_by:
+        # The named Gateway is away: its routes wait for it, and one of another Gateway goes.
+        return Decision(objects=None if intent.choice.target in (None, target) else ())
     if all(gateway_key(gateway) != target.gateway for gateway in facts.gateways):
         return Decision(objects=())
     return _reported(facts, intent, live)
@@ -420,7 +422,8 @@ def _routed(facts: Facts, intent: Intent) -> Decision:
     backend = _backend(facts, intent)
     if isinstance(backend, Waiting):
         waiting = _said(facts, intent, backend.reason, backend.message, made=_kept_pool(facts))
-        return replace(waiting, transient=True)
+        # A provider that makes the pool itself waits for the backend in this status.
+        return replace(waiting, transient=_announced(facts, intent) is None)
     lost = {conflict.claim.kind for conflict in facts.conflicts}
     rules = Rules(
         path="" if ClaimKind.PATH in lost else intent.path,
@@ -505,8 +508,8 @@ def _hindrance(
         return Verdict(
             ready=False,
             reason="Forbidden",
-            message=f"the endpoint picker may read nothing: ClusterRole {PICKER_ROLE} does not exist; run: "
-            f"{facts.flags.role_command}",
+            message=f"the endpoint picker may read nothing: ClusterRole {names.ENDPOINT_PICKER_ROLE} does not exist; "
+            f"run: {facts.flags.role_command}",
         )
     if only_refusals:
         return None
@@ -527,6 +530,13 @@ def _picker(facts: Facts) -> Picker | None:
     return found if isinstance(found, Picker) else None
 
 
+def _announced(facts: Facts, intent: Intent) -> BackendKind | None:
+    """The backend that the provider is given before it makes anything, where routing was asked for."""
+    if intent.request is not RoutingRequest.REQUIRED:
+        return None
+    return announced(facts.deployment, engine=facts.engine, pools_served=facts.pools_served)
+
+
 def _is_foreign_pool(facts: Facts) -> bool:
     """Whether the name of the pool that we would make is taken."""
     if facts.pool is None or _own(facts, facts.pool) is not None or not facts.pools_served:
@@ -534,7 +544,7 @@ def _is_foreign_pool(facts: Facts) -> bool:
     name = text(facts.deployment, "metadata", "name")
     if text(facts.deployment, "status", "endpoint", "pool", "name") == name:
         return False
-    wanted = backend_of(facts.deployment, engine=facts.engine, pools_served=True, picker=True, required=False)
+    wanted = backend_of(facts.deployment, engine=facts.engine, pools_served=True, picker=True)
     return isinstance(wanted, Backend) and wanted.ours
 
 
@@ -545,7 +555,7 @@ def _backend(facts: Facts, intent: Intent) -> Backend | Waiting:
         engine=facts.engine,
         pools_served=facts.pools_served,
         picker=_picker(facts) is not None and not _is_foreign_pool(facts),
-        required=intent.request is RoutingRequest.REQUIRED,
+        await_pool=_announced(facts, intent) is BackendKind.POOL,
     )
     if isinstance(found, Backend):
         return found
@@ -591,7 +601,6 @@ def _kept_pool(facts: Facts) -> tuple[Resource, ...]:
         engine=facts.engine,
         pools_served=True,
         picker=_picker(facts) is not None,
-        required=False,
     )
     if not (isinstance(found, Backend) and found.ours):
         name = text(facts.deployment, "metadata", "name")
@@ -638,6 +647,7 @@ def _status(
 ) -> Resource:
     """``status.gateway``; `rules` are those that are made (None: as the deployment wants them)."""
     gateway = None
+    kind = backend.kind if backend is not None else _announced(facts, intent)
     if target is not None:
         gateway = next((found for found in facts.gateways if gateway_key(found) == target.gateway), None)
     return gateway_status(
@@ -648,7 +658,7 @@ def _status(
         path=intent.path if rules is None else rules.path,
         # The name is kept even without a rule: it is what a probe found, or what a conflict is about.
         model_name=intent.model_name,
-        backend=backend.kind.value if backend is not None else "",
+        backend=kind.value if kind is not None else "",
     )
 
 

@@ -16,7 +16,6 @@ from airunway.routing._json import entries, mapping, number, text
 
 __all__ = [
     "GATEWAY_GROUP",
-    "LABEL",
     "Choice",
     "Listener",
     "Target",
@@ -29,9 +28,6 @@ __all__ = [
 ]
 
 GATEWAY_GROUP = "gateway.networking.k8s.io"
-
-LABEL = f"{names.GROUP}/inference-gateway"
-"""Label on the Gateway to take where several exist; its value is ``true``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,9 +174,12 @@ def _by_flag(gateways: Sequence[Resource], flag: str) -> Choice:
 
 
 def _detected(gateways: Sequence[Resource]) -> Choice:
+    label = names.INFERENCE_GATEWAY
     if len(gateways) == 1:
         return Choice(target=Target(gateway=gateway_key(gateways[0])), gateway=gateways[0])
-    labelled = [gateway for gateway in gateways if mapping(gateway, "metadata", "labels").get(LABEL) == "true"]
+    labelled = [
+        gateway for gateway in gateways if mapping(gateway, "metadata", "labels").get(names.INFERENCE_GATEWAY) == "true"
+    ]
     if labelled:
         return Choice(target=Target(gateway=gateway_key(labelled[0])), gateway=labelled[0])
     if not gateways:
@@ -189,7 +188,7 @@ def _detected(gateways: Sequence[Resource]) -> Choice:
     more = f" and {len(gateways) - 5} more" if len(gateways) > 5 else ""
     return Choice(
         reason="NoGateway",
-        message=f"there are {len(gateways)} Gateways ({listed}{more}) and none has the label {LABEL}=true: label one, "
+        message=f"there are {len(gateways)} Gateways ({listed}{more}) and none has the label {label}=true: label one, "
         "or set spec.gateway.gatewayRef",
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment, parse_deployment
 from airunway.api.names import API_VERSION
 from airunway.plugins.contract import Component, Observed
@@ -16,10 +17,7 @@ from airunway.routing._json import mapping, text
 from airunway.routing.backends import Backend
 from airunway.sdk import picker
 
-__all__ = ["PICKER_ROLE", "Picker", "PickerProblem", "picker_for", "picker_state", "pool_objects"]
-
-PICKER_ROLE = "airunway-endpoint-picker"
-"""The ClusterRole of pickers; it comes with the installation."""
+__all__ = ["Picker", "PickerProblem", "picker_for", "picker_state", "pool_objects"]
 
 _REQUESTS = {"cpu": "100m", "memory": "128Mi"}
 
@@ -110,7 +108,7 @@ def _role_binding(name: str) -> Resource:
         "apiVersion": f"{group}/v1",
         "kind": "RoleBinding",
         "metadata": {"name": name},
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": PICKER_ROLE},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": names.ENDPOINT_PICKER_ROLE},
         "subjects": [{"kind": "ServiceAccount", "name": name}],
     }
 

@@ -38,7 +38,8 @@ _ANNOTATION = re.compile(
     re.ASCII,
 )
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_MAX_HEADER = 4096
+_MAX_HEADER = 2048
+"""The limit of ``status.gateway.modelName``; a header of an HTTPRoute may have 4096 characters."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,7 +79,8 @@ def _is_current(condition: Resource, generation: int) -> bool:
 def _by_parent(route: Resource, target: Target, gateway: Resource | None, *, namespace: str) -> Verdict:
     answers = [answer for answer in entries(route, "status", "parents") if as_target(_ref(answer), namespace) == target]
     generation = number(route, "metadata", "generation")
-    if not answers:
+    if not answers or gateway is None:
+        # Not every controller takes back what it wrote about a Gateway that is deleted.
         return _unanswered(target, gateway)
     for answer in answers:
         accepted, resolved = _condition(answer, "Accepted"), _condition(answer, "ResolvedRefs")

@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from airunway.api import names
+from airunway.configs import RoutingRequest, propagated, routing_request
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import Client, KubeError, NotFound, Priority, needs_apply, wait_until_synced
 from airunway.plugins.contract import ProviderManifest
@@ -22,13 +23,13 @@ from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.metrics import Metrics
 from airunway.process.predicates import RelevantMetadata, has_our_prefix, needs_reconcile
+from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.process.supervisor import Lead
-from airunway.resource import ObjectKey, Resource, dig, format_time
+from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time, labels_of
 from airunway.runtime.crd_versions import Installed
 from airunway.runtime.evidence import EvidenceCollector
 from airunway.runtime.informers import UpstreamInformers
 from airunway.runtime.reconcile import ProviderReconciler
-from airunway.runtime.translate import propagated_labels
 from airunway.selection import HEARTBEAT_INTERVAL
 from airunway.status import Condition, written
 
@@ -248,6 +249,12 @@ class ProviderSettings:
     """Namespaces that are watched; empty: all."""
 
 
+_READ_FIELDS = ("engine", "selection", "effectiveRuntimeConfig", "parts")
+_READ_CONDITIONS = ("Validated", "ProviderSelected", "RuntimeConfigReady", "ModelCacheReady")
+"""What a provider reads of the status that core and parts write, besides its own name; ``GatewayReady`` and the route's
+backend only where a route was asked for."""
+
+
 class ProviderApplication:
     """One provider, from start to stop. Raises SettingsError for settings that do not fit."""
 
@@ -294,11 +301,18 @@ class ProviderApplication:
             clock=clock,
         )
         self._known = self._base.overlay()
+        self.configs = RuntimeConfigs(
+            caches,
+            deployments=self._deployments,
+            on_change=lambda cause, users: self._base.enqueue_all(cause, self._reconciler.concerns, among=users),
+        )
         own = names.provider_finalizer(host.name)
         self._heeds = RelevantMetadata(
-            labels=lambda key: bool(propagated_labels({key: ""})) or "labels" in host.heeds,
+            labels=lambda key: "labels" in host.heeds,
             annotations=lambda key: has_our_prefix(key) or "annotations" in host.heeds,
             finalizers=lambda finalizer: finalizer != own,
+            status=self._reads_of_status,
+            other=self._propagated,
         )
         self._reconciler = ProviderReconciler(
             client=client,
@@ -308,6 +322,7 @@ class ProviderApplication:
             upstream=self._upstream,
             evidence=self.evidence,
             events=self._base.events,
+            configs=self.configs,
             kubernetes=lambda: self._kubernetes,
             clock=clock,
         )
@@ -329,6 +344,8 @@ class ProviderApplication:
             return f"these upstream kinds have not been read yet: {', '.join(waiting)}"
         if not self.evidence.settled():
             return "pods and events have not been read yet"
+        if (problem := self.configs.unready()) is not None:
+            return problem
         if not self._followed or (self._base.leads and not self._registration.registered):
             return f"the provider is not registered yet{self._registration.trouble}"
         return None
@@ -343,6 +360,8 @@ class ProviderApplication:
         await self._base.run(self._follow, lead, self._work)
 
     async def _follow(self, group: asyncio.TaskGroup) -> None:
+        group.create_task(self.configs.run(), name="runtime configs")
+        group.create_task(self._look_when_read(), name="runtime configs: first list")
         await self._upstream.run(group)
         self._kubernetes = await self._version()
         group.create_task(
@@ -351,6 +370,10 @@ class ProviderApplication:
         )
         await wait_until_synced([self._deployments])
         self._followed = True
+
+    async def _look_when_read(self) -> None:
+        await self.configs.read()
+        self._look_at_all()  # passes before it have skipped
 
     async def _version(self) -> tuple[int, int]:
         """The cluster's version, read once: an upgrade of the control plane ends our watches, but not this process."""
@@ -387,6 +410,29 @@ class ProviderApplication:
             or needs_reconcile(old, new, manager=self._base.component, echo=echo, relevant=self._heeds)
         ):
             self._base.enqueue(key, old, new)
+
+    def _propagated(self, deployment: Resource) -> object:
+        """The deployment's labels that its objects or pods get."""
+        config = self.configs.resolve(deployment).config
+        return propagated(labels_of(deployment), config, reserved=self._host.manifest.reserved_labels)
+
+    def _reads_of_status(self, deployment: Resource) -> object:
+        """What a pass reads of the status that others write; their writes to anything else bring no pass."""
+        status = deployment.get("status")
+        if not isinstance(status, dict):
+            return None
+        conditions = (*_READ_CONDITIONS, "GatewayReady") if self._wants_route(deployment) else _READ_CONDITIONS
+        found = [condition_of(deployment, type_) for type_ in conditions]
+        route = (dig(status, "gateway", "backend"), dig(status, "gateway", "gatewayName"))
+        return (
+            [status.get(name) for name in _READ_FIELDS],
+            dig(status, "provider", "name"),
+            found,
+            route if "GatewayReady" in conditions else None,
+        )
+
+    def _wants_route(self, deployment: Resource) -> bool:
+        return routing_request(deployment, self.configs.resolve(deployment).config) is RoutingRequest.REQUIRED
 
     def _on_object(self, key: ObjectKey) -> None:
         """Reconcile the deployment of a changed object; urgently, unless a first list brought the object."""

@@ -340,7 +340,7 @@ def diagnose(
     previous = previous_cause(deployment.get("status") or {})
     if observation is None:
         cause = _root_cause(evidence, report, (), previous=previous, now=now)
-        return Diagnosis(report=report, faults=report.faults, root_cause=cause)
+        return Diagnosis(report=report, faults=(*report.faults, *report.foreign), root_cause=cause)
     summary: PodSummary | None = None
     if evidence is not None:
         evidence, summary = _look(report, observation, evidence, deployment=deployment, previous=previous, now=now)
@@ -385,7 +385,7 @@ def diagnose(
             observation=replace(observation, components=components),
             warnings=(*report.warnings, *_unselected(report, evidence)),
         ),
-        faults=tuple(faults),
+        faults=(*faults, *report.foreign),  # no root cause: they are about other objects
         root_cause=_root_cause(evidence, report, faults, previous=previous, now=now),
         wake_after=min((seconds for seconds in pending if seconds is not None), default=None),
         ready_pods=ready_pods,

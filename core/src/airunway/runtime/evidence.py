@@ -82,6 +82,8 @@ class Workloads:
             if uid_of(workload) != event.uid:
                 workload = {}  # the event is about an earlier object of this name, which is deleted
             labels = dig(workload, "spec", "template", "metadata", "labels", default={})
+            if names.PART in labels:
+                labels = {}  # a part's pods (a picker, a download) carry the deployment's name too
             theirs = next((str(labels[key]) for key in self._labels if labels.get(key)), "")
             self._known[event.uid] = (theirs, str(labels.get(names.MODEL_DEPLOYMENT, "")))
             while len(self._known) > _REMEMBERED:
@@ -185,7 +187,10 @@ class EvidenceCollector:
         self.workloads = Workloads(caches.client, labels=self._labels)
         ours = names.MODEL_DEPLOYMENT
         pod = PodProjection(labels=self._labels, role_label=manifest.role_label, serving_roles=manifest.serving_roles)
-        self._pods = tuple(caches.of(POD, project=pod, label_selector=label) for label in self._labels)
+        self._pods = tuple(
+            caches.of(POD, project=pod, label_selector=_pod_selector(label, manifest.pod_labels, host.name))
+            for label in self._labels
+        )
         self._claims = caches.of(PERSISTENT_VOLUME_CLAIM, project=project_claim, label_selector=ours)
         self._jobs = caches.of(JOB, project=project_job, label_selector=ours)
         self._wanted = caches.one(EventProjection)
@@ -384,6 +389,18 @@ class EvidenceCollector:
                 log.warning("%s may not be read (%s): root causes that they show stay unknown", kind, cause)
 
         return on_restart
+
+
+def _pod_selector(label: str, declared: Sequence[str], provider: str) -> str:
+    """The selector of the pods with that label.
+
+    Pods with our own label may be those of another provider or of a part (spec ruling 26): if the manifest declares no
+    label, the runtime labels the pods and the provider's name must match. A declared label that is ours may be on pods
+    that the upstream labels, so only the pods of parts are left out.
+    """
+    if label != names.MODEL_DEPLOYMENT:
+        return label
+    return f"{label},!{names.PART}" if declared else f"{label},{names.PROVIDER}={provider}"
 
 
 def is_history(event: EventFacts, primary: Resource) -> bool:

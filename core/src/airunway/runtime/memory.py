@@ -49,6 +49,8 @@ class Memory(WriteHistory):
     """The last failure and its retry."""
     last_words: str = ""
     """The termination message of the pod that failed last."""
+    disagrees_since: datetime | None = None
+    """Since when core and provider see different runtime configs; None if they do not."""
     waiting: Waiting = field(default_factory=Waiting)
     """Warnings that a newer transformer or newer settings would be used."""
 

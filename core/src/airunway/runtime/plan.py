@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -19,10 +19,11 @@ from pydantic.alias_generators import to_camel
 from airunway.api import names
 from airunway.api.bounds import noted_excess
 from airunway.api.modeldeployment import ModelDeployment, ParseError
+from airunway.configs import config_name
 from airunway.owned import plan as owned_plan
 from airunway.owned.objects import Identity, identity_in
 from airunway.owned.plan import Action, Plan, Rules
-from airunway.plugins.contract import Context, Finding, Observation, Observed, Upstream
+from airunway.plugins.contract import Context, Finding, Observation, Observed, RuntimeSettings, Upstream
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.settings import kept_settings, with_kept
@@ -35,7 +36,24 @@ from airunway.resource import (
     labels_of,
 )
 from airunway.runtime.crd_versions import Installed, as_written, newest_waits, writer_of
+from airunway.runtime.diagnosis import is_ready
 from airunway.runtime.memory import Waiting
+from airunway.runtime.pod_settings import (
+    NEWER_PODS_WAIT,
+    Gate,
+    carried_results,
+    carried_warnings,
+    changed,
+    choose,
+    current_settings,
+    disagree,
+    gate_of,
+    has_served,
+    is_granted,
+    is_renamed,
+    not_applied,
+    pods_wait,
+)
 from airunway.runtime.recreation import interruptions, recreate_causes
 from airunway.runtime.report import StepResult, located
 from airunway.runtime.state import ClusterState, is_primary, provider_mark
@@ -106,6 +124,13 @@ class Decision:
     """Why the primary object must be recreated although nothing in it changed; empty if it need not."""
     prunes: bool = False
     """Whether objects that are no longer wanted may be deleted: the primary object serves the newest spec."""
+    gate: Gate = field(default_factory=Gate)
+    """What the runtime config allows."""
+    config_hash: str | None = None
+    """Hash of the runtime config whose pod settings are in effect once the primary object has been written; None: the
+    published one stays."""
+    silent: bool = False
+    """Whether there is nothing to report yet."""
 
     @property
     def verified(self) -> bool:
@@ -136,25 +161,35 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
         return Decision(do=Do.SKIP)  # selected against the policy: the core will report it
     if state.held_by and not state.dry_run:
         return Decision(do=Do.OBSERVE_ONLY, results=(_waits_for(state.held_by),))
-    hindrance, subject = _hindrance(state, host)
-    if hindrance is None and not state.settled:
-        return Decision(do=Do.SKIP)  # once the caches are complete, every deployment is enqueued again
-    watched = Decision(do=Do.OBSERVE_ONLY, results=(hindrance,) if hindrance is not None else (), subject=subject)
-    installed = _verdict(state, host) if hindrance is None else _as_it_runs(state, host)
+    hindrance, subject, gate = _hindrance(state), "", Gate()
+    if hindrance is None and state.settled:
+        gate = gate_of(state, host)
+    if hindrance is None and not gate.closed:
+        hindrance, subject = _missing(state, host) or (None, "")
+        if hindrance is None and not state.settled:
+            return Decision(do=Do.SKIP)  # once the caches are complete, every deployment is enqueued again
+    watched = Decision(
+        do=Do.OBSERVE_ONLY, results=(hindrance,) if hindrance is not None else (), subject=subject, gate=gate
+    )
+    if gate.closed:
+        watched = _held_back(watched, state)
+    stopped = hindrance is not None or gate.closed
+    installed = _as_it_runs(state, host) if stopped else _verdict(state, host)
     if installed is None:
         return watched
     try:
         typed = parsed(deployment)
     except ParseError as error:  # live objects are named in the status without being read by the plugin
-        if hindrance is not None:
+        if stopped:
             return watched
         log.exception("%s: the provider's plugin is at fault", state.key)
         return replace(watched, results=(plugin_fault(error),))
     digests = written_for(deployment, typed)
-    context = _context(state, host, installed, settings=settings, digests=digests)
+    context = _context(state, host, installed, settings=settings, digests=digests, gate=gate)
+    if gate.closed and gate.result is None and (late := not_applied(state, digests)) is not None:
+        watched = replace(watched, results=(*watched.results, late))
     do = Do.PREVIEW if state.dry_run else Do.SUSPEND if typed.spec.suspend else Do.APPLY
-    do = Do.OBSERVE_ONLY if hindrance is not None else do
-    return replace(watched, do=do, typed=typed, context=context, digests=digests)
+    return replace(watched, do=Do.OBSERVE_ONLY if stopped else do, typed=typed, context=context, digests=digests)
 
 
 def observe(host: ProviderHost, decision: Decision, state: ClusterState) -> Observation | PluginFault | None:
@@ -191,15 +226,47 @@ def plan(
     typed, context, digests = intent.typed, intent.context, intent.digests
     if intent.do in (Do.SKIP, Do.FINALIZE, Do.OBSERVE_ONLY) or typed is None or context is None or digests is None:
         return intent
+    gate = intent.gate
+    current = current_settings(state, host, gate)
+    pods = choose(
+        state.recorded,
+        exists=state.primary is not None,
+        current=current,
+        changed=changed(state, digests),
+        served=has_served(state) or (isinstance(observed, Observation) and is_ready(observed)),
+        granted=is_granted(state.deployment),
+        frozen=gate.frozen,
+    )
+    context = replace(context, runtime=pods)
+    intent = replace(intent, context=context)
     try:
         translated = translate(
-            host, state.deployment, typed, context, digests=digests, records=_records(state, host, digests)
+            host,
+            state.deployment,
+            typed,
+            context,
+            digests=digests,
+            records=_records(state, digests, pods),
+            before=state.recorded,
+            config=gate.config,
         )
-        outdated = _waiting(state, host, translated, typed, context, settings=settings, digests=digests, known=waiting)
+        outdated = _waiting(
+            state,
+            host,
+            translated,
+            typed,
+            context,
+            settings=settings,
+            current=pods if gate.frozen else current,
+            digests=digests,
+            known=waiting,
+        )
     except PluginFault as error:
         log.exception("%s: the provider's plugin is at fault", state.key)
         return _at_fault(intent, error)
-    warnings = (*translated.warnings, *outdated)
+    warnings = (*translated.warnings, *outdated, *((gate.warning,) if gate.warning is not None else ()))
+    waits = gate.frozen or any(finding.reason == NEWER_PODS_WAIT for finding in outdated)
+    intent = replace(intent, config_hash=None if waits else gate.config.hash if gate.config is not None else "")
     if translated.blockers and not typed.spec.suspend:
         return replace(intent, do=Do.OBSERVE_ONLY, results=(_blocked(translated),), warnings=warnings)
     compatible = _blocked(translated, blocks_ready=False) if translated.blockers else _compatible(host, context, state)
@@ -233,13 +300,25 @@ def _as_it_runs(state: ClusterState, host: ProviderHost) -> Installed | None:
     return Installed(upstream=upstream, reason="", message="")
 
 
-def _hindrance(state: ClusterState, host: ProviderHost) -> tuple[StepResult | None, str]:
-    """Why nothing may be written, and the object of that result if it is not the primary object."""
+def _hindrance(state: ClusterState) -> StepResult | None:
+    """Why nothing may be written, as far as the deployment's spec is concerned."""
     if (invalid := _invalid(state)) is not None:
-        return StepResult(component="Validated", reason="ValidationFailed", message=invalid, blocks_ready=True), ""
-    if state.named_instead:
-        return _stays(state), ""
-    return _missing(state, host) or (None, "")
+        return StepResult(component="Validated", reason="ValidationFailed", message=invalid, blocks_ready=True)
+    return _stays(state) if state.named_instead else None
+
+
+def _held_back(watched: Decision, state: ClusterState) -> Decision:
+    """The decision while the gate is closed: what runs is reported, with the conditions and warnings that it has."""
+    gate = watched.gate
+    own = (gate.result,) if gate.result is not None else ()
+    if state.primary is None:
+        return replace(watched, results=own, silent=not own and disagree(state))
+    said = (gate.warning,) if gate.warning is not None else ()
+    return replace(
+        watched,
+        results=(*carried_results(state.deployment), *own),
+        warnings=(*carried_warnings(state.deployment), *said),
+    )
 
 
 def _invalid(state: ClusterState) -> str | None:
@@ -279,21 +358,25 @@ def _missing(state: ClusterState, host: ProviderHost) -> tuple[StepResult, str] 
 
 
 def _context(
-    state: ClusterState, host: ProviderHost, installed: Installed, *, settings: object, digests: SpecDigests
+    state: ClusterState, host: ProviderHost, installed: Installed, *, settings: object, digests: SpecDigests, gate: Gate
 ) -> Context[Any]:
     """The plugin's context. An existing object keeps its version, its transformer (ruling 27), and the settings with
     which it was created (ruling 23).
+
+    The pod settings are those that it was made with; `plan` chooses those to write.
     """
     verdicts = ((kind.key, state.installed[kind.group, kind.kind].upstream) for kind in host.manifest.upstream)
     served = {key: upstream for key, upstream in verdicts if upstream is not None}
     primary, kind = state.primary, host.primary_kind
     upstream, live_kind = installed.upstream, ""
-    wanted_for = digests.wanted
-    if state.recorded is not None:
-        lasts, values = state.recorded
-        if lasts == digests.lasting:
-            settings = with_kept(settings, values)
-            wanted_for = annotations_of(primary or {}).get(names.WRITTEN_FOR, wanted_for)
+    wanted_for, spec_changed = digests.wanted, changed(state, digests)
+    recorded = state.recorded
+    if recorded is not None and not spec_changed:
+        settings = with_kept(settings, recorded.provider)
+        wanted_for = annotations_of(primary or {}).get(names.WRITTEN_FOR, wanted_for)
+    elif is_renamed(state):
+        wanted_for = ""
+    used = recorded.pods if recorded is not None else RuntimeSettings()
     if primary is not None and (written := host.kinds.get(identity_in(primary)[:2])) is not None:
         live_kind = written.key
         kept = as_written(
@@ -313,6 +396,10 @@ def _context(
         upstream=upstream,
         served=served,
         live_kind=live_kind,
+        runtime=current_settings(state, host, gate) if primary is None else used,
+        gateway=gate.gateway,
+        live=primary,
+        spec_changed=spec_changed,
         settings=settings,
         kubernetes=state.kubernetes,
         now=state.now,
@@ -332,6 +419,7 @@ def _waiting(
     context: Context[Any],
     *,
     settings: object,
+    current: RuntimeSettings,
     digests: SpecDigests,
     known: Waiting,
 ) -> tuple[Finding, ...]:
@@ -355,10 +443,15 @@ def _waiting(
         text = f"made with other settings of the provider; {changed} is taken {_WHEN}"
         finding = Finding(path="", reason="NewerSettingsWait", message=text)
         newer.append((replace(context, settings=settings), finding))
+    if context.runtime != current:
+        finding = pods_wait(context.runtime, current, name=config_name(state.deployment))
+        newer.append((replace(context, runtime=current), finding))
     if not newer:
         return ()
     metadata = labels_of(state.deployment), annotations_of(state.deployment)
-    compared = digests, metadata, [replace(each, now=datetime.min) for each in (context, *(c for c, _ in newer))]
+    # The live object changes with every status; what a provider keeps of it does not.
+    inputs = [replace(each, now=datetime.min, live=None) for each in (context, *(c for c, _ in newer))]
+    compared = digests, metadata, inputs
     if known.compared != compared:
         comparable = [_comparable(obj) for obj in translated.objects]
         known.found = tuple(
@@ -370,12 +463,12 @@ def _waiting(
     return known.found
 
 
-def _records(state: ClusterState, host: ProviderHost, digests: SpecDigests) -> bool:
+def _records(state: ClusterState, digests: SpecDigests, pods: RuntimeSettings) -> bool:
     """Whether to record the settings on the primary object; not if that would be the only reason to write it."""
     primary = state.primary
     if primary is None or state.recorded is not None:
         return True
-    return annotations_of(primary).get(names.WRITTEN_FOR) != digests.wanted
+    return pods != RuntimeSettings() or annotations_of(primary).get(names.WRITTEN_FOR) != digests.wanted
 
 
 def _comparable(obj: Resource) -> Resource:

@@ -24,10 +24,11 @@ from airunway.kube import (
 )
 from airunway.owned.error_policies import Occupied, Refused
 from airunway.owned.objects import Identity, identity_in, named
-from airunway.plugins.contract import Observation
+from airunway.plugins.contract import Observation, RuntimeSettings
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.process.logs import log_phase
+from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_deleting, key_of, uid_of
 from airunway.runtime.apply import Executor, Finalizer, Outcome, refusal_outcome, upstream_writer
 from airunway.runtime.diagnosis import conclude
@@ -35,6 +36,7 @@ from airunway.runtime.evidence import EvidenceCollector
 from airunway.runtime.informers import UpstreamInformers
 from airunway.runtime.memory import Failure, Memory
 from airunway.runtime.plan import Decision, Do, intent_of, observe, plan, plan_of, plugin_fault
+from airunway.runtime.pod_settings import config_secrets, disagree, foreign_faults
 from airunway.runtime.preview import Previewer
 from airunway.runtime.report import Report, StepResult, announcements, leaving, planned_status, record_of_service
 from airunway.runtime.retries import FailedTry, Subject
@@ -69,6 +71,7 @@ class ProviderReconciler:
         upstream: UpstreamInformers,
         evidence: EvidenceCollector,
         events: EventRecorder,
+        configs: RuntimeConfigs,
         kubernetes: Callable[[], tuple[int, int]],
         clock: Callable[[], datetime],
     ) -> None:
@@ -79,6 +82,7 @@ class ProviderReconciler:
         self._upstream = upstream
         self._evidence = evidence
         self._events = events
+        self._configs = configs
         self._kubernetes = kubernetes
         self._clock = clock
         self._manager = names.provider_manager(host.name)
@@ -116,7 +120,7 @@ class ProviderReconciler:
             self._forget(key)
             return None
         memory = self._memories.setdefault(key, Memory())
-        state = await self._gather(deployment)
+        state = self._with_config(await self._gather(deployment), memory)
         intent = intent_of(state, self._host, settings=self._settings)
         if intent.do is Do.SKIP:
             return None
@@ -160,12 +164,21 @@ class ProviderReconciler:
             evidence=None,
             events=(),
             installed=self._upstream.verdicts,
-            settled=self._evidence.settled() and not self._upstream.unread() and not self._upstream.awaits(live),
+            settled=self._is_settled() and not self._upstream.awaits(live),
             rolled_out=True,
             kubernetes=self._kubernetes(),
             now=self._clock(),
         )
         return state if state.primary is None else await self._look_behind(state, state.primary)
+
+    def _is_settled(self) -> bool:
+        return self._configs.readable and self._evidence.settled() and not self._upstream.unread()
+
+    def _with_config(self, state: ClusterState, memory: Memory) -> ClusterState:
+        """The state with the runtime config that the provider finds, and since when the core finds another one."""
+        state = replace(state, resolution=self._configs.resolve(state.deployment))
+        memory.disagrees_since = (memory.disagrees_since or state.now) if disagree(state) else None
+        return replace(state, disagrees_since=memory.disagrees_since)
 
     async def _gather_again(
         self, state: ClusterState, live: Mapping[Identity, Resource], primary: Resource | None
@@ -182,6 +195,8 @@ class ProviderReconciler:
         deployment = state.deployment
         selected = self._upstream.selected(state.key.namespace, key_of(primary).name)
         evidence = await self._evidence.of(deployment, primary, selected)
+        if evidence is not None:
+            evidence = replace(evidence, secrets={**config_secrets(state), **evidence.secrets})
         return replace(
             state,
             selected=selected,
@@ -212,7 +227,8 @@ class ProviderReconciler:
         if decision.do is Do.OBSERVE_ONLY:
             memory.failing = None
             at_fault = any(result.reason == "ProviderError" for result in decision.results)
-            return Outcome(again=_FAULT_RETRY if at_fault else None)
+            again = _soonest(_FAULT_RETRY if at_fault else None, decision.gate.again)
+            return Outcome(again=again, silent=decision.silent)
         failed_try = memory.tries.failed_try(self._subject(state, decision))
         if failed_try is None:
             try:
@@ -340,7 +356,15 @@ def _found(
     observed: Observation | PluginFault | None,
 ) -> Report:
     """The report on the decision, on the outcome of applying it, and on the plugin's last observation."""
-    report = Report(results=(*decision.results, *outcome.results), warnings=decision.warnings, subject=decision.subject)
+    report = Report(
+        results=(*decision.results, *outcome.results),
+        warnings=decision.warnings,
+        subject=decision.subject,
+        foreign=tuple(foreign_faults(state)),
+    )
+    policy = state.resolution.config.status_policy if state.resolution and state.resolution.config else None
+    if policy is not None:
+        report = replace(report, grace=policy.grace, patience=policy.patience)
     primary = state.primary
     if primary is None:
         return report
@@ -357,6 +381,7 @@ def _found(
         selector=selector_of(host, state.key.name, name),
         subject=decision.subject or f"{kind}/{state.key.namespace}/{name}",
         rolled_out=state.rolled_out,
+        config_hash=_effective_hash(state, decision),
     )
     if isinstance(observed, PluginFault):
         result = plugin_fault(observed)
@@ -365,6 +390,16 @@ def _found(
         observed = leaving(observed, outcome.leaving)
     selector = observed.selector if observed is not None and observed.selector else report.selector
     return replace(report, observation=observed, selector=selector)
+
+
+def _effective_hash(state: ClusterState, decision: Decision) -> str | None:
+    """The hash of the config whose pod settings are in effect; None as long as the primary object has not got those
+    that this pass has chosen.
+    """
+    if decision.config_hash is None or decision.context is None:
+        return None
+    there = state.recorded.pods if state.recorded is not None else RuntimeSettings()
+    return decision.config_hash if there == decision.context.runtime else None
 
 
 def _outage(state: ClusterState, memory: Memory, error: KubeError) -> Outcome:

@@ -8,13 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from airunway.api import names
 from airunway.api.bounds import MAX_CAUSES
 from airunway.plugins.contract import Component, Finding, Observation
 from airunway.resource import Resource, condition_of, dig, format_time
 from airunway.status import (
+    CAPACITY_PATIENCE,
+    DEPENDENCY_GRACE,
     Category,
     Condition,
     Fault,
@@ -133,6 +135,14 @@ class Report:
     """False while its pods are known to be of an older revision."""
     selector: str = ""
     """Label selector of the serving pods."""
+    foreign: tuple[Fault, ...] = ()
+    """Faults of conditions that the core and its parts write."""
+    config_hash: str | None = None
+    """Hash of the runtime config whose pod settings are in effect, or empty; None: the published one stays."""
+    grace: timedelta = DEPENDENCY_GRACE
+    """How long a dependency may be unreachable before the phase changes."""
+    patience: timedelta = CAPACITY_PATIENCE
+    """How long missing capacity counts as normal waiting."""
 
     @property
     def primary(self) -> Resource | None:
@@ -197,6 +207,8 @@ def provider_status(
         served=record is not None,
         now=now,
         running_message=f"{named.get('kind')} {dig(named, 'metadata', 'name')} is {served}",
+        grace=report.grace,
+        patience=report.patience,
     )
     verdict = _named(verdict, report, root_cause)
     status = _status(deployment, verdict, _conditions(report, verdict), now=now)
@@ -222,6 +234,11 @@ def provider_status(
         }
         if report.schema_hash:
             provider["schemaHash"] = report.schema_hash[:12]
+        effective = report.config_hash
+        if effective is None:
+            effective = dig(live, "provider", "runtimeConfigHash")
+        if effective and isinstance(effective, str):
+            provider["runtimeConfigHash"] = effective
         status["provider"] = provider
         if report.selector:
             status["selector"] = report.selector
@@ -242,7 +259,10 @@ def provider_status(
             own = {"service": where.service, "port": where.port} if where.service else {}
             scheme = where.url.partition(":")[0] if where.url else where.scheme
             url = where.url or f"{scheme}://{where.service}.{namespace}.svc:{where.port}"
-            status["endpoint"] = {**own, "scheme": scheme, "url": url}
+            behind: Resource = {"targetPort": where.target_port} if where.target_port else {}
+            if observation.pool is not None:
+                behind["pool"] = {"name": observation.pool.name, "port": observation.pool.port}
+            status["endpoint"] = {**own, "scheme": scheme, "url": url, **behind}
     warnings = [*report.warnings, *(observation.warnings if observation else ())]
     if warnings or _has_warnings_of_another(deployment):
         status["warnings"] = list(dict.fromkeys(warning_text(warning) for warning in warnings))[:MAX_WARNINGS]
@@ -339,7 +359,7 @@ def terminating_status(deployment: Resource, message: str, *, now: datetime) -> 
     """The status while the upstream objects of a deleted deployment are deleted; known facts about them stay."""
     verdict = Rollup(phase=Phase.TERMINATING, reason="Terminating", message=bounded(message), ready=False)
     status = _status(deployment, verdict, overall_conditions(verdict), now=now)
-    known = ("resourceName", "resourceKind", "resourceAPIVersion", "schemaHash")
+    known = ("resourceName", "resourceKind", "resourceAPIVersion", "schemaHash", "runtimeConfigHash")
     resource = {key: dig(deployment, "status", "provider", key) for key in known}
     if resource := {key: value for key, value in resource.items() if value is not None}:
         status["provider"] = resource

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
-import orjson
-
 from airunway.api import names
+from airunway.configs import Resolution
 from airunway.owned.objects import Identity, Mark, is_ours
 from airunway.resource import (
     ObjectKey,
@@ -21,6 +20,7 @@ from airunway.resource import (
     key_of,
 )
 from airunway.runtime.crd_versions import Installed
+from airunway.runtime.settings_record import Record, read_record
 from airunway.status.evidence import EventFacts, Evidence, parse_moment
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "finalizers_of",
     "is_primary",
     "provider_mark",
-    "recorded_settings",
 ]
 
 
@@ -63,6 +62,10 @@ class ClusterState:
     """The time of the pass."""
     written: Resource | None = None
     """The primary object as this pass has written it; None if it has not."""
+    resolution: Resolution | None = None
+    """The runtime config that the provider itself finds; None if it reads no configs."""
+    disagrees_since: datetime | None = None
+    """Since when core and provider see different runtime configs; None if they do not."""
 
     @cached_property
     def key(self) -> ObjectKey:
@@ -85,9 +88,9 @@ class ClusterState:
         return applied_at(self.primary, names.provider_manager(self.provider)) if self.primary is not None else None
 
     @cached_property
-    def recorded(self) -> tuple[str, dict[str, object]] | None:
-        """The digest of the input and the settings with which the primary object was created."""
-        return recorded_settings(self.primary, names.provider_manager(self.provider))
+    def recorded(self) -> Record | None:
+        """The record of the settings with which the primary object was created."""
+        return read_record(self.primary, names.provider_manager(self.provider))
 
     @property
     def validated(self) -> Resource | None:
@@ -145,35 +148,6 @@ def applied_at(primary: Resource, manager: str) -> datetime | None:
 
 
 # -------------------------------------------------------------------------------------------------------- what is ours
-
-
-def recorded_settings(primary: Resource | None, manager: str) -> tuple[str, dict[str, object]] | None:
-    """The settings with which the primary object was created: a digest as in `SpecDigests.lasting`, and the provider's
-    kept settings.
-
-    None if there is no such record, or another manager wrote it.
-    """
-    text = annotations_of(primary or {}).get(names.RUNTIME_SETTINGS)
-    if primary is None or not isinstance(text, str) or not _is_ours(primary, names.RUNTIME_SETTINGS, manager):
-        return None
-    try:
-        found = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
-    settings = dig(found, "provider", default={})
-    return str(dig(found, "for", default="")), settings if isinstance(settings, dict) else {}
-
-
-def _is_ours(obj: Resource, annotation: str, manager: str) -> bool:
-    """Whether we applied the annotation's current value. A preview's object has no managedFields and counts as ours."""
-    entries = dig(obj, "metadata", "managedFields")
-    if not isinstance(entries, list):
-        return True
-    return any(
-        dig(entry, "fieldsV1", "f:metadata", "f:annotations", f"f:{annotation}") is not None
-        for entry in entries
-        if isinstance(entry, dict) and entry.get("manager") == manager
-    )
 
 
 def is_primary(live: Resource) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from airunway.api import names
 from airunway.api.bounds import noted_excess
 from airunway.api.modeldeployment import ModelDeployment, ParseError, parse_deployment
+from airunway.configs import EffectiveConfig, config_name, propagated
 from airunway.json_path import values_at
 from airunway.owned import objects as owned_objects
 from airunway.owned.objects import identity_in, our_labels
@@ -36,17 +37,16 @@ from airunway.runtime.recreation import (
     interruption_record,
     replacement_record,
 )
+from airunway.runtime.settings_record import Record, new_record
 from airunway.runtime.state import provider_mark
-from airunway.sdk.fields import ignored_fields, tracked
+from airunway.sdk.fields import ignored_fields, ignored_pod_settings, tracked
 from airunway.sdk.pods import pod_templates
-from airunway.validation import without_effect
 
 __all__ = [
     "SpecDigests",
     "TranslationResult",
     "complete",
     "parsed",
-    "propagated_labels",
     "selector_of",
     "translate",
     "written_for",
@@ -82,13 +82,16 @@ def translate(
     *,
     digests: SpecDigests | None = None,
     records: bool = True,
+    before: Record | None = None,
+    config: EffectiveConfig | None = None,
 ) -> TranslationResult:
     """The blockers of the deployment, or its desired objects. Raises PluginFault.
 
     `deployment` and `typed` are the same object, plain (with namespace and uid) and parsed; `digests` is the result of
-    `written_for`, if known already. With `records` the kept settings are recorded on the primary object. The plugin
-    never sees overrides that its schema refuses. A field that the user set and the provider never read is reported here
-    (ruling 18).
+    `written_for`, if known already. With `records` the settings in the context are recorded on the primary object;
+    `before` is the record that it has, which stays where it says the same. `config` decides which of the
+    deployment's labels the objects get; pods get those of the context. The plugin never sees overrides that its schema
+    refuses. A field that the user set and the provider never read is reported here (ruling 18).
     """
     unclaimed = _unclaimed(typed)
     overrides = check_overrides(typed.spec.provider.overrides or {}, host.manifest.override_schema)
@@ -98,11 +101,7 @@ def translate(
     compatibility = host.can_handle(view, context)
     host.heeds |= reads.metadata
     blockers = (*unclaimed, *compatibility.blockers)
-    unused = (
-        Finding(path=path, reason="FieldIgnored", message=message)
-        for path, message in without_effect(deployment).items()
-    )
-    warnings = (*overrides.unknown, *compatibility.warnings, *unused)
+    warnings = (*overrides.unknown, *compatibility.warnings)
     if blockers or typed.spec.suspend:
         return TranslationResult(blockers=blockers, warnings=warnings)
     translation = host.translate_spec(view, context)
@@ -113,16 +112,26 @@ def translate(
             objects[0] = merged(objects[0], part)
     warned = {finding.path for finding in warnings}
     provided = ("spec.model.cache",) if context.cache is not None else ()
-    ignored = (finding for finding in ignored_fields(typed, reads, provided=provided) if finding.path not in warned)
+    ignored = [
+        *(finding for finding in ignored_fields(typed, reads, provided=provided) if finding.path not in warned),
+        *ignored_pod_settings(typed, context, translation.objects, named=warnings),
+    ]
     digests = digests or written_for(deployment, typed)
-    kept = kept_settings(context.settings) if records else {}
+    record = Record(
+        lasting=digests.lasting,
+        config=config_name(deployment),
+        provider=kept_settings(context.settings),
+        pods=context.runtime,
+        gateway=context.gateway,
+    )
     desired = complete(
         objects,
         deployment,
         provider=host.name,
         transformer=_writer(host, objects[0], context).name,
         wanted_for=digests.wanted,
-        settings={"for": digests.lasting, "provider": kept} if kept else None,
+        settings=new_record(record, before=before).as_json() if records else None,
+        inherited=propagated(labels_of(deployment), config, reserved=host.manifest.reserved_labels),
         identity=identity_of(typed, context.engine),
         topology=translation.replace_on,
         interrupts=translation.interrupts,
@@ -224,11 +233,6 @@ def _without_counts(scaling: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def propagated_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """The deployment's labels that are copied to its objects: those with our prefix (004 §4.12)."""
-    return {key: value for key, value in labels.items() if key.startswith(f"{names.GROUP}/")}
-
-
 def complete(
     objects: Sequence[Resource],
     deployment: Resource,
@@ -237,6 +241,7 @@ def complete(
     transformer: str,
     wanted_for: str,
     settings: Mapping[str, object] | None = None,
+    inherited: Mapping[str, str] | None = None,
     identity: Mapping[str, object],
     topology: Mapping[str, object],
     immutable: Sequence[Sequence[str]],
@@ -247,15 +252,15 @@ def complete(
 
     - `wanted_for` is the digest of what the primary is written for (`written_for`); `settings` is the record of the
       settings with which it was created (None: no record).
+    - `inherited` are the deployment's labels that its objects get.
     - A new object is needed when a value of `identity` or `topology` changes. `immutable` has the paths of each object
       that cannot be changed in place.
-    - Our labels have precedence over propagated ones and over the translation's. The labels that identify a pod's
-      deployment are also set in every pod template, and at the paths in `pod_labels` where pods are outside of a
+    - Our labels have precedence over the translation's, and those over propagated ones. The labels that identify a
+      pod's deployment are also set in every pod template, and at the paths in `pod_labels` where pods are outside of a
       template.
     - `interrupts` are the translation's interruptions by changes in place.
     """
     whose = our_labels(deployment, provider_mark(provider))
-    ours = {**propagated_labels(labels_of(deployment)), **whose}
     result = []
     for position, (translated, paths) in enumerate(zip(objects, immutable, strict=True)):
         obj = _with_pod_labels(translated, whose, places=pod_labels[position] if pod_labels else ())
@@ -272,7 +277,7 @@ def complete(
         if recorded := replacement_record(record):
             annotations[REPLACE_ON_CHANGE] = recorded
         obj = {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}
-        result.append(owned_objects.complete(obj, owner=deployment, labels=ours))
+        result.append(owned_objects.complete(obj, owner=deployment, labels=whose, propagated=inherited))
     return result
 
 

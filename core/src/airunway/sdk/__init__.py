@@ -52,7 +52,7 @@ from airunway.resource import Resource, canonical_json, dig, digest, filled, yam
 from airunway.sdk import conditions, overrides, picker, serving, workloads
 from airunway.sdk.components import absent_component, primary_component
 from airunway.sdk.deployments import image_of, is_disaggregated, nodes_for, overridden, replicas_of
-from airunway.sdk.fields import CORE_FIELDS, as_json, ignored_fields, tracked
+from airunway.sdk.fields import CORE_FIELDS, PodSetting, as_json, ignored_fields, ignored_pod_setting, tracked
 from airunway.sdk.findings import (
     bad_override,
     blocker,
@@ -121,6 +121,7 @@ __all__ = [
     "NoSettings",
     "Observation",
     "Observed",
+    "PodSetting",
     "Pool",
     "Provider",
     "ProviderManifest",
@@ -163,6 +164,7 @@ __all__ = [
     "hookimpl",
     "ignored",
     "ignored_fields",
+    "ignored_pod_setting",
     "image_of",
     "is_disaggregated",
     "keyword_arguments",

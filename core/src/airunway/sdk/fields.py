@@ -2,12 +2,14 @@
 
 `tracked` gives a view of a deployment that records every field that is read. The runtime itself reports fields that a
 user set and the provider did not read (`ignored_fields`), so no field is dropped silently. A field that was read is not
-necessarily honoured; the toggle test of each provider checks that.
+necessarily honoured; the toggle test of each provider checks that. `ignored_pod_settings` does the same for what comes
+from outside of the deployment (its runtime config, the model cache), by what stands in the translated objects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
 from functools import cache
 from typing import Any, cast
 
@@ -15,10 +17,19 @@ from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
 from airunway.api.modeldeployment import ModelDeployment
-from airunway.plugins.contract import Finding
-from airunway.resource import copy_of
+from airunway.plugins.contract import Context, Finding, RuntimeSettings
+from airunway.resource import Resource, copy_of
 
-__all__ = ["CORE_FIELDS", "Reads", "as_json", "ignored_fields", "tracked"]
+__all__ = [
+    "CORE_FIELDS",
+    "PodSetting",
+    "Reads",
+    "as_json",
+    "ignored_fields",
+    "ignored_pod_setting",
+    "ignored_pod_settings",
+    "tracked",
+]
 
 CORE_FIELDS = ("spec.gateway", "spec.provider", "spec.runtimeConfigName", "spec.suspend", "spec.serving")
 """Fields that the core and the runtime handle, independent of the provider."""
@@ -56,6 +67,80 @@ def ignored_fields(deployment: ModelDeployment, reads: Reads, *, provided: tuple
             continue
         field = path.replace("[]", "")
         yield Finding(path=field, reason="FieldIgnored", message=f"{field} has no effect with this provider")
+
+
+class PodSetting(StrEnum):
+    """What reaches pods from outside of a deployment, as messages name it."""
+
+    ENV = "env of the runtime config"
+    LABELS = "propagated labels"
+    PULL_SECRETS = "imagePullSecrets of the runtime config"
+    TOKEN = "secrets.huggingFaceToken of the runtime config"
+    CACHE = "the claim of the model cache"
+
+
+_SETTING_PATHS = {PodSetting.CACHE: "spec.model.cache"}
+"""The field of the deployment by which a setting comes to it; `_CONFIG` for the others."""
+_CONFIG = "spec.runtimeConfigName"
+
+
+def ignored_pod_setting(setting: PodSetting, because: str) -> Finding:
+    """The warning that a setting reaches no pod; `because` says why, and what to do."""
+    path = _SETTING_PATHS.get(setting, _CONFIG)
+    return Finding(path=path, reason="FieldIgnored", message=f"{setting}: {because}")
+
+
+def ignored_pod_settings(
+    deployment: ModelDeployment, context: Context[Any], objects: Iterable[Resource], *, named: Iterable[Finding] = ()
+) -> Iterator[Finding]:
+    """A warning for each setting of the context that no pod of the translated `objects` has.
+
+    Whatever stands below an object's metadata counts, since upstreams have their own places for the fields of a pod.
+    Settings that a finding of `named` is about (`ignored_pod_setting`) are left out.
+    """
+    runtime, spec = context.runtime, deployment.spec
+    if runtime == RuntimeSettings() and context.cache is None:
+        return
+    words = _Words(objects)
+    said = [finding.message for finding in named if finding.reason == "FieldIgnored"]
+    own = {entry.name for entry in spec.env}
+    token = runtime.token.name if runtime.token is not None else ""
+    if spec.secrets.hugging_face_token or "HF_TOKEN" in own:
+        token = ""  # the deployment's own is used
+    missing = {
+        PodSetting.ENV: [str(entry.get("name")) for entry in runtime.env if str(entry.get("name")) not in words.named],
+        PodSetting.LABELS: [key for key in runtime.labels if key not in words.keys],
+        PodSetting.PULL_SECRETS: [name for name in runtime.image_pull_secrets if name not in words.texts],
+        PodSetting.TOKEN: [token] if token and token not in words.texts else [],
+        PodSetting.CACHE: [context.cache.claim] if context.cache and context.cache.claim not in words.texts else [],
+    }
+    for setting, left in missing.items():
+        if left and not any(message.startswith(f"{setting}: ") for message in said):
+            yield ignored_pod_setting(setting, f"no pod of this provider has {', '.join(sorted(left))}")
+
+
+class _Words:
+    """What stands in objects below their metadata: keys of maps, names of list entries, and texts."""
+
+    def __init__(self, objects: Iterable[Resource]) -> None:
+        self.keys: set[str] = set()
+        self.named: set[str] = set()
+        self.texts: set[str] = set()
+        for obj in objects:
+            self._take({key: value for key, value in obj.items() if key != "metadata"})
+
+    def _take(self, node: object) -> None:
+        if isinstance(node, dict):
+            self.keys.update(node)
+            if isinstance(name := node.get("name"), str):
+                self.named.add(name)
+            for value in node.values():
+                self._take(value)
+        elif isinstance(node, list | tuple):
+            for value in node:
+                self._take(value)
+        elif isinstance(node, str):
+            self.texts.add(node)
 
 
 def _set_fields(model: BaseModel, path: str) -> Iterator[str]:

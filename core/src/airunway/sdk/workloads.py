@@ -211,10 +211,17 @@ def account(name: str, rules: Sequence[Mapping[str, object]]) -> list[Resource]:
     ]
 
 
-def endpoint(model: ModelDeployment, observed: Observed, port: int, *, name: str = "") -> Endpoint | None:
-    """The endpoint at the Service with the model's name (or `name`); None while the Service does not exist."""
+def endpoint(
+    model: ModelDeployment, observed: Observed, port: int, *, name: str = "", target: int = 0
+) -> Endpoint | None:
+    """The endpoint at the Service with the model's name (or `name`); None while the Service does not exist.
+
+    `target` is the port of the pods, if requests may go to a pod directly (`Endpoint.target_port`).
+    """
     name = name or model.metadata.name
-    return Endpoint(service=name, port=port) if observed.find(SERVICE.kind, name) is not None else None
+    if observed.find(SERVICE.kind, name) is None:
+        return None
+    return Endpoint(service=name, port=port, target_port=target)
 
 
 def _rolling(surge: int) -> dict[str, int]:

@@ -197,7 +197,7 @@ class Evidence:
     served: bool = False
     """Whether the deployment has served before."""
     secrets: Mapping[str, str] = field(default_factory=dict)
-    """The Secrets that the deployment names, each with the JSON path of the field that names it."""
+    """The Secrets that the deployment or its runtime config names, each with the field that names it."""
 
 
 def pod_facts(obj: Resource, *, role_label: str = "", serving_roles: Collection[str] = ()) -> PodFacts:

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from airunway.resource import Resource, parse_time
+from airunway.status.catalogue import CONDITIONS, ConditionWriter
 from airunway.status.conditions import Condition, as_word, bounded
 from airunway.status.reasons import Category, category_of
 
@@ -37,6 +38,10 @@ PARENTS = ("ConfigValid", "AuthValid", "DependenciesReachable")
 
 OVERALL = ("Ready", "Reconciling", "Stalled")
 """Conditions about the whole deployment, as kstatus defines them; they belong to the owner of the phase."""
+
+_OF_PARTS = {each.name for each in CONDITIONS if each.writer in (ConditionWriter.GATEWAY, ConditionWriter.MODEL_CACHE)}
+_NO_CHILDREN = frozenset({*PARENTS, *OVERALL, *_OF_PARTS})
+"""Conditions from which no parent is derived."""
 
 
 class Phase(StrEnum):
@@ -100,18 +105,21 @@ def roll_up(
     served: bool = False,
     running_message: str = "All replicas are ready",
     grace: timedelta = DEPENDENCY_GRACE,
+    patience: timedelta = CAPACITY_PATIENCE,
 ) -> Rollup:
     """Returns the phase, its reason and message, and whether the deployment is ready.
 
     `previous` is the phase before this pass; `created`: upstream objects exist; `served`: they were Running at some
-    time. The worst phase wins. Of faults with the same phase the first decides; for Failed and Degraded, a fault that
-    only keeps the previous phase decides last.
+    time. `grace` and `patience` are those of the runtime config's ``statusPolicy``: how long a dependency may be
+    unreachable, and how long missing capacity counts as normal waiting. The worst phase wins. Of faults with the same
+    phase the first decides; for Failed and Degraded, a fault that only keeps the previous phase decides last.
     """
     if not faults:
         return Rollup(phase=Phase.RUNNING, reason="Ready", message=running_message, ready=True)
     served = served or previous == Phase.RUNNING.value
     judged = [
-        _judge(fault, previous=previous, served=served, created=created, now=now, grace=grace) for fault in faults
+        _judge(fault, previous=previous, served=served, created=created, now=now, grace=grace, patience=patience)
+        for fault in faults
     ]
     wake = min((seconds for _, seconds in judged if seconds is not None), default=None)
 
@@ -136,7 +144,14 @@ def roll_up(
 
 
 def _judge(
-    fault: Fault, *, previous: str | None, served: bool, created: bool, now: datetime, grace: timedelta
+    fault: Fault,
+    *,
+    previous: str | None,
+    served: bool,
+    created: bool,
+    now: datetime,
+    grace: timedelta,
+    patience: timedelta,
 ) -> tuple[Phase, float | None]:
     """Returns the phase for this fault alone, and after how many seconds it changes by time alone (None: never)."""
     resting = Phase.PENDING if fault.pending or not created else Phase.DEPLOYING
@@ -156,7 +171,7 @@ def _judge(
         case Category.CAPACITY:
             # The pods exist and wait for a node: that is deploying, however long the queue.
             waiting = Phase.DEPLOYING if created else Phase.PENDING
-            return _after(fault, CAPACITY_PATIENCE, before=waiting, now=now)
+            return _after(fault, patience, before=waiting, now=now)
         case Category.EXHAUSTION | Category.WORKLOAD:
             return (Phase.DEGRADED if served else Phase.FAILED), None
         case Category.PROGRESS:
@@ -195,8 +210,9 @@ def _abnormal(type_: str, status: bool, verdict: Rollup) -> Condition:
 def parent_conditions(conditions: Iterable[Resource]) -> list[Condition]:
     """Returns ``ConfigValid``, ``AuthValid`` and ``DependenciesReachable``, derived from all other False conditions.
 
-    Unknown counts too if the reason is Stale (a missing heartbeat). All three are always returned; a False one has the
-    reason and message of its first child, sorted by type.
+    Conditions of the core's parts do not count: a refused route is no fault of the deployment's own configuration
+    (spec/platform.md, "Readiness"). Unknown counts too if the reason is Stale (a missing heartbeat). All three are
+    always returned; a False one has the reason and message of its first child, sorted by type.
     """
     against: dict[str, Resource] = {}
     parent_of = {
@@ -207,7 +223,7 @@ def parent_conditions(conditions: Iterable[Resource]) -> list[Condition]:
     }
     for child in sorted(conditions, key=lambda c: str(c.get("type"))):
         # The overall conditions repeat their children, and the parents must not be derived from themselves.
-        if child.get("type") in (*PARENTS, *OVERALL) or child.get("status") not in ("False", "Unknown"):
+        if child.get("type") in _NO_CHILDREN or child.get("status") not in ("False", "Unknown"):
             continue
         category = category_of(str(child.get("reason")))
         parent = parent_of.get(category)

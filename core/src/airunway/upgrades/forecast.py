@@ -11,12 +11,14 @@ from datetime import datetime
 from enum import StrEnum
 
 from airunway.api import names
+from airunway.configs import Resolution
 from airunway.owned.objects import identity_in, named
 from airunway.owned.plan import Action
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.manifest import api_version
-from airunway.resource import ObjectKey, Resource, annotations_of, is_deleting, key_of
+from airunway.plugins.runtime_settings import resolve_among
+from airunway.resource import ObjectKey, Resource, annotations_of, dig, is_deleting, key_of
 from airunway.runtime.crd_versions import CrdFacts, Installed, crd_facts, detect
 from airunway.runtime.plan import Decision, Do, decide
 from airunway.runtime.state import ClusterState
@@ -115,15 +117,17 @@ def forecast(
     settings: object,
     now: datetime,
     verify: bool = True,
+    configs: Sequence[Resource] = (),
 ) -> Forecast:
     """The forecast for a deployment of the provider.
 
-    `objects` are its present upstream objects; `before` is None for a deployment that is only planned.
+    `objects` are its present upstream objects; `before` is None for a deployment that is only planned. `configs` are
+    the runtime configs: core and provider agree on them.
     Raises PluginFault for a broken plugin.
     """
 
     def look(cluster: Cluster, of: Resource) -> tuple[Effect, str]:
-        state = _seen(host, of, objects, cluster, now=now, verify=verify)
+        state = _seen(host, of, objects, cluster, now=now, verify=verify, configs=configs)
         return _effect(decide(state, host, settings=settings), cluster)
 
     already, trouble = look(before, deployment) if before is not None else (Effect.LEAVE, "")
@@ -217,8 +221,10 @@ def _seen(
     *,
     now: datetime,
     verify: bool,
+    configs: Sequence[Resource],
 ) -> ClusterState:
     """The state that the provider would gather."""
+    resolution = resolve_among(deployment, configs)
     verdicts = {
         (kind.group, kind.kind): detect(kind, host.transformers_of(kind), cluster.facts(kind), verify=verify)
         for kind in host.manifest.upstream
@@ -226,7 +232,8 @@ def _seen(
     live = {identity_in(read): read for obj in objects if (read := _read(obj, host, verdicts, cluster)) is not None}
     return ClusterState(
         provider=host.name,
-        deployment=deployment,
+        deployment=_published(deployment, resolution),
+        resolution=resolution,
         live=live,
         selected=(),
         find=lambda _wanted: live,
@@ -238,6 +245,26 @@ def _seen(
         kubernetes=cluster.kubernetes,
         now=now,
     )
+
+
+def _published(deployment: Resource, resolution: Resolution) -> Resource:
+    """The deployment with what the core says about its runtime config."""
+    status = deployment.get("status") or {}
+    missing, config = resolution.missing, resolution.config
+    condition = {
+        "type": "RuntimeConfigReady",
+        "status": "False" if missing else "True",
+        "reason": "ConfigNotFound" if missing else "ConfigFound",
+        "message": f"no runtime config '{resolution.name}' exists" if missing else "",
+        "observedGeneration": deployment["metadata"].get("generation"),
+    }
+    others = [each for each in status.get("conditions") or () if each.get("type") != "RuntimeConfigReady"]
+    granted = {"rollout": rollout} if (rollout := dig(status, "effectiveRuntimeConfig", "rollout")) else {}
+    effective = {**config.status(), **granted} if config is not None else None
+    return {
+        **deployment,
+        "status": {**status, "conditions": [*others, condition], "effectiveRuntimeConfig": effective},
+    }
 
 
 def _read(
@@ -317,6 +344,8 @@ def _effect(decision: Decision, cluster: Cluster) -> tuple[Effect, str]:
 def _held_back(decision: Decision) -> tuple[Effect, str]:
     """No plan: nothing to do, or an error."""
     faults = [fault for result in decision.results if (fault := result.as_fault()) is not None]
+    if decision.gate.closed and not faults:
+        return Effect.BREAK, "ConfigNotFound: its runtime config does not exist"
     if decision.do is Do.OBSERVE_ONLY and faults:
         return Effect.BREAK, f"{faults[-1].reason}: {faults[-1].message}"
     return Effect.LEAVE, ""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from airunway.api import names
-from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client
+from airunway.kinds import CLUSTER_RUNTIME_CONFIG, MODEL_DEPLOYMENT, RUNTIME_CONFIG
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, ApiError, Client, ErrorKind, Kind
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, dig, key_of
@@ -44,6 +44,8 @@ class Running:
     deployments: tuple[Resource, ...]
     objects: Mapping[ObjectKey, tuple[Resource, ...]]
     """The upstream objects of each deployment."""
+    configs: tuple[Resource, ...] = ()
+    """RuntimeConfigs and ClusterRuntimeConfigs."""
     planned: bool = False
     """Whether the deployments are from a file, without objects in a cluster."""
 
@@ -101,6 +103,10 @@ async def read_running(client: Client, host: ProviderHost, *, namespace: str = "
         client.list_all(MODEL_DEPLOYMENT, namespace=namespace),
         *(_objects(client, host, kind, cluster, namespace) for kind in host.manifest.upstream if kind.write),
     )
+    configs = [
+        *await _configs(client, RUNTIME_CONFIG, namespace),
+        *await _configs(client, CLUSTER_RUNTIME_CONFIG, ""),
+    ]
     by_deployment: defaultdict[ObjectKey, list[Resource]] = defaultdict(list)
     for obj in (obj for listed in objects for obj in listed):
         if (of := deployment_of(obj)) is not None:
@@ -109,7 +115,19 @@ async def read_running(client: Client, host: ProviderHost, *, namespace: str = "
         cluster=cluster,
         deployments=tuple(sorted((each for each in deployments if _is_of(host, each)), key=key_of)),
         objects={key: tuple(listed) for key, listed in by_deployment.items()},
+        configs=tuple(configs),
     )
+
+
+async def _configs(client: Client, kind: Kind, namespace: str) -> list[Resource]:
+    """The runtime configs of a kind; none where its CRD is not installed."""
+    try:
+        found = await client.list_all(kind, namespace=namespace)
+    except ApiError as error:
+        if error.kind is not ErrorKind.KIND_NOT_SERVED:
+            raise
+        return []
+    return [{**config, "kind": kind.kind} for config in found]
 
 
 def _is_of(host: ProviderHost, deployment: Resource) -> bool:
@@ -178,6 +196,7 @@ def preflight(
                 settings=settings,
                 now=now,
                 verify=verify,
+                configs=running.configs,
             )
             for deployment in running.deployments
         ]

@@ -18,7 +18,7 @@ from airunway.json_path import MAX_PATH, entries, shortened
 from airunway.resource import Resource, dig
 from airunway.schema import BLOCKING, Check, Violation, compile_schema
 
-__all__ = ["bounded_violations", "excesses", "prepare", "validate", "warnings", "without_effect"]
+__all__ = ["bounded_violations", "excesses", "prepare", "validate", "warnings"]
 
 _RULES = {
     modeldeployment.KIND: MODEL_DEPLOYMENT_RULES,
@@ -115,17 +115,7 @@ def warnings(obj: Resource) -> list[str]:
         told.append("trustRemoteCode executes remote code")
     if dig(obj, "spec", "engine", "type") == "trtllm" and dig(obj, "spec", "engine", "contextLength") is not None:
         told.append("contextLength is ignored for TensorRT-LLM")
-    return [*told, *(f"{path} {why}" for path, why in without_effect(obj).items())]
-
-
-def without_effect(obj: Resource) -> dict[str, str]:
-    """Returns the fields of a ModelDeployment that are set but have no effect in this release, each with a message."""
-    found = {}
-    if dig(obj, "spec", "runtimeConfigName"):
-        found["spec.runtimeConfigName"] = "has no effect, as this release reads no runtime configs"
-    if dig(obj, "spec", "gateway") and dig(obj, "spec", "gateway", "enabled") is not False:
-        found["spec.gateway"] = "has no effect, as this release makes no routes"
-    return found
+    return told
 
 
 def prepare() -> None:

@@ -170,10 +170,12 @@ def _node_blockers(deployment: ModelDeployment, context: Context[Settings], part
                 f"_@%+=:,./- as they are: {path} has others; take them out, or ask for the GPUs of one node"
             )
             yield blocker(path, text, "BadArguments")
-    for i, entry in enumerate(spec.env):
-        if not _VARIABLE.fullmatch(entry.name):
-            text = f"over several nodes Dynamo names variables to a shell: {entry.name[:64]!r} is no name for one"
-            yield blocker(f"spec.env[{i}].name", text, "BadArguments")
+    names = {f"spec.env[{i}].name": entry.name for i, entry in enumerate(spec.env)}
+    given = [*names.items(), *(("spec.runtimeConfigName", str(each.get("name"))) for each in context.runtime.env)]
+    for path, name in given:
+        if not _VARIABLE.fullmatch(name):
+            text = f"over several nodes Dynamo names variables to a shell: {name[:64]!r} is no name for one"
+            yield blocker(path, f"{text} (env of the runtime config)" if path not in names else text, "BadArguments")
 
 
 def _warnings(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
@@ -191,6 +193,12 @@ def _warnings(deployment: ModelDeployment, context: Context[Settings]) -> Iterat
             if overridden(deployment, key) is not None:
                 text = f"overrides.{key} has no effect behind a gateway's pool: its picker chooses the worker"
                 yield ignored(f"spec.provider.overrides.{key}", text)
-    elif context.gateway is not None and context.gateway.uses_pool:
+        if context.gateway is None or not context.gateway.uses_pool:
+            text = (
+                "the graph was made for a gateway's pool, which is not asked for any more; the pool's Service keeps "
+                "serving, and the next change of the spec makes a new graph with a Frontend"
+            )
+            yield Finding(path="spec.gateway", reason="GraphKeepsPool", message=text)
+    elif context.gateway is not None and context.gateway.uses_pool and not context.has(Feature.GRAPH_METADATA):
         text = "this release of Dynamo cannot serve behind a gateway's pool (needs 1.1): it gets a Frontend of its own"
         yield ignored("spec.gateway", text)

@@ -37,11 +37,22 @@ from airunway.sdk import (
     sizing,
     version_in,
 )
+from airunway.sdk.conditions import mapping, records, text
 from airunway_dynamo.manifest import COMPONENT_TYPE, GRAPH_NAME, RESERVED_LABELS, WORKERS, Feature
 from airunway_dynamo.runtimes import EVENTS, IMAGES, ROLES, RUNTIMES, is_release
 from airunway_dynamo.settings import Settings
 
-__all__ = ["FRONTEND", "PORT", "Part", "desired", "image_of", "parts_of", "routed_by_pool", "runtime_version"]
+__all__ = [
+    "FRONTEND",
+    "PORT",
+    "Part",
+    "desired",
+    "has_picker",
+    "image_of",
+    "parts_of",
+    "routed_by_pool",
+    "runtime_version",
+]
 
 _NEWEST = "1.3.1"
 """Image release for operators that `IMAGES` does not list: 1.2 and newer."""
@@ -91,8 +102,24 @@ def parts_of(deployment: ModelDeployment, context: Context[Settings]) -> tuple[P
 
 
 def routed_by_pool(context: Context[Settings]) -> bool:
-    """Whether a gateway selects the worker through an InferencePool, so that there is no Frontend."""
-    return context.gateway is not None and context.gateway.uses_pool and context.has(Feature.GRAPH_METADATA)
+    """Whether a gateway selects the worker through an InferencePool, so that there is no Frontend.
+
+    Decided once, before the graph is made: other components are another graph. A live graph keeps its own, also where
+    a gateway comes later; one that was made for a pool gets a Frontend with the first change of the spec after routing
+    was switched off.
+    """
+    if not context.has(Feature.GRAPH_METADATA):
+        return False
+    wanted = context.gateway is not None and context.gateway.uses_pool
+    if not context.live:
+        return wanted
+    return has_picker(context.live) and (wanted or not context.spec_changed)
+
+
+def has_picker(graph: Resource) -> bool:
+    """Whether a graph, in either version of its API, was made for a gateway's pool. Accepts any JSON."""
+    named = {text(component, "name") for component in records(graph, "spec", "components")}
+    return PICKER in named or PICKER in mapping(graph, "spec", "services")
 
 
 def image_of(deployment: ModelDeployment, context: Context[Settings]) -> str:

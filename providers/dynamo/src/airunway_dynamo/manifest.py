@@ -103,6 +103,7 @@ _engine = partial(
     gpu_support=True,
     scale_to_zero=True,
     multi_node=True,
+    path_routing=True,
     gateway={"managesInferencePool": True, "inferencePoolNamePattern": "{name}-pool"},
 )
 
@@ -138,6 +139,14 @@ MANIFEST = ProviderManifest(
         _made(group="grove.io", kind="PodClique", plural="podcliques", versions=("v1alpha1",)),
     ),
     pod_labels=(GRAPH_NAME,),
+    # Grove selects by the last ones as well.
+    reserved_labels=(
+        *RESERVED_LABELS,
+        "app.kubernetes.io/component",
+        "app.kubernetes.io/managed-by",
+        "app.kubernetes.io/name",
+        "app.kubernetes.io/part-of",
+    ),
     role_label=COMPONENT_TYPE,
     serving_roles=WORKERS,
     settings=Settings,

@@ -73,6 +73,8 @@ _ERRORS = meanings(
 def observation(deployment: ModelDeployment, observed: Observed, context: Context[Settings]) -> Observation:
     """Component, replicas and endpoint, from the objects that exist; accepts any JSON."""
     graph = observed.primary if isinstance(observed.primary, dict) else {}
+    # The components are those of the live graph, whatever the next one will have.
+    context = replace(context, live=graph, spec_changed=False) if graph else context
     made = {_made_for(obj): obj for obj in observed.objects if obj is not observed.primary}
     # Components in the format of either API version, including those added by others.
     specs = mapping(graph, "spec", "services") | {text(s, "name"): s for s in records(graph, "spec", "components")}

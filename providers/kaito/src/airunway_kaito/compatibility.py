@@ -10,9 +10,11 @@ from airunway.sdk import (
     Context,
     Finding,
     ModelDeployment,
+    PodSetting,
     bad_override,
     blocker,
     ignored,
+    ignored_pod_setting,
     like_a_flag,
     overridden,
     pod_blockers,
@@ -185,3 +187,10 @@ def _preset_warnings(deployment: ModelDeployment, context: Context[Settings], pl
         if entries:
             text = f"pods of a KAITO preset take no {name} of their own; set spec.image to have them"
             yield ignored(f"spec.podTemplate.metadata.{name}", text)
+    instead = "set spec.image to run the model as a pod template, which has them"
+    if context.runtime.labels:
+        text = f"pods of a KAITO preset take no labels of their own, so they reach no pod; {instead}"
+        yield ignored_pod_setting(PodSetting.LABELS, text)
+    if context.runtime.image_pull_secrets:
+        text = f"a KAITO preset pulls KAITO's own image without them, so they reach no pod; {instead}"
+        yield ignored_pod_setting(PodSetting.PULL_SECRETS, text)

@@ -27,12 +27,16 @@ __all__ = [
     "CREATED_BY",
     "INFERENCE_SET",
     "MANIFEST",
+    "OF_WORKSPACE",
     "PRESET_NAME",
     "SANDBOX_SCHEMAS",
     "TRANSFORMERS",
     "WORKSPACE",
     "Feature",
 ]
+
+OF_WORKSPACE = "kaito.sh/workspace"
+"""Label with a Workspace's name on its pods."""
 
 CREATED_BY = "inferenceset.kaito.sh/created-by"
 """Label with an InferenceSet's name on the Workspaces that KAITO creates for it, and on their pods."""
@@ -172,6 +176,8 @@ MANIFEST = ProviderManifest(
             gpu_support=True,
             scale_to_zero=True,
             api_formats=("openai-chat", "openai-responses", "anthropic-messages"),
+            path_routing=True,
+            gateway={"endpointPicker": {}},
         ),
         EngineCapability(
             name="llamacpp",
@@ -179,6 +185,7 @@ MANIFEST = ProviderManifest(
             cpu_support=True,
             scale_to_zero=True,
             api_formats=("openai-chat",),
+            path_routing=True,
             gateway={"ignoresServedName": True},
         ),
     ),
@@ -187,7 +194,16 @@ MANIFEST = ProviderManifest(
         SelectionRule(condition="spec.engine.type == 'llamacpp'", priority=100),
     ),
     upstream=(WORKSPACE, INFERENCE_SET, CONFIG_MAP, SERVICE),
-    pod_labels=("kaito.sh/workspace",),
+    pod_labels=(OF_WORKSPACE,),
+    reserved_labels=(
+        "kaito.sh/",
+        "inferenceset.kaito.sh/",
+        "multiroleinference.kaito.sh/",
+        "workspace.kaito.io/",
+        # By these a Service selects one pod of a StatefulSet.
+        "apps.kubernetes.io/",
+        "statefulset.kubernetes.io/",
+    ),
     settings=Settings,
     override_schema=_OVERRIDES,
     installation=helm_installation(

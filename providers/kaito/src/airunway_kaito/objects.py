@@ -18,11 +18,11 @@ from airunway.sdk import (
     workloads,
     yaml_json,
 )
-from airunway_kaito.manifest import API_VERSION, CREATED_BY, INFERENCE_SET, WORKSPACE
+from airunway_kaito.manifest import API_VERSION, CREATED_BY, INFERENCE_SET, OF_WORKSPACE, WORKSPACE
 from airunway_kaito.plan import PORT, plan_of
 from airunway_kaito.settings import Settings
 
-__all__ = ["RESERVED_LABEL_PREFIXES", "SERVICE_PORT", "desired", "launch_of", "serving_pods"]
+__all__ = ["RESERVED_LABEL_PREFIXES", "SERVICE_PORT", "desired", "launch_of", "serving_pod", "serving_pods"]
 
 RESERVED_LABEL_PREFIXES = ("kaito.sh/", "inferenceset.kaito.sh/")
 """Prefixes of labels for selectors and ownership of pods, which a user's label cannot replace."""
@@ -57,7 +57,8 @@ def desired(deployment: ModelDeployment, context: Context[Settings]) -> Translat
         # Without the second annotation KAITO runs a benchmark after every start and reports a failed one as not ready.
         # An InferenceSet copies it to its Workspaces; set only there, the InferenceSet would wait for results forever.
         written["metadata"]["annotations"] = {"kaito.sh/runtime": "vllm", "kaito.sh/disable-benchmark": "true"}
-        options = filled(modelAccessSecret=spec.secrets.hugging_face_token)
+        shared = context.runtime.token.name if context.runtime.token is not None else None
+        options = filled(modelAccessSecret=spec.secrets.hugging_face_token or shared)
         preset = filled(name=spec.model.id, presetOptions=options)
         inference: Resource = {"preset": preset, "config": configs[0]["metadata"]["name"]}
     else:
@@ -84,6 +85,11 @@ def desired(deployment: ModelDeployment, context: Context[Settings]) -> Translat
 def serving_pods(inference_set: str) -> dict[str, str]:
     """The labels of an InferenceSet's serving pods: if a model spans several pods, the first of each replica."""
     return {CREATED_BY: inference_set, "apps.kubernetes.io/pod-index": "0"}
+
+
+def serving_pod(workspace: str) -> dict[str, str]:
+    """The labels of a Workspace's serving pod, by which KAITO's own Service selects it (recorded, fact 13)."""
+    return {OF_WORKSPACE: workspace, "statefulset.kubernetes.io/pod-name": f"{workspace}-0"}
 
 
 def launch_of(deployment: ModelDeployment, context: Context[Settings]) -> Launch:

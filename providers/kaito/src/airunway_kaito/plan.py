@@ -17,10 +17,13 @@ from airunway.sdk import DEFAULT_GPU_TYPE, Context, ModelDeployment, digest, lab
 from airunway_kaito.manifest import INFERENCE_SET, Feature
 from airunway_kaito.settings import Settings
 
-__all__ = ["NODES_OF", "PORT", "Plan", "plan_of"]
+__all__ = ["NODES_OF", "PORT", "PRESET_TOKEN", "Plan", "plan_of"]
 
 PORT = 5000
 """Port on which every container must listen: the Service that KAITO creates always sends port 80 there."""
+
+PRESET_TOKEN = "HF_TOKEN"
+"""The key of a preset's Secret (``modelAccessSecret``) from which KAITO reads the token."""
 
 NODES_OF = f"{labels.GROUP}/nodes-of"
 """Label of nodes that KAITO creates for one deployment. Deployments may not select by it: its value is predictable."""
@@ -82,7 +85,8 @@ def _template_causes(
     deployment: ModelDeployment, context: Context[Settings], features: frozenset[str]
 ) -> Iterator[str]:
     spec = deployment.spec
-    token_without_place = bool(spec.secrets.hugging_face_token) and Feature.MODEL_ACCESS_SECRET not in features
+    own, shared = spec.secrets.hugging_face_token, context.runtime.token
+    has_place = Feature.MODEL_ACCESS_SECRET in features
     wishes: tuple[tuple[str, object], ...] = (
         ("spec.image", spec.image),
         ("spec.engine.image", spec.engine.image),
@@ -94,8 +98,9 @@ def _template_causes(
         ("spec.engine.enforceEager", spec.engine.enforce_eager),
         ("spec.env", spec.env),
         ("RuntimeConfig env", context.runtime.env),
-        ("RuntimeConfig imagePullSecrets", context.runtime.image_pull_secrets),
-        ("RuntimeConfig token", context.runtime.token is not None),
+        # KAITO reads the key HF_TOKEN of a preset's Secret. A config's pull secrets are no cause: a preset's image is
+        # KAITO's, and they must not make templates of all presets in a namespace.
+        ("RuntimeConfig token", shared and not own and not (has_place and shared.key == PRESET_TOKEN)),
         ("spec.model.cache", context.cache is not None),
         ("spec.model.source", spec.model.source == "custom"),
         ("spec.model.storage.volumes", spec.model.storage.volumes),
@@ -106,7 +111,7 @@ def _template_causes(
         ("spec.imagePullSecrets", spec.image_pull_secrets),
         ("spec.priorityClassName", spec.priority_class_name),
         ("spec.topologySpreadConstraints", spec.topology_spread_constraints),
-        ("spec.secrets.huggingFaceToken", token_without_place),
+        ("spec.secrets.huggingFaceToken", own and not has_place),
         ("KAITO before 0.9", Feature.HUGGINGFACE_IDS not in features),
     )
     return (path for path, wished in wishes if wished)

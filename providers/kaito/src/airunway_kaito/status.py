@@ -7,7 +7,7 @@ itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from airunway.sdk import (
     Component,
@@ -26,7 +26,8 @@ from airunway.sdk import (
 from airunway.sdk.conditions import condition, meaning, number, records, text, truth
 from airunway_kaito import reasons
 from airunway_kaito.manifest import INFERENCE_SET, WORKSPACE
-from airunway_kaito.objects import SERVICE_PORT, serving_pods
+from airunway_kaito.objects import SERVICE_PORT, serving_pod, serving_pods
+from airunway_kaito.plan import PORT
 
 __all__ = ["observation"]
 
@@ -56,9 +57,11 @@ def observation(deployment: ModelDeployment, observed: Observed) -> Observation:
         components=(component,),
         replicas=Replicas(desired=desired, ready=count, available=count),
         # KAITO creates the Service long before anything answers, so it is published only once the model has served.
-        endpoint=Endpoint(service=deployment.metadata.name, port=SERVICE_PORT) if served else None,
+        endpoint=Endpoint(service=deployment.metadata.name, port=SERVICE_PORT, target_port=PORT) if served else None,
         up_to_date=_is_current(primary),
         warnings=warnings,
+        # Releases with a state (0.9 and newer) make StatefulSets of all Workspaces.
+        selector=_text_of(serving_pod(deployment.metadata.name)) if dig(primary, "status", "state") else "",
     )
 
 
@@ -79,11 +82,15 @@ def _of_a_set(deployment: ModelDeployment, inference_set: Resource, observed: Ob
     return Observation(
         components=(_rolled_up(judged, ready=ready, desired=desired, settled=settled),),
         replicas=Replicas(desired=desired, ready=ready, available=ready),
-        endpoint=workloads.endpoint(deployment, observed, SERVICE_PORT),
+        endpoint=workloads.endpoint(deployment, observed, SERVICE_PORT, target=PORT),
         up_to_date=settled,
         warnings=tuple(dict.fromkeys(warnings)),
-        selector=",".join(f"{key}={value}" for key, value in serving_pods(deployment.metadata.name).items()),
+        selector=_text_of(serving_pods(deployment.metadata.name)),
     )
+
+
+def _text_of(selector: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in selector.items())
 
 
 def _is_made_of(inference_set: Resource, obj: Resource) -> bool:

@@ -149,6 +149,7 @@ MANIFEST = ProviderManifest(
             serving_modes=("aggregated", "disaggregated"),
             gpu_support=True,
             scale_to_zero=True,
+            path_routing=True,
             api_formats=("openai-chat",),
         ),
     ),
@@ -173,6 +174,8 @@ MANIFEST = ProviderManifest(
         _kind(kind="RayCluster", plural="rayclusters", required=False, write=False, select=_SERVICE_LABEL),
         workloads.NETWORK_POLICY,
     ),
+    # KubeRay's Service of the head selects by the last two as well.
+    reserved_labels=("ray.io/", "app.kubernetes.io/name", "app.kubernetes.io/created-by"),
     role_label="ray.io/group",
     serving_roles=(WORKERS, PREFILL, DECODE),
     events={"RayService": (REFUSED, *INVALID), "RayCluster": tuple(CLUSTER_FAULTS)},

@@ -62,11 +62,13 @@ MANIFEST = ProviderManifest(
             scale_to_zero=True,
             multi_node=True,
             api_formats=("openai-chat", "openai-responses", "anthropic-messages"),
+            path_routing=True,
             gateway={"managesInferencePool": True},
         ),
     ),
     # No selection rule: no field of a deployment requests a pool instead of a plain Service.
     upstream=(replace(DEPLOYMENT, primary=True, immutable=()), LEADER_WORKER_SET, SERVICE, *picker.KINDS),
+    reserved_labels=("llm-d.ai/", "leaderworkerset.sigs.k8s.io/"),
     role_label=labels.COMPONENT,
     serving_roles=(SERVER, DECODE, PREFILL),
     events={LEADER_WORKER_SET.kind: (serving.RECREATED,)},

@@ -223,7 +223,7 @@ def translate_status(deployment: ModelDeployment, observed: Observed, context: C
     return Observation(
         components=tuple(components),
         replicas=sum((workload.replicas for workload in found), Replicas()),
-        endpoint=workloads.endpoint(deployment, observed, PORT),
+        endpoint=workloads.endpoint(deployment, observed, PORT, target=PORT),
         up_to_date=all(workload.up_to_date for workload in found),
         pool=Pool(name=deployment.metadata.name, port=PORT) if _has_pool(context) else None,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from airunway.sdk import (
     FLAGS_BY_RELEASE,
@@ -25,6 +26,8 @@ TRANSFORMERS = with_defaults(
     vllm_image="vllm/vllm-openai:v0.23.0",
 )
 
+_engine = partial(EngineCapability, gpu_support=True, scale_to_zero=True, path_routing=True)
+
 MANIFEST = ProviderManifest(
     name="vllm",
     version=VERSION,
@@ -32,23 +35,19 @@ MANIFEST = ProviderManifest(
     description="vLLM, SGLang, TensorRT-LLM and llama.cpp as Deployments; over several nodes as LeaderWorkerSets",
     documentation="https://lws.sigs.k8s.io/docs/",
     engines=(
-        EngineCapability(
+        _engine(
             name="vllm",
-            gpu_support=True,
-            scale_to_zero=True,
             multi_node=True,
             api_formats=("openai-chat", "openai-responses", "anthropic-messages"),
+            gateway={"endpointPicker": {}},  # it scores servers by vLLM's metrics
         ),
-        EngineCapability(
-            name="sglang", gpu_support=True, scale_to_zero=True, multi_node=True, api_formats=("openai-chat",)
-        ),
-        EngineCapability(name="trtllm", gpu_support=True, scale_to_zero=True, api_formats=("openai-chat",)),
-        EngineCapability(
-            name="llamacpp", gpu_support=True, cpu_support=True, scale_to_zero=True, api_formats=("openai-chat",)
-        ),
+        _engine(name="sglang", multi_node=True, api_formats=("openai-chat",)),
+        _engine(name="trtllm", api_formats=("openai-chat",)),
+        _engine(name="llamacpp", cpu_support=True, api_formats=("openai-chat",)),
     ),
     # No selection rule: this is the fallback if no more specific provider scores.
     upstream=(replace(DEPLOYMENT, primary=True, immutable=()), LEADER_WORKER_SET, SERVICE),
+    reserved_labels=("leaderworkerset.sigs.k8s.io/",),
     role_label=labels.COMPONENT,
     serving_roles=(SERVER,),
     events={LEADER_WORKER_SET.kind: (serving.RECREATED,)},

@@ -84,7 +84,7 @@ def translate_status(deployment: ModelDeployment, observed: Observed, context: C
     return Observation(
         components=(component,),
         replicas=found.replicas,
-        endpoint=workloads.endpoint(deployment, observed, PORT),
+        endpoint=workloads.endpoint(deployment, observed, PORT, target=PORT),
         up_to_date=found.up_to_date,
     )
 

@@ -13,12 +13,27 @@ from pydantic.alias_generators import to_camel
 from airunway.api.modeldeployment import ModelDeploymentSpec
 from airunway.api.names import API_VERSION
 from airunway.plugins.assumed import assumed_context
-from airunway.plugins.contract import Context
+from airunway.plugins.contract import Context, Gateway, ModelCache, RuntimeSettings, SecretKey
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource
 from airunway.runtime.translate import TranslationResult, parsed, translate
 
-__all__ = ["NAME", "NOW", "OF_THE_CORE", "TOGGLES", "Base", "Toggle", "bases", "judged", "merged_spec", "spec_fields"]
+__all__ = [
+    "GATEWAY",
+    "NAME",
+    "NOW",
+    "OF_THE_CORE",
+    "SETTINGS",
+    "TOGGLES",
+    "Base",
+    "SettingToggle",
+    "Toggle",
+    "bases",
+    "context_of",
+    "judged",
+    "merged_spec",
+    "spec_fields",
+]
 
 NAME = "model"
 """Name of every deployment that is asked about."""
@@ -143,6 +158,40 @@ TOGGLES: Mapping[str, Toggle] = {
 }
 """A change of each field that is a provider's to honour, by its path; ``[]`` stands for the items of a list."""
 
+
+@dataclass(frozen=True, kw_only=True)
+class SettingToggle:
+    """A change of what reaches a provider from outside of the deployment: fields of the context that it replaces."""
+
+    context: Mapping[str, Any]
+    spec: Resource = field(default_factory=dict)
+    """What the changed deployment has as well."""
+
+
+GATEWAY = "a gateway's InferencePool"
+"""The setting that only engines with ``managesInferencePool`` learn of: for the others the core makes the pool."""
+
+SETTINGS: Mapping[str, SettingToggle] = {
+    "RuntimeConfig spec.env": SettingToggle(
+        context={"runtime": RuntimeSettings(env=({"name": "AIRUNWAY_TOGGLE", "value": "toggle-value"},))}
+    ),
+    "RuntimeConfig spec.labelPropagation": SettingToggle(
+        context={"runtime": RuntimeSettings(labels={"org.example/toggle": "toggle-value"})}
+    ),
+    "RuntimeConfig spec.imagePullSecrets": SettingToggle(
+        context={"runtime": RuntimeSettings(image_pull_secrets=("toggle-pull",))}
+    ),
+    "RuntimeConfig spec.secrets.huggingFaceToken": SettingToggle(
+        context={"runtime": RuntimeSettings(token=SecretKey(name="toggle-token", key="HF_TOKEN"))}
+    ),
+    "the claim of a model cache": SettingToggle(
+        context={"cache": ModelCache(claim="toggle-claim", sub_path="model")},
+        spec={"model": {"cache": {"mode": "Shared"}}},
+    ),
+    GATEWAY: SettingToggle(context={"gateway": Gateway(name="toggle-gateway", namespace="gateways", uses_pool=True)}),
+}
+"""A change of each setting that comes to a provider in its context, by its name."""
+
 OF_THE_CORE: Mapping[str, str] = {
     "spec.engine.type": "arrives resolved, as `context.engine`",
     "spec.provider.name": "what brings a deployment to a provider",
@@ -150,8 +199,8 @@ OF_THE_CORE: Mapping[str, str] = {
     "spec.model.cache.artifactName": "part of the cache, which reaches a provider as `context.cache`",
     "spec.model.cache.size": "part of the cache, which reaches a provider as `context.cache`",
     "spec.model.cache.storageClassName": "part of the cache, which reaches a provider as `context.cache`",
-    "spec.gateway": "routing is the core's; this release makes no routes, and warns",
-    "spec.runtimeConfigName": "the core's; this release reads no runtime configs, and warns",
+    "spec.gateway": "routing is the core's; where a provider makes the pool, it learns of it as `context.gateway`",
+    "spec.runtimeConfigName": "read by the core and the runtime; what pods get of it reaches a provider in its context",
     "spec.suspend": "the runtime deletes the objects; there is nothing to translate",
 }
 """Fields that are not a provider's, with everything below them, and why."""
@@ -247,9 +296,12 @@ def judged(host: ProviderHost, base: Base, spec: Resource, *, context: Context[A
         "spec": spec,
         "status": {"engine": {"type": base.engine}},
     }
-    if context is None:
-        context = assumed_context(host, engine=base.engine, now=NOW, settings=base.settings, absent=base.absent)
-    return translate(host, deployment, parsed(deployment), context)
+    return translate(host, deployment, parsed(deployment), context or context_of(host, base))
+
+
+def context_of(host: ProviderHost, base: Base) -> Context[Any]:
+    """The context for a base, with the newest of everything."""
+    return assumed_context(host, engine=base.engine, now=NOW, settings=base.settings, absent=base.absent)
 
 
 def merged_spec(spec: Resource, *changes: Resource) -> Resource:

@@ -18,7 +18,7 @@ from airunway.plugins.registry import load
 from airunway.resource import Resource, canonical_json, digest
 from airunway.runtime.crd_versions import crd_facts
 from airunway_testing.conformance.cases import NAME, NOW, Base, bases, judged
-from airunway_testing.conformance.fields import Answer, outcomes
+from airunway_testing.conformance.fields import Answer, outcomes, replaced_labels, setting_outcomes
 from airunway_testing.conformance.hostile import hostile_faults
 from airunway_testing.conformance.paths import is_field
 from airunway_testing.conformance.places import guarded_faults
@@ -118,7 +118,12 @@ def _of_the_engines(host: ProviderHost) -> Iterator[str]:
             return
         yield from (f"{base.name}: {fault}" for fault in guarded_faults(host.manifest, NAME, found))
         yield from _of_the_status(host, base, found)
-    found_out = list(outcomes(host, asked))
+        for key in replaced_labels(host, base):
+            yield (
+                f"{base.name}: a propagated label {key} replaces the one that pods have: merge the labels of "
+                "context.runtime first and the provider's own last, or name the key in the manifest's reserved_labels"
+            )
+    found_out = [*outcomes(host, asked), *setting_outcomes(host, asked)]
     for path in sorted({word.path for found in found_out for word in found.words if not is_field(word.path)}):
         yield f"a finding names the field {path}, which no ModelDeployment has: name the one that the user wrote"
     ignored = {(found.field, found.base) for found in found_out if found.answer is Answer.IGNORED}

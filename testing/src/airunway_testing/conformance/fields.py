@@ -2,7 +2,8 @@
 
 A change is *honoured* (other objects), *warned* about (a warning names the field) or *refused* (a blocker). What is
 none of it is *ignored*, and a fault of the provider: the user's wish would be dropped without a word (spec ruling 18).
-In a provider's tests:
+`setting_outcomes` asks the same of what comes from outside of the deployment: its runtime config, a model cache, a
+gateway's pool. In a provider's tests:
 
     def test_every_field_is_honoured_or_named():
         assert [found for found in outcomes(load("mine")) if found.answer is Answer.IGNORED] == []
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from airunway.api import names
@@ -21,9 +22,20 @@ from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, canonical_json
 from airunway.runtime.recreation import INTERRUPTS_ON_CHANGE, REPLACE_ON_CHANGE
 from airunway.runtime.translate import TranslationResult
-from airunway_testing.conformance.cases import TOGGLES, Base, Toggle, bases, judged, merged_spec
+from airunway.sdk import RuntimeSettings
+from airunway_testing.conformance.cases import (
+    GATEWAY,
+    SETTINGS,
+    TOGGLES,
+    Base,
+    Toggle,
+    bases,
+    context_of,
+    judged,
+    merged_spec,
+)
 
-__all__ = ["Answer", "Outcome", "outcomes", "plain"]
+__all__ = ["Answer", "Outcome", "outcomes", "plain", "replaced_labels", "setting_outcomes"]
 
 _NOTES = (
     names.SPEC_HASH,
@@ -83,6 +95,71 @@ def _outcome(host: ProviderHost, base: Base, field: str, toggle: Toggle) -> Outc
         return Outcome(field=field, base=base.name, answer=Answer.HONOURED)
     said = tuple(finding for finding in after.warnings if finding not in before.warnings)
     return Outcome(field=field, base=base.name, answer=Answer.WARNED if said else Answer.IGNORED, words=said)
+
+
+def setting_outcomes(host: ProviderHost, asked: Sequence[Base] | None = None) -> Iterator[Outcome]:
+    """Every setting of `SETTINGS` in every base (default: those of `bases`) that it can reach. Raises PluginFault."""
+    for base in bases(host) if asked is None else asked:
+        for name in SETTINGS:
+            if name != GATEWAY or _manages_pools(host, base.engine):
+                yield _setting_outcome(host, base, name)
+
+
+def _setting_outcome(host: ProviderHost, base: Base, name: str) -> Outcome:
+    toggle = SETTINGS[name]
+    context = replace(context_of(host, base), **toggle.context)
+    before, after = (
+        judged(host, base, base.spec),
+        judged(host, base, merged_spec(base.spec, toggle.spec), context=context),
+    )
+    said = tuple(finding for finding in after.warnings if finding not in before.warnings)
+    if after.blockers:
+        return Outcome(field=name, base=base.name, answer=Answer.REFUSED, words=after.blockers)
+    about = tuple(finding for finding in said if finding.reason == "FieldIgnored")
+    if about:
+        return Outcome(field=name, base=base.name, answer=Answer.WARNED, words=about)
+    # A pool of the provider's own is there for any gateway.
+    pooled = name == GATEWAY and any(obj["kind"] == "InferencePool" for obj in after.objects)
+    if pooled or _essence(before) != _essence(after):
+        return Outcome(field=name, base=base.name, answer=Answer.HONOURED)
+    return Outcome(field=name, base=base.name, answer=Answer.WARNED if said else Answer.IGNORED, words=said)
+
+
+def _manages_pools(host: ProviderHost, engine: str) -> bool:
+    found = next((each for each in host.manifest.engines if each.name == engine), None)
+    return bool(found is not None and found.gateway and found.gateway.get("managesInferencePool"))
+
+
+def replaced_labels(host: ProviderHost, base: Base) -> list[str]:
+    """Keys of labels on a base's pods that a propagated label of the same key replaces. Raises PluginFault.
+
+    There should be none: the pods' own labels are those by which upstreams, Services and pools select them. Keys that
+    are never propagated, or that the manifest reserves, do not reach a translation.
+    """
+    reserved = host.manifest.reserved_labels
+    objects = judged(host, base, base.spec).objects
+    keys = sorted({key for obj in objects for key in _pod_label_keys({**obj, "metadata": {}})})
+    expected, found = [plain(obj) for obj in objects], []
+    for key in keys:
+        if key in names.NEVER_PROPAGATED or key.startswith(reserved):
+            continue
+        context = replace(context_of(host, base), runtime=RuntimeSettings(labels={key: "toggle-value"}))
+        if [plain(obj) for obj in judged(host, base, base.spec, context=context).objects] != expected:
+            found.append(key)
+    return found
+
+
+def _pod_label_keys(node: object) -> Iterator[str]:
+    """The keys of all maps that are called labels."""
+    if isinstance(node, dict):
+        for name, value in node.items():
+            if name in ("labels", "podLabels") and isinstance(value, dict):
+                yield from value
+            else:
+                yield from _pod_label_keys(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _pod_label_keys(value)
 
 
 def _names(finding: Finding, field: str) -> bool:

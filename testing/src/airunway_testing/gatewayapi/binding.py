@@ -386,6 +386,7 @@ def _listener_status(
 
 def pool_status(pool: Resource, routes: Iterable[Resource], world: World, now: str) -> Resource | None:
     """The new `status` of an InferencePool to which these routes go, or None if it is to stay."""
+    # Releases up to 1.0 have no `controllerName` in an entry: there the controller takes all for its own.
     before = dig(pool, "status", "parents", default=None) or []
     ours: dict[ObjectKey, Verdict] = {}
     for route in routes:
@@ -398,7 +399,9 @@ def pool_status(pool: Resource, routes: Iterable[Resource], world: World, now: s
             message = "A route to the pool is accepted" if accepted.ok else f"HTTPRoute {key_of(route)} is not accepted"
             reason = "Accepted" if accepted.ok else "HTTPRouteNotAccepted"
             ours[key] = Verdict(type="Accepted", ok=accepted.ok, reason=reason, message=message)
-    mine = {_gateway_key(entry): entry for entry in before if entry.get("controllerName") == CONTROLLER_NAME}
+    mine = {
+        _gateway_key(each): each for each in before if each.get("controllerName", CONTROLLER_NAME) == CONTROLLER_NAME
+    }
     entries = []
     for key, verdict in sorted(ours.items()):
         old = mine.get(key, {}).get("conditions") or []
@@ -408,7 +411,7 @@ def pool_status(pool: Resource, routes: Iterable[Resource], world: World, now: s
         entries.append({"parentRef": reference, "controllerName": CONTROLLER_NAME, "conditions": conditions})
     if not entries and not mine:
         return None
-    others = [entry for entry in before if entry.get("controllerName") != CONTROLLER_NAME]
+    others = [each for each in before if each.get("controllerName", CONTROLLER_NAME) != CONTROLLER_NAME]
     return {"parents": [*others, *entries]}
 
 

@@ -43,6 +43,7 @@ from airunway_testing.gatewayapi.binding import (
     route_status,
 )
 from airunway_testing.gatewayapi.kinds import (
+    CLASS_NAME,
     GATEWAY,
     GATEWAY_CLASS,
     GATEWAY_GROUP,
@@ -53,7 +54,7 @@ from airunway_testing.gatewayapi.kinds import (
 from airunway_testing.simulators.registry import Level, Simulator
 from airunway_testing.simulators.writes import status_patch
 
-__all__ = ["FLAP", "GatewayController", "running_gateway_controller", "simulator"]
+__all__ = ["FLAP", "GatewayController", "remove_gateways", "running_gateway_controller", "simulator"]
 
 FLAP = 0.2
 """Seconds that a flapping object stays in one of its two states."""
@@ -235,6 +236,17 @@ async def running_gateway_controller(
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+
+
+async def remove_gateways(client: Client) -> None:
+    """Delete every route, pool and Gateway, which earlier tests on the same API server left, and our GatewayClass."""
+    for kind in (HTTP_ROUTE, INFERENCE_POOL, GATEWAY):
+        with suppress(NotFound):  # the kind is not served
+            for obj in await client.list_all(kind):
+                with suppress(NotFound):
+                    await client.delete(kind, key_of(obj))
+    with suppress(NotFound):
+        await client.delete(GATEWAY_CLASS, ObjectKey("", CLASS_NAME))
 
 
 def _program(client: Client, level: Level, scenario: str) -> GatewayController:

@@ -248,6 +248,9 @@ def _clusters(route: Resource, ref: Resource, world: World, pods: Sequence[Resou
     http2: Resource = {"@type": f"{_TYPE}extensions.upstreams.http.v3.HttpProtocolOptions"}
     http2["explicit_http_config"] = {"http2_protocol_options": {}}
     picker["typed_extension_protocol_options"] = {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": http2}
+    # Pickers sign their own certificate: gateways do not verify it.
+    tls = {"@type": f"{_TYPE}extensions.transport_sockets.tls.v3.UpstreamTlsContext"}
+    picker["transport_socket"] = {"name": "envoy.transport_sockets.tls", "typed_config": tls}
     return {name: picked, picker["name"]: picker}
 
 
@@ -353,7 +356,7 @@ def _digest(name: str) -> str:
 
 
 class EnvoyGateway:
-    """A real Envoy whose files follow the simulated controller."""
+    """A real Envoy whose files follow the simulated controller, until it refuses one."""
 
     def __init__(self, controller: GatewayController, folder: Path, changed: asyncio.Event) -> None:
         self.controller, self._folder, self._changed = controller, folder, changed
@@ -363,13 +366,17 @@ class EnvoyGateway:
         self._admin = ""
         self._session: aiohttp.ClientSession | None = None
         self._served: Configuration | None = None
+        self._failure: EnvoyError | None = None
 
     async def run(self) -> None:
         """Follow the controller until cancelled."""
-        while True:
+        while self._failure is None:
             await self._changed.wait()
             self._changed.clear()
-            await self._serve(self._wanted())
+            try:
+                await self._serve(self._wanted())
+            except EnvoyError as error:  # `settled` raises it
+                self._failure = error
 
     def _wanted(self) -> Configuration:
         caches = self.controller.caches
@@ -381,7 +388,8 @@ class EnvoyGateway:
         async with asyncio.timeout(PATIENCE):
             while self._served != self._wanted():
                 self._changed.set()
-                self._check()
+                if self._failure is not None:
+                    raise self._failure
                 await asyncio.sleep(_LOOK)
 
     async def start(self) -> None:

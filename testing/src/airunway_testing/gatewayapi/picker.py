@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import DataReceived, RequestReceived, StreamEnded, StreamReset, WindowUpdated
 from h2.exceptions import ProtocolError
 
+from airunway_testing.controlplane.certificates import new_authority
 from airunway_testing.gatewayapi.extproc import (
     Body,
     Headers,
@@ -117,7 +120,7 @@ class _Stream:
 
 
 class _Connection(asyncio.Protocol):
-    """HTTP/2 without TLS, with the streams of one connection of Envoy's."""
+    """One connection of Envoy's, with its streams."""
 
     def __init__(self, picker: PlayedPicker, connections: set[asyncio.Transport]) -> None:
         self._picker, self._connections = picker, connections
@@ -174,12 +177,23 @@ class _Connection(asyncio.Protocol):
 
 
 @asynccontextmanager
-async def running_picker(host: str, port: int, endpoints: Callable[[], Sequence[str]]) -> AsyncIterator[PlayedPicker]:
-    """A picker that listens while the context lasts; afterwards its connections are cut, as when its pod is killed."""
+async def running_picker(
+    host: str, port: int, endpoints: Callable[[], Sequence[str]], *, folder: Path
+) -> AsyncIterator[PlayedPicker]:
+    """A picker that listens while the context lasts; afterwards its connections are cut, as when its pod is killed.
+
+    As the real one does, it speaks TLS with a certificate of its own, which is written into `folder`.
+    """
+    folder.mkdir(exist_ok=True)
+    authority = new_authority(folder / f"authority-{host}", name="picker")
+    pair = authority.server(folder / f"picker-{host}", name="picker", hosts=[host])
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(pair.certificate, pair.key)
+    context.set_alpn_protocols(["h2"])
     picker = PlayedPicker(endpoints)
     connections: set[asyncio.Transport] = set()
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: _Connection(picker, connections), host, port)
+    server = await loop.create_server(lambda: _Connection(picker, connections), host, port, ssl=context)
     try:
         yield picker
     finally:

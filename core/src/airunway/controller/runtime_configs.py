@@ -1,0 +1,245 @@
+"""Reconciles a RuntimeConfig or ClusterRuntimeConfig: its status, and the waves in which deployments take its settings.
+
+A key of this controller has a namespace for a RuntimeConfig and none for a ClusterRuntimeConfig.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from time import monotonic
+
+from airunway.api import names
+from airunway.configs import EffectiveConfig, Problem, Rollout, check, resolve
+from airunway.controller.decision import GRANTED
+from airunway.controller.waves import Member, Wave, next_wave
+from airunway.kinds import CLUSTER_RUNTIME_CONFIG, RUNTIME_CONFIG
+from airunway.kube import Client, MutationCache, StatusWriter
+from airunway.process.runtime_configs import RuntimeConfigs
+from airunway.resource import (
+    ObjectKey,
+    Resource,
+    annotations_of,
+    condition_of,
+    dig,
+    filled,
+    is_deleting,
+    is_true,
+    key_of,
+    parse_time,
+)
+from airunway.status import SERVED, Condition, Phase, conditions_in, written
+
+__all__ = ["PAUSE", "RuntimeConfigReconciler", "progress_of"]
+
+_USED_BY_EVERY = 5.0
+"""Seconds between two writes of ``usedBy``: many deployments may be created at once (spec/platform.md)."""
+
+PAUSE = 0.25
+"""Seconds between two passes of one config: each looks at all its deployments."""
+
+
+class RuntimeConfigReconciler:
+    """Writes the status of both kinds, and decides which deployments are granted a config's pod settings.
+
+    `on_grant(key)` is called for a deployment that was granted: its own pass publishes the grant. A core that watches
+    only some namespaces (`everywhere` is false) does not know all users of a ClusterRuntimeConfig, and says nothing
+    about them there.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        configs: RuntimeConfigs,
+        everywhere: bool,
+        clock: Callable[[], datetime],
+        on_grant: Callable[[ObjectKey], None],
+    ) -> None:
+        self._configs = configs
+        self._everywhere = everywhere
+        self._clock = clock
+        self._on_grant = on_grant
+        self._namespaced = MutationCache(configs.namespaced, project=configs.project)
+        self._cluster = MutationCache(configs.cluster, project=configs.project)
+        self._writers = {
+            kind: StatusWriter(client=client, kind=kind, objects=objects, manager=names.CORE_MANAGER)
+            for kind, objects in ((RUNTIME_CONFIG, self._namespaced), (CLUSTER_RUNTIME_CONFIG, self._cluster))
+        }
+        self._granted: dict[ObjectKey, tuple[str, dict[ObjectKey, datetime]]] = {}
+        self._counted: dict[ObjectKey, float] = {}
+
+    def is_granted(self, deployment: Resource, config: EffectiveConfig | None) -> bool:
+        """Whether the deployment may take the pod settings of `config` now."""
+        if config is None:
+            return False
+        hash_, keys = self._granted.get(ObjectKey(config.namespace, config.name), ("", {}))
+        return hash_ == config.hash and key_of(deployment) in keys
+
+    async def reconcile(self, key: ObjectKey) -> float | None:
+        """One pass; returns the seconds until the next one if time alone changes the result."""
+        config = (self._namespaced if key.namespace else self._cluster).get(key)
+        if config is None or is_deleting(config):
+            self._granted.pop(key, None)
+            self._counted.pop(key, None)
+            return None
+        effective = self._effective(key, config)
+        users = self._configs.users(key)
+        wave = self._wave(key, effective, users)
+        for each in wave.granted:
+            self._on_grant(each)
+        due = await self._publish(key, config, effective, users=len(users), wave=wave)
+        return min((seconds for seconds in (due, wave.wake_after) if seconds is not None), default=None)
+
+    def _effective(self, key: ObjectKey, config: Resource) -> EffectiveConfig:
+        if key.namespace:
+            cluster = self._configs.cluster.get(ObjectKey("", key.name))
+            found = resolve(key.name, namespaced=config, cluster=cluster).config
+        else:
+            found = resolve(key.name, namespaced=None, cluster=config).config
+        assert found is not None
+        return found
+
+    # -------------------------------------------------------------------------------------------------- waves
+
+    def _wave(self, key: ObjectKey, effective: EffectiveConfig, users: list[Resource]) -> Wave:
+        if effective.rollout is not Rollout.IMMEDIATELY:
+            self._granted.pop(key, None)
+            return Wave()
+        now = self._clock()
+        hash_, granted = self._granted.get(key, ("", {}))
+        if hash_ != effective.hash:
+            granted = {}
+        followers = [user for user in users if self._follows(user, key)]
+        wave = next_wave(
+            [_member(user, hash_=effective.hash, granted=granted) for user in followers],
+            hash_=effective.hash,
+            limit=effective.max_concurrent_rollouts,
+            patience=effective.status_policy.patience,
+            now=now,
+        )
+        here = {key_of(user) for user in followers}
+        kept = {each: when for each, when in granted.items() if each in here}
+        self._granted[key] = effective.hash, {**kept, **dict.fromkeys(wave.granted, now)}
+        return wave
+
+    def _follows(self, user: Resource, key: ObjectKey) -> bool:
+        """Whether the effective config of a user is called so: a ClusterRuntimeConfig is also used through others."""
+        config = self._configs.resolve(user).config
+        return config is not None and (config.namespace, config.name) == key
+
+    # ------------------------------------------------------------------------------------------------- status
+
+    async def _publish(
+        self, key: ObjectKey, config: Resource, effective: EffectiveConfig, *, users: int, wave: Wave
+    ) -> float | None:
+        """Write the status; returns the seconds until ``usedBy`` may be written, None if it is right."""
+        kind = RUNTIME_CONFIG if key.namespace else CLUSTER_RUNTIME_CONFIG
+        knows_users = bool(key.namespace) or self._everywhere
+        before = dig(config, "status", "usedBy")
+        due = 0.0
+        if before != users and key in self._counted:
+            due = max(0.0, self._counted[key] + _USED_BY_EVERY - monotonic())
+        used_by = before if due else users
+        conditions = _conditions(config, effective, wave if knows_users else Wave())
+        generation = dig(config, "metadata", "generation", default=0)
+        previous = conditions_in(config.get("status") or {})
+        status: Resource = {
+            **filled(
+                observedGeneration=generation,
+                storageClassName=effective.storage.class_name,
+                usedBy=used_by if knows_users else None,
+            ),
+            "conditions": written(conditions, previous=previous, generation=generation, now=self._clock()),
+        }
+        if await self._writers[kind].write(config, status) and used_by != before:
+            self._counted[key] = monotonic()
+        return due if due and knows_users else None
+
+
+def progress_of(deployment: Resource | None) -> tuple[object, ...]:
+    """What a rollout reads of a deployment."""
+    return (
+        dig(deployment, "metadata", "generation"),
+        dig(deployment, "spec", "suspend"),
+        dig(deployment, "status", "provider", "runtimeConfigHash"),
+        dig(deployment, "status", "effectiveRuntimeConfig", "hash"),
+        dig(deployment, "status", "phase"),
+        *((condition_of(deployment or {}, type_) or {}).get("status") for type_ in ("Ready", SERVED, "Validated")),
+        _is_held(deployment or {}),
+    )
+
+
+def _member(deployment: Resource, *, hash_: str, granted: dict[ObjectKey, datetime]) -> Member:
+    key, effective = key_of(deployment), dig(deployment, "status", "effectiveRuntimeConfig", default={})
+    since = granted.get(key)
+    if since is None and dig(effective, "rollout") == GRANTED and dig(effective, "hash") == hash_:
+        since = _last_written(deployment)  # granted before this process started
+    held = _is_held(deployment)
+    return Member(
+        key=key,
+        created=str(dig(deployment, "metadata", "creationTimestamp", default="")),
+        hash=str(dig(deployment, "status", "provider", "runtimeConfigHash", default="")),
+        granted_at=None if held else since,
+        waits=not held and is_true(deployment, SERVED) and is_true(deployment, "Validated"),
+        ready=is_true(deployment, "Ready"),
+        failed=dig(deployment, "status", "phase") == Phase.FAILED.value,
+    )
+
+
+def _is_held(deployment: Resource) -> bool:
+    """Whether its provider would change nothing, however long a rollout waits for it."""
+    annotations = annotations_of(deployment)
+    return (
+        is_deleting(deployment)
+        or dig(deployment, "spec", "suspend") is True
+        or "true" in (annotations.get(names.PAUSED), annotations.get(names.DRY_RUN))
+    )
+
+
+def _last_written(deployment: Resource) -> datetime | None:
+    """When the core wrote the status of a deployment last: at its grant, or later."""
+    entries = dig(deployment, "metadata", "managedFields", default=[])
+    times = [
+        parse_time(entry.get("time"))
+        for entry in entries
+        if entry.get("manager") == names.CORE_MANAGER and entry.get("subresource") == "status"
+    ]
+    return max(filter(None, times), default=parse_time(dig(deployment, "metadata", "creationTimestamp")))
+
+
+def _conditions(config: Resource, effective: EffectiveConfig, wave: Wave) -> list[Condition]:
+    own = check(config)
+    known = {problem.field for problem in own}
+    inherited = [problem for problem in effective.problems if problem.field not in known]
+    texts = [
+        *map(_sentence, own),
+        *(f"with ClusterRuntimeConfig '{effective.name}': {_sentence(problem)}" for problem in inherited),
+    ]
+    if texts:
+        text = "; ".join(texts)
+        conditions = [Condition(type=type_, status=False, reason="InvalidSpec", message=text)
+                      for type_ in ("ConfigValid", "Ready")]  # fmt: skip
+    else:
+        conditions = [
+            Condition(type="ConfigValid", status=True, reason="ConfigurationValid"),
+            Condition(type="Ready", status=True, reason="Ready"),
+        ]
+    if wave.stalled_by is not None:
+        minutes = effective.status_policy.patience.total_seconds() / 60
+        what = "has failed" if wave.failed else f"is not ready {minutes:g} minutes after it was allowed to change"
+        conditions.append(
+            Condition(
+                type="RolloutStalled",
+                status=True,
+                reason="DeploymentFailed" if wave.failed else "DeploymentNotReady",
+                message=f"ModelDeployment {wave.stalled_by} {what}: no other deployment takes the changed settings of "
+                "this config until it is ready with them; mend it, or set rollout: OnNextChange",
+            )
+        )
+    return conditions
+
+
+def _sentence(problem: Problem) -> str:
+    where = f" (at character {problem.position})" if problem.position is not None else ""
+    return f"{problem.field}: {problem.message}{where}"

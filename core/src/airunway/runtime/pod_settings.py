@@ -1,0 +1,367 @@
+"""Which runtime config a pass works with, and which pod settings it writes (spec/platform.md, "Gate", "Change"). Pure.
+
+Example: a config gets another variable while the deployment serves. Core and provider compute the same new hash, so
+the gate is open; the pods keep the recorded settings, and a warning names the variable that waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from airunway.api import names
+from airunway.configs import EffectiveConfig, RoutingRequest, config_name, routing_request
+from airunway.plugins.contract import Finding, Gateway, RuntimeSettings
+from airunway.plugins.host import ProviderHost
+from airunway.plugins.runtime_settings import changed_settings, runtime_settings
+from airunway.resource import Resource, annotations_of, condition_of, dig, labels_of, parse_time
+from airunway.runtime.report import StepResult
+from airunway.runtime.settings_record import Record
+from airunway.runtime.state import ClusterState
+from airunway.runtime.translate import SpecDigests
+from airunway.status import Category, Fault, category_of, served_before
+from airunway.status.evidence import parse_moment
+
+__all__ = [
+    "DISAGREEMENT",
+    "NEWER_PODS_WAIT",
+    "Gate",
+    "carried_results",
+    "carried_warnings",
+    "changed",
+    "choose",
+    "config_secrets",
+    "current_settings",
+    "disagree",
+    "foreign_faults",
+    "gate_of",
+    "has_served",
+    "is_granted",
+    "is_renamed",
+    "not_applied",
+    "pods_wait",
+]
+
+DISAGREEMENT = timedelta(seconds=30)
+"""How long core and provider may see different runtime configs before the status says so."""
+
+NEWER_PODS_WAIT = "NewerPodSettingsWait"
+"""Reason of the warning that newer pod settings wait for a change of the spec."""
+
+_READY = "RuntimeConfigReady"
+_DIFFERENT = "core and provider see different runtime configs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """Whether a pass may write, as far as config and gateway are concerned."""
+
+    config: EffectiveConfig | None = None
+    """The effective config; None: there is none, or it is not known yet."""
+    gateway: Gateway | None = None
+    """The gateway for which a new primary object is made."""
+    closed: bool = False
+    """Nothing is written; what runs is read and reported."""
+    result: StepResult | None = None
+    """Why it is closed; None: another result or a condition of the core says it, or it is too early to say."""
+    warning: Finding | None = None
+    """What the status says although the deployment serves."""
+    again: float | None = None
+    """Seconds after which time alone changes the gate."""
+    frozen: bool = False
+    """The config cannot be used: what exists keeps its recorded settings, also after a change of the spec."""
+
+
+# ----------------------------------------------------------------------------------------------------------- the gate
+
+
+def gate_of(state: ClusterState, host: ProviderHost) -> Gate:
+    """The gate for a deployment whose spec is valid."""
+    gate = _config_gate(state)
+    return gate if gate.closed else _with_gateway(gate, state, host)
+
+
+def disagree(state: ClusterState) -> bool:
+    """Whether core and provider see different configs for this generation. Without the core's condition (an older
+    core) there are no configs.
+    """
+    condition = condition_of(state.deployment, _READY)
+    if condition is None or (_is_false(condition, state) and condition.get("reason") != "InvalidSpec"):
+        return False
+    return not _is_current(condition, state) or _published(state) != _own_hash(state)
+
+
+def _config_gate(state: ClusterState) -> Gate:
+    condition = condition_of(state.deployment, _READY)
+    if condition is None:
+        return Gate()
+    config = state.resolution.config if state.resolution is not None else None
+    if _is_false(condition, state) and condition.get("reason") != "InvalidSpec":
+        return Gate(closed=True)  # the condition is a fault of its own: `foreign_faults`
+    if disagree(state):
+        return _waiting_for_config(state)
+    if config is not None and (config.too_large or _is_false(condition, state)):
+        if state.primary is None:
+            return Gate(config=config, closed=True, result=None if _is_false(condition, state) else _unusable(config))
+        return Gate(config=config, frozen=True, warning=Finding(path="", reason="InvalidSpec", message=_why(config)))
+    return Gate(config=config, closed=_is_false(condition, state) and state.primary is None)
+
+
+def _waiting_for_config(state: ClusterState) -> Gate:
+    since = state.disagrees_since or state.now
+    left = (since + DISAGREEMENT - state.now).total_seconds()
+    if left > 0:
+        return Gate(closed=True, again=left)
+    ours, theirs = _own_hash(state) or "none", _published(state) or "none"
+    text = (
+        f"{_DIFFERENT}: the core's has the hash {theirs[:12]}, the provider's {ours[:12]}; nothing is changed meanwhile"
+    )
+    if has_served(state):
+        return Gate(closed=True, warning=Finding(path="", reason="WaitingForConfig", message=text))
+    return Gate(closed=True, result=_waits(text, since=since))
+
+
+def _waits(text: str, *, since: datetime | None = None) -> StepResult:
+    return StepResult(
+        component="RuntimeConfig", reason="WaitingForConfig", message=text, blocks_ready=True, since=since
+    )
+
+
+def not_applied(state: ClusterState, digests: SpecDigests) -> StepResult | None:
+    """The result for a spec that was not written yet because the gate is closed; None if what runs is of this spec."""
+    if state.primary is None or annotations_of(state.primary).get(names.WRITTEN_FOR) == digests.wanted:
+        return None
+    return _waits("The newest spec is applied once core and provider see the same runtime config")
+
+
+def _unusable(config: EffectiveConfig) -> StepResult:
+    return StepResult(component="RuntimeConfig", reason="InvalidSpec", message=_why(config), blocks_ready=True)
+
+
+def _why(config: EffectiveConfig) -> str:
+    problem = next((p for p in config.problems if p.field == "spec.env"), next(iter(config.problems), None))
+    about = f": {problem.field}: {problem.message}" if problem is not None else ""
+    return f"runtime config {config.name} cannot be used{about}"
+
+
+def _is_false(condition: Resource, state: ClusterState) -> bool:
+    return condition.get("status") == "False" and _is_current(condition, state)
+
+
+def _is_current(condition: Resource, state: ClusterState) -> bool:
+    return bool(condition.get("observedGeneration") == dig(state.deployment, "metadata", "generation"))
+
+
+def _published(state: ClusterState) -> str:
+    found = dig(state.deployment, "status", "effectiveRuntimeConfig", "hash")
+    return found if isinstance(found, str) else ""
+
+
+def _own_hash(state: ClusterState) -> str:
+    config = state.resolution.config if state.resolution is not None else None
+    return config.hash if config is not None else ""
+
+
+def _with_gateway(gate: Gate, state: ClusterState, host: ProviderHost) -> Gate:
+    """The gate with the gateway. It is decided once, before the primary object is made, and only where a route was
+    asked for and the provider itself makes the pool.
+    """
+    if state.primary is not None:
+        kept = state.recorded.gateway if state.recorded is not None else None
+        return Gate(config=gate.config, gateway=kept, frozen=gate.frozen, warning=gate.warning)
+    status = state.deployment.get("status") or {}
+    engine = dig(status, "engine", "type", default="")
+    manages = any(
+        bool((each.gateway or {}).get("managesInferencePool")) for each in host.manifest.engines if each.name == engine
+    )
+    required = routing_request(state.deployment, gate.config) is RoutingRequest.REQUIRED
+    if not manages or not required or "gateway" not in _parts(status):
+        return gate
+    backend = dig(status, "gateway", "backend")
+    condition = condition_of(state.deployment, "GatewayReady")
+    if backend in ("Pool", "Service"):
+        chosen = Gateway(
+            name=str(dig(status, "gateway", "gatewayName", default="")),
+            namespace=str(dig(status, "gateway", "gatewayNamespace", default="")),
+            uses_pool=backend == "Pool",
+        )
+        return Gate(config=gate.config, gateway=chosen)
+    if condition is not None and _is_current(condition, state) and not _waits_for_others(condition):
+        return gate  # decided: there is no gateway
+    text = "Waiting until the gateway part has decided what the route points to"
+    result = StepResult(component="Gateway", reason="WaitingForGateway", message=text, blocks_ready=True, pending=True)
+    return Gate(config=gate.config, closed=True, result=result)
+
+
+def _parts(status: Resource) -> list[object]:
+    found = status.get("parts")
+    return found if isinstance(found, list) else []
+
+
+def _waits_for_others(condition: Resource) -> bool:
+    return category_of(str(condition.get("reason"))) is Category.PROGRESS
+
+
+# ------------------------------------------------------------------------------------------------------- pod settings
+
+
+def current_settings(state: ClusterState, host: ProviderHost, gate: Gate) -> RuntimeSettings:
+    """The pod settings that a new primary object gets."""
+    return runtime_settings(gate.config, labels_of(state.deployment), reserved=host.manifest.reserved_labels)
+
+
+def changed(state: ClusterState, digests: SpecDigests) -> bool:
+    """Whether the deployment's own spec has changed, in anything but replica counts, ``gateway`` and ``suspend``, since
+    the primary object was written. Another name of a runtime config is such a change.
+    """
+    record = state.recorded
+    if record is None:
+        return annotations_of(state.primary or {}).get(names.WRITTEN_FOR) != digests.wanted
+    return record.lasting != digests.lasting or is_renamed(state)
+
+
+def is_renamed(state: ClusterState) -> bool:
+    """Whether the spec names another runtime config than when the primary object was written."""
+    record = state.recorded
+    return record is not None and record.config not in (None, config_name(state.deployment))
+
+
+def has_served(state: ClusterState) -> bool:
+    """Whether the present primary object has served."""
+    if state.primary is None:
+        return False
+    created = parse_moment(dig(state.primary, "metadata", "creationTimestamp"))
+    return served_before(state.deployment.get("status") or {}, created=created) is not None
+
+
+def is_granted(deployment: Resource) -> bool:
+    """Whether the core lets this deployment take new pod settings now (``rollout: Immediately``, in waves)."""
+    return bool(dig(deployment, "status", "effectiveRuntimeConfig", "rollout") == "Granted")
+
+
+def choose(
+    record: Record | None,
+    *,
+    exists: bool,
+    current: RuntimeSettings,
+    changed: bool,
+    served: bool,
+    granted: bool,
+    frozen: bool = False,
+) -> RuntimeSettings:
+    """Returns the pod settings to write (spec ruling 23).
+
+    `exists`: there is a primary object, which has `record`; without one it was made with no pod settings. `served`: it
+    serves or has served. `changed`: the deployment's own spec has changed since it was written. `frozen`: the config
+    cannot be used.
+    """
+    if not exists:
+        return current
+    recorded = record.pods if record is not None else RuntimeSettings()
+    if frozen:
+        return recorded
+    return current if changed or granted or not served else recorded
+
+
+def pods_wait(used: RuntimeSettings, current: RuntimeSettings, *, name: str) -> Finding:
+    """The warning that pods keep other settings than the published config's. It has names and no values."""
+    what = "; ".join(changed_settings(used, current))
+    text = (
+        "what was changed for pods takes effect with the next change of the spec, or when the annotation "
+        f"{names.ADOPT} gets a new value: {what} (runtime config {name})"
+    )
+    return Finding(path="", reason=NEWER_PODS_WAIT, message=text)
+
+
+def config_secrets(state: ClusterState) -> dict[str, str]:
+    """The Secrets that the pod settings in use name, each with the field of the RuntimeConfig that names it."""
+    record = state.recorded
+    if record is None:
+        return {}
+    of = f" of RuntimeConfig {record.config or config_name(state.deployment)}"
+    found: dict[str, str] = {}
+    for variable in record.pods.env:
+        name = dig(variable, "valueFrom", "secretKeyRef", "name")
+        if isinstance(name, str):
+            found.setdefault(name, f"spec.env[{variable.get('name')}]{of}")
+    for position, name in enumerate(record.pods.image_pull_secrets):
+        found.setdefault(name, f"spec.imagePullSecrets[{position}]{of}")
+    if record.pods.token is not None:
+        found[record.pods.token.name] = f"spec.secrets.huggingFaceToken{of}"
+    return found
+
+
+# ------------------------------------------------------------------------------------- the status while nothing is made
+
+
+def carried_results(deployment: Resource) -> Iterator[StepResult]:
+    """The provider's own conditions as they are: a pass that only waits for the config does not change them."""
+    for type_ in ("ProviderCompatible", "ResourceCreated"):
+        condition = condition_of(deployment, type_)
+        if condition is not None and condition.get("status") in ("True", "False"):
+            ok = condition["status"] == "True"
+            yield StepResult(
+                condition=type_,
+                ok=ok,
+                reason=str(condition.get("reason")),
+                message=str(condition.get("message", "")),
+                blocks_ready=not ok,
+            )
+
+
+def carried_warnings(deployment: Resource) -> Iterator[Finding]:
+    """The warnings as they are, without one about a disagreement."""
+    for text in dig(deployment, "status", "warnings") or ():
+        if not str(text).startswith(_DIFFERENT):
+            yield Finding(path="", reason="Kept", message=str(text))
+
+
+# --------------------------------------------------------------------------------------------- conditions of others
+
+
+def foreign_faults(state: ClusterState) -> Iterator[Fault]:
+    """The faults of conditions that the core and its parts write and that count for the phase (spec/status.md).
+
+    An older core, without `RuntimeConfigReady`, has none. What waits for others counts until the deployment has served;
+    a fault then degrades it. Routing counts only where it was asked for.
+    """
+    deployment, served = state.deployment, has_served(state)
+    ready = condition_of(deployment, _READY)
+    if ready is None:
+        return
+    config = state.resolution.config if state.resolution is not None else None
+    invalid = ready.get("reason") == "InvalidSpec" and state.primary is not None
+    if not invalid and (fault := _fault(ready, "RuntimeConfig", served=served)) is not None:
+        yield fault
+    if dig(deployment, "spec", "model", "cache", "mode") not in (None, "None"):
+        cache = condition_of(deployment, "ModelCacheReady")
+        if cache is not None and (fault := _fault(cache, "ModelCache", served=served)) is not None:
+            yield fault
+    if routing_request(deployment, config) is RoutingRequest.REQUIRED:
+        gateway = condition_of(deployment, "GatewayReady") or _unanswered(deployment)
+        if (fault := _fault(gateway, "Gateway", served=served)) is not None:
+            yield fault
+
+
+def _unanswered(deployment: Resource) -> Resource:
+    """What counts where a route was asked for and the gateway part has not said anything."""
+    if "gateway" in _parts(deployment.get("status") or {}):
+        return {"status": "False", "reason": "WaitingForGateway", "message": "The gateway part has not answered yet"}
+    text = "A route was asked for, and the gateway part is off: start the controller with --gateway=auto"
+    return {"status": "False", "reason": "GatewayNotConfigured", "message": text}
+
+
+def _fault(condition: Resource, component: str, *, served: bool) -> Fault | None:
+    if condition.get("status") != "False":
+        return None
+    reason = str(condition.get("reason"))
+    if served and category_of(reason) is Category.PROGRESS:
+        return None
+    return Fault(
+        component=component,
+        reason=reason,
+        message=str(condition.get("message", "")),
+        since=parse_time(condition.get("lastTransitionTime")),
+        only_degrades=served,
+    )

@@ -1,0 +1,39 @@
+"""A control plane with the kinds of the Gateway API, and a ground in a namespace of the test's own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from core.tests.gateway.ground import Ground
+
+from airunway.api.crds import custom_resource_definitions
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG
+from airunway.kube import Client
+from airunway.resource import ObjectKey
+from airunway_testing.gatewayapi.controller import GatewayController, running_gateway_controller
+from airunway_testing.gatewayapi.kinds import CLASS_NAME, GATEWAY_CLASS, definitions, gateway_class
+from airunway_testing.operator import install_definitions
+from airunway_testing.waiting import Eventually
+
+
+@pytest.fixture
+async def controller(client: Client, kubeconfig: Path) -> AsyncIterator[GatewayController]:
+    await install_definitions(client, [*custom_resource_definitions(), *definitions()])
+    if await client.find(GATEWAY_CLASS, ObjectKey("", CLASS_NAME)) is None:
+        await client.create(GATEWAY_CLASS, gateway_class())
+    async with running_gateway_controller(kubeconfig) as running:
+        yield running
+
+
+@pytest.fixture
+async def ground(
+    client: Client, namespace: str, controller: GatewayController, eventually: Eventually
+) -> AsyncIterator[Ground]:
+    found = Ground(
+        client=client, namespace=namespace, eventually=eventually, provider=f"p-{namespace}"[:40].rstrip("-")
+    )
+    await found.provide()
+    yield found
+    await client.delete(INFERENCE_PROVIDER_CONFIG, ObjectKey("", found.provider))
