@@ -1,4 +1,4 @@
-"""Write the roles of the core (without webhook and policy) and of each provider, and the policies that guard them.
+"""Write the roles of the core (without webhook and policy) and of each provider, and the guards, ready to be applied.
 
 python -m tools.rights [--check]
 """

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ from airunway import __version__
 from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
 from airunway.doctor.components import GUARDED
-from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
+from airunway.gateway.kinds import GATEWAY
+from airunway.kinds import CLUSTER_RUNTIME_CONFIG, INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT, RUNTIME_CONFIG
 from airunway.kube import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -42,7 +43,15 @@ from airunway.kube import (
 from airunway.plugins.registry import load
 from airunway.process.effective_settings import PART_OF, EffectiveSettings
 from airunway.rbac.admission_policies import provider_guard
-from airunway.rbac.rights import core_rights, leader_election_rights, provider_rights, roles, webhook_rights
+from airunway.rbac.rights import (
+    core_rights,
+    gateway_rights,
+    leader_election_rights,
+    picker_role,
+    provider_rights,
+    roles,
+    webhook_rights,
+)
 from airunway.resource import ObjectKey, Resource, copy_of, format_time, is_true, key_of
 from airunway.runtime.application import config_object
 from airunway.webhook.certificates import new_authority
@@ -68,8 +77,10 @@ KINDS = {
         CLUSTER_ROLE_BINDING,
         CONFIGURATION_KIND,
         CUSTOM_RESOURCE_DEFINITION,
+        CLUSTER_RUNTIME_CONFIG,
         DEPLOYMENT,
         ENDPOINT_SLICE,
+        GATEWAY,
         GATEWAY_CLASS,
         INFERENCE_PROVIDER_CONFIG,
         LEASE,
@@ -80,6 +91,7 @@ KINDS = {
         REPLICA_SET,
         ROLE,
         ROLE_BINDING,
+        RUNTIME_CONFIG,
         SECRET,
         SERVICE,
         SERVICE_ACCOUNT,
@@ -88,6 +100,9 @@ KINDS = {
 }
 OPTIONS = {"leader-elect": "true", "watch-namespaces": ""}
 """How each process runs, as its Lease publishes it."""
+
+ROUTES = {"gateway": "auto"}
+"""What the core publishes beside it: its gateway part is on."""
 
 GUARDED_PROCESS = names.provider_manager("toy")
 """The Deployment that has guards. The core's has none here: those of the status would hold for all the cluster."""
@@ -236,7 +251,7 @@ class Installation:
         now = datetime.now(UTC)
         toy = load("toy")
         accounts = {
-            names.CORE_MANAGER: core_rights() + leader_election_rights(names.CORE_MANAGER),
+            names.CORE_MANAGER: core_rights() + leader_election_rights(names.CORE_MANAGER) + gateway_rights(),
             names.provider_manager("toy"): provider_rights(toy.manifest),
         }
         for name, rights in accounts.items():
@@ -255,6 +270,13 @@ class Installation:
             published = _effective(name, {}).annotations()
             metadata = {"name": name, "labels": dict([PART_OF]), "annotations": published}
             await self.apply({"kind": "Lease", "metadata": metadata, "spec": lease})
+            if name == names.CORE_MANAGER:
+                metadata = {**metadata, "name": names.GATEWAY_MANAGER}
+                metadata["annotations"] = replace(
+                    _effective(name, {}), manager=names.GATEWAY_MANAGER, options={**OPTIONS, **ROUTES}
+                ).annotations()
+                await self.apply({"kind": "Lease", "metadata": metadata, "spec": lease})
+        await self.apply(picker_role())
         await self.guard_provider()
         config = config_object(toy.manifest)
         config["spec"]["installation"] = {"defaultNamespace": self.namespace}
@@ -335,7 +357,8 @@ async def sandboxed(client: Client) -> AsyncIterator[None]:
 
 
 def _effective(process: str, options: Mapping[str, str], *, version: str = __version__) -> EffectiveSettings:
-    return EffectiveSettings(manager=process, pod=f"{process}-0", version=version, options={**OPTIONS, **options})
+    usual = OPTIONS | (ROUTES if process == names.CORE_MANAGER else {})
+    return EffectiveSettings(manager=process, pod=f"{process}-0", version=version, options={**usual, **options})
 
 
 def _definitions(name: str, *, older: str) -> list[Resource]:

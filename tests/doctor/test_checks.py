@@ -297,8 +297,8 @@ def test_what_was_not_seen_is_said_and_not_taken_for_good() -> None:
     unseen = Unseen(part="nodes", what="nodes", why="you may not: nodes is forbidden")
     text = "\n".join(told(replace(EMPTY, unseen=(unseen,), storage_classes=())))
     assert "◌ nodes: you may not: nodes is forbidden" in text
-    assert "◌ Webhook                  0 of 8 checks" in text
-    assert "⚠ Nodes, storage, gateway  2 of 8 checks: ARW0705" in text
+    assert "◌ Webhook                     0 of 8 checks" in text
+    assert "⚠ Nodes, storage, gateway     2 of 8 checks: ARW0705" in text
     assert "Nothing is wrong" not in text
     blind = "\n".join(told(EMPTY))
     assert blind.endswith(f"Nothing wrong was found by 2 of {len(CHECKS)} checks; the others could not be made.")
@@ -384,6 +384,10 @@ def test_checks_take_any_object(obj: Resource) -> None:
         nodes=several,
         storage_classes=several,
         gateway_classes=several,
+        gateways=several,
+        picker_roles={"airunway-endpoint-picker": obj},
+        runtime_configs=several,
+        cluster_runtime_configs=several,
         deployments=several,
     )
     found = run_checks(snapshot)

@@ -112,6 +112,48 @@ ROWS: tuple[Row, ...] = (
         ),
     ),
     (
+        "Routes and runtime configs",
+        (
+            Panel(
+                title="Routes that are not ready",
+                kind="stat",
+                width=4,
+                queries=(
+                    (
+                        "count(max by (namespace, name) (airunway_modeldeployment_condition"
+                        f'{{type="GatewayReady",status!="True",{IN_NAMESPACE}}})) or vector(0)',
+                        "",
+                    ),
+                ),
+                description="Deployments whose condition GatewayReady is not True.",
+            ),
+            Panel(
+                title="Routes",
+                width=10,
+                queries=(
+                    (
+                        "count by (status) (max by (namespace, name, status) (airunway_modeldeployment_condition"
+                        f'{{type="GatewayReady",{IN_NAMESPACE}}}))',
+                        "GatewayReady {{status}}",
+                    ),
+                ),
+                description="Deployments that have a route or ask for one, by their condition GatewayReady.",
+            ),
+            Panel(
+                title="Runtime configs",
+                width=10,
+                queries=(
+                    (
+                        "count by (status) (max by (namespace, name, status) (airunway_modeldeployment_condition"
+                        f'{{type="RuntimeConfigReady",{IN_NAMESPACE}}}))',
+                        "RuntimeConfigReady {{status}}",
+                    ),
+                ),
+                description="Deployments by their condition RuntimeConfigReady: False means that a config is missing.",
+            ),
+        ),
+    ),
+    (
         "Providers",
         (
             Panel(

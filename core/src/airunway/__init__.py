@@ -7,18 +7,18 @@ Packages in import order: each imports only from those before it (``.importlinte
 ``api``         the custom resources: pydantic types, CRDs, defaults
 ``validation``  the rules of admission, run in process
 ``status``      reasons, phases, conditions, root causes
+``configs``     runtime configs: resolution, merge, hash, label patterns, path templates
 ``engines``     command-line flags of the inference engines
-``configs``     runtime configs: resolution, hash, label patterns, path templates
 ``plugins``     the provider contract (hookspecs), the registry, the host
 ``sdk``         everything that a provider may import
 ``selection``   engine and provider selection
-``routing``     which route, pool and picker a deployment gets, and what a gateway says of it
+``routing``     routes: choice of Gateway, claims, the objects of a route, the Gateway's verdict
 ``kube``        a Kubernetes client: reflector, work queue, controller, lease
 ``owned``       the objects that are made for an owner: plan, create-only apply, conflicts
 ``process``     a long-running process: signals, probes, metrics, logs
+``gateway``     the part that makes routes, pools and endpoint pickers
 ``runtime``     the reconciler that every provider shares
 ``controller``  the reconcilers of the core
-``gateway``     the part of the core's process that makes routes
 ``webhook``     the admission webhook and its certificates
 ``rbac``        the RBAC rules and admission policies of each account
 ``upgrades``    the effect of new CRDs on existing objects, ours and those of upstreams

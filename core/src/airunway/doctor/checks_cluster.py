@@ -11,6 +11,7 @@ from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
 from airunway.doctor.findings import Found, Severity, check
 from airunway.doctor.snapshot import Snapshot
+from airunway.kinds import CLUSTER_RUNTIME_CONFIG, RUNTIME_CONFIG
 from airunway.resource import Resource, condition_of, dig, is_deleting, is_true, key_of
 from airunway.schema import fields_of, schema_in, storage_version
 
@@ -21,6 +22,9 @@ OLDEST = (1, 30)
 
 _CLOCKS = timedelta(seconds=30)
 _SHOWN = 5
+_OPTIONAL = tuple(f"{kind.plural}.{kind.group}" for kind in (RUNTIME_CONFIG, CLUSTER_RUNTIME_CONFIG))
+"""CRDs of ours without which core and providers work."""
+
 _INSTALL = "airunway crds | kubectl apply --server-side -f -"
 
 
@@ -57,7 +61,22 @@ def _too_old(seen: Snapshot) -> Iterator[Found]:
 )
 def _missing(seen: Snapshot) -> Iterator[Found]:
     for crd in _ours():
-        if (name := key_of(crd).name) not in (seen.definitions or {}):
+        if (name := key_of(crd).name) not in (seen.definitions or {}) and name not in _OPTIONAL:
+            yield Found(object=_named(name), what="It is not installed.")
+
+
+@check(
+    "ARW0110",
+    Severity.WARNING,
+    "A CRD of runtime configs is missing",
+    why="Deployments run without shared defaults, and those that name a config wait (ConfigNotFound). Processes notice "
+    "a CRD that is installed later, without a restart.",
+    do=f"Install the chart airunway-crds, or: {_INSTALL}",
+    needs=("definitions",),
+)
+def _configs_missing(seen: Snapshot) -> Iterator[Found]:
+    for name in _OPTIONAL:
+        if name not in (seen.definitions or {}):
             yield Found(object=_named(name), what="It is not installed.")
 
 

@@ -77,14 +77,20 @@ class ProcessDeployment:
     @property
     def leases(self) -> list[str]:
         """The names of the Leases of its parts."""
-        return [names.CORE_MANAGER] * self.core + [names.provider_manager(provider) for provider in self.providers]
+        routes = self.core and self.option("gateway") == "auto"
+        core = [names.CORE_MANAGER] * self.core + [names.GATEWAY_MANAGER] * routes
+        return core + [names.provider_manager(provider) for provider in self.providers]
 
     def has(self, pod: Resource) -> bool:
         """Whether a pod of its namespace belongs to it."""
         return bool(self.selector) and self.selector.items() <= labels_of(pod).items()
 
     def on(self, switch: str) -> bool:
-        return self.options.get(switch) == "true"
+        return self.option(switch) == "true"
+
+    def option(self, name: str) -> str:
+        """The value of an option; empty if it is not set, or not published."""
+        return self.options.get(name, "")
 
     @property
     def watched(self) -> tuple[str, ...]:
@@ -141,7 +147,8 @@ def _component(deployment: Resource, published: Sequence[EffectiveSettings]) -> 
         return None
     pod = dig(deployment, "spec", "template", "spec", default={})
     said = next((each for each in published if each.manager == names.CORE_MANAGER), None)
-    said = said or next(iter(published), None)
+    # The gateway part publishes only its own options, which are no answer for the whole process.
+    said = said or next((each for each in published if each.manager != names.GATEWAY_MANAGER), None)
     return ProcessDeployment(
         key=key_of(deployment),
         core=core,

@@ -26,6 +26,7 @@ AREAS = {
     "06": "Upstreams",
     "07": "Nodes, storage, gateway",
     "08": "Deployments",
+    "09": "Runtime configs and routes",
 }
 """Title of each group of codes, by the first two digits."""
 

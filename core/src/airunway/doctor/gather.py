@@ -15,8 +15,10 @@ from airunway.doctor.guards import expected_guards
 from airunway.doctor.rights import expected_rights
 from airunway.doctor.snapshot import GATEWAY_GROUP, POOL_GROUPS, Call, Right, Snapshot, Unseen
 from airunway.doctor.webhook_comparison import configuration_names, services_of
-from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
+from airunway.gateway.kinds import GATEWAY
+from airunway.kinds import CLUSTER_RUNTIME_CONFIG, INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT, RUNTIME_CONFIG
 from airunway.kube import (
+    CLUSTER_ROLE,
     CUSTOM_RESOURCE_DEFINITION,
     DEPLOYMENT,
     ENDPOINT_SLICE,
@@ -57,6 +59,8 @@ _BINDING = Kind(
     "validatingadmissionpolicybindings",
     namespaced=False,
 )
+_CONFIGS = (RUNTIME_CONFIG, CLUSTER_RUNTIME_CONFIG)
+
 _HELM = "owner=helm"
 """The label of the Secrets in which Helm stores releases; name, revision and status are labels too."""
 
@@ -117,6 +121,13 @@ class _Reader:
             nodes=("nodes", self._some("nodes", NODE)),
             storage_classes=("StorageClasses", self._all(STORAGE_CLASS)),
             gateway_classes=("GatewayClasses", self._all(_GATEWAY_CLASS)),
+            gateways=("Gateways", self._all(GATEWAY)),
+            picker_roles=(
+                f"ClusterRole {names.ENDPOINT_PICKER_ROLE}",
+                self._named(CLUSTER_ROLE, [names.ENDPOINT_PICKER_ROLE]),
+            ),
+            runtime_configs=("RuntimeConfigs", self._all(RUNTIME_CONFIG)),
+            cluster_runtime_configs=("ClusterRuntimeConfigs", self._all(CLUSTER_RUNTIME_CONFIG)),
             deployments=("ModelDeployments", self._some("deployments", MODEL_DEPLOYMENT)),
         )
 
@@ -167,7 +178,7 @@ class _Reader:
     async def _definitions(self) -> dict[str, Resource]:
         return await self._named(
             CUSTOM_RESOURCE_DEFINITION,
-            [f"{kind.plural}.{kind.group}" for kind in (MODEL_DEPLOYMENT, INFERENCE_PROVIDER_CONFIG)],
+            [f"{kind.plural}.{kind.group}" for kind in (MODEL_DEPLOYMENT, INFERENCE_PROVIDER_CONFIG, *_CONFIGS)],
         )
 
     async def _components(self) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from airunway.doctor.components import OURS, ProcessDeployment
 from airunway.doctor.webhook_comparison import spared
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.plugins.host import ProviderHost
-from airunway.rbac.admission_policies import GUARD, core_guard, provider_guard, status_guard
+from airunway.rbac.admission_policies import GUARD, core_guard, gateway_guard, provider_guard, status_guard
 from airunway.resource import Resource, dig, key_of, labels_of
 from airunway.validation.policy import PolicyError, read_selector
 
@@ -67,6 +67,8 @@ def expected_guards(component: ProcessDeployment, hosts: Sequence[ProviderHost])
     found: list[Resource] = []
     if component.core:
         found += core_guard(component.user, name=base)
+        if component.option("gateway") == "auto":
+            found += gateway_guard(component.user, own=namespace, namespaces=component.watched, name=base)
         found += status_guard([], accounts_of=namespace, namespaces=component.watched, name=base)
     for host in hosts:
         if host.name in component.providers:

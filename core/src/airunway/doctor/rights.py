@@ -8,7 +8,14 @@ from airunway.doctor.components import ProcessDeployment
 from airunway.doctor.snapshot import Right
 from airunway.doctor.webhook_comparison import settings_of
 from airunway.plugins.host import ProviderHost
-from airunway.rbac.rights import Rights, core_rights, leader_election_rights, provider_rights, webhook_rights
+from airunway.rbac.rights import (
+    Rights,
+    core_rights,
+    gateway_rights,
+    leader_election_rights,
+    provider_rights,
+    webhook_rights,
+)
 from airunway.resource import Resource, dig
 
 __all__ = ["expected_rights", "unknown_providers"]
@@ -44,6 +51,8 @@ def _of_the_core(component: ProcessDeployment) -> Rights:
     rights = core_rights(policy=bool(component.options.get("policy")), namespaces=component.watched)
     if component.on("leader-elect"):
         rights += leader_election_rights("airunway-controller")
+    if component.option("gateway") == "auto":
+        rights += gateway_rights()
     settings = settings_of(component)
     return rights + webhook_rights(settings) if settings is not None else rights
 

@@ -9,6 +9,7 @@ from airunway.doctor import (
     checks_admission,
     checks_cluster,
     checks_cluster_resources,
+    checks_configs,
     checks_processes,
     checks_providers,
 )
@@ -20,7 +21,14 @@ from airunway.redaction import bounded
 
 __all__ = ["DoctorReport", "run_checks"]
 
-_MODULES = (checks_cluster, checks_processes, checks_admission, checks_providers, checks_cluster_resources)
+_MODULES = (
+    checks_cluster,
+    checks_processes,
+    checks_admission,
+    checks_providers,
+    checks_cluster_resources,
+    checks_configs,
+)
 """Importing these modules registers their checks."""
 
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1}

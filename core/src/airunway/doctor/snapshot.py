@@ -115,6 +115,14 @@ class Snapshot:
     storage_classes: tuple[Resource, ...] | None = None
     gateway_classes: tuple[Resource, ...] | None = None
     """Empty if the Gateway API is not installed."""
+    gateways: tuple[Resource, ...] | None = None
+    """Empty if the Gateway API is not installed."""
+    picker_roles: Mapping[str, Resource] | None = None
+    """The ClusterRole of endpoint pickers by its name; empty if it does not exist."""
+    runtime_configs: tuple[Resource, ...] | None = None
+    """Every RuntimeConfig; empty if their CRD is not installed."""
+    cluster_runtime_configs: tuple[Resource, ...] | None = None
+    """Every ClusterRuntimeConfig; empty if their CRD is not installed."""
     deployments: tuple[Resource, ...] | None = None
     unseen: tuple[Unseen, ...] = ()
 

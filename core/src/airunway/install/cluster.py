@@ -9,6 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 
+from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind, NotFound, served_resources
 from airunway.resource import ObjectKey, Resource, annotations_of, key_of
@@ -65,7 +66,11 @@ async def what_stays(client: Client, *, namespace: str) -> list[str]:
             found[str(row.get("Provider") or "")] += 1
     except NotFound:
         return [_namespace(namespace)]
-    lines = [f"the CRDs of {MODEL_DEPLOYMENT.group}, with all their objects"]
+    lines = [
+        f"the CRDs of {MODEL_DEPLOYMENT.group}, with all their objects, the runtime configs too",
+        "routes, InferencePools and endpoint pickers of ModelDeployments, and the ClusterRole "
+        f"{names.ENDPOINT_PICKER_ROLE}, if routes were made",
+    ]
     for provider, count in sorted(found.items()):
         of = f"of {provider}" if provider else "of no provider"
         lines.append(

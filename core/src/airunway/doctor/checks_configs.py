@@ -1,0 +1,219 @@
+"""Checks 09: runtime configs, and the routes that the core makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from airunway.api import names
+from airunway.configs import DEFAULT, Resolution, RoutingRequest, Scope, config_name, resolve, routing_request
+from airunway.configs import check as problems_of
+from airunway.doctor.components import ProcessDeployment
+from airunway.doctor.findings import Found, Severity, check
+from airunway.doctor.snapshot import POOL_GROUPS, Snapshot
+from airunway.gateway.application import DEFAULT_PICKER_IMAGE
+from airunway.rbac.rights import picker_role
+from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, labels_of
+from airunway.routing import PickerProblem, picker_for
+
+__all__: list[str] = []
+
+_UPGRADE = "helm upgrade of the chart airunway, or kubectl apply the ClusterRole of docs/reference/core-roles.yaml"
+
+
+def _routing(seen: Snapshot) -> Iterator[ProcessDeployment]:
+    """The cores whose gateway part is on."""
+    return (core for core in seen.cores if core.option("gateway") == "auto")
+
+
+def _configs(seen: Snapshot) -> Iterator[tuple[str, Resource]]:
+    """Every runtime config with its name in a finding."""
+    for config in (*(seen.runtime_configs or ()), *(seen.cluster_runtime_configs or ())):
+        key = key_of(config)
+        kind = "RuntimeConfig" if key.namespace else "ClusterRuntimeConfig"
+        yield "/".join(filter(None, (kind, key.namespace, key.name))), config
+
+
+def _by_key(seen: Snapshot) -> Mapping[ObjectKey, Resource]:
+    return {key_of(config): config for _, config in _configs(seen)}
+
+
+def _resolved(deployment: Resource, configs: Mapping[ObjectKey, Resource]) -> Resolution:
+    name = config_name(deployment)
+    return resolve(
+        name,
+        namespaced=configs.get(ObjectKey(key_of(deployment).namespace, name)),
+        cluster=configs.get(ObjectKey("", name)),
+    )
+
+
+@check(
+    "ARW0901",
+    Severity.ERROR,
+    "The ClusterRole of endpoint pickers is missing",
+    why="Endpoint pickers may not read pods and pools, never get ready, and the condition GatewayReady says Forbidden. "
+    "The models are served.",
+    do=f"Create it: {_UPGRADE}.",
+    needs=("components", "served", "picker_roles"),
+)
+def _no_role(seen: Snapshot) -> Iterator[Found]:
+    if any(_routing(seen)) and _pools(seen) and not seen.picker_roles:
+        yield Found(object=f"ClusterRole/{names.ENDPOINT_PICKER_ROLE}", what="It does not exist.")
+
+
+@check(
+    "ARW0902",
+    Severity.WARNING,
+    "The ClusterRole of endpoint pickers has other rules than this release",
+    why="There is one for all installations in a cluster, and the first one owns it. A picker that lacks a right never "
+    "gets ready.",
+    do=f"Delete it (pickers keep their bindings) and create it anew: {_UPGRADE}.",
+    needs=("components", "picker_roles"),
+)
+def _other_rules(seen: Snapshot) -> Iterator[Found]:
+    live = (seen.picker_roles or {}).get(names.ENDPOINT_PICKER_ROLE)
+    if live is not None and any(_routing(seen)) and (live.get("rules") or []) != picker_role()["rules"]:
+        yield Found(object=f"ClusterRole/{names.ENDPOINT_PICKER_ROLE}", what="Its rules differ.")
+
+
+def _pools(seen: Snapshot) -> bool:
+    served = (seen.served or {}).get(POOL_GROUPS[0], {})
+    return "InferencePool" in served.get("v1", {})
+
+
+@check(
+    "ARW0903",
+    Severity.WARNING,
+    "There are several Gateways and none is chosen",
+    why="Deployments that name no Gateway, themselves or by their runtime config, get no route (NoGateway).",
+    do=f"Label one: kubectl label gateway NAME --namespace NAMESPACE {names.INFERENCE_GATEWAY}=true. Or set the value "
+    "gateway.name of the chart airunway, or spec.routing.gatewayRef of a runtime config.",
+    needs=("components", "gateways"),
+)
+def _no_choice(seen: Snapshot) -> Iterator[Found]:
+    gateways = [gateway for gateway in seen.gateways or () if not is_deleting(gateway)]
+    if len(gateways) < 2 or any(labels_of(gateway).get(names.INFERENCE_GATEWAY) == "true" for gateway in gateways):
+        return
+    for core in _routing(seen):
+        if not core.option("gateway-name"):
+            listed = ", ".join(f"{key_of(gateway).namespace}/{key_of(gateway).name}" for gateway in gateways[:5])
+            yield Found(object=core.name, what=f"It can choose among {len(gateways)} ({listed}).")
+
+
+@check(
+    "ARW0904",
+    Severity.WARNING,
+    "A runtime config names a Gateway that does not exist",
+    why="Its deployments get no route (NoGateway) until there is a Gateway of that name.",
+    do="Correct spec.routing.gatewayRef of the config, or create the Gateway.",
+    needs=("runtime_configs", "cluster_runtime_configs", "gateways"),
+)
+def _gateway_gone(seen: Snapshot) -> Iterator[Found]:
+    known = {key_of(gateway) for gateway in seen.gateways or ()}
+    for name, config in _configs(seen):
+        ref = dig(config, "spec", "routing", "gatewayRef")
+        if not isinstance(ref, dict) or not ref.get("name"):
+            continue
+        namespace = str(ref.get("namespace") or key_of(config).namespace)
+        # Without a namespace a ClusterRuntimeConfig means the one of each deployment.
+        if namespace and ObjectKey(namespace, str(ref["name"])) not in known:
+            yield Found(object=name, what=f"There is no Gateway {namespace}/{ref['name']}.")
+
+
+@check(
+    "ARW0905",
+    Severity.WARNING,
+    "A runtime config names a StorageClass that does not exist",
+    why="Volumes of that class stay unbound.",
+    do="Correct spec.storage.defaultStorageClassName of the config, or create the StorageClass.",
+    needs=("runtime_configs", "cluster_runtime_configs", "storage_classes"),
+)
+def _class_gone(seen: Snapshot) -> Iterator[Found]:
+    known = {key_of(found).name for found in seen.storage_classes or ()}
+    for name, config in _configs(seen):
+        asked = dig(config, "spec", "storage", "defaultStorageClassName") or dig(
+            config, "spec", "defaultStorageClassName"
+        )
+        if asked and asked not in known:
+            yield Found(object=name, what=f"There is no StorageClass {asked}.")
+
+
+@check(
+    "ARW0906",
+    Severity.WARNING,
+    "A runtime config has parts that cannot be used",
+    why="What cannot be used is left out. Where the pod settings are too large, deployments that serve keep what they "
+    "have and new ones wait.",
+    do="Correct the field; the condition ConfigValid of the config names it too.",
+    needs=("runtime_configs", "cluster_runtime_configs"),
+)
+def _invalid(seen: Snapshot) -> Iterator[Found]:
+    for name, config in _configs(seen):
+        for problem in problems_of(config):
+            yield Found(object=name, what=f"{problem.field}: {problem.message}.")
+
+
+@check(
+    "ARW0907",
+    Severity.WARNING,
+    "No deployment uses a runtime config",
+    why=f"Only configs named {DEFAULT} apply to deployments that name none.",
+    do=f"Set spec.runtimeConfigName of deployments to its name, name it {DEFAULT}, or delete it.",
+    needs=("runtime_configs", "cluster_runtime_configs", "deployments"),
+)
+def _unused(seen: Snapshot) -> Iterator[Found]:
+    if any(unseen.part == "deployments" for unseen in seen.unseen):
+        return  # more deployments than were read
+    configs = _by_key(seen)
+    used: set[ObjectKey] = set()
+    for deployment in seen.deployments or ():
+        if (config := _resolved(deployment, configs).config) is not None:
+            used.add(ObjectKey(config.namespace, config.name))
+            if config.scope is Scope.MERGED:
+                used.add(ObjectKey("", config.name))
+    for name, found in _configs(seen):
+        key = key_of(found)
+        if key.name != DEFAULT and key not in used:
+            yield Found(object=name, what=f"None of {len(seen.deployments or ())} deployments does.")
+
+
+@check(
+    "ARW0908",
+    Severity.WARNING,
+    "Deployments ask for a route and the gateway part is off",
+    why="No route is made: their condition GatewayReady is False (GatewayNotConfigured), and they are Degraded.",
+    do="Set the value gateway.mode of the chart airunway to auto (--gateway=auto), or spec.gateway.enabled to false.",
+    needs=("components", "deployments", "runtime_configs", "cluster_runtime_configs"),
+)
+def _off(seen: Snapshot) -> Iterator[Found]:
+    off = [core for core in seen.cores if core.option("gateway") == "off"]
+    if not off:
+        return
+    configs = _by_key(seen)
+    asking = [
+        deployment
+        for deployment in seen.deployments or ()
+        if routing_request(deployment, _resolved(deployment, configs).config) is RoutingRequest.REQUIRED
+    ]
+    for core in off:
+        mine = [each for each in asking if not core.watched or key_of(each).namespace in core.watched]
+        if mine:
+            first = key_of(mine[0])
+            yield Found(object=core.name, what=f"{len(mine)} deployments ask, {first.namespace}/{first.name} first.")
+
+
+@check(
+    "ARW0909",
+    Severity.ERROR,
+    "The release of the endpoint picker is not known",
+    why="Flags and configuration of a picker depend on its release: the gateway part is not ready and makes no routes. "
+    "Models are served.",
+    do="Set the value endpointPicker.version of the chart airunway (--epp-version) to the release of the image, or use "
+    "an image of a known release.",
+    needs=("components",),
+)
+def _unknown_release(seen: Snapshot) -> Iterator[Found]:
+    for core in _routing(seen):
+        image = core.option("epp-image") or DEFAULT_PICKER_IMAGE
+        found = picker_for(image, version=core.option("epp-version"))
+        if isinstance(found, PickerProblem):
+            yield Found(object=core.name, what=f"{found.message[:1].upper()}{found.message[1:]}.")

@@ -1,0 +1,57 @@
+"""The samples of runtime configs apply as they stand, and give the config and the path that their comments name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+import yaml
+
+from airunway.configs import Scope, check, config_name, path_of, resolve
+from airunway.kinds import CLUSTER_RUNTIME_CONFIG, MODEL_DEPLOYMENT, RUNTIME_CONFIG
+from airunway.kube import NAMESPACE, Client, NotFound
+from airunway.resource import ObjectKey, Resource
+from airunway_testing.operator import gone, install_definitions
+
+FOLDER = Path(__file__).parents[1] / "samples" / "runtime-configs"
+TEAM = "ml-team"
+
+
+def test_the_pages_show_what_the_samples_have() -> None:
+    files = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in FOLDER.glob("*.yaml")}
+    assert {each["kind"] for each in files.values()} == {"ClusterRuntimeConfig", "RuntimeConfig", "ModelDeployment"}
+    routing = (FOLDER.parents[1] / "docs" / "routing.md").read_text(encoding="utf-8")
+    assert "/ml/ml-team/conversational-ai" in routing
+    assert "/custom/llama-chat" in routing
+
+
+@pytest.mark.apiserver
+async def test_the_samples_apply_as_they_stand(client: Client, kubectl: Callable[..., CompletedProcess[str]]) -> None:
+    await install_definitions(client)
+    try:
+        await client.get(NAMESPACE, ObjectKey("", TEAM))
+    except NotFound:
+        await client.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM}})
+    try:
+        done = kubectl("apply", "-f", str(FOLDER))
+        assert len(done.stdout.splitlines()) == 3
+        cluster = await client.get(CLUSTER_RUNTIME_CONFIG, ObjectKey("", "default"))
+        own = await client.get(RUNTIME_CONFIG, ObjectKey(TEAM, "default"))
+        deployment = await client.get(MODEL_DEPLOYMENT, ObjectKey(TEAM, "llama-chat"))
+        assert [*check(cluster), *check(own)] == []
+        config = resolve(config_name(deployment), namespaced=own, cluster=cluster).config
+        assert config is not None
+        assert config.scope is Scope.NAMESPACE
+        status = config.status()
+        assert status["namespaceRef"] == {"kind": "RuntimeConfig", "namespace": TEAM, "name": "default"}
+        assert "clusterRef" not in status
+        assert len(status["hash"]) == 64
+        assert path_of(deployment, config) == "/ml/ml-team/conversational-ai"
+        patch: Resource = {"spec": {"gateway": {"pathTemplate": "/custom/{.metadata.name}"}}}
+        edited = await client.merge_patch(MODEL_DEPLOYMENT, ObjectKey(TEAM, "llama-chat"), patch)
+        assert path_of(edited, config) == "/custom/llama-chat"
+    finally:
+        kubectl("delete", "-f", str(FOLDER), "--wait=false")
+        await gone(client, CLUSTER_RUNTIME_CONFIG, ObjectKey("", "default"))
