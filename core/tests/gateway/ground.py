@@ -231,10 +231,8 @@ class Ground:
         self, name: str = "llama", *, endpoint: Mapping[str, Any] | None = None, selector: str = ""
     ) -> Resource:
         """Write what the provider writes once the model is served."""
-        status: Resource = {
-            "phase": "Running",
-            "endpoint": dict(endpoint) if endpoint is not None else {"service": name, "port": 8000, "targetPort": 8000},
-        }
+        where = {"service": name, "port": 8000, "targetPort": 8000} if endpoint is None else dict(endpoint)
+        status: Resource = {"phase": "Running", **({"endpoint": where} if where else {})}
         if selector:
             status["selector"] = selector
         return await self._status(name, status, manager=names.provider_manager(self.provider))
