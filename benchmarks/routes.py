@@ -178,23 +178,17 @@ class Clock:
         if new is not None and (condition_of(new, "GatewayReady") or {}).get("status") == "True":
             self.ready.setdefault(key.name, time.perf_counter())
 
+    async def until_assigned(self, name: str) -> None:
+        """Wait until the core has chosen the provider: before that, no provider writes."""
+        while not dig(self._deployments.get(ObjectKey(SPACE, name)), "status", "provider", "name"):
+            await asyncio.sleep(0.01)
+
     async def until_ready(self, number: int) -> None:
         deadline = time.perf_counter() + 600
         while len(self.ready) < number:
             if time.perf_counter() > deadline:
                 sys.exit(f"only {len(self.ready)} of {number} are ready after ten minutes")
             await asyncio.sleep(0.02)
-
-
-_PART_KINDS = (
-    "httproutes",
-    "inferencepools",
-    "serviceaccounts",
-    "rolebindings",
-    "configmaps",
-    "services",
-    "deployments",
-)
 
 
 def of_part(requests: list[Request]) -> list[Request]:
@@ -244,6 +238,7 @@ async def measured(arguments: argparse.Namespace, plane: ControlPlane) -> dict[s
 
         async def make(name: str) -> None:
             await client.create(MODEL_DEPLOYMENT, deployment(name))
+            await clock.until_assigned(name)
             await serve(client, name, pool=name.startswith("pool"))
 
         started = time.perf_counter()
@@ -296,6 +291,7 @@ async def measured(arguments: argparse.Namespace, plane: ControlPlane) -> dict[s
             "requests_per_second": round(len([r for r in resting if r.resource != "leases"]) / arguments.rest, 2),
         },
         "writes_at_restart": len(restarted),
+        "requests": {"routes": _kinds(routed), "at_rest": _kinds(resting), "restart": _kinds(restarted)},
         "memory_mib": {"grown": memory, "restarted": after_restart},
         "within_budget": {
             "accepted_to_ready": all(latency[name] <= most for name, most in READY_BUDGET_MS.items()),
@@ -304,6 +300,11 @@ async def measured(arguments: argparse.Namespace, plane: ControlPlane) -> dict[s
             "restart": not restarted,
         },
     }
+
+
+def _kinds(requests: list[Request]) -> dict[str, int]:
+    """How many of each verb and kind, by component."""
+    return dict(Counter(f"{each.agent}: {each.verb} {each.resource} {each.code}" for each in requests).most_common())
 
 
 def _each(requests: list[Request], deployments: list[str]) -> dict[str, float]:

@@ -106,7 +106,7 @@ async def test_r18_acceptance_of_an_older_generation_is_no_acceptance(ground: Gr
 
 async def test_r18_of_two_parents_the_one_that_rejects_is_named(ground: Ground) -> None:
     await ground.open_gateway()
-    await ground.open_gateway("closed", listeners=[listener(admits="None")])
+    await ground.open_gateway("closed", fault=Fault.CLOSED)
     await ground.service()
     rule = {"backendRefs": [{"name": "llama", "port": 8000}]}
     theirs = {

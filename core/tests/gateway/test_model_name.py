@@ -57,6 +57,11 @@ def endpoint(server: Server) -> dict[str, object]:
     return {"service": "llama", "port": 8000, "targetPort": 8000, "url": server.url}
 
 
+async def named(ground: Ground, name: str = "llama") -> str:
+    """The model name in the status."""
+    return str(dig(await ground.get(name), "status", "gateway", "modelName", default=""))
+
+
 @pytest.mark.parametrize(
     ("server", "words"),
     [
@@ -90,8 +95,8 @@ async def test_r27_the_model_server_is_asked_once_per_generation_also_across_a_r
     async with serving(Server()) as server:
         async with running_part(ground.client, namespace=ground.namespace):
             await ground.deploy(gateway=ASKED, model=CUSTOM, image="me/mine:1", endpoint=endpoint(server))
-            live = await ground.until("RouteAccepted")
-            assert dig(live, "status", "gateway", "modelName") == "org/found"
+            assert await ground.eventually(lambda: named(ground)) == "org/found"
+            await ground.until("RouteAccepted")
             assert server.asked == 1
             await ground.annotate(labels={"a": "b"})
         async with running_part(ground.client, namespace=ground.namespace) as part:
@@ -101,7 +106,7 @@ async def test_r27_the_model_server_is_asked_once_per_generation_also_across_a_r
             await ground.edit(image="me/mine:2")
 
             async def renamed() -> bool:
-                return bool(dig(await ground.get(), "status", "gateway", "modelName") == "org/other")
+                return await named(ground) == "org/other"
 
             await ground.eventually(renamed)
             assert server.asked == 2
@@ -137,8 +142,4 @@ async def test_an_answer_for_a_deployment_that_is_gone_is_not_taken_for_the_next
                 gateway={**ASKED, "pathTemplate": "/new"}, model=CUSTOM, image="me/mine:2", endpoint=endpoint(fast)
             )
             slow._end.set()
-
-            async def named() -> str:
-                return str(dig(await ground.get(), "status", "gateway", "modelName", default=""))
-
-            assert await ground.eventually(named) == "org/new"
+            assert await ground.eventually(lambda: named(ground)) == "org/new"

@@ -15,7 +15,7 @@ from core.tests.gateway.ground import ASKED, Ground, running_part
 
 from airunway.gateway.kinds import HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, load_config
+from airunway.kube import DEPLOYMENT, Client, load_config
 from airunway.resource import Resource, condition_of, dig
 from airunway_testing.faultproxy import FaultProxy, ProxiedRequest
 
@@ -59,6 +59,7 @@ async def life(ground: Ground, name: str) -> None:
     await ground.until_paths(f"/{name}/b", "/", name=name)
     await ground.edit(name, suspend=True)
     await ground.until("Suspended", name)
+    await ground.until_gone(DEPLOYMENT, f"{name}-epp")
     await ground.edit(name, suspend=False)
     await ground.annotate(name, labels={"team": "b"})
     await ground.picker_runs(name)
