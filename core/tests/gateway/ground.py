@@ -26,7 +26,7 @@ __all__ = ["ASKED", "SELECTOR", "Ground", "Part", "at_once", "running_part"]
 
 ASKED = {"enabled": True, "gatewayRef": {"name": "inference"}}
 """``spec.gateway`` of a deployment that asks for routing by the Gateway of `Ground.open_gateway`."""
-SELECTOR = "airunway.ai/model-deployment=llama"
+SELECTOR = "airunway.ai/model-deployment=llama,airunway.ai/component=server"
 """``status.selector`` of a deployment for which a pool can be made."""
 
 MANAGERS = (names.CORE_MANAGER, names.GATEWAY_MANAGER)

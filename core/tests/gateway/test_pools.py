@@ -47,7 +47,8 @@ async def test_a_pool_with_its_picker_is_made_and_withdrawn(pooled: Ground) -> N
         assert dig(live, "status", "gateway", "backend") == "Pool"
         assert await backends(pooled) == {("InferencePool", "llama")}
         pool = await pooled.client.get(INFERENCE_POOL, ObjectKey(pooled.namespace, "llama"))
-        assert pool["spec"]["selector"] == {"matchLabels": {names.MODEL_DEPLOYMENT: "llama"}}
+        labels = {names.MODEL_DEPLOYMENT: "llama", names.COMPONENT: "server"}
+        assert pool["spec"]["selector"] == {"matchLabels": labels}
         assert pool["spec"]["targetPorts"] == [{"number": 8000}]
         assert pool["spec"]["endpointPickerRef"]["failureMode"] == "FailOpen"
         picker = await pooled.client.get(DEPLOYMENT, ObjectKey(pooled.namespace, "llama-epp"))
@@ -203,8 +204,9 @@ async def test_r31_a_picker_that_does_not_come_up_is_the_gateways_business(poole
         await pooled.until("RouteAccepted")
 
 
-@pytest.mark.parametrize("selector", ["app in (a, b)", "app", "!app", "app!=a", ""])
-async def test_r32_a_selector_that_is_no_set_of_equalities_gets_the_service(pooled: Ground, selector: str) -> None:
+@pytest.mark.parametrize("selector", ["app in (a, b)", "app!=a", "", "airunway.ai/model-deployment=llama"])
+async def test_r32_a_selector_that_no_pool_can_have_gets_the_service(pooled: Ground, selector: str) -> None:
+    """No set of equalities, or one that matches the picker's own pod."""
     async with running_part(pooled.client, namespace=pooled.namespace):
         await pooled.deploy(gateway=ASKED, selector=selector)
         live = await pooled.until("RouteAccepted")

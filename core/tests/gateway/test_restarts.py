@@ -46,7 +46,7 @@ async def pooled(ground: Ground) -> None:
 
 
 def selector(name: str) -> str:
-    return f"airunway.ai/model-deployment={name}"
+    return f"airunway.ai/model-deployment={name},airunway.ai/component=server"
 
 
 async def life(ground: Ground, name: str) -> None:

@@ -51,10 +51,10 @@ async def ground(client: Client, namespace: str, traffic: Traffic, eventually: E
 
 async def serve(ground: Ground, traffic: Traffic, name: str) -> None:
     """A model server with its Service."""
-    await traffic.server(f"{name}-0", labels={names.MODEL_DEPLOYMENT: name})
+    await traffic.server(f"{name}-0", labels={names.MODEL_DEPLOYMENT: name, names.COMPONENT: "server"})
     ports = [{"name": "http", "port": 8000, "targetPort": traffic.model_port}]
     metadata = {"name": name, "namespace": ground.namespace}
-    spec = {"selector": {names.MODEL_DEPLOYMENT: name}, "ports": ports}
+    spec = {"selector": {names.MODEL_DEPLOYMENT: name, names.COMPONENT: "server"}, "ports": ports}
     await ground.client.create(SERVICE, {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
 
 
