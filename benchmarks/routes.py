@@ -135,7 +135,13 @@ def _service() -> Resource:
 
 async def serve(client: Client, name: str, *, pool: bool) -> None:
     """Write what a provider writes of a deployment that is served."""
-    status: Resource = {"phase": "Running", "endpoint": {"service": "model", "port": 8000, "targetPort": 8000}}
+    status: Resource = {
+        "phase": "Running",
+        "reason": "Ready",
+        "message": "",
+        "observedGeneration": 1,  # with it, the core leaves the phase to the provider
+        "endpoint": {"service": "model", "port": 8000, "targetPort": 8000},
+    }
     if pool:
         status["selector"] = f"app={name}"
     body = {"apiVersion": names.API_VERSION, "kind": "ModelDeployment", "metadata": {"name": name, "namespace": SPACE}}
@@ -192,8 +198,9 @@ class Clock:
 
 
 def of_part(requests: list[Request]) -> list[Request]:
-    """The writes of the process besides events and leases. The core's own are one status for each deployment."""
-    return [each for each in requests if each.agent and each.writes and each.resource.split("/")[0] not in _OTHER]
+    """The writes of the process besides events and leases."""
+    ours = [each for each in requests if each.agent == names.CORE_MANAGER and each.writes]
+    return [each for each in ours if each.resource.split("/")[0] not in _OTHER]
 
 
 _OTHER = ("events", "leases", "inferenceproviderconfigs", "customresourcedefinitions")
@@ -263,7 +270,7 @@ async def measured(arguments: argparse.Namespace, plane: ControlPlane) -> dict[s
         await asyncio.sleep(10)
         audit.read()
         await asyncio.sleep(arguments.rest)
-        resting = [each for each in audit.read() if each.agent]
+        resting = [each for each in audit.read() if each.agent == names.CORE_MANAGER]
         core.stop()
         await core.start()
         say("restarted")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from core.tests.gateway.ground import ASKED, Ground, running_part
 
 from airunway.gateway.kinds import HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import DEPLOYMENT, Client, load_config
+from airunway.kube import DEPLOYMENT, Client, Conflict, NotFound, load_config
 from airunway.resource import Resource, condition_of, dig
 from airunway_testing.faultproxy import FaultProxy, ProxiedRequest
 
@@ -49,11 +49,33 @@ def selector(name: str) -> str:
     return f"airunway.ai/model-deployment={name},airunway.ai/component=server"
 
 
+@asynccontextmanager
+async def running_pickers(ground: Ground) -> AsyncIterator[None]:
+    """Every picker becomes ready, in each of its generations, as where the Deployments' controller runs."""
+
+    async def play() -> None:
+        while True:
+            for live in await ground.client.list_all(DEPLOYMENT, namespace=ground.namespace):
+                seen = dig(live, "status", "observedGeneration")
+                if seen != live["metadata"]["generation"]:
+                    with suppress(NotFound, Conflict):
+                        await ground.picker_runs(live["metadata"]["name"].removesuffix("-epp"))
+            await asyncio.sleep(0.05)
+
+    task = asyncio.create_task(play())
+    try:
+        yield
+        if task.done():
+            task.result()
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
 async def life(ground: Ground, name: str) -> None:
     """Routed by pool, path moved, suspended, resumed, label edited."""
     await ground.service(name)
     await ground.deploy(name, gateway=ASKED, model=f"org/{name}", labels={"team": "a"}, selector=selector(name))
-    await ground.picker_runs(name)
     await ground.until("RouteAccepted", name)
     await ground.edit(name, gateway={"pathTemplate": "/{.metadata.name}/b"})
     await ground.until_paths(f"/{name}/b", "/", name=name)
@@ -62,8 +84,13 @@ async def life(ground: Ground, name: str) -> None:
     await ground.until_gone(DEPLOYMENT, f"{name}-epp")
     await ground.edit(name, suspend=False)
     await ground.annotate(name, labels={"team": "b"})
-    await ground.picker_runs(name)
     await ground.until("RouteAccepted", name)
+
+
+async def labelled(ground: Ground, name: str) -> bool:
+    """Whether the last edit of a `life` has reached route and picker."""
+    found = [await ground.route(name), await ground.client.find(DEPLOYMENT, _key(ground, f"{name}-epp"))]
+    return all(dig(obj, "metadata", "labels", "team") == "b" for obj in found)
 
 
 async def end_state(ground: Ground, name: str) -> dict[str, Any]:
@@ -107,13 +134,15 @@ async def settled(ground: Ground, name: str, expected: dict[str, Any]) -> None:
 
 async def test_x1_faults_of_the_api_server_change_nothing_in_the_end(ground: Ground, kubeconfig: Path) -> None:
     await pooled(ground)
-    async with running_part(ground.client, namespace=ground.namespace):
+    async with running_pickers(ground), running_part(ground.client, namespace=ground.namespace):
         await life(ground, "calm-one")
+        await ground.eventually(lambda: labelled(ground, "calm-one"))
+        await ground.until("RouteAccepted", "calm-one")
         expected = await end_state(ground, "calm-one")
     for seed in (1, 2):
         async with proxied(kubeconfig) as (proxy, client):
             proxy.unleash(seed=seed, rate=0.2)
-            async with running_part(client, namespace=ground.namespace):
+            async with running_pickers(ground), running_part(client, namespace=ground.namespace):
                 await life(ground, f"faulty-{seed}")
                 await settled(ground, f"faulty-{seed}", expected)
             assert any(each.fault for each in proxy.requests)
