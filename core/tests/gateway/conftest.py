@@ -11,9 +11,9 @@ from core.tests.gateway.ground import Ground
 from airunway.api.crds import custom_resource_definitions
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import Client
-from airunway.resource import ObjectKey
+from airunway.resource import ObjectKey, key_of
 from airunway_testing.gatewayapi.controller import GatewayController, running_gateway_controller
-from airunway_testing.gatewayapi.kinds import CLASS_NAME, GATEWAY_CLASS, definitions, gateway_class
+from airunway_testing.gatewayapi.kinds import CLASS_NAME, GATEWAY, GATEWAY_CLASS, definitions, gateway_class
 from airunway_testing.operator import install_definitions
 from airunway_testing.waiting import Eventually
 
@@ -31,6 +31,10 @@ async def controller(client: Client, kubeconfig: Path) -> AsyncIterator[GatewayC
 async def ground(
     client: Client, namespace: str, controller: GatewayController, eventually: Eventually
 ) -> AsyncIterator[Ground]:
+    # No namespace controller runs beside the API server: the Gateways of earlier tests are still there, and would be
+    # detected.
+    for gateway in await client.list_all(GATEWAY):
+        await client.delete(GATEWAY, key_of(gateway))
     found = Ground(
         client=client, namespace=namespace, eventually=eventually, provider=f"p-{namespace}"[:40].rstrip("-")
     )

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from airunway.api import names
 from airunway.gateway.application import GatewayApplication, GatewaySettings
 from airunway.gateway.kinds import HTTP_ROUTE
-from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
-from airunway.kube import Client
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT, RUNTIME_CONFIG
+from airunway.kube import CLUSTER_ROLE, DEPLOYMENT, EVENT, SERVICE, Client, Kind
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.metrics import Metrics, MetricsRole
 from airunway.process.supervisor import Work
 from airunway.resource import ObjectKey, Resource, condition_of, dig
-from airunway_testing.gatewayapi.kinds import GATEWAY, gateway
+from airunway_testing.gatewayapi.kinds import FAULT, GATEWAY, gateway
 from airunway_testing.waiting import Eventually
 
-__all__ = ["Ground", "at_once", "running_part"]
+__all__ = ["ASKED", "SELECTOR", "Ground", "Part", "at_once", "running_part"]
+
+ASKED = {"enabled": True, "gatewayRef": {"name": "inference"}}
+"""``spec.gateway`` of a deployment that asks for routing by the Gateway of `Ground.open_gateway`."""
+SELECTOR = "airunway.ai/model-deployment=llama,airunway.ai/component=server"
+"""``status.selector`` of a deployment for which a pool can be made."""
 
 MANAGERS = (names.CORE_MANAGER, names.GATEWAY_MANAGER)
 
@@ -31,10 +37,31 @@ async def at_once(work: Work) -> None:
     await work()
 
 
+@dataclass(kw_only=True)
+class Part:
+    """The running part, and what a test asks about it."""
+
+    application: GatewayApplication
+    passes: Counter[ObjectKey] = field(default_factory=Counter)
+    """Passes that have ended, by deployment."""
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether every deployment that it knows has had a pass, and none is waiting or under way."""
+        queue, known = self.application._queue, self.application._deployments.keys()
+        return bool(known) and all(self.passes[key] for key in known) and not queue.depth and not queue.held
+
+    def look_again(self) -> None:
+        """Ask for absent kinds now: by itself the part does so at most 30 seconds later."""
+        for view in self.application._foreign._views.values():
+            for reflector in view.reflector._parts:
+                reflector.retry_now()
+
+
 @asynccontextmanager
 async def running_part(
     client: Client, *, namespace: str, settings: GatewaySettings | None = None
-) -> AsyncIterator[GatewayApplication]:
+) -> AsyncIterator[Part]:
     """The part in one namespace, until the context ends."""
     caches = Caches(
         client,
@@ -43,9 +70,18 @@ async def running_part(
         namespaces=[namespace],
     )
     part = GatewayApplication(client=client, caches=caches, instance="test", settings=settings)
+    found, reconcile = Part(application=part), part._reconciler.reconcile
+
+    async def counted(key: ObjectKey) -> float | None:
+        try:
+            return await reconcile(key)
+        finally:
+            found.passes[key] += 1
+
+    part._reconciler.reconcile = counted  # type: ignore[method-assign]
     task = asyncio.create_task(part.run(at_once))
     try:
-        yield part
+        yield found
         if task.done():
             task.result()
     finally:
@@ -80,8 +116,67 @@ class Ground:
         }
         await self.client.apply(INFERENCE_PROVIDER_CONFIG, config, manager="tests", force=True)
 
-    async def open_gateway(self, name: str = "inference") -> Resource:
-        return await self.client.create(GATEWAY, gateway(name, self.namespace))
+    async def open_gateway(self, name: str = "inference", **options: Any) -> Resource:
+        """Make a Gateway; `options` are those of `gatewayapi.kinds.gateway`."""
+        return await self.client.create(GATEWAY, gateway(name, self.namespace, **options))
+
+    async def service(self, name: str = "llama") -> None:
+        """The Service that `serve` names: a gateway refuses a route to one that does not exist."""
+        spec = {"selector": {"app": name}, "ports": [{"port": 8000, "targetPort": 8000}]}
+        metadata = {"name": name, "namespace": self.namespace}
+        body = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+        await self.client.create(SERVICE, body)
+
+    async def config(self, **spec: Any) -> None:
+        """The RuntimeConfig ``default`` of the namespace."""
+        metadata = {"name": "default", "namespace": self.namespace}
+        body = {"apiVersion": names.API_VERSION, "kind": "RuntimeConfig", "metadata": metadata, "spec": spec}
+        await self.client.apply(RUNTIME_CONFIG, body, manager="tests", force=True)
+
+    async def picker_role(self) -> None:
+        """The ClusterRole of pickers, which the chart brings."""
+        metadata = {"name": names.ENDPOINT_PICKER_ROLE}
+        body = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata, "rules": []}
+        await self.client.apply(CLUSTER_ROLE, body, manager="tests", force=True)
+
+    async def picker_runs(self, name: str = "llama", *, ready: bool = True, message: str = "") -> None:
+        """Write the status of the picker's Deployment, once there is one, as its controller would."""
+        key = ObjectKey(self.namespace, f"{name}-epp")
+        live = await self.eventually(lambda: self.client.find(DEPLOYMENT, key))
+        assert isinstance(live, dict)
+        conditions = [{"type": "Available", "status": "True" if ready else "False", "reason": "x", "message": message}]
+        if message:
+            conditions.append({"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"})
+            conditions[-1]["message"] = message
+        count = int(ready)
+        status = {
+            "observedGeneration": live["metadata"]["generation"],
+            "replicas": 1,
+            "updatedReplicas": 1,
+            "readyReplicas": count,
+            "availableReplicas": count,
+            "unavailableReplicas": 1 - count,
+            "conditions": conditions,
+        }
+        await self.client.merge_patch(DEPLOYMENT, key, {"status": status}, subresource="status")
+
+    async def fault(self, kind: Kind, name: str, fault: str) -> None:
+        """Make the simulated gateway controller misbehave towards an object; an empty one ends that."""
+        patch = {"metadata": {"annotations": {FAULT: fault or None}}}
+        await self.client.merge_patch(kind, ObjectKey(self.namespace, name), patch)
+
+    async def events(self, reason: str) -> list[str]:
+        """The notes of all events with this reason."""
+        found = await self.client.list_all(EVENT, namespace=self.namespace)
+        return [event.get("note", "") for event in found if event.get("reason") == reason]
+
+    async def versions(self, *kinds: Kind) -> dict[tuple[str, str], str]:
+        """The resourceVersions of all objects of the kinds in the namespace."""
+        found = {}
+        for kind in kinds:
+            for obj in await self.client.list_all(kind, namespace=self.namespace):
+                found[kind.plural, obj["metadata"]["name"]] = obj["metadata"]["resourceVersion"]
+        return found
 
     async def deploy(
         self,
@@ -89,7 +184,8 @@ class Ground:
         *,
         gateway: Mapping[str, Any] | None = None,
         labels: Mapping[str, str] | None = None,
-        model: str = "meta-llama/Llama-3.1-8B-Instruct",
+        annotations: Mapping[str, str] | None = None,
+        model: str | Resource = "meta-llama/Llama-3.1-8B-Instruct",
         endpoint: Mapping[str, Any] | None = None,
         selector: str = "",
         **spec: Any,
@@ -101,8 +197,18 @@ class Ground:
             {
                 "apiVersion": names.API_VERSION,
                 "kind": "ModelDeployment",
-                "metadata": {"name": name, "namespace": self.namespace, "labels": dict(labels or {})},
-                "spec": {"model": {"id": model}, "resources": {"gpu": {"count": 1}}, "gateway": asked, **spec},
+                "metadata": {
+                    "name": name,
+                    "namespace": self.namespace,
+                    "labels": dict(labels or {}),
+                    "annotations": dict(annotations or {}),
+                },
+                "spec": {
+                    "model": model if isinstance(model, dict) else {"id": model},
+                    "resources": {"gpu": {"count": 1}},
+                    "gateway": asked,
+                    **spec,
+                },
             },
         )
         await self.validate(made)
@@ -125,19 +231,23 @@ class Ground:
         self, name: str = "llama", *, endpoint: Mapping[str, Any] | None = None, selector: str = ""
     ) -> Resource:
         """Write what the provider writes once the model is served."""
-        status: Resource = {
-            "phase": "Running",
-            "endpoint": dict(endpoint) if endpoint is not None else {"service": name, "port": 8000, "targetPort": 8000},
-        }
+        where = {"service": name, "port": 8000, "targetPort": 8000} if endpoint is None else dict(endpoint)
+        status: Resource = {"phase": "Running", **({"endpoint": where} if where else {})}
         if selector:
             status["selector"] = selector
         return await self._status(name, status, manager=names.provider_manager(self.provider))
 
     async def edit(self, name: str = "llama", **spec: Any) -> Resource:
         """Change the spec, and have the core validate it."""
-        live = await self.get(name)
-        changed = await self.client.replace(MODEL_DEPLOYMENT, {**live, "spec": {**live["spec"], **spec}})
+        changed = await self.client.merge_patch(MODEL_DEPLOYMENT, ObjectKey(self.namespace, name), {"spec": spec})
         return await self.validate(changed)
+
+    async def annotate(self, name: str = "llama", **metadata: Any) -> None:
+        """Change labels or annotations."""
+        await self.client.merge_patch(MODEL_DEPLOYMENT, ObjectKey(self.namespace, name), {"metadata": metadata})
+
+    async def delete(self, name: str = "llama") -> None:
+        await self.client.delete(MODEL_DEPLOYMENT, ObjectKey(self.namespace, name))
 
     async def _status(self, name: str, status: Resource, *, manager: str) -> Resource:
         body = {
@@ -167,6 +277,45 @@ class Ground:
         found = await self.eventually(look)
         assert isinstance(found, dict)
         return found
+
+    async def until_not(self, reason: str, name: str = "llama") -> Resource:
+        """The deployment once GatewayReady has another reason."""
+
+        async def look() -> Resource | None:
+            live = await self.get(name)
+            return live if (condition_of(live, "GatewayReady") or {}).get("reason", "") != reason else None
+
+        found = await self.eventually(look)
+        assert isinstance(found, dict)
+        return found
+
+    async def until_used(self, gateway: str, name: str = "llama") -> None:
+        """Wait until the route is ready on this Gateway."""
+
+        async def look() -> bool:
+            status = dig(await self.get(name), "status", "gateway", default={})
+            return status.get("gatewayName") == gateway and status.get("ready") is True
+
+        await self.eventually(look)
+
+    async def message(self, name: str = "llama") -> str:
+        return str((await self.condition(name)).get("message", ""))
+
+    async def until_gone(self, kind: Kind, name: str = "llama") -> None:
+        """Wait until there is no such object."""
+
+        async def look() -> bool:
+            return await self.client.find(kind, ObjectKey(self.namespace, name)) is None
+
+        await self.eventually(look)
+
+    async def until_paths(self, *values: str, name: str = "llama") -> None:
+        """Wait until the route has exactly these path matches."""
+
+        async def look() -> bool:
+            return await self.paths(name) == list(values)
+
+        await self.eventually(look)
 
     async def paths(self, name: str = "llama") -> list[str]:
         """The values of all path matches of the route."""

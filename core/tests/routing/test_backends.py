@@ -118,3 +118,10 @@ def test_r32_equalities(selector: str, expected: dict[str, str] | None) -> None:
 def test_a_backend_of_ours_has_labels() -> None:
     assert not Backend(kind=BackendKind.SERVICE, name="a").ours
     assert Backend(kind=BackendKind.POOL, name="a", selector={"a": "b"}).ours
+
+
+def test_a_selector_that_matches_the_pickers_own_pod_gets_the_service() -> None:
+    """Else the pool would send requests to the picker."""
+    assert found(selector="airunway.ai/model-deployment=llama") == "Service llama 80"
+    assert found(selector="airunway.ai/model-deployment=llama,airunway.ai/component=picker") == "Service llama 80"
+    assert found(selector="airunway.ai/model-deployment=llama,airunway.ai/component=server") == "our Pool llama 8000"

@@ -12,11 +12,11 @@ import aiohttp
 from airunway.api import names
 from airunway.configs import RoutingRequest, routing_request
 from airunway.gateway.caches import GatewayCaches
-from airunway.gateway.kinds import HTTP_ROUTE
+from airunway.gateway.kinds import HTTP_ROUTE, INFERENCE_POOL
 from airunway.gateway.model_name import ask
 from airunway.gateway.reconciler import RouteReconciler
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
-from airunway.kube import Client, Priority, compact_objects, wait_until_synced
+from airunway.kube import Client, Kind, Priority, compact_objects, wait_until_synced
 from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches
 from airunway.process.runtime_configs import RuntimeConfigs
@@ -45,6 +45,9 @@ _PROBES = 4
 
 _AT_ONCE = 250
 """Deployments whose claims are computed before the loop yields to other tasks."""
+
+_BETWEEN = 1.0
+"""Least seconds between two computations of all claims: a Gateway may change often, and has many deployments."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,20 +90,20 @@ class GatewayApplication:
         self._foreign = GatewayCaches(
             caches,
             notify=self._on_object,
-            on_route=self._on_route,
-            on_gateway=self._on_gateways,
-            on_kinds=self._on_gateways,
+            on_reference=self._on_reference,
+            on_gateway=self._on_gateway,
+            on_choice=self._on_choice,
         )
         self._picker_problem = ""
         found = picker_for(settings.picker_image, version=settings.picker_version)
         if isinstance(found, PickerProblem):
             self._picker_problem = found.message
-        self._gateways_changed = asyncio.Event()
+        self._choice_changed = asyncio.Event()
         self._http: aiohttp.ClientSession | None = None
         self._probing: dict[ObjectKey, asyncio.Task[None]] = {}
         self._places = asyncio.Semaphore(_PROBES)
-        self._named_routes: dict[ObjectKey, set[ObjectKey]] = {}
-        """Deployments by the HTTPRoute that they name in httpRouteRef."""
+        self._readers: dict[tuple[Kind, ObjectKey], set[ObjectKey]] = {}
+        """Deployments by the HTTPRoute of httpRouteRef and the InferencePool of status.endpoint.pool."""
         self._reconciler = RouteReconciler(
             client=client,
             deployments=self._known,
@@ -164,13 +167,18 @@ class GatewayApplication:
     # ------------------------------------------------------------------------------------------------ what changes
 
     def _on_deployment(self, key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
-        self._note_route(key, old, new)
+        self._note_references(key, old, new)
+        if new is None:
+            if self._base.leads:  # at once: another deployment may wait for its path
+                self._reconciler.forget(key)
+            return
         if not self._matters(old) and not self._matters(new):
             return
-        before, after = _read_of(old, own=not echo), _read_of(new, own=not echo)
-        if before == after:
+        if _read_of(old, own=not echo) == _read_of(new, own=not echo):
             return
-        if self._base.leads:
+        if self._base.leads and old is None:
+            # Before any pass: two that were made in the same second claim by name. Later changes claim in their pass,
+            # which is rate-limited: an edit of one may concern many others.
             self._reconciler.claim(key, new)
         self._base.enqueue(key, old, new)
 
@@ -184,38 +192,45 @@ class GatewayApplication:
             or routing_request(deployment, self._configs.resolve(deployment).config) is RoutingRequest.REQUIRED
         )
 
-    def _note_route(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
-        before, after = _named_route(key, old), _named_route(key, new)
-        if before == after:
-            return
-        if before is not None and (readers := self._named_routes.get(before)) is not None:
-            readers.discard(key)
-            if not readers:
-                del self._named_routes[before]
-        if after is not None:
-            self._named_routes.setdefault(after, set()).add(key)
+    def _note_references(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        before, after = _references(key, old), _references(key, new)
+        for gone in before - after:
+            if (readers := self._readers.get(gone)) is not None:
+                readers.discard(key)
+                if not readers:
+                    del self._readers[gone]
+        for reference in after - before:
+            self._readers.setdefault(reference, set()).add(key)
 
     def _on_object(self, deployment: ObjectKey) -> None:
         self._queue.add(deployment, Priority.URGENT if self._base.leads else Priority.BULK)
 
-    def _on_route(self, route: ObjectKey) -> None:
-        for deployment in self._named_routes.get(route, ()):
+    def _on_reference(self, kind: Kind, key: ObjectKey) -> None:
+        for deployment in self._readers.get((kind, key), ()):
             self._on_object(deployment)
 
-    def _on_gateways(self) -> None:
+    def _on_gateway(self, gateway: ObjectKey) -> None:
+        """A Gateway says something else of itself: those that are routed by it report it."""
+        self._base.enqueue_all(("gateway", gateway), lambda deployment: _may_use(deployment, gateway))
+
+    def _on_choice(self) -> None:
         """Gateways or kinds have changed: every choice of a Gateway may be another one now."""
-        self._gateways_changed.set()
+        self._choice_changed.set()
 
     async def _reclaim(self) -> None:
-        """Compute the claims anew after a change of Gateways, before any pass acts on it."""
+        """Compute the claims anew after a change of Gateways, then reconcile.
+
+        A pass in between may act on claims of which a part is old; the claims that follow wake its deployment again.
+        """
         while True:
-            await self._gateways_changed.wait()
-            self._gateways_changed.clear()
+            await self._choice_changed.wait()
+            self._choice_changed.clear()
             for position, key in enumerate(list(self._deployments.keys())):
                 if position % _AT_ONCE == 0:
                     await asyncio.sleep(0)
                 self._reconciler.claim(key, self._known.get(key))
             self._base.enqueue_all("gateways", self._matters)
+            await asyncio.sleep(_BETWEEN)
 
     def _on_provider(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         if dig(old, "spec", "capabilities") != dig(new, "spec", "capabilities"):
@@ -246,20 +261,32 @@ class GatewayApplication:
             return
         task = asyncio.create_task(self._probe(key, deployment, url), name=f"model name of {key}")
         self._probing[key] = task
-        task.add_done_callback(lambda _: self._probing.pop(key, None))
 
     async def _probe(self, key: ObjectKey, deployment: Resource, url: str) -> None:
         assert self._http is not None, "probes run while the part runs"
-        async with self._places:
-            answer = await ask(self._http, url)
+        try:
+            async with self._places:
+                answer = await ask(self._http, url)
+        finally:
+            del self._probing[key]  # before the next pass, which may have to ask for a newer generation
         generation = deployment["metadata"].get("generation", 0)
-        self._reconciler.note_probe(key, Probe(generation=generation, name=answer.name, failure=answer.problem))
+        self._reconciler.note_probe(deployment, Probe(generation=generation, name=answer.name, failure=answer.problem))
         self._queue.add(key, Priority.URGENT)
 
 
-def _named_route(key: ObjectKey, deployment: Resource | None) -> ObjectKey | None:
-    name = dig(deployment, "spec", "gateway", "httpRouteRef")
-    return ObjectKey(key.namespace, name) if isinstance(name, str) and name else None
+def _references(key: ObjectKey, deployment: Resource | None) -> set[tuple[Kind, ObjectKey]]:
+    """What a deployment names and does not own."""
+    named = (
+        (HTTP_ROUTE, dig(deployment, "spec", "gateway", "httpRouteRef")),
+        (INFERENCE_POOL, dig(deployment, "status", "endpoint", "pool", "name")),
+    )
+    return {(kind, ObjectKey(key.namespace, name)) for kind, name in named if isinstance(name, str) and name}
+
+
+def _may_use(deployment: Resource, gateway: ObjectKey) -> bool:
+    """Whether the deployment is routed by the Gateway, or by a route of the user's, which may have several."""
+    used = dig(deployment, "status", "gateway", "gatewayNamespace"), dig(deployment, "status", "gateway", "gatewayName")
+    return used == (gateway.namespace, gateway.name) or bool(dig(deployment, "spec", "gateway", "httpRouteRef"))
 
 
 def _read_of(deployment: Resource | None, *, own: bool) -> tuple[object, ...] | None:

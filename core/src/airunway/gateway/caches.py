@@ -11,6 +11,7 @@ from airunway.gateway.kinds import (
     DESTINATION_RULE,
     GATEWAY,
     HTTP_ROUTE,
+    INFERENCE_POOL,
     OPTIONAL,
     PICKER_KINDS,
 )
@@ -49,8 +50,11 @@ class View:
 class GatewayCaches:
     """The caches of the gateway part.
 
-    `notify(deployment)` is called for every change of one of a deployment's objects, `on_route(route)` for every change
-    of an HTTPRoute, `on_gateway()` if a Gateway changed, `on_kinds()` if a kind is served now, or is no longer.
+    - `notify(deployment)` is called for every change of one of a deployment's objects;
+    - `on_reference(kind, key)` for every change of an HTTPRoute or InferencePool, which a deployment may name;
+    - `on_gateway(gateway)` if the status of a Gateway changed;
+    - `on_choice()` if another Gateway may be chosen now: one came, went or changed, or a kind is served now or no
+      longer.
     """
 
     def __init__(
@@ -58,14 +62,14 @@ class GatewayCaches:
         caches: Caches,
         *,
         notify: Callable[[ObjectKey], None],
-        on_route: Callable[[ObjectKey], None],
-        on_gateway: Callable[[], None],
-        on_kinds: Callable[[], None],
+        on_reference: Callable[[Kind, ObjectKey], None],
+        on_gateway: Callable[[ObjectKey], None],
+        on_choice: Callable[[], None],
     ) -> None:
         self._notify = notify
-        self._on_route = on_route
+        self._on_reference = on_reference
         self._on_gateway = on_gateway
-        self._on_kinds = on_kinds
+        self._on_choice = on_choice
         self._project = transform_once(compact_objects(names.GATEWAY_MANAGER))
         # Users' routes and other controllers' pools are read, too: a deployment may name a route, and a provider's
         # operator may make the pool.
@@ -77,15 +81,21 @@ class GatewayCaches:
 
     def _view(self, caches: Caches, kind: Kind, *, ours: bool) -> View:
         project = _without_counts if kind is GATEWAY else self._project
-        reflector = caches.of(kind, project=project, label_selector=_OURS if ours else "", everywhere=kind is GATEWAY)
+        reflector = caches.of(
+            kind,
+            project=project,
+            label_selector=_OURS if ours else "",
+            everywhere=kind is GATEWAY,
+            optional=kind in OPTIONAL,
+        )
         index = reflector.add_index(_deployments_of)
         objects = MutationCache(reflector, project=project)
         if kind is GATEWAY:
             reflector.add_handler(self._on_gateway_change)
         else:
             objects.add_listener(self._on_change)
-            if kind is HTTP_ROUTE:
-                objects.add_listener(lambda key, _old, _new, _echo: self._on_route(key))
+            if kind in (HTTP_ROUTE, INFERENCE_POOL):
+                objects.add_listener(lambda key, _old, _new, _echo: self._on_reference(kind, key))
         return View(kind=kind, reflector=reflector, objects=objects, of=index)
 
     # ---------------------------------------------------------------------------------------------------- what is read
@@ -145,7 +155,7 @@ class GatewayCaches:
             served = frozenset(view.kind for view in self._views.values() if view.served)
             if served != self._served:
                 self._served = served
-                self._on_kinds()
+                self._on_choice()
             await asyncio.sleep(_LOOK)
 
     def _on_change(self, _key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
@@ -154,16 +164,15 @@ class GatewayCaches:
         for deployment in {one for obj in (old, new) if obj is not None for one in _deployments_of(obj)}:
             self._notify(deployment)
 
-    def _on_gateway_change(self, _key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
-        if old is None or new is None or _relevant(old) != _relevant(new):
-            self._on_gateway()
+    def _on_gateway_change(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        if old is None or new is None or _chosen_by(old) != _chosen_by(new):
+            self._on_choice()
+        elif old.get("status") != new.get("status"):
+            self._on_gateway(key)
 
 
 def _deployments_of(obj: Resource) -> Iterator[ObjectKey]:
-    """The deployment that an object belongs to: by its controlling owner, otherwise by the labels of this part.
-
-    A provider's pool has the name of its deployment, or that name with ``-pool``; its owner leads to it as well.
-    """
+    """The deployment that an object belongs to: by its controlling owner, otherwise by the labels of this part."""
     namespace, owner = key_of(obj).namespace, controller_owner(obj)
     if owner is not None and owner.get("kind") == "ModelDeployment":
         yield ObjectKey(namespace, str(owner.get("name")))
@@ -171,8 +180,9 @@ def _deployments_of(obj: Resource) -> Iterator[ObjectKey]:
         yield ObjectKey(namespace, name)
 
 
-def _relevant(gateway: Resource) -> tuple[object, ...]:
-    return gateway.get("spec"), gateway.get("status"), labels_of(gateway), dig(gateway, "metadata", "deletionTimestamp")
+def _chosen_by(gateway: Resource) -> tuple[object, ...]:
+    """What the choice of a Gateway depends on."""
+    return gateway.get("spec"), labels_of(gateway), dig(gateway, "metadata", "deletionTimestamp")
 
 
 def _without_counts(gateway: Resource) -> Resource:

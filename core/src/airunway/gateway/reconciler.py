@@ -6,6 +6,7 @@ the route, its status changes, and the pass writes one status with ``GatewayRead
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -24,7 +25,7 @@ from airunway.owned.plan import conflict_text
 from airunway.owned.writer import Writer
 from airunway.process.logs import log_phase
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of
+from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, uid_of
 from airunway.routing import CONDITION, Claims, Decision, Facts, Flags, Probe, claimant_of, claims_of, decide, intent_of
 from airunway.sdk.picker import ACCOUNT
 from airunway.status.conditions import Condition, conditions_in, written
@@ -40,7 +41,10 @@ _TRANSIENT = 2.0
 """Seconds for which a first status waits for a state that usually lasts for moments only."""
 
 _ROLE_KNOWN = 60.0
-"""Seconds for which it is remembered whether the ClusterRole of pickers exists."""
+"""Seconds for which it is remembered that the ClusterRole of pickers exists."""
+
+_ROLE_RETRY = 15.0
+"""Seconds until a ClusterRole of pickers that was not found is looked for again."""
 
 _REFUSED_RETRY = 30.0
 """Seconds until a refused write is tried again."""
@@ -50,6 +54,8 @@ _REFUSED_RETRY = 30.0
 class _Memory:
     """What is remembered of one deployment; nothing depends on it after a restart."""
 
+    uid: str
+    """The deployment; another one with its name has a memory of its own."""
     history: WriteHistory = field(default_factory=WriteHistory)
     """Recent creations and reverts."""
     probe: Probe | None = None
@@ -93,6 +99,7 @@ class RouteReconciler:
         )
         self._memories: dict[ObjectKey, _Memory] = {}
         self._role: tuple[bool | None, datetime | None] = (None, None)
+        self._role_lock = asyncio.Lock()
 
     # ---------------------------------------------------------------------------------------------------------- claims
 
@@ -106,14 +113,38 @@ class RouteReconciler:
         for other in woken:
             self._wake(other)
 
+    def forget(self, key: ObjectKey) -> None:
+        """Release all that is remembered of a deployment that is gone, and wake those to whom that matters."""
+        self._memories.pop(key, None)
+        self.claim(key, None)
+
     def claim_all(self, deployments: list[Resource]) -> None:
-        """Compute all claims anew; nothing is woken, because every deployment is reconciled afterwards."""
+        """Compute all claims anew; nothing is woken, because every deployment is reconciled afterwards.
+
+        What is remembered of deployments that went while another process led is dropped.
+        """
+        there = {key_of(deployment) for deployment in deployments}
+        self._memories = {key: memory for key, memory in self._memories.items() if key in there}
         facts = ((deployment, self._wanted(deployment)) for deployment in deployments if not is_deleting(deployment))
         self._claims.rebuild((claimant_of(deployment), claims_of(wanted)) for deployment, wanted in facts)
 
-    def note_probe(self, key: ObjectKey, probe: Probe) -> None:
-        """Remember the answer of a model server; the deployment is to be reconciled next."""
-        self._memories.setdefault(key, _Memory()).probe = probe
+    def note_probe(self, deployment: Resource, probe: Probe) -> None:
+        """Remember the answer of a model server, if the deployment that was asked still exists. It is to be
+        reconciled next.
+        """
+        live = self._deployments.get(key_of(deployment))
+        if live is not None and uid_of(live) == uid_of(deployment):
+            self._memory(live).probe = probe
+
+    def _memory(self, deployment: Resource) -> _Memory:
+        memory = self._remembered(deployment)
+        if memory is None:
+            memory = self._memories[key_of(deployment)] = _Memory(uid=uid_of(deployment))
+        return memory
+
+    def _remembered(self, deployment: Resource) -> _Memory | None:
+        memory = self._memories.get(key_of(deployment))
+        return memory if memory is not None and memory.uid == uid_of(deployment) else None
 
     # ------------------------------------------------------------------------------------------------------- reconcile
 
@@ -122,14 +153,18 @@ class RouteReconciler:
         transient failure: the queue retries.
         """
         deployment = self._deployments.get(key)
-        self.claim(key, deployment)
         if deployment is None:
-            self._memories.pop(key, None)
+            self.forget(key)
             return None
-        memory = self._memories.setdefault(key, _Memory())
-        facts = await self._facts(deployment, memory)
+        self.claim(key, deployment)
+        memory = self._memory(deployment)
+        facts = self._facts(deployment)
         decision = decide(facts)
+        if decision.makes_picker and (role := await self._has_role()) is not facts.picker_role:
+            decision = decide(replace(self._facts(deployment), picker_role=role))
         wake, condition = decision.requeue_after, decision.condition
+        if decision.makes_picker and self._role[0] is False:
+            wake = _sooner(wake, _ROLE_RETRY)
         if decision.probe and self._may_ask(deployment):
             self._ask(deployment)
         if decision.objects is not None:
@@ -178,9 +213,7 @@ class RouteReconciler:
 
     def _wanted(self, deployment: Resource) -> Facts:
         """The facts on which request, Gateway, path and model name depend."""
-        key = key_of(deployment)
-        resolution = self._configs.resolve(deployment)
-        memory = self._memories.get(key)
+        resolution, memory = self._configs.resolve(deployment), self._remembered(deployment)
         return Facts(
             deployment=deployment,
             config=resolution.config,
@@ -191,7 +224,8 @@ class RouteReconciler:
             flags=self._flags,
         )
 
-    async def _facts(self, deployment: Resource, memory: _Memory) -> Facts:
+    def _facts(self, deployment: Resource) -> Facts:
+        """All facts; the ClusterRole of pickers as it was known last."""
         key = key_of(deployment)
         facts = replace(
             self._wanted(deployment),
@@ -202,7 +236,7 @@ class RouteReconciler:
             pool=self._caches.find(INFERENCE_POOL, key),
             picker=self._caches.find(PICKER_KINDS[-1], ObjectKey(key.namespace, ACCOUNT.format(name=key.name))),
             conflicts=self._claims.conflicts(key),
-            probe=memory.probe,
+            picker_role=self._role[0],
         )
         named = dig(deployment, "spec", "gateway", "httpRouteRef")
         if isinstance(named, str) and named:
@@ -210,23 +244,21 @@ class RouteReconciler:
         pool = dig(deployment, "status", "endpoint", "pool", "name")
         if isinstance(pool, str) and pool:
             facts = replace(facts, provider_pool=self._caches.find(INFERENCE_POOL, ObjectKey(key.namespace, pool)))
-        decision = decide(facts)
-        if any(dig(obj, "kind") == "RoleBinding" for obj in decision.objects or ()):
-            facts = replace(facts, picker_role=await self._has_role())
         return facts
 
     async def _has_role(self) -> bool | None:
         """Whether the ClusterRole of pickers exists; None if it cannot be read."""
-        known, at = self._role
-        now = self._clock()
-        if at is None or (now - at).total_seconds() > _ROLE_KNOWN or not known:
-            try:
-                known = await self._client.find(CLUSTER_ROLE, ObjectKey("", names.ENDPOINT_PICKER_ROLE)) is not None
-            except KubeError as error:
-                log.debug("ClusterRole %s cannot be read: %s", names.ENDPOINT_PICKER_ROLE, error)
-                known = None
-            self._role = known, now
-        return known
+        async with self._role_lock:  # one request for all passes that wait for the answer
+            known, at = self._role
+            now = self._clock()
+            if at is None or (now - at).total_seconds() > (_ROLE_RETRY / 2 if known is False else _ROLE_KNOWN):
+                try:
+                    known = await self._client.find(CLUSTER_ROLE, ObjectKey("", names.ENDPOINT_PICKER_ROLE)) is not None
+                except KubeError as error:
+                    log.debug("ClusterRole %s cannot be read: %s", names.ENDPOINT_PICKER_ROLE, error)
+                    known = None
+                self._role = known, now
+            return known
 
     @staticmethod
     def _may_ask(deployment: Resource) -> bool:

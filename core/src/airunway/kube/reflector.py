@@ -74,6 +74,7 @@ class Reflector:
       returns None, the object is treated as if it did not exist.
     - Handlers run inside the loop that reads: they must be quick and must not wait. An exception in one is logged.
     - `on_restart(cause)` is called whenever a fault makes a list or watch start again.
+    - `optional`: a cluster that does not serve the kind is nothing to warn about.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Reflector:
         page_size: int = 500,
         backoff: Backoff | None = None,
         on_restart: Callable[[str], None] | None = None,
+        optional: bool = False,
     ) -> None:
         self.kind = kind
         self.namespace = namespace
@@ -99,6 +101,7 @@ class Reflector:
         self._label_selector, self._field_selector = label_selector, field_selector
         self._project = project
         self._page_size = page_size
+        self._absence = logging.DEBUG if optional else logging.WARNING
         self._backoff = backoff or Backoff(rng=random.Random())
         self._objects: dict[ObjectKey, Resource] = {}
         self._tombstones: dict[ObjectKey, tuple[float, str]] = {}
@@ -176,7 +179,7 @@ class Reflector:
         first = self._backoff.failures == 0
         missing = isinstance(error, NotFound)
         if missing and not self.missing:
-            log.warning("%s is not served (%s); waiting for it", self.kind, error)
+            log.log(self._absence, "%s is not served (%s); waiting for it", self.kind, error)
         self.missing = missing
         if isinstance(error, ApiError) and (
             error.status == 504
@@ -457,6 +460,7 @@ def reflector_of(
     field_selector: str = "",
     project: Callable[[Resource], Resource | None] | None = None,
     page_size: int = 500,
+    optional: bool = False,
 ) -> AnyReflector:
     """Returns the cache of a kind in `namespaces`, or in the whole cluster if there are none."""
 
@@ -469,6 +473,7 @@ def reflector_of(
             field_selector=field_selector,
             project=project,
             page_size=page_size,
+            optional=optional,
         )
 
     if not namespaces or not kind.namespaced:

@@ -65,10 +65,12 @@ class Caches:
         label_selector: str = "",
         field_selector: str = "",
         everywhere: bool = False,
+        optional: bool = False,
     ) -> SharedCache:
         """A reader's view of the cache of these objects; the reader runs it like a reflector.
 
-        `everywhere`: in all namespaces, whatever the process watches.
+        `everywhere`: in all namespaces, whatever the process watches. `optional`: a cluster without the kind is nothing
+        to warn about.
         """
         identity = (kind, project, label_selector, field_selector, everywhere)
         source = self._sources.get(identity)
@@ -81,6 +83,7 @@ class Caches:
                 field_selector=field_selector,
                 project=project,
                 page_size=_PAGE,
+                optional=optional,
             )
             source = _Source(reflector, self.metrics, on_end=lambda: self._sources.pop(identity, None))
             self._sources[identity] = source

@@ -2,7 +2,7 @@
 
 - the provider's pool where ``status.endpoint.pool`` names one;
 - else our own pool where the engine has ``gateway.endpointPicker``, the mode is aggregated and ``status.selector`` has
-  equalities only (a pool has only ``matchLabels``);
+  equalities only (a pool has only ``matchLabels``) that do not match the picker's own pod;
 - else the Service of ``status.endpoint``.
 """
 
@@ -13,8 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from airunway.api import names
 from airunway.resource import Resource
 from airunway.routing._json import entries, mapping, number, text
+from airunway.sdk import picker as picker_sdk
 
 __all__ = [
     "POOL_GROUP",
@@ -155,8 +157,15 @@ def _own_pool(
     if text(deployment, "spec", "serving", "mode") not in ("", "aggregated"):
         return None
     labels = equalities(text(deployment, "status", "selector"))
+    if labels is None or labels.items() <= _picker_labels(deployment).items():
+        return None
     port = number(deployment, "status", "endpoint", "targetPort")
-    return (labels, port) if labels and 0 < port < 65536 else None
+    return (labels, port) if 0 < port < 65536 else None
+
+
+def _picker_labels(deployment: Resource) -> dict[str, str]:
+    """The labels of our picker's own pod: a pool that these satisfy would send requests to the picker."""
+    return {names.MODEL_DEPLOYMENT: text(deployment, "metadata", "name"), names.COMPONENT: picker_sdk.COMPONENT}
 
 
 def live_backend(deployment: Resource, *, route: Resource | None, pool: Resource | None) -> Backend | None:

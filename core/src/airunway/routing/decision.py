@@ -130,6 +130,11 @@ class Decision:
     transient: bool = False
     """It usually ends within moments: a first status can be left unwritten for so long."""
 
+    @property
+    def makes_picker(self) -> bool:
+        """Whether an endpoint picker of ours shall exist: only then the ClusterRole of pickers matters."""
+        return any(text(obj, "kind") == "RoleBinding" for obj in self.objects or ())
+
 
 # ------------------------------------------------------------------------------------------------------------ intent
 
