@@ -24,6 +24,7 @@ from airunway_testing.operator import install_definitions, remove_leftovers, unt
 from airunway_testing.simulators import load_simulator
 
 PROVIDERS = ("kaito", "vllm", "llmd", "kuberay", "dynamo")
+CONFIG = "platform"
 TEAM = "example.org/team"
 """A label that the config's patterns propagate."""
 
@@ -69,11 +70,11 @@ class Fleet:
         return ObjectKey(self.namespace, name)
 
     async def configure(self, **spec: Any) -> str:
-        """Write the default config anew; returns its resource version."""
+        """Write the config that all follow anew; returns its resource version."""
         body = {
             "apiVersion": RUNTIME_CONFIG.api_version,
             "kind": RUNTIME_CONFIG.kind,
-            "metadata": {"name": "default", "namespace": self.namespace},
+            "metadata": {"name": CONFIG, "namespace": self.namespace},
             "spec": spec,
         }
         made = await self.client.apply(RUNTIME_CONFIG, body, manager="platform", force=True)
@@ -86,7 +87,7 @@ class Fleet:
             "apiVersion": MODEL_DEPLOYMENT.api_version,
             "kind": MODEL_DEPLOYMENT.kind,
             "metadata": {"name": name, "namespace": self.namespace, "labels": {TEAM: "one"}},
-            "spec": {**base, **spec},
+            "spec": {**base, "runtimeConfigName": CONFIG, **spec},
         }
         return await self.client.create(MODEL_DEPLOYMENT, body, manager="user")
 

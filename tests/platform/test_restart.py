@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.platform.fleet import (
+    CONFIG,
     SPECS,
     TEAM,
     Fleet,
@@ -27,7 +28,7 @@ from airunway.kube import POD, Client, Reflector
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, dig, is_true, labels_of
 from airunway_testing.audit import AuditReader
-from airunway_testing.expectations import condition_is, phase_is, running_at
+from airunway_testing.expectations import condition_is, phase_is, reason_is, running_at
 from airunway_testing.gatewayapi.controller import running_gateway_controller
 from airunway_testing.gatewayapi.kinds import HTTP_ROUTE
 from airunway_testing.operator import install_definitions, remove_definition, running_simulator, until
@@ -135,9 +136,10 @@ async def _story(
         assert _beside(upstream_writes(audit.read(), namespace)) == []
         process.kill()
 
-    await client.delete(RUNTIME_CONFIG, fleet.key("default"))
+    await client.delete(RUNTIME_CONFIG, fleet.key(CONFIG))
     async with process_of(kubeconfig, folder) as process:
-        await fleet.every(lambda found: not hash_of(found), what="no config")
+        await fleet.every(reason_is("RuntimeConfigReady", "ConfigNotFound"), what="the missing config")
+        await fleet.every(phase_is("Degraded"), what="Degraded")
         await _followed(fleet, now)
         await fleet.every(phase_is("Running"), what="Running again")
         await fleet.settled()
@@ -221,8 +223,8 @@ async def _followed(fleet: Fleet, spec: Resource) -> None:
     from airunway.configs import resolve
 
     await fleet.configure(**spec)
-    config = await fleet.client.get(RUNTIME_CONFIG, fleet.key("default"))
-    effective = resolve("default", namespaced=config, cluster=None).config
+    config = await fleet.client.get(RUNTIME_CONFIG, fleet.key(CONFIG))
+    effective = resolve(CONFIG, namespaced=config, cluster=None).config
     assert effective is not None
     await fleet.every(lambda found: hash_of(found) == effective.hash, what="the config's hash")
 
