@@ -12,8 +12,9 @@ from typing import Any
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT, RUNTIME_CONFIG
-from airunway.kube import DEPLOYMENT, POD, STATEFUL_SET, Client, Kind, NotFound
+from airunway.kube import CLUSTER_ROLE, DEPLOYMENT, POD, STATEFUL_SET, Client, Kind, NotFound
 from airunway.plugins.registry import load
+from airunway.rbac.rights import picker_role
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, labels_of, uid_of
 from airunway.sdk import picker
 from airunway_testing.audit import Request
@@ -178,6 +179,7 @@ async def gateways(client: Client, namespace: str, *wanted: str) -> AsyncIterato
 
 async def prepared(client: Client, *, extension: bool = True) -> None:
     await install_definitions(client, definitions(extension=extension))
+    await client.apply(CLUSTER_ROLE, picker_role(), manager="platform", force=True)
     await remove_leftovers(client)
 
 
