@@ -14,6 +14,10 @@ from airunway_testing.stage import Stage, staged
 from airunway_testing.toy.names import PART, TOY, TOY_BOX
 
 
+collect_ignore = ["frozen"]
+"""Tests of other distributions, which `test_frozen.py` runs."""
+
+
 @pytest.fixture
 async def stage(control_plane: Cluster, client: Client, namespace: str, audit_log: Path) -> AsyncIterator[Stage]:
     """The core runs; providers come with ``await stage.provider(host)``.

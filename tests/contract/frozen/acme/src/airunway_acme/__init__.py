@@ -1,0 +1,1 @@
+"""The AI Runway provider for Acme: ModelDeployments in, acmeservers out, and their status back."""

@@ -1,0 +1,281 @@
+"""Nothing that serves is restarted by an edit of a shared object: five providers, one config, on a cluster.
+
+Core, gateway part and providers are one process, which is killed and started again in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.platform.fleet import (
+    CONFIG,
+    SPECS,
+    TEAM,
+    Fleet,
+    gateways,
+    hash_of,
+    kinds_written,
+    prepared,
+    process_of,
+    upstream_writes,
+)
+
+from airunway.kinds import MODEL_DEPLOYMENT, RUNTIME_CONFIG
+from airunway.kube import POD, Client, Reflector
+from airunway.plugins.registry import load
+from airunway.resource import ObjectKey, Resource, dig, is_true, labels_of
+from airunway_testing.audit import AuditReader
+from airunway_testing.expectations import condition_is, phase_is, reason_is, running_at
+from airunway_testing.gatewayapi.controller import running_gateway_controller
+from airunway_testing.gatewayapi.kinds import HTTP_ROUTE
+from airunway_testing.operator import install_definitions, remove_definition, running_simulator, until
+from airunway_testing.simulators import load_simulator
+from airunway_testing.surroundings import with_gpus
+from airunway_testing.waiting import Eventually
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
+
+POOLS = "inferencepools.inference.networking.k8s.io"
+ALLOWED = 2
+"""How many deployments a wave changes at a time."""
+
+
+def settings(env: str, *, pull: str = "", token: str = "", gateway: str = "first", **more: Any) -> Resource:
+    secrets: Resource = {"secrets": {"huggingFaceToken": token}} if token else {}
+    pulls: Resource = {"imagePullSecrets": [{"name": pull}]} if pull else {}
+    return {
+        "env": [{"name": "STAGE", "value": env}],
+        "labelPropagation": {"enabled": True, "match": ["example.org/*"]},
+        "routing": {"enabled": True, "gatewayRef": {"name": gateway}},
+        **secrets,
+        **pulls,
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    "copies",
+    [pytest.param(1, id="12"), pytest.param(5, id="60", marks=[pytest.mark.soak, pytest.mark.timeout(3600)])],
+)
+async def test_an_edit_of_a_shared_object_restarts_nothing_that_serves(
+    copies: int,
+    kubeconfig: Path,
+    client: Client,
+    namespace: str,
+    audit_log: Path,
+    tmp_path: Path,
+    eventually: Eventually,
+) -> None:
+    await remove_definition(client, POOLS)
+    await prepared(client, extension=False)
+    wanted = {f"{name}-{number}" if number else name: spec for name, spec in SPECS.items() for number in range(copies)}
+    fleet = Fleet(client=client, namespace=namespace, names=list(wanted), kinds=kinds_written())
+    hosts = [load(name) for name in ("kaito", "vllm", "llmd", "kuberay", "dynamo")]
+    async with (
+        with_gpus(client, 80 * copies),
+        gateways(client, namespace, "first", "second"),
+        running_simulator(kubeconfig, *hosts, level="cluster"),
+        running_gateway_controller(kubeconfig),
+    ):
+        try:
+            await _story(fleet, wanted, kubeconfig, audit_log, tmp_path, eventually)
+        finally:
+            (crd,) = load_simulator("llmd").custom_resource_definitions()
+            await install_definitions(client, [crd])
+
+
+async def _story(
+    fleet: Fleet,
+    wanted: dict[str, Resource],
+    kubeconfig: Path,
+    audit_log: Path,
+    folder: Path,
+    eventually: Eventually,
+) -> None:
+    client, namespace = fleet.client, fleet.namespace
+    await fleet.configure(**settings("one"))
+    async with process_of(kubeconfig, folder) as process:
+        for name, spec in wanted.items():
+            await fleet.deploy(name, **spec)
+        await fleet.every(running_at(1), what="Running")
+        await fleet.settled()
+        before, audit = await fleet.standing(), AuditReader(audit_log)
+        made = {kind for kind, _ in before}
+        assert {"Workspace", "InferenceSet", "LeaderWorkerSet", "RayService", "DynamoGraphDeployment"} <= made
+
+        await _followed(fleet, settings("two"))
+        await _followed(fleet, settings("two", pull="registry"))
+        await _followed(fleet, settings("two", pull="registry", token="hf-new"))
+        await fleet.every(_waits_for_a_change, what="a warning that newer settings wait")
+        assert upstream_writes(audit.read(), namespace) == []
+
+        label = {"metadata": {"labels": {TEAM: "two"}}}
+        await client.merge_patch(MODEL_DEPLOYMENT, fleet.key("template"), label, manager="user")
+        workspace = next(kind for kind in fleet.kinds if kind.kind == "Workspace")
+
+        async def labelled() -> bool:
+            return labels_of(await client.get(workspace, fleet.key("template"))).get(TEAM) == "two"
+
+        await eventually(labelled)
+        await fleet.settled()
+        written = upstream_writes(audit.read(), namespace)
+        assert {"patch workspaces template"} <= set(written)
+        assert _beside(written, "template") == []
+
+        now = settings("two", pull="registry", token="hf-new", gateway="second")
+        await _followed(fleet, now)
+
+        async def rerouted() -> bool:
+            routes = await client.list_all(HTTP_ROUTE, namespace=namespace)
+            return {dig(each, "spec", "parentRefs", default=[{}])[0].get("name") for each in routes} == {"second"}
+
+        await eventually(rerouted)
+        assert _beside(upstream_writes(audit.read(), namespace)) == []
+        process.kill()
+
+    await client.delete(RUNTIME_CONFIG, fleet.key(CONFIG))
+    async with process_of(kubeconfig, folder) as process:
+        await fleet.every(reason_is("RuntimeConfigReady", "ConfigNotFound"), what="the missing config")
+        await fleet.every(phase_is("Degraded"), what="Degraded")
+        await _followed(fleet, now)
+        await fleet.every(phase_is("Running"), what="Running again")
+        await fleet.settled()
+        assert _beside(upstream_writes(audit.read(), namespace)) == []
+        assert await fleet.standing() == before
+
+        (crd,) = load_simulator("llmd").custom_resource_definitions()
+        await install_definitions(client, [crd])
+        pools = [name for name in fleet.names if dig(wanted[name], "provider", "name") == "llmd"]
+        await fleet.every(condition_is("PickerReady", "True"), what="a picker", names=pools)
+        await fleet.every(_through_a_pool, what="a pool behind the route", names=[*pools, "plain", "preset"])
+        await fleet.settled()
+        written = upstream_writes(audit.read(), namespace)
+        assert _beside(written, *pools) == []
+        assert await fleet.standing() == before
+        process.kill()
+
+    async with process_of(kubeconfig, folder) as process:
+        for replicas in (2, 1):
+            for name in ("plain", "pool"):
+                generation = await fleet.edit(name, {"scaling": {"replicas": replicas}})
+                await until(client, fleet.key(name), _scaled(generation, replicas), what=f"{replicas} replicas")
+        await fleet.settled()
+        written = upstream_writes(audit.read(), namespace)
+        assert sorted(set(written)) == ["patch deployments plain", "patch deployments pool"]
+        after = await fleet.standing()
+        assert _uids(after) == _uids(before)
+        changed = {entry for entry, standing in after.items() if before[entry] != standing}
+        assert changed <= {("Deployment", "plain"), ("Deployment", "pool"), ("ReplicaSet", "plain")}
+        process.kill()
+
+    async with process_of(kubeconfig, folder):
+        await until(client, fleet.key("plain-b"), phase_is("Running"))
+        generation = await fleet.edit("plain-b", {"image": "registry.example/team/vllm:2.0"})
+        await until(client, fleet.key("plain-b"), _scaled(generation, 1), what="the new image")
+        await fleet.settled()
+        assert await _stage_of(client, namespace, "plain-b") == "two"
+        assert await _stage_of(client, namespace, "plain") == "one"
+        assert set(upstream_writes(audit.read(), namespace)) == {"patch deployments plain-b"}
+        after = await fleet.standing()
+        mine = {entry for entry in set(after) ^ set(before) if not entry[1].startswith("plain-b")}
+        assert mine == set()
+
+        async with Observed(client, namespace) as observed:
+            await fleet.configure(**{**now, "rollout": "Immediately", "maxConcurrentRollouts": ALLOWED})
+            await fleet.every(_has_all, what="the config's settings in effect")
+        assert observed.most <= ALLOWED, observed.worst
+        for name in ("plain", "template", "preset", "group", "pool"):
+            assert await _stage_of(client, namespace, name) == "two", name
+
+
+class Observed:
+    """Counts, at every event, how many deployments are being changed: not Ready, or granted and not done."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self.most = 0
+        self.worst: Sequence[str] = ()
+        self._states: dict[ObjectKey, bool] = {}
+        self._reflector = Reflector(client, MODEL_DEPLOYMENT, namespace=namespace)
+
+    def _on_change(self, key: ObjectKey, _old: Resource | None, new: Resource | None) -> None:
+        self._states[key] = new is not None and not is_true(new, "Ready")
+        busy = sorted(key.name for key, changing in self._states.items() if changing)
+        if len(busy) > self.most:
+            self.most, self.worst = len(busy), busy
+
+    async def __aenter__(self) -> Observed:
+        import asyncio
+
+        self._reflector.add_handler(self._on_change)
+        self._task = asyncio.create_task(self._reflector.run())
+        await self._reflector.synced.wait()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+
+
+async def _followed(fleet: Fleet, spec: Resource) -> None:
+    """Write the config, and wait until every deployment names its hash."""
+    from airunway.configs import resolve
+
+    await fleet.configure(**spec)
+    config = await fleet.client.get(RUNTIME_CONFIG, fleet.key(CONFIG))
+    effective = resolve(CONFIG, namespaced=config, cluster=None).config
+    assert effective is not None
+    await fleet.every(lambda found: hash_of(found) == effective.hash, what="the config's hash")
+
+
+def _waits_for_a_change(deployment: Resource) -> bool:
+    return any("takes effect with the next change" in text for text in dig(deployment, "status", "warnings") or ())
+
+
+def _through_a_pool(deployment: Resource) -> bool:
+    return bool(dig(deployment, "status", "gateway", "backend") == "Pool")
+
+
+def _scaled(generation: int, replicas: int) -> Callable[[Resource], bool]:
+    def holds(deployment: Resource) -> bool:
+        return running_at(generation)(deployment) and dig(deployment, "status", "replicas", "ready") == replicas
+
+    return holds
+
+
+def _has_all(deployment: Resource) -> bool:
+    status = deployment["status"]
+    return dig(status, "provider", "runtimeConfigHash") == hash_of(deployment) and is_true(deployment, "Ready")
+
+
+_PARTS = ("httproutes", "inferencepools")
+
+
+def _beside(written: Sequence[str], *names: str) -> list[str]:
+    """The writes that concern no route or pool of the part and none of these deployments."""
+    return [
+        line
+        for line in written
+        if line.split()[1] not in _PARTS
+        and not line.split()[2].endswith("-epp")
+        and not any(line.split()[2] == name or line.split()[2].startswith(f"{name}-") for name in names)
+    ]
+
+
+def _uids(standing: dict[tuple[str, str], tuple[str, int]]) -> set[tuple[str, str, str]]:
+    return {(*entry, uid) for entry, (uid, _) in standing.items()}
+
+
+async def _stage_of(client: Client, namespace: str, name: str) -> str:
+    """The value of the config's variable in the pods of a deployment."""
+    label = f"airunway.ai/model-deployment={name}"
+    found = await client.list_all(POD, namespace=namespace, label_selector=label)
+    values = {
+        variable.get("value", "")
+        for pod in found
+        for container in pod["spec"]["containers"]
+        for variable in container.get("env", ())
+        if variable["name"] == "STAGE"
+    }
+    return ",".join(sorted(values))
