@@ -50,6 +50,21 @@ async def test_a_route_that_is_asked_for_is_made_and_accepted(ground: Ground) ->
         }
 
 
+async def test_events_say_when_a_route_fails_and_when_it_is_ready(ground: Ground) -> None:
+    await service(ground)
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.deploy(gateway=ASKED)
+        await ground.until("NoGateway")
+        failed = await ground.event("RouteNotReady")
+        assert failed["type"] == "Warning"
+        assert failed["note"].startswith("NoGateway: ")
+        await ground.open_gateway()
+        await ground.until("RouteAccepted")
+        ready = await ground.event("RouteReady")
+        assert ready["type"] == "Normal"
+        assert ready["note"].endswith(f"/{ground.namespace}/{failed['regarding']['uid']}")
+
+
 async def test_r21_our_route_is_restored_when_it_is_deleted(ground: Ground) -> None:
     await ground.open_gateway()
     await service(ground)
