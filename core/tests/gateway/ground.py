@@ -12,7 +12,7 @@ from airunway.api import names
 from airunway.gateway.application import GatewayApplication, GatewaySettings
 from airunway.gateway.kinds import HTTP_ROUTE
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
-from airunway.kube import Client
+from airunway.kube import EVENT, Client
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.metrics import Metrics, MetricsRole
@@ -163,6 +163,17 @@ class Ground:
         async def look() -> Resource | None:
             live = await self.get(name)
             return live if (condition_of(live, "GatewayReady") or {}).get("reason", "") == reason else None
+
+        found = await self.eventually(look)
+        assert isinstance(found, dict)
+        return found
+
+    async def event(self, reason: str) -> Resource:
+        """The first event of this reason in the namespace, once there is one."""
+
+        async def look() -> Resource | None:
+            events = await self.client.list_all(EVENT, namespace=self.namespace)
+            return next((event for event in events if event.get("reason") == reason), None)
 
         found = await self.eventually(look)
         assert isinstance(found, dict)
