@@ -284,3 +284,55 @@ async def test_a_deployment_of_the_cluster(client: Client, kubeconfig: Path, nam
         assert "explained" in done.stdout
     finally:
         await client.delete(INFERENCE_PROVIDER_CONFIG, ObjectKey("", "explained"))
+
+
+def runtime_config(name: str = "default", *, kind: str = "RuntimeConfig", **spec: Any) -> Resource:
+    return {"apiVersion": names.API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def test_the_config_is_shown_with_the_origin_of_each_field_and_the_route(write: Any) -> None:
+    providers = write("providers.yaml", config("kaito", "vllm"))
+    cluster = runtime_config(
+        kind="ClusterRuntimeConfig", env=[{"name": "FROM_CLUSTER", "value": "hidden-1"}], defaultStorageClassName="fast"
+    )
+    namespaced = runtime_config(
+        inherit="Cluster",
+        env=[{"name": "OWN", "value": "hidden-2"}],
+        routing={"enabled": True, "pathTemplate": "/ml/{.metadata.name}"},
+    )
+    configs = write("configs.yaml", cluster, namespaced)
+    asked = write("md.yaml", deployment(resources=GPU, env=[{"name": "OWN", "value": "hidden-3"}]))
+    arguments = ["explain", "-f", asked, "--providers", providers, "--runtime-config", configs]
+    shown = run(*arguments).output
+    assert "Config:    RuntimeConfig default/default (scope Merged)" in shown
+    assert "spec.env[FROM_CLUSTER] (from ClusterRuntimeConfig default)" in shown
+    assert "spec.env[OWN] (from RuntimeConfig default/default; overridden by the deployment's spec.env[OWN])" in shown
+    assert "spec.storage.defaultStorageClassName: fast (from ClusterRuntimeConfig default)" in shown
+    assert "spec.rollout: OnNextChange (from default)" in shown
+    assert "Routing:   required (spec.routing.enabled of the config is true)" in shown
+    assert "Path:    /ml/llama (template /ml/{.metadata.name}, from spec.routing.pathTemplate of the config)" in shown
+    assert "hidden" not in shown
+    document = run(*arguments, "-o", "json").output
+    assert "hidden" not in document
+    found = json.loads(document)
+    found = found[0] if isinstance(found, list) else found
+    assert (found["runtimeConfig"]["scope"], found["routing"]["request"]) == ("Merged", "Required")
+
+
+def test_without_a_config_and_without_a_route(write: Any) -> None:
+    providers = write("providers.yaml", config("kaito", "vllm"))
+    off = write("md.yaml", deployment(resources=GPU, gateway={"enabled": False}))
+    shown = run("explain", "-f", off, "--providers", providers).output
+    assert "Config:    none (no default config: built-in defaults are used)" in shown
+    assert "Routing:   off (spec.gateway.enabled is false)" in shown
+    named = write("named.yaml", deployment(resources=GPU, runtimeConfigName="gpu"))
+    shown = run("explain", "-f", named, "--providers", providers).output
+    assert "Config:    none (no RuntimeConfig or ClusterRuntimeConfig 'gpu' was found)" in shown
+
+
+def test_validate_warns_about_what_is_stored_and_cannot_be_used(write: Any) -> None:
+    broken = runtime_config(labelPropagation={"enabled": True, "match": ["[bad"]}, routing={"pathTemplate": "/{.a"})
+    result = run("validate", write("config.yaml", broken))
+    assert result.exit_code == 0, result.output
+    assert "warning: spec.labelPropagation.match[0]: " in result.output
+    assert "warning: spec.routing.pathTemplate: " in result.output

@@ -317,6 +317,17 @@ class Ground:
 
         await self.eventually(look)
 
+    async def event(self, reason: str) -> Resource:
+        """The first event of this reason in the namespace, once there is one."""
+
+        async def look() -> Resource | None:
+            events = await self.client.list_all(EVENT, namespace=self.namespace)
+            return next((event for event in events if event.get("reason") == reason), None)
+
+        found = await self.eventually(look)
+        assert isinstance(found, dict)
+        return found
+
     async def paths(self, name: str = "llama") -> list[str]:
         """The values of all path matches of the route."""
         rules = dig(await self.route(name), "spec", "rules", default=[])

@@ -294,3 +294,18 @@ async def test_a_gateway_in_another_namespace_is_used_and_never_written(ground: 
         assert names.GATEWAY_MANAGER not in managers
     finally:
         await ground.client.delete(GATEWAY, ObjectKey("default", "inference"))
+
+
+async def test_events_say_when_a_route_fails_and_when_it_is_ready(ground: Ground) -> None:
+    await service(ground)
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.deploy(gateway=ASKED)
+        await ground.until("NoGateway")
+        failed = await ground.event("RouteNotReady")
+        assert failed["type"] == "Warning"
+        assert failed["note"].startswith("NoGateway: ")
+        await ground.open_gateway()
+        await ground.until("RouteAccepted")
+        ready = await ground.event("RouteReady")
+        assert ready["type"] == "Normal"
+        assert ready["note"].endswith(f"/{ground.namespace}/{failed['regarding']['uid']}")

@@ -495,6 +495,9 @@ def test_r28_the_clusterrole_of_the_picker_is_missing() -> None:
     decision = decide(replace(serving(with_pool()), picker_role=False))
     assert said(decision) == (False, "Forbidden")
     assert Flags().role_command in message(decision)
+    # No watch tells that the ClusterRole is there: it is noticed within a minute.
+    assert decision.requeue_after is not None
+    assert decision.requeue_after < 60
     assert said(decide(replace(serving(facts()), picker_role=False))) == (True, "RouteAccepted")
 
 

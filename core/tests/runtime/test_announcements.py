@@ -60,6 +60,18 @@ def test_an_error_that_is_not_the_upstream_objects_own_does_not_blame_it() -> No
     assert error.note == "no GPUs"
 
 
+@pytest.mark.parametrize("component", ["RuntimeConfig", "ModelCache", "Gateway"])
+def test_a_fault_of_the_core_or_of_its_parts_is_not_announced_by_the_provider(component: str) -> None:
+    assert said(deployment(phase="Running"), report(), verdict(Phase.DEGRADED, component=component)) == []
+
+
+def test_a_component_of_the_upstream_is_announced_whatever_it_is_called() -> None:
+    failed = Component(name="Gateway", ready=False, reason="UpstreamFailed", message="no GPUs")
+    found = Report(resource=WORKSPACE, observation=Observation(components=(failed,)))
+    (error,) = said(deployment(phase="Running"), found, verdict(Phase.DEGRADED, component="Gateway"))
+    assert error.reason == "ProviderError"
+
+
 def test_a_missing_secret_is_named_with_its_namespace() -> None:
     missing = cause('container "model" of pod "llama-0": secret "hf-token" not found')
     (secret,) = said(deployment(phase="Deploying"), report(), verdict(Phase.DEPLOYING), missing)

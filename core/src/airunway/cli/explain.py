@@ -1,4 +1,6 @@
-"""``airunway explain`` shows why a deployment gets its engine and provider, and what would change that."""
+"""``airunway explain`` shows why a deployment gets its engine and provider, what would change that, and which runtime
+config and route it has.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
+from airunway.cli.explained_config import config_explanation, config_lines
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document, terminal_width
 from airunway.redaction import printable
@@ -50,12 +53,20 @@ def explain(
             "namespaces come from the cluster; with --providers from Namespaces in the file of -f."
         ),
     ] = None,
+    runtime_config: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="File with RuntimeConfigs or ClusterRuntimeConfigs, with -f; may be repeated. Those in FILENAME count."
+        ),
+    ] = None,
     why_not: Annotated[str, typer.Option(help="Show why this provider is not selected.")] = "",
     output: Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="Format.")] = "table",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
     """Explain the selection: every provider with its verdict, failed checks, rules and score, and what would change it.
+
+    Then the runtime config with the origin of each field, what of it waits, and the route.
 
     airunway explain md/llama -n ml
 
@@ -67,6 +78,10 @@ def explain(
         raise typer.BadParameter(
             "--providers needs -f: a deployment of the cluster is explained with the providers of the cluster"
         )
+    if target and runtime_config:
+        raise typer.BadParameter(
+            "--runtime-config needs -f: a deployment of the cluster is explained with the configs of the cluster"
+        )
     from airunway.resource import key_of
     from airunway.selection import provider_facts
     from airunway.selection.explanation import explain as explained
@@ -74,6 +89,10 @@ def explain(
     with inputs.reporting():
         rules = inputs.policy_in(policy) if policy is not None else None
         deployments, configs, now = _read(target, file, namespace, providers, kubeconfig, context)
+        if file is not None:
+            runtime_configs = inputs.runtime_configs_in(file, runtime_config or (), namespace=namespace)
+        else:
+            runtime_configs = inputs.read_runtime_configs(deployments[0], kubeconfig=kubeconfig, context=context)
         labels: dict[str, dict[str, str]] = {}
         if policy is not None and file is not None and providers:
             labels = inputs.namespace_labels_in(file)
@@ -104,12 +123,21 @@ def explain(
         else explanation
         for deployment, explanation in zip(deployments, explanations, strict=True)
     ]
+    followed = [config_explanation(deployment, runtime_configs) for deployment in deployments]
     if output == "table":
-        typer.echo("\n\n".join("\n".join(map(printable, _lines(explanation, why_not))) for explanation in explanations))
+        blocks = []
+        for deployment, explanation, following in zip(deployments, explanations, followed, strict=True):
+            lines = [*_lines(explanation, why_not), "", *config_lines(following, warnings=_waiting(deployment))]
+            blocks.append("\n".join(map(printable, lines)))
+        typer.echo("\n\n".join(blocks))
         for deployment in deployments if target else ():
             typer.echo("\n".join(["", *map(printable, _state(deployment))]))
     else:
-        typer.echo(as_document([explanation.as_resource() for explanation in explanations], output), nl=False)
+        documents = [
+            {**explanation.as_resource(), **following}
+            for explanation, following in zip(explanations, followed, strict=True)
+        ]
+        typer.echo(as_document(documents, output), nl=False)
 
 
 def _read(
@@ -162,6 +190,12 @@ def _lines(explanation: Explanation, why_not: str) -> Iterator[str]:
         if asked or (explanation.provider is None and not why_not):
             yield ""
             yield from _why_not(explanation, candidate)
+
+
+def _waiting(deployment: Resource) -> list[str]:
+    """The warnings of the status that say which settings of the runtime config wait: names, never values."""
+    warnings = (deployment.get("status") or {}).get("warnings") or ()
+    return [str(warning) for warning in warnings if "(runtime config " in str(warning)]
 
 
 def _state(deployment: Resource) -> Iterator[str]:

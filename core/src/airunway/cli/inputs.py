@@ -118,6 +118,20 @@ def with_configs_in(path: Path, others: Sequence[Path], *, namespace: str) -> tu
     return deployments, configs
 
 
+def runtime_configs_in(path: Path, others: Sequence[Path], *, namespace: str) -> list[Resource]:
+    """The runtime configs of a file of deployments (none if it is standard input, which was consumed) and of `others`.
+
+    Raises ManifestError (also if one of `others` has no runtime config) and OSError.
+    """
+    configs = [] if str(path) == "-" else _configs_among(list(objects_in(path)), namespace)
+    for other in others:
+        found = _configs_among(list(objects_in(other)), namespace)
+        if not found:
+            raise ManifestError(f"{other}: contains no RuntimeConfig or ClusterRuntimeConfig")
+        configs = [*found, *configs]
+    return configs
+
+
 def _configs_among(objects: Iterable[Resource], namespace: str) -> list[Resource]:
     """The runtime configs among the objects, RuntimeConfigs with their namespace."""
     return [
@@ -363,6 +377,29 @@ def read_cluster(
         if name is not None:
             deployment = await client.get(MODEL_DEPLOYMENT, ObjectKey(namespace or client.config.namespace, name))
         return deployment, await client.list_all(INFERENCE_PROVIDER_CONFIG)
+
+    return on_cluster(read, kubeconfig=kubeconfig, context=context)
+
+
+def read_runtime_configs(deployment: Resource, *, kubeconfig: Path | None, context: str | None) -> list[Resource]:
+    """The RuntimeConfig and the ClusterRuntimeConfig of the name that the deployment follows, if they exist.
+
+    Exits with 1 on errors; a cluster without these kinds has none.
+    """
+    from airunway.configs import config_name
+    from airunway.kinds import CLUSTER_RUNTIME_CONFIG, RUNTIME_CONFIG
+
+    name, namespace = config_name(deployment), key_of(deployment).namespace
+
+    async def read(client: Client) -> list[Resource]:
+        namespaced = await client.find(RUNTIME_CONFIG, ObjectKey(namespace, name))
+        cluster = await client.find(CLUSTER_RUNTIME_CONFIG, ObjectKey("", name))
+        # A single object that is read may lack its kind.
+        return [
+            {**found, "kind": kind.kind}
+            for found, kind in ((namespaced, RUNTIME_CONFIG), (cluster, CLUSTER_RUNTIME_CONFIG))
+            if found is not None
+        ]
 
     return on_cluster(read, kubeconfig=kubeconfig, context=context)
 

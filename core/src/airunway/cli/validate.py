@@ -77,6 +77,8 @@ def _report(path: str, obj: object, policy: Policy, namespace_labels: Mapping[st
         return None
     label = f"{obj.get('kind')}/{dig(obj, 'metadata', 'name') or dig(obj, 'metadata', 'generateName') or '(no name)'}"
     found = violations_of(obj)
+    for problem in _stored_problems(obj) if not found else ():
+        typer.echo(printable(f"{path}: {label}: warning: {problem}"), err=True)
     for warning in (*warnings(obj), *(_unknown_options(obj) if obj.get("kind") == KIND and not found else ())):
         typer.echo(printable(f"{path}: {label}: warning: {warning}"), err=True)
     if not found and obj.get("kind") == KIND:
@@ -84,6 +86,17 @@ def _report(path: str, obj: object, policy: Policy, namespace_labels: Mapping[st
     for violation in found:
         typer.echo(printable(f"{path}: {label}: {violation}"))
     return len(found)
+
+
+def _stored_problems(obj: Resource) -> Iterator[str]:
+    """Warnings for what a runtime config may have and cannot be used; the API server stores it all the same."""
+    from airunway.configs import check
+
+    if obj.get("kind") not in ("RuntimeConfig", "ClusterRuntimeConfig"):
+        return
+    for problem in check(obj):
+        at = f" (character {problem.position})" if problem.position is not None else ""
+        yield f"{problem.field}: {problem.message}{at}"
 
 
 def _unknown_options(obj: Resource) -> Iterator[str]:

@@ -25,10 +25,12 @@ from airunway.owned.plan import conflict_text
 from airunway.owned.writer import Writer
 from airunway.process.logs import log_phase
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, uid_of
+from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, uid_of
 from airunway.routing import CONDITION, Claims, Decision, Facts, Flags, Probe, claimant_of, claims_of, decide, intent_of
 from airunway.sdk.picker import ACCOUNT
+from airunway.status import Category, category_of
 from airunway.status.conditions import Condition, conditions_in, written
+from airunway.status.events import EVENTS
 
 __all__ = ["MARK", "RouteReconciler"]
 
@@ -289,8 +291,27 @@ class RouteReconciler:
         if condition is not None:
             generation = deployment["metadata"].get("generation", 0)
             status["conditions"] = written([condition], previous=conditions_in(live), generation=generation, now=now)
-        await self._status.write(deployment, status)
+        if await self._status.write(deployment, status):
+            self._announce(deployment, condition, url=str(dig(status, "gateway", "url", default="")))
         return None
+
+    def _announce(self, deployment: Resource, condition: Condition | None, *, url: str) -> None:
+        """Emit an event where the route became ready, or has another fault than before."""
+        if condition is None:
+            return
+        before = condition_of(deployment, CONDITION) or {}
+        if condition.status is True and before.get("status") != "True":
+            note = f"{condition.message}: {url}" if url else condition.message
+            self._events.emit(deployment, reason="RouteReady", note=note, action=EVENTS["RouteReady"].action)
+        fault = condition.status is False and category_of(condition.reason) is not Category.PROGRESS
+        if fault and (before.get("status"), before.get("reason")) != ("False", condition.reason):
+            self._events.emit(
+                deployment,
+                reason="RouteNotReady",
+                note=f"{condition.reason}: {condition.message}",
+                warning=True,
+                action=EVENTS["RouteNotReady"].action,
+            )
 
 
 def _sooner(*seconds: float | None) -> float | None:

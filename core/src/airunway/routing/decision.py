@@ -46,6 +46,9 @@ CONDITION = "GatewayReady"
 CONFLICT_RETRY = 60.0
 """Seconds until an object of another owner is looked at again."""
 
+ROLE_RETRY = 30.0
+"""Seconds until the ClusterRole of pickers is looked for again: no watch tells that it is there."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Flags:
@@ -472,7 +475,7 @@ def _route_made(facts: Facts, intent: Intent, target: Target, backend: Backend, 
         gateway=_status(facts, intent, ready=verdict.ready, target=target, backend=backend, rules=rules),
         probe=intent.probe,
         transient=transient,
-        requeue_after=CONFLICT_RETRY if verdict.reason == "ResourceConflict" else None,
+        requeue_after={"ResourceConflict": CONFLICT_RETRY, "Forbidden": ROLE_RETRY}.get(verdict.reason),
     )
 
 

@@ -296,6 +296,16 @@ def _is_of_workload(verdict: Rollup, report: Report) -> bool:
     return verdict.fault is not None and verdict.fault.component in components
 
 
+FOREIGN_COMPONENTS = frozenset({"RuntimeConfig", "ModelCache", "Gateway"})
+"""Components of the faults of `pod_settings.foreign_faults`: the core and its parts announce them, not a provider."""
+
+
+def _is_foreign(verdict: Rollup, report: Report) -> bool:
+    """Whether a condition of the core or of one of its parts decided the verdict: no error of the provider's."""
+    fault = verdict.fault
+    return fault is not None and fault.component in FOREIGN_COMPONENTS and not _is_of_workload(verdict, report)
+
+
 def record_of_service(report: Report, status: Resource) -> Resource | None:
     """The live condition ``Served``, if it is about the report's object."""
     if report.resource is None:
@@ -402,7 +412,8 @@ def announcements(
         and dig(before, "status", "rootCause", "code") != cause.code
     ):
         yield Announcement(reason="SecretNotFound", note=_missing_secret(before, cause), related=report.primary)
-    if verdict.phase in (Phase.FAILED, Phase.DEGRADED) and dig(before, "status", "phase") != verdict.phase.value:
+    worse = verdict.phase in (Phase.FAILED, Phase.DEGRADED) and dig(before, "status", "phase") != verdict.phase.value
+    if worse and not _is_foreign(verdict, report):
         yield Announcement(reason="ProviderError", note=_error(report, verdict), related=report.primary)
     compatible = report.result("ProviderCompatible")
     if compatible is not None:

@@ -19,7 +19,15 @@ from pathlib import Path
 import yaml
 
 from airunway.api.crds import custom_resource_definitions
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, load_config, user_agent_of, wait_until_established
+from airunway.kube import (
+    CLUSTER_ROLE,
+    CUSTOM_RESOURCE_DEFINITION,
+    Client,
+    load_config,
+    user_agent_of,
+    wait_until_established,
+)
+from airunway.rbac.rights import picker_role
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway_testing.controlplane import Cluster, Level, running
 from airunway_testing.controlplane.nodes import DEFAULT_NODES, SimulatedNode, gpu_node
@@ -195,8 +203,8 @@ def _start(box: Sandbox, cluster: Cluster, level: Level, *, together: bool) -> l
 def _start_gateway(
     box: Sandbox, cluster: Cluster, level: Level, *, installed: Sequence[Resource], patience: float
 ) -> None:
-    """Install the Gateway API where the directory of the upstreams' CRDs had none, one Gateway, and start the
-    controller.
+    """Install the Gateway API where the directory of the upstreams' CRDs had none, one Gateway and the ClusterRole of
+    pickers (the chart brings it in a cluster), and start the controller.
     """
     import asyncio
 
@@ -214,6 +222,7 @@ async def _make_gateway(kubeconfig: Path) -> None:
         made = gateway_object(_GATEWAY.name, _GATEWAY.namespace)
         await client.apply(GATEWAY_CLASS, gateway_class(), manager="airunway-sandbox", force=True)
         await client.apply(GATEWAY, made, manager="airunway-sandbox", force=True)
+        await client.apply(CLUSTER_ROLE, picker_role(), manager="airunway-sandbox", force=True)
 
 
 def _ready_file(box: Sandbox, name: str) -> Path:
