@@ -115,10 +115,10 @@ async def end_state(ground: Ground, name: str) -> dict[str, Any]:
 
 
 def _without(obj: Any) -> Any:
-    """Without the addresses that the API server assigns to Services."""
+    """Without the addresses that the API server assigns to Services, and without hashes over names."""
     assigned = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy", "sessionAffinity")
     if isinstance(obj, dict):
-        return {key: _without(value) for key, value in obj.items() if key not in assigned}
+        return {key: _without(value) for key, value in obj.items() if key not in assigned and not key.endswith("hash")}
     return [_without(each) for each in obj] if isinstance(obj, list) else obj
 
 
@@ -259,7 +259,7 @@ async def test_x6_three_writers_of_one_status_lose_nothing(ground: Ground) -> No
     assert live["metadata"]["uid"] == made["metadata"]["uid"]
     assert dig(live, "status", "endpoint", "targetPort") == 8019
     assert dig(live, "status", "gateway", "path") == "/p9"
-    assert {each["type"] for each in live["status"]["conditions"]} == {"Validated", "GatewayReady"}
+    assert {each["type"] for each in live["status"]["conditions"]} >= {"Validated", "GatewayReady"}
     assert dig(live, "status", "engine", "type") == "vllm"
 
 
