@@ -157,7 +157,7 @@ async def test_x2_killed_after_every_write_it_ends_the_same(ground: Ground, kube
         await ground.until("RouteAccepted", "calm-one")
         expected = await end_state(ground, "calm-one")
     total = 0
-    for number in range(1, 10):
+    for number in range(1, 8):
         name = f"killed-{number}"
         await ground.service(name)
         async with proxied(kubeconfig) as (proxy, client), running_part(client, namespace=ground.namespace):
@@ -171,7 +171,7 @@ async def test_x2_killed_after_every_write_it_ends_the_same(ground: Ground, kube
             await ground.picker_runs(name)
             await ground.until("RouteAccepted", name)
             await settled(ground, name, expected)
-    assert total >= 8
+    assert total >= 7  # pool, five objects of the picker, route
 
 
 def _key(ground: Ground, name: str) -> ObjectKey:
