@@ -109,12 +109,7 @@ def with_configs_in(path: Path, others: Sequence[Path], *, namespace: str) -> tu
     deployments = [_in_namespace(obj, namespace) for obj in objects if obj.get("kind") == "ModelDeployment"]
     if not deployments:
         raise ManifestError(f"{path}: contains no ModelDeployment")
-    configs = _configs_among(objects, namespace)
-    for other in others:
-        found = _configs_among(objects_in(other), namespace)
-        if not found:
-            raise ManifestError(f"{other}: contains no RuntimeConfig or ClusterRuntimeConfig")
-        configs = [*found, *configs]
+    configs = _with_others(_configs_among(objects, namespace), others, namespace)
     return deployments, configs
 
 
@@ -123,9 +118,13 @@ def runtime_configs_in(path: Path, others: Sequence[Path], *, namespace: str) ->
 
     Raises ManifestError (also if one of `others` has no runtime config) and OSError.
     """
-    configs = [] if str(path) == "-" else _configs_among(list(objects_in(path)), namespace)
+    configs = [] if str(path) == "-" else _configs_among(objects_in(path), namespace)
+    return _with_others(configs, others, namespace)
+
+
+def _with_others(configs: list[Resource], others: Sequence[Path], namespace: str) -> list[Resource]:
     for other in others:
-        found = _configs_among(list(objects_in(other)), namespace)
+        found = _configs_among(objects_in(other), namespace)
         if not found:
             raise ManifestError(f"{other}: contains no RuntimeConfig or ClusterRuntimeConfig")
         configs = [*found, *configs]
