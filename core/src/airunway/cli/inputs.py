@@ -383,22 +383,29 @@ def read_cluster(
 def read_runtime_configs(deployment: Resource, *, kubeconfig: Path | None, context: str | None) -> list[Resource]:
     """The RuntimeConfig and the ClusterRuntimeConfig of the name that the deployment follows, if they exist.
 
-    Exits with 1 on errors; a cluster without these kinds has none.
+    A cluster without these kinds has none. One that must not be read is said on standard error, and counts as absent.
+    Exits with 1 on other errors.
     """
     from airunway.configs import config_name
     from airunway.kinds import CLUSTER_RUNTIME_CONFIG, RUNTIME_CONFIG
+    from airunway.kube import Forbidden
 
     name, namespace = config_name(deployment), key_of(deployment).namespace
 
     async def read(client: Client) -> list[Resource]:
-        namespaced = await client.find(RUNTIME_CONFIG, ObjectKey(namespace, name))
-        cluster = await client.find(CLUSTER_RUNTIME_CONFIG, ObjectKey("", name))
-        # A single object that is read may lack its kind.
-        return [
-            {**found, "kind": kind.kind}
-            for found, kind in ((namespaced, RUNTIME_CONFIG), (cluster, CLUSTER_RUNTIME_CONFIG))
-            if found is not None
-        ]
+        configs = []
+        for kind, key in (
+            (RUNTIME_CONFIG, ObjectKey(namespace, name)),
+            (CLUSTER_RUNTIME_CONFIG, ObjectKey("", name)),
+        ):
+            try:
+                found = await client.find(kind, key)
+            except Forbidden as error:
+                typer.echo(printable(f"airunway: {error}: it counts as absent here"), err=True)
+                continue
+            if found is not None:
+                configs.append({**found, "kind": kind.kind})
+        return configs
 
     return on_cluster(read, kubeconfig=kubeconfig, context=context)
 
