@@ -93,6 +93,9 @@ def test_a_sandbox_has_a_gateway_and_leaves_nothing_behind(sandbox: subprocess.P
     (kubeconfig,) = tmp_path.glob("airunway-control-plane-*/admin.kubeconfig")
     wait = ["wait", "gateway/inference", "--for=condition=Programmed", "--timeout=60s"]
     subprocess.run([str(kubectl_path()), f"--kubeconfig={kubeconfig}", *wait], check=True, capture_output=True)
+    # Without this ClusterRole no endpoint picker is ready. It is made after the Gateway.
+    role = ["wait", "clusterrole/airunway-endpoint-picker", "--for=create", "--timeout=60s"]
+    subprocess.run([str(kubectl_path()), f"--kubeconfig={kubeconfig}", *role], check=True, capture_output=True)
     sandbox.send_signal(signal.SIGTERM)
     assert "nothing is left behind" in sandbox.stdout.read()
     assert sandbox.wait() == 0

@@ -11,6 +11,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from airunway.api import names
+from airunway.cli.explained_config import config_explanation, config_lines
 from airunway.cli.main import app
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import NAMESPACE, Client
@@ -336,3 +337,29 @@ def test_validate_warns_about_what_is_stored_and_cannot_be_used(write: Any) -> N
     assert result.exit_code == 0, result.output
     assert "warning: spec.labelPropagation.match[0]: " in result.output
     assert "warning: spec.routing.pathTemplate: " in result.output
+
+
+def test_settings_of_pods_that_wait_and_a_claim_that_another_holds() -> None:
+    refused = {
+        "type": "GatewayReady",
+        "status": "False",
+        "reason": "RouteConflict",
+        "message": "path /a (held by ModelDeployment ml/older)",
+    }
+    live = deployment(gateway={"pathTemplate": "/a"})
+    live["status"] = {
+        "provider": {"runtimeConfigHash": "0" * 64},
+        "conditions": [refused],
+        "gateway": {"gatewayName": "inference", "gatewayNamespace": "gateways", "url": "http://10.0.0.1/a"},
+    }
+    cluster = runtime_config(kind="ClusterRuntimeConfig", env=[{"name": "A", "value": "hidden"}])
+    explained = config_explanation(live, [cluster])
+    lines = "\n".join(config_lines(explained, warnings=["what waits: env A"]))
+    assert "Config:    ClusterRuntimeConfig default (scope Cluster)" in lines
+    assert "Pods have the settings of 000000000000…; new ones wait (rollout: not granted)\n  what waits: env A" in lines
+    assert "Gateway: gateways/inference (by the controller's choice)" in lines
+    assert "Path:    /a (template /a, from spec.gateway.pathTemplate)" in lines
+    assert "Ready:   False (RouteConflict) path /a (held by ModelDeployment ml/older)" in lines
+    assert "http://10.0.0.1/a" not in lines
+    live["status"]["effectiveRuntimeConfig"] = {"rollout": "Granted"}
+    assert "rollout: granted now" in "\n".join(config_lines(config_explanation(live, [cluster])))

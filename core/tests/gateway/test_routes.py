@@ -297,7 +297,7 @@ async def test_a_gateway_in_another_namespace_is_used_and_never_written(ground: 
 
 
 async def test_events_say_when_a_route_fails_and_when_it_is_ready(ground: Ground) -> None:
-    await service(ground)
+    await ground.service()
     async with running_part(ground.client, namespace=ground.namespace):
         await ground.deploy(gateway=ASKED)
         await ground.until("NoGateway")

@@ -127,7 +127,9 @@ def explain(
     if output == "table":
         blocks = []
         for deployment, explanation, following in zip(deployments, explanations, followed, strict=True):
-            lines = [*_lines(explanation, why_not), "", *config_lines(following, warnings=_waiting(deployment))]
+            lines = [*_lines(explanation, why_not)]
+            if target or _says_something(following):
+                lines += ["", *config_lines(following, warnings=_waiting(deployment))]
             blocks.append("\n".join(map(printable, lines)))
         typer.echo("\n\n".join(blocks))
         for deployment in deployments if target else ():
@@ -190,6 +192,14 @@ def _lines(explanation: Explanation, why_not: str) -> Iterator[str]:
         if asked or (explanation.provider is None and not why_not):
             yield ""
             yield from _why_not(explanation, candidate)
+
+
+def _says_something(following: Resource) -> bool:
+    """Whether there is a config, one is missing, or a route was asked for or refused; else a file's table is as short
+    as without runtime configs.
+    """
+    config, routing = following["runtimeConfig"], following["routing"]
+    return bool(config["found"] or config.get("message") or routing["request"] != "WherePossible")
 
 
 def _waiting(deployment: Resource) -> list[str]:

@@ -205,7 +205,7 @@ def config_lines(explained: Resource, *, warnings: Sequence[str] = ()) -> Iterat
         yield f"  Path:    {path} (template {routing['pathTemplate']}, from {routing['pathTemplateFrom']})"
     if "backend" in routing:
         yield f"  Backend: {routing['backend']}"
-    if "url" in routing:
+    if "url" in routing and routing.get("ready", {}).get("status") == "True":
         yield f"  URL:     {routing['url']}"
     if ready := routing.get("ready"):
         yield f"  Ready:   {ready['status']} ({ready['reason']}) {ready['message']}".rstrip()

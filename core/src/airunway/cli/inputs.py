@@ -109,12 +109,7 @@ def with_configs_in(path: Path, others: Sequence[Path], *, namespace: str) -> tu
     deployments = [_in_namespace(obj, namespace) for obj in objects if obj.get("kind") == "ModelDeployment"]
     if not deployments:
         raise ManifestError(f"{path}: contains no ModelDeployment")
-    configs = _configs_among(objects, namespace)
-    for other in others:
-        found = _configs_among(objects_in(other), namespace)
-        if not found:
-            raise ManifestError(f"{other}: contains no RuntimeConfig or ClusterRuntimeConfig")
-        configs = [*found, *configs]
+    configs = _with_others(_configs_among(objects, namespace), others, namespace)
     return deployments, configs
 
 
@@ -123,9 +118,13 @@ def runtime_configs_in(path: Path, others: Sequence[Path], *, namespace: str) ->
 
     Raises ManifestError (also if one of `others` has no runtime config) and OSError.
     """
-    configs = [] if str(path) == "-" else _configs_among(list(objects_in(path)), namespace)
+    configs = [] if str(path) == "-" else _configs_among(objects_in(path), namespace)
+    return _with_others(configs, others, namespace)
+
+
+def _with_others(configs: list[Resource], others: Sequence[Path], namespace: str) -> list[Resource]:
     for other in others:
-        found = _configs_among(list(objects_in(other)), namespace)
+        found = _configs_among(objects_in(other), namespace)
         if not found:
             raise ManifestError(f"{other}: contains no RuntimeConfig or ClusterRuntimeConfig")
         configs = [*found, *configs]
@@ -384,22 +383,29 @@ def read_cluster(
 def read_runtime_configs(deployment: Resource, *, kubeconfig: Path | None, context: str | None) -> list[Resource]:
     """The RuntimeConfig and the ClusterRuntimeConfig of the name that the deployment follows, if they exist.
 
-    Exits with 1 on errors; a cluster without these kinds has none.
+    A cluster without these kinds has none. One that must not be read is said on standard error, and counts as absent.
+    Exits with 1 on other errors.
     """
     from airunway.configs import config_name
     from airunway.kinds import CLUSTER_RUNTIME_CONFIG, RUNTIME_CONFIG
+    from airunway.kube import Forbidden
 
     name, namespace = config_name(deployment), key_of(deployment).namespace
 
     async def read(client: Client) -> list[Resource]:
-        namespaced = await client.find(RUNTIME_CONFIG, ObjectKey(namespace, name))
-        cluster = await client.find(CLUSTER_RUNTIME_CONFIG, ObjectKey("", name))
-        # A single object that is read may lack its kind.
-        return [
-            {**found, "kind": kind.kind}
-            for found, kind in ((namespaced, RUNTIME_CONFIG), (cluster, CLUSTER_RUNTIME_CONFIG))
-            if found is not None
-        ]
+        configs = []
+        for kind, key in (
+            (RUNTIME_CONFIG, ObjectKey(namespace, name)),
+            (CLUSTER_RUNTIME_CONFIG, ObjectKey("", name)),
+        ):
+            try:
+                found = await client.find(kind, key)
+            except Forbidden as error:
+                typer.echo(printable(f"airunway: {error}: it counts as absent here"), err=True)
+                continue
+            if found is not None:
+                configs.append({**found, "kind": kind.kind})
+        return configs
 
     return on_cluster(read, kubeconfig=kubeconfig, context=context)
 

@@ -95,8 +95,7 @@ def _stored_problems(obj: Resource) -> Iterator[str]:
     if obj.get("kind") not in ("RuntimeConfig", "ClusterRuntimeConfig"):
         return
     for problem in check(obj):
-        at = f" (character {problem.position})" if problem.position is not None else ""
-        yield f"{problem.field}: {problem.message}{at}"
+        yield f"{problem.field}: {problem.message}"
 
 
 def _unknown_options(obj: Resource) -> Iterator[str]:

@@ -242,5 +242,4 @@ def _conditions(config: Resource, effective: EffectiveConfig, wave: Wave) -> lis
 
 
 def _sentence(problem: Problem) -> str:
-    where = f" (at character {problem.position})" if problem.position is not None else ""
-    return f"{problem.field}: {problem.message}{where}"
+    return f"{problem.field}: {problem.message}"

@@ -110,8 +110,8 @@ _REGISTERED = (
         emitters=(Emitter.GATEWAY,),
         action="Route",
         note="<reason>: <why the route does not work, as in the message of GatewayReady>",
-        meaning="GatewayReady became False for a fault, or for another fault than before. What the route only waits "
-        "for is no event.",
+        meaning="GatewayReady became False for a fault, or for another fault than before. There is no event while the "
+        "route only waits for something.",
         warning=True,
     ),
     EventReason(

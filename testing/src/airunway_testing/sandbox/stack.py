@@ -127,7 +127,10 @@ def sandbox(
         _wait_until_ready(result, names, say=say, patience=patience)
         if gateway:
             _start_gateway(result, cluster, level, installed=definitions, patience=patience)
-            say(f"Added the Gateway {_GATEWAY.namespace}/{_GATEWAY.name} with a simulated gateway controller.")
+            say(
+                f"Added the Gateway {_GATEWAY.namespace}/{_GATEWAY.name} with a simulated gateway controller; a "
+                "RuntimeConfig 'default' with spec.routing.enabled: true routes all deployments of its namespace."
+            )
         yield result
 
 
