@@ -177,9 +177,10 @@ async def edited(count: int, plane: ControlPlane) -> dict[str, Any]:
             raise RuntimeError("the edited config was not found")
 
         def done(deployment: Resource) -> bool:
-            told = " ".join(dig(deployment, "status", "warnings") or ())
-            new = dig(deployment, "status", "effectiveRuntimeConfig", "hash") == wanted.hash
-            return new and "takes effect with the next change" in told
+            hash_, status = wanted.hash, deployment["status"]
+            waits = any("takes effect with the next change" in text for text in status.get("warnings") or ())
+            in_effect = dig(status, "provider", "runtimeConfigHash") == hash_
+            return dig(status, "effectiveRuntimeConfig", "hash") == hash_ and (waits or in_effect)
 
         while not all(done(each) for each in await _of(client, users)):
             await asyncio.sleep(0.05)

@@ -13,7 +13,6 @@ from airunway_testing.simulators import load_simulator
 from airunway_testing.stage import Stage, staged
 from airunway_testing.toy.names import PART, TOY, TOY_BOX
 
-
 collect_ignore = ["frozen"]
 """Tests of other distributions, which `test_frozen.py` runs."""
 
