@@ -185,7 +185,7 @@ async def prepared(client: Client, *, extension: bool = True) -> None:
 
 def kinds_written() -> list[Kind]:
     """The kinds that the five providers write, in the version that each prefers."""
-    found = {}
+    found: dict[tuple[str, str], Kind] = {}
     for name in PROVIDERS:
         for each in load(name).manifest.upstream:
             if each.write and each.group and each.group not in (GATEWAY_GROUP, "inference.networking.k8s.io"):
