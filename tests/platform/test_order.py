@@ -73,7 +73,9 @@ def _plain(obj: Resource) -> Resource:
     skipped = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "ownerReferences")
     metadata = {key: value for key, value in obj["metadata"].items() if key not in skipped}
     own = annotations_of(obj)
-    metadata["annotations"] = {key: value for key, value in own.items() if not key.endswith("/deployment-uid")}
+    # The hash is over the object with its owner's uid and namespace: everything that it covers is compared itself.
+    unlike = (names.SPEC_HASH, f"{names.GROUP}/deployment-uid")
+    metadata["annotations"] = {key: value for key, value in own.items() if key not in unlike}
     spec = obj.get("spec")
     if obj["kind"] == "Service" and isinstance(spec, dict):
         obj = {**obj, "spec": {key: value for key, value in spec.items() if key not in ("clusterIP", "clusterIPs")}}
