@@ -73,7 +73,7 @@ def _plain(obj: Resource) -> Resource:
     skipped = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "ownerReferences")
     metadata = {key: value for key, value in obj["metadata"].items() if key not in skipped}
     own = annotations_of(obj)
-    # The hash is over the object with its owner's uid and namespace: everything that it covers is compared itself.
+    # The hash covers the namespace, which differs; all else that it covers is compared itself.
     unlike = (names.SPEC_HASH, f"{names.GROUP}/deployment-uid")
     metadata["annotations"] = {key: value for key, value in own.items() if key not in unlike}
     spec = obj.get("spec")
