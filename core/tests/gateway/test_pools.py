@@ -182,6 +182,7 @@ async def test_r28_the_cluster_role_of_pickers_is_missing(pooled: Ground) -> Non
         message = await pooled.message()
         assert f"ClusterRole {names.ENDPOINT_PICKER_ROLE} does not exist" in message
         assert "helm upgrade" in message
+        assert await backends(pooled) == {("Service", "llama")}
         await pooled.picker_role()
         await pooled.picker_runs()
         await pooled.until("RouteAccepted")

@@ -160,13 +160,10 @@ class RouteReconciler:
             return None
         self.claim(key, deployment)
         memory = self._memory(deployment)
-        facts = self._facts(deployment)
-        decision = decide(facts)
-        if decision.makes_picker and (role := await self._has_role()) is not facts.picker_role:
-            decision = decide(replace(self._facts(deployment), picker_role=role))
-        wake, condition = decision.requeue_after, decision.condition
-        if decision.makes_picker and self._role[0] is False:
-            wake = _sooner(wake, _ROLE_RETRY)
+        decision, retry = decide(self._facts(deployment)), None
+        if decision.makes_picker and await self._has_role() is False:
+            decision, retry = decide(replace(self._facts(deployment), picker_role=False)), _ROLE_RETRY
+        wake, condition = _sooner(decision.requeue_after, retry), decision.condition
         if decision.probe and self._may_ask(deployment):
             self._ask(deployment)
         if decision.objects is not None:
@@ -227,7 +224,7 @@ class RouteReconciler:
         )
 
     def _facts(self, deployment: Resource) -> Facts:
-        """All facts; the ClusterRole of pickers as it was known last."""
+        """All facts but whether the ClusterRole of pickers exists, which only some decisions need."""
         key = key_of(deployment)
         facts = replace(
             self._wanted(deployment),
@@ -238,7 +235,6 @@ class RouteReconciler:
             pool=self._caches.find(INFERENCE_POOL, key),
             picker=self._caches.find(PICKER_KINDS[-1], ObjectKey(key.namespace, ACCOUNT.format(name=key.name))),
             conflicts=self._claims.conflicts(key),
-            picker_role=self._role[0],
         )
         named = dig(deployment, "spec", "gateway", "httpRouteRef")
         if isinstance(named, str) and named:

@@ -510,15 +510,15 @@ def _hindrance(
             message=f"InferencePool {text(facts.deployment, 'metadata', 'name')} exists and is not owned by the "
             "deployment: delete it; the route goes to the Service",
         )
-    if not backend.ours:
-        return None
-    if facts.picker_role is False:
+    if facts.picker_role is False and (backend.ours or _wants_pool(facts)):
+        what = "the endpoint picker may read nothing" if backend.ours else "the route goes to the Service and no pool"
         return Verdict(
             ready=False,
             reason="Forbidden",
-            message=f"the endpoint picker may read nothing: ClusterRole {names.ENDPOINT_PICKER_ROLE} does not exist; "
-            f"run: {facts.flags.role_command}",
+            message=f"{what}: ClusterRole {names.ENDPOINT_PICKER_ROLE} does not exist; run: {facts.flags.role_command}",
         )
+    if not backend.ours:
+        return None
     if only_refusals:
         return None
     state = picker_state(
@@ -552,8 +552,20 @@ def _is_foreign_pool(facts: Facts) -> bool:
     name = text(facts.deployment, "metadata", "name")
     if text(facts.deployment, "status", "endpoint", "pool", "name") == name:
         return False
-    wanted = backend_of(facts.deployment, engine=facts.engine, pools_served=True, picker=True)
+    return _wants_pool(facts)
+
+
+def _wants_pool(facts: Facts) -> bool:
+    """Whether the backend would be a pool of ours, if nothing hindered it."""
+    wanted = backend_of(
+        facts.deployment, engine=facts.engine, pools_served=facts.pools_served, picker=True, await_pool=False
+    )
     return isinstance(wanted, Backend) and wanted.ours
+
+
+def _lacks_role(facts: Facts) -> bool:
+    """Whether no pool is made yet because its picker could read nothing; a pool that exists stays."""
+    return facts.picker_role is False and _own(facts, facts.pool) is None
 
 
 def _backend(facts: Facts, intent: Intent) -> Backend | Waiting:
@@ -562,7 +574,7 @@ def _backend(facts: Facts, intent: Intent) -> Backend | Waiting:
         facts.deployment,
         engine=facts.engine,
         pools_served=facts.pools_served,
-        picker=_picker(facts) is not None and not _is_foreign_pool(facts),
+        picker=_picker(facts) is not None and not _is_foreign_pool(facts) and not _lacks_role(facts),
         await_pool=_announced(facts, intent) is BackendKind.POOL,
     )
     if isinstance(found, Backend):
