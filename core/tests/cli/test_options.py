@@ -78,6 +78,7 @@ SEEN: dict[str, dict[str, str]] = {
         "--policy": f"{EXPLAIN}::test_the_policy_of_the_controller_counts",
         "--why-not": f"{EXPLAIN}::test_what_would_still_not_be_selected_is_said",
         "-o": f"{EXPLAIN}::test_what_would_still_not_be_selected_is_said",
+        "--runtime-config": f"{EXPLAIN}::test_the_config_is_shown_with_the_origin_of_each_field_and_the_route",
         "--kubeconfig": f"{EXPLAIN}::test_a_deployment_of_the_cluster",
         "--context": f"{EXPLAIN}::test_a_deployment_of_the_cluster",
     },
