@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from airunway.configs import (
@@ -429,6 +429,7 @@ def everything(upper: Any, lower: Any) -> None:
     routing_request({"spec": upper}, effective)
 
 
+@example(upper={"defaultStorageClassName": []}, lower={"defaultStorageClassName": [], "storage": []})
 @given(upper=SPECS, lower=SPECS)
 def test_any_spec_has_a_result(upper: Any, lower: Any) -> None:
     everything({"spec": upper}, {"spec": lower})

@@ -160,6 +160,7 @@ def canonical(spec: Resource) -> Resource:
 
     Works on `spec` itself, which `merge` has made.
     """
+    spec = _without_alias(spec)  # it may stand beside a `storage` that only the merge has made an object
     for path, value in DEFAULTS:
         parent = _parent(spec, path, make=True)
         if parent is not None and parent.get(path[-1]) is None:
