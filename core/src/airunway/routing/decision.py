@@ -479,6 +479,9 @@ def _route_made(facts: Facts, intent: Intent, target: Target, backend: Backend, 
     )
 
 
+_FIELD_OF_CLAIM = {ClaimKind.PATH: "spec.gateway.pathTemplate", ClaimKind.MODEL_NAME: "spec.gateway.modelName"}
+
+
 def _hindrance(
     facts: Facts, intent: Intent, backend: Backend, *, lost: Sequence[Conflict], only_refusals: bool = False
 ) -> Verdict | None:
@@ -488,11 +491,12 @@ def _hindrance(
     """
     if lost:
         parts = [f"{entry.claim.kind} {entry.claim.value} (held by ModelDeployment {entry.holder})" for entry in lost]
+        fields = dict.fromkeys(_FIELD_OF_CLAIM[entry.claim.kind] for entry in lost)
         return Verdict(
             ready=False,
             reason="RouteConflict",
             message=f"another deployment on Gateway {lost[0].claim.gateway} is older: {', '.join(parts)}; change "
-            "spec.gateway.pathTemplate or spec.gateway.modelName",
+            f"{' and '.join(fields)}",
         )
     if intent.path_unsupported:
         return Verdict(
@@ -679,6 +683,7 @@ def _status(
         # The name is kept even without a rule: it is what a probe found, or what a conflict is about.
         model_name=intent.model_name,
         backend=kind.value if kind is not None else "",
+        routed=rules is None or bool(rules),
     )
 
 

@@ -223,14 +223,15 @@ def gateway_status(
     path: str = "",
     model_name: str = "",
     backend: str = "",
+    routed: bool = True,
 ) -> Resource:
-    """``status.gateway``; what is not known is absent."""
+    """``status.gateway``; what is not known is absent, also the URL where no rule leads to the model (`routed`)."""
     endpoint, base = address_of(gateway, section=target.section if target is not None else "", namespace=namespace)
     key = target.gateway if target is not None else ObjectKey("", "")
     return {
         "ready": ready,
         **filled(
-            url=_fitting(base + path) if base else "",
+            url=_fitting(base + path) if base and routed else "",
             endpoint=_fitting(endpoint),
             path=path,
             modelName=model_name,
