@@ -48,7 +48,7 @@ def verdict_of(route: Resource | None, *, gateways: Sequence[Resource], pool: Re
     found = [_by_parent(route, target, by_key.get(target.gateway), namespace=namespace) for target in targets]
     found.append(_by_pool(pool, targets))
     refused = [verdict for verdict in found if not verdict.ready]
-    # A refusal needs somebody to act, and waiting does not.
+    # A refusal needs an action, and waiting does not.
     refused.sort(key=lambda verdict: verdict.reason == "WaitingForGateway")
     return refused[0] if refused else found[0]
 
