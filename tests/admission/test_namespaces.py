@@ -32,6 +32,7 @@ def rights(user: str, namespaces: list[str]) -> str:
     rbac = "rbac.authorization.k8s.io/v1"
     inside = [
         {"apiGroups": ["airunway.ai"], "resources": ["modeldeployments", "modeldeployments/status"], "verbs": ALL},
+        {"apiGroups": ["airunway.ai"], "resources": ["runtimeconfigs", "runtimeconfigs/status"], "verbs": ALL},
         {"apiGroups": ["kaito.sh"], "resources": ["workspaces", "inferencesets"], "verbs": ALL},
         {"apiGroups": ["", "events.k8s.io"], "resources": ["configmaps", "events", "services"], "verbs": ALL},
         {"apiGroups": ["", "apps", "batch"], "resources": ["*"], "verbs": ["get", "list", "watch"]},
@@ -39,7 +40,7 @@ def rights(user: str, namespaces: list[str]) -> str:
     outside = [
         {
             "apiGroups": ["airunway.ai"],
-            "resources": ["inferenceproviderconfigs", "inferenceproviderconfigs/status"],
+            "resources": ["inferenceproviderconfigs", "inferenceproviderconfigs/status", "clusterruntimeconfigs"],
             "verbs": ALL,
         },
         {

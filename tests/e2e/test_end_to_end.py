@@ -74,6 +74,7 @@ async def test_every_step_of_every_provider_passes_and_nothing_is_left(
     before = await client.get(MODEL_DEPLOYMENT, stranger)
     process = await started(kubeconfig, tmp_path, "--providers", ",".join((*PROVIDERS, "nobody")), "--patience", "150")
     output, _ = await process.communicate()
+    assert (tmp_path / "report.md").exists(), output.decode()
     page = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert process.returncode == 0, output.decode() + page
 
@@ -102,7 +103,8 @@ async def test_where_ai_runway_runs_nothing_is_started_here_and_what_does_not_ru
     async with running_core(kubeconfig), running_provider(kubeconfig, load("kaito")):
         process = await started(kubeconfig, tmp_path, "--providers", "kaito,vllm", "--patience", "150")
         output, _ = await process.communicate()
-        page = (tmp_path / "report.md").read_text(encoding="utf-8")
+        assert (tmp_path / "report.md").exists(), output.decode()
+    page = (tmp_path / "report.md").read_text(encoding="utf-8")
         assert process.returncode == 0, output.decode() + page
         assert "| AI Runway | runs in the cluster |" in page
         assert "vllm: the provider does not run in the cluster, although the core does" in page

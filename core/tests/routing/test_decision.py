@@ -29,7 +29,7 @@ from core.tests.routing.builders import (
 )
 
 from airunway.api import names
-from airunway.resource import ObjectKey, Resource
+from airunway.resource import ObjectKey, Resource, copy_of
 from airunway.routing import Claim, ClaimKind, Conflict, Facts, Flags, Probe, claims_of, decide
 
 GW = ObjectKey("infra", "gw")
@@ -421,8 +421,12 @@ def test_r27_a_custom_source_is_asked_once_per_generation() -> None:
     recorded = deployment(model=NAMELESS, gateway=asked(), status=status)
     assert not decide(facts(recorded)).probe
     assert matches_of(route_of(decide(facts(recorded)))) == [PATH, "X-Gateway-Model-Name=inner"]
-    newer = {**recorded, "metadata": {**recorded["metadata"], "generation": 2}}
-    assert claims_of(facts(newer)) == (Claim(GW, "", ClaimKind.PATH, PATH),)
+    newer = copy_of({**recorded, "metadata": {**recorded["metadata"], "generation": 2}})
+    newer["status"]["conditions"][0]["observedGeneration"] = 2  # validated
+    assert decide(facts(newer)).probe
+    assert matches_of(route_of(decide(facts(newer)))) == [PATH, "X-Gateway-Model-Name=inner"]  # until it has answered
+    failed = decide(facts(newer, probe=Probe(generation=2, failure="no answer")))
+    assert matches_of(route_of(failed)) == [PATH, "X-Gateway-Model-Name=inner"]
 
 
 def test_r27_a_probe_that_fails_leaves_the_id_else_the_name_is_unknown() -> None:

@@ -84,6 +84,14 @@ _OUTLINE = (
     ("engine", "type"),
     ("suspend",),
     ("runtimeConfigName",),
+    ("model", "servedName"),
+    ("gateway", "enabled"),
+    ("gateway", "pathTemplate"),
+    ("gateway", "modelName"),
+    ("gateway", "httpRouteRef"),
+    ("gateway", "gatewayRef", "name"),
+    ("gateway", "gatewayRef", "namespace"),
+    ("gateway", "gatewayRef", "sectionName"),
 )
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _LONGEST_OUTLINED = 2048

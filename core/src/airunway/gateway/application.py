@@ -19,6 +19,7 @@ from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import Client, Kind, Priority, compact_objects, wait_until_synced
 from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches
+from airunway.process.deployment_cache import whole
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.process.supervisor import Lead
 from airunway.resource import (
@@ -133,6 +134,9 @@ class GatewayApplication:
     async def run(self, lead: Lead) -> None:
         """Watch the API server until cancelled; reconcile while leading."""
         self._known.add_listener(self._on_deployment)
+        # After a restart of this part the cache is full already, and announces nothing.
+        for key in list(self._deployments.keys()):
+            self._note_references(key, None, self._known.get(key))
         self._providers.add_handler(self._on_provider)
         async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as self._http:
             try:
@@ -154,7 +158,7 @@ class GatewayApplication:
         if self._picker_problem:  # without a picker, every pool would be taken away
             await asyncio.Event().wait()
         self._reconciler.claim_all(
-            [whole for key in list(self._deployments.keys()) if (whole := self._known.get(key)) is not None]
+            [known for key in list(self._deployments.keys()) if (known := self._known.get(key)) is not None]
         )
         self._base.enqueue_all("lead")
         controller = self._base.controller(
@@ -179,7 +183,7 @@ class GatewayApplication:
         if self._base.leads and old is None:
             # Before any pass: two that were made in the same second claim by name. Later changes claim in their pass,
             # which is rate-limited: an edit of one may concern many others.
-            self._reconciler.claim(key, new)
+            self._reconciler.claim(key, whole(new))
         self._base.enqueue(key, old, new)
 
     def _matters(self, deployment: Resource | None) -> bool:

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from airunway.api import names
 from airunway.gateway.caches import GatewayCaches
-from airunway.gateway.kinds import DESTINATION_RULE, HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
+from airunway.gateway.kinds import DESTINATION_RULE, GATEWAY, HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CLUSTER_ROLE, Client, EventRecorder, KubeError, MutationCache, StatusWriter
 from airunway.owned.apply import apply_objects
@@ -219,6 +219,8 @@ class RouteReconciler:
             config_missing=resolution.missing,
             engine=self._engine_of(deployment),
             gateways=self._caches.gateways(),
+            pools_served=self._caches.serves(INFERENCE_POOL),
+            route=self._caches.find(HTTP_ROUTE, key_of(deployment)),
             probe=memory.probe if memory is not None else None,
             flags=self._flags,
         )
@@ -228,10 +230,9 @@ class RouteReconciler:
         key = key_of(deployment)
         facts = replace(
             self._wanted(deployment),
-            routes_served=self._caches.serves(HTTP_ROUTE),
-            pools_served=self._caches.serves(INFERENCE_POOL),
+            # One of the two kinds may be away for a moment: its Gateways or routes are not gone.
+            routes_served=self._caches.serves(HTTP_ROUTE) and self._caches.serves(GATEWAY),
             destination_rule=DESTINATION_RULE.api_version if self._caches.serves(DESTINATION_RULE) else "",
-            route=self._caches.find(HTTP_ROUTE, key),
             pool=self._caches.find(INFERENCE_POOL, key),
             picker=self._caches.find(PICKER_KINDS[-1], ObjectKey(key.namespace, ACCOUNT.format(name=key.name))),
             conflicts=self._claims.conflicts(key),

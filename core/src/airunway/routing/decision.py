@@ -215,6 +215,8 @@ def _model_name(facts: Facts) -> tuple[str, str, bool]:
     if probe is not None and probe.generation == generation:
         if probe.name:
             return _header(probe.name, "the model name of /v1/models")
+        if recorded := text(deployment, "status", "gateway", "modelName"):
+            return _header(recorded, "status.gateway.modelName")
         if known := text(model, "id"):
             return _header(known, "spec.model.id")
         return (
@@ -225,8 +227,9 @@ def _model_name(facts: Facts) -> tuple[str, str, bool]:
     # The name that was found for this generation is in the status: a restart asks for it again only if it is not.
     condition = condition_of(deployment, CONDITION) or {}
     recorded = text(deployment, "status", "gateway", "modelName")
-    if recorded and number(condition, "observedGeneration") == generation > 0:
-        return _header(recorded, "status.gateway.modelName")
+    if recorded:  # the name of an earlier generation serves until the server has answered
+        name, problem, _ = _header(recorded, "status.gateway.modelName")
+        return name, problem, number(condition, "observedGeneration") != generation
     return "", "the model server has not been asked for its model name yet", True
 
 
@@ -341,11 +344,19 @@ def _reported(facts: Facts, intent: Intent, live: Resource) -> Decision:
 
 
 def _own(facts: Facts, obj: Resource | None) -> Resource | None:
-    """The object if the deployment controls it."""
-    if obj is None:
-        return None
+    """The object if the deployment controls it.
+
+    One without a controlling owner is recognised by our label and annotation: the next apply restores the reference.
+    """
     uid = uid_of(facts.deployment)
-    return obj if uid and text(controller_owner(obj), "uid") == uid else None
+    if obj is None or not uid:
+        return None
+    owner = controller_owner(obj)
+    if owner is not None:
+        return obj if text(owner, "uid") == uid else None
+    labels, annotations = mapping(obj, "metadata", "labels"), mapping(obj, "metadata", "annotations")
+    ours = labels.get(names.PART) == "gateway" and annotations.get(names.DEPLOYMENT_UID) == uid
+    return obj if ours else None
 
 
 def _own_route(facts: Facts) -> Resource | None:
@@ -364,13 +375,17 @@ def _has_place(facts: Facts, intent: Intent) -> bool:
 
 def _unasked_without_place(facts: Facts, intent: Intent) -> Decision:
     """No route is made. One that serves stays as long as its Gateway exists: a second Gateway takes no route away."""
-    live = _own_route(facts)
+    live, chosen = _own_route(facts), intent.choice
     target = parent_of(live) if live is not None else None
-    if live is None or target is None or intent.choice.gateway is not None:
+    if live is None or target is None:
         return Decision(objects=())
-    if intent.choice.named_by:
+    if chosen.gateway is not None and (
+        chosen.named_by or chosen.target is None or chosen.target.gateway == target.gateway
+    ):
+        return Decision(objects=())
+    if chosen.gateway is None and chosen.named_by:
         # The named Gateway is away: its routes wait for it, and one of another Gateway goes.
-        return Decision(objects=None if intent.choice.target in (None, target) else ())
+        return Decision(objects=None if chosen.target in (None, target) else ())
     if all(gateway_key(gateway) != target.gateway for gateway in facts.gateways):
         return Decision(objects=())
     return _reported(facts, intent, live)
@@ -573,7 +588,11 @@ def _lacks_role(facts: Facts) -> bool:
 
 
 def _backend(facts: Facts, intent: Intent) -> Backend | Waiting:
-    """The backend; that of the live route while the endpoint is not reported."""
+    """The backend; that of the live route while the endpoint is not reported, or the provider's capabilities are not
+    known.
+    """
+    if facts.engine is None and (known := _live_backend(facts)) is not None:
+        return known
     found = backend_of(
         facts.deployment,
         engine=facts.engine,
@@ -583,9 +602,14 @@ def _backend(facts: Facts, intent: Intent) -> Backend | Waiting:
     )
     if isinstance(found, Backend):
         return found
+    return _live_backend(facts) or found
+
+
+def _live_backend(facts: Facts) -> Backend | None:
+    """The backend of the live route; None if there is none, or it is a pool and pools are not served."""
     pool = _own(facts, facts.pool) if _picker(facts) is not None else None
     kept = live_backend(facts.deployment, route=_own_route(facts), pool=pool)
-    return found if kept is None or (kept.kind is BackendKind.POOL and not facts.pools_served) else kept
+    return None if kept is None or (kept.kind is BackendKind.POOL and not facts.pools_served) else kept
 
 
 def _path_to_service(facts: Facts, backend: Backend) -> bool:

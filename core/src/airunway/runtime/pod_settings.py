@@ -238,7 +238,10 @@ def has_served(state: ClusterState) -> bool:
 
 def is_granted(deployment: Resource) -> bool:
     """Whether the core lets this deployment take new pod settings now (``rollout: Immediately``, in waves)."""
-    return bool(dig(deployment, "status", "effectiveRuntimeConfig", "rollout") == "Granted")
+    granted = dig(deployment, "status", "effectiveRuntimeConfig", "rollout") == "Granted"
+    published = dig(deployment, "status", "effectiveRuntimeConfig", "hash")
+    # A grant is for one config: what changes after that (labels, a newer provider) is not granted by it.
+    return bool(granted and dig(deployment, "status", "provider", "runtimeConfigHash") != published)
 
 
 def choose(
