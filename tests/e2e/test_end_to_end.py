@@ -104,7 +104,7 @@ async def test_where_ai_runway_runs_nothing_is_started_here_and_what_does_not_ru
         process = await started(kubeconfig, tmp_path, "--providers", "kaito,vllm", "--patience", "150")
         output, _ = await process.communicate()
         assert (tmp_path / "report.md").exists(), output.decode()
-    page = (tmp_path / "report.md").read_text(encoding="utf-8")
+        page = (tmp_path / "report.md").read_text(encoding="utf-8")
         assert process.returncode == 0, output.decode() + page
         assert "| AI Runway | runs in the cluster |" in page
         assert "vllm: the provider does not run in the cluster, although the core does" in page

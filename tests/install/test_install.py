@@ -163,6 +163,7 @@ def test_uninstalling_leaves_crds_and_deployments_and_what_runs(running: Running
     kinds = ["clusterroles", "clusterrolebindings", "validatingwebhookconfigurations"]
     kinds += ["validatingadmissionpolicies", "validatingadmissionpolicybindings"]
     left = made.objects(",".join(kinds), "-l", "app.kubernetes.io/part-of=airunway")
-    assert left == []
+    kept = [(obj["kind"], obj["metadata"]["name"]) for obj in left]
+    assert kept == [("ClusterRole", "airunway-endpoint-picker")], "pickers of another installation may need it"
     secrets = [secret["metadata"]["name"] for secret in made.objects("secrets", "-n", NAMESPACE)]
     assert secrets == [], "the chart brought the certificates' Secret, and takes it along"

@@ -265,7 +265,9 @@ def plan(
         log.exception("%s: the provider's plugin is at fault", state.key)
         return _at_fault(intent, error)
     warnings = (*translated.warnings, *outdated, *((gate.warning,) if gate.warning is not None else ()))
-    waits = gate.frozen or any(finding.reason == NEWER_PODS_WAIT for finding in outdated)
+    # Of a refused spec it is not known what would be written: other settings than the config's are not in effect.
+    unknown = not translated.objects and pods != current
+    waits = gate.frozen or unknown or any(finding.reason == NEWER_PODS_WAIT for finding in outdated)
     intent = replace(intent, config_hash=None if waits else gate.config.hash if gate.config is not None else "")
     if translated.blockers and not typed.spec.suspend:
         return replace(intent, do=Do.OBSERVE_ONLY, results=(_blocked(translated),), warnings=warnings)

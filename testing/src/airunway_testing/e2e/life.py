@@ -63,9 +63,10 @@ class Life:
         await self.client.create(MODEL_DEPLOYMENT, body, manager=MANAGER, field_validation="Strict")
         found = await self.until(sample.is_shown_by, sample.shows)
         endpoint = dig(found, "status", "endpoint", default={})
-        service = await self.client.find(SERVICE, ObjectKey(self.key.namespace, str(endpoint.get("service", ""))))
-        if service is not None and (fault := headless_fault(endpoint, service)):
-            raise Failed(fault)
+        if name := endpoint.get("service"):  # a sample may show what does not serve
+            service = await self.client.find(SERVICE, ObjectKey(self.key.namespace, str(name)))
+            if service is not None and (fault := headless_fault(endpoint, service)):
+                raise Failed(fault)
         return f"{dig(found, 'status', 'phase')}: {dig(found, 'status', 'message', default='')}"
 
     async def edit(self) -> str:
