@@ -76,18 +76,25 @@ class Life:
         return "a shorter context"
 
     async def scale(self) -> str:
-        """Two replicas and one again, or a refusal that says why. What serves is left alone: no pod of before goes."""
-        before = await self.pods()
+        """Two replicas and one again, or a refusal that says why. What serves is left alone: no pod of before goes, but
+        where the upstream has another kind for several replicas (KAITO's InferenceSet).
+        """
+        before, kind = await self.pods(), self._kind(await self.client.get(MODEL_DEPLOYMENT, self.key))
         generation = await self._change({"scaling": {"replicas": 2}})
         incompatible = _at(generation, reason_is("ProviderCompatible", "IncompatibleConfiguration"))
         there = _all(running_at(generation), has_replicas(2, 2))
         found = await self.until(lambda d: incompatible(d) or there(d), "two replicas")
         refused = incompatible(found)
-        if not refused and (fault := replaced_by_scaling(before, await self.pods())):
+        same = self._kind(found) == kind
+        if not refused and same and (fault := replaced_by_scaling(before, await self.pods())):
             raise Failed(fault)
         generation = await self._change({"scaling": {"replicas": 1}})
         await self.until(_all(running_at(generation), has_replicas(1, 1)), "one replica again")
         return f"refused: {(condition_of(found, 'ProviderCompatible') or {})['message']}" if refused else "1, 2, 1"
+
+    @staticmethod
+    def _kind(deployment: Resource) -> object:
+        return dig(deployment, "status", "provider", "resourceKind")
 
     async def lose_pods(self) -> str:
         """Its pods are deleted; others take their place."""
