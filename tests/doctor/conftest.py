@@ -58,6 +58,7 @@ from airunway.webhook.certificates import new_authority
 from airunway.webhook.configuration import CONFIGURATION_KIND, configuration_object, webhook_settings
 from airunway.webhook.secret import SECRET
 from airunway_testing.controlplane.nodes import gpu_node
+from airunway_testing.gatewayapi.kinds import definitions, istio_definitions
 from airunway_testing.operator import gone, install_definitions, remove_definition, remove_leftovers
 from airunway_testing.rights import account_of
 from airunway_testing.simulators import load_simulator
@@ -332,12 +333,19 @@ class Installation:
                 await asyncio.sleep(0.02)
 
 
+async def remove_routing_kinds(client: Client) -> None:
+    """Remove the kinds of the Gateway API, which tests of the gateway part leave on a shared control plane."""
+    for definition in (*definitions(), *istio_definitions()):
+        await remove_definition(client, key_of(definition).name)
+
+
 @pytest.fixture
 async def installation(client: Client, namespace: str) -> AsyncIterator[Installation]:
     """A healthy installation in the test's namespace."""
     toys = load_simulator("toy").custom_resource_definitions()
     await install_definitions(client, toys)
     await remove_leftovers(client)
+    await remove_routing_kinds(client)
     made = Installation(client, namespace)
     try:
         await made.healthy()
@@ -352,6 +360,7 @@ async def sandboxed(client: Client) -> AsyncIterator[None]:
     """Our CRDs and the toy's, and nothing that was registered before or is afterwards."""
     await install_definitions(client, load_simulator("toy").custom_resource_definitions())
     await remove_leftovers(client)
+    await remove_routing_kinds(client)
     yield
     await remove_leftovers(client)
 
