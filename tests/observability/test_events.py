@@ -27,8 +27,13 @@ from airunway_testing.simulators import load_simulator
 
 pytestmark = pytest.mark.apiserver
 
-ELSEWHERE = {"FinalizerTimeout", "ServiceInterrupted", "UnverifiedSchema", "UnsupportedSchema"}
-"""Events that need a world of their own, and have a test of their own: below, and in tests/kuberay/test_life.py."""
+ELSEWHERE = {
+    *("FinalizerTimeout", "ServiceInterrupted", "UnverifiedSchema", "UnsupportedSchema"),
+    *("RouteReady", "RouteNotReady"),
+}
+"""Events that need a world of their own, and have a test of their own: below, in tests/kuberay/test_life.py, and in
+core/tests/gateway/test_routes.py.
+"""
 
 RELATED = {
     "ResourceCreated",

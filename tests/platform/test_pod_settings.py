@@ -52,7 +52,9 @@ def waits(deployment: Resource) -> bool:
 
 
 async def env_of(client: Client, key: ObjectKey) -> list[str]:
-    workspace = await client.get(WORKSPACE, key)
+    workspace = await client.find(WORKSPACE, key)  # a template is deleted and made anew
+    if workspace is None:
+        return []
     return [entry["name"] for entry in workspace["inference"]["template"]["spec"]["containers"][0].get("env", [])]
 
 

@@ -78,6 +78,7 @@ class GatewayCaches:
             for kind in (*OPTIONAL, *PICKER_KINDS)
         }
         self._served: frozenset[Kind] = frozenset()
+        self._answered: set[Kind] = set()
 
     def _view(self, caches: Caches, kind: Kind, *, ours: bool) -> View:
         project = _without_counts if kind is GATEWAY else self._project
@@ -110,12 +111,11 @@ class GatewayCaches:
         return self._views[kind.group, kind.kind].served
 
     def unread(self) -> list[str]:
-        """The kinds that are neither read completely nor known to be absent."""
-        return [
-            view.kind.plural
-            for view in self._views.values()
-            if not view.reflector.synced.is_set() and not view.reflector.missing
-        ]
+        """The kinds of which it was never known what there is: neither read completely nor known to be absent."""
+        self._answered |= {
+            view.kind for view in self._views.values() if view.reflector.synced.is_set() or view.reflector.missing
+        }
+        return [view.kind.plural for view in self._views.values() if view.kind not in self._answered]
 
     def gateways(self) -> list[Resource]:
         return [] if not self.serves(GATEWAY) else list(self._views[GATEWAY.group, GATEWAY.kind].reflector.values())
