@@ -87,7 +87,8 @@ async def test_the_first_status_of_a_provider_has_all_that_is_known_of_a_new_obj
     following.cancel()
     assert [status["phase"] for status in told] == ["Deploying", "Running"]
     assert told[0]["provider"]["schemaHash"] == told[-1]["provider"]["schemaHash"]
-    assert told[0]["selector"] == told[-1]["selector"]
+    # KAITO's release, and so which of the pods serve, is known from its own status only.
+    assert told[-1]["selector"].startswith(told[0]["selector"])
 
 
 async def test_s2_whoever_applies_under_the_provider_s_name_keeps_what_they_applied(

@@ -124,7 +124,8 @@ async def test_m11_a_pass_that_knows_an_old_state_takes_nothing_over_and_makes_n
             body = {"apiVersion": WORKSPACE.api_version, "kind": "Workspace", "metadata": metadata}
             foreign = await client.create(WORKSPACE, body)
         known = len(proxy.requests)
-        await client.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"labels": {"airunway.ai/team": "red"}}})
+        # A change in place: a label would reach the pods of what has not served, and make it anew.
+        await client.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"annotations": {"airunway.ai/adopt": "1"}}})
         async with asyncio.timeout(PATIENCE):
             while not any(r.code for r in filter(changes, proxy.requests[known:])):
                 await asyncio.sleep(0.02)
