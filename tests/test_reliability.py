@@ -50,6 +50,10 @@ def essence(deployment: Resource) -> Resource:
         {key: value for key, value in condition.items() if key not in ("lastTransitionTime", "observedGeneration")}
         for condition in status["conditions"]
     ]
+    # A label of what serves already waits for the next change of the spec; which came first is left to the storm.
+    waits = "what was changed for pods takes effect"
+    if warnings := [each for each in status.pop("warnings", []) if not each.startswith(waits)]:
+        status["warnings"] = warnings
     return status
 
 

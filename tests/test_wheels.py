@@ -77,7 +77,7 @@ def test_wheels_find_each_other_by_entry_point(wheels: dict[str, Path], tmp_path
     programs = environment(tmp_path, "airunway-kaito", wheels=wheels)
     assert run(programs / "airunway", "provider", "list", cwd=tmp_path).split() == ["kaito", "airunway-kaito", "0.1.0"]
     crds = run(programs / "airunway", "crds", cwd=tmp_path)
-    assert crds.count("kind: CustomResourceDefinition") == 2
+    assert crds.count("kind: CustomResourceDefinition") == 4
     loaded = run(
         programs / "python",
         "-c",
