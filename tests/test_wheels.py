@@ -22,7 +22,10 @@ UV = Path(sys.executable).with_name("uv")
 
 pytestmark = pytest.mark.slow
 
-OURS = {"modeldeployments.airunway.ai", "inferenceproviderconfigs.airunway.ai"}
+OURS = {
+    f"{kind}.airunway.ai"
+    for kind in ("clusterruntimeconfigs", "inferenceproviderconfigs", "modeldeployments", "runtimeconfigs")
+}
 PLAIN = """
 apiVersion: airunway.ai/v1alpha1
 kind: ModelDeployment
