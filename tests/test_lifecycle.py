@@ -297,7 +297,8 @@ async def test_60_restarting_core_and_provider_writes_nothing(
                 ):
                     await asyncio.sleep(0.02)
     ours = [r for r in audit.read() if r.namespace == namespace and r.agent in ("core", "provider-kaito") and r.writes]
-    assert {(r.resource, r.name) for r in ours if r.resource != "events"} == {("workspaces", "gemma-0")}
+    warning = ("modeldeployments/status", "gemma-0")  # the label waits for the next change to reach the pods
+    assert {(r.resource, r.name) for r in ours if r.resource != "events"} - {warning} == {("workspaces", "gemma-0")}
 
 
 async def test_an_upstream_that_comes_later_is_noticed(
