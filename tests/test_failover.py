@@ -23,7 +23,7 @@ pytestmark = pytest.mark.apiserver
 
 WORKSPACE = Kind(group="kaito.sh", version="v1beta1", kind="Workspace", plural="workspaces", namespaced=True)
 CONFIG = ObjectKey("", "kaito")
-SHORT = Limits(request=1.0, silence=2.0)
+SHORT = Limits(request=3.0, silence=6.0)
 
 Make = Callable[..., Resource]
 

@@ -373,9 +373,9 @@ def _lead(client: Client, component: str, replica: str) -> Lead:
         namespace="default",
         name=f"testing-{component}",
         identity=replica,
-        lease_duration=2.0,
-        renew_deadline=1.0,
-        retry_period=0.2,
+        lease_duration=5.0,
+        renew_deadline=3.5,
+        retry_period=0.3,
     ).run
 
 
