@@ -429,6 +429,28 @@ def test_r27_a_custom_source_is_asked_once_per_generation() -> None:
     assert matches_of(route_of(failed)) == [PATH, "X-Gateway-Model-Name=inner"]
 
 
+def with_recorded_name(*, generation: int, validated: int, observed: int) -> Resource:
+    conditions = [
+        {"type": "Validated", "status": "True", "observedGeneration": validated},
+        {"type": "GatewayReady", "status": "True", "reason": "RouteAccepted", "observedGeneration": observed},
+    ]
+    status = {"gateway": {"modelName": "inner"}, "conditions": conditions}
+    return deployment(model=NAMELESS, gateway=asked(), metadata={"generation": generation}, status=status)
+
+
+@pytest.mark.parametrize("validated", [1, 2], ids=["not validated yet", "the server cannot answer yet"])
+def test_r27_a_status_that_is_written_before_the_answer_keeps_the_generation_of_its_name(validated: int) -> None:
+    first = with_recorded_name(generation=1, validated=1, observed=1)
+    base = serving(facts(first, probe=Probe(generation=1, name="inner")))
+    pending = decide(at(base, with_recorded_name(generation=2, validated=validated, observed=1)))
+    assert pending.observed_generation == 1
+    # That status is all that another process has: it asks.
+    later = at(base, with_recorded_name(generation=2, validated=2, observed=pending.observed_generation))
+    assert decide(replace(later, probe=None)).probe
+    found = decide(replace(later, probe=Probe(generation=2, name="other")))
+    assert (found.observed_generation, (found.gateway or {})["modelName"]) == (None, "other")
+
+
 def test_r27_a_probe_that_fails_leaves_the_id_else_the_name_is_unknown() -> None:
     failed = Probe(generation=1, failure="no JSON")
     known = decide(facts(deployment(model={**NAMELESS, "id": "org/inner"}, gateway=asked()), probe=failed))

@@ -14,7 +14,7 @@ from airunway.configs import RoutingRequest, routing_request
 from airunway.gateway.caches import GatewayCaches
 from airunway.gateway.kinds import HTTP_ROUTE, INFERENCE_POOL
 from airunway.gateway.model_name import ask
-from airunway.gateway.reconciler import RouteReconciler
+from airunway.gateway.reconciler import RouteReconciler, serves_generation
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import Client, Kind, Priority, compact_objects, wait_until_synced
 from airunway.process.base_controller import BaseController, not_synced
@@ -310,6 +310,7 @@ def _read_of(deployment: Resource | None, *, own: bool) -> tuple[object, ...] | 
         status.get("engine"),
         dig(status, "provider", "name"),
         status.get("phase") in ("Running", "Degraded"),
+        serves_generation(deployment),
         (validated.get("status"), validated.get("observedGeneration")),
     )
     return (*read, status.get("gateway"), condition_of(deployment, CONDITION)) if own else read

@@ -31,8 +31,9 @@ from airunway.sdk.picker import ACCOUNT
 from airunway.status import Category, category_of
 from airunway.status.conditions import Condition, conditions_in, written
 from airunway.status.events import EVENTS
+from airunway.status.served import SERVED
 
-__all__ = ["MARK", "RouteReconciler"]
+__all__ = ["MARK", "RouteReconciler", "serves_generation"]
 
 log = logging.getLogger(__name__)
 
@@ -261,8 +262,8 @@ class RouteReconciler:
 
     @staticmethod
     def _may_ask(deployment: Resource) -> bool:
-        """Whether the model server can answer: the deployment has been Running."""
-        return dig(deployment, "status", "phase") in ("Running", "Degraded")
+        """Whether the model server can answer, and for this generation: pods of an earlier one serve during an update."""
+        return dig(deployment, "status", "phase") in ("Running", "Degraded") and serves_generation(deployment)
 
     # ---------------------------------------------------------------------------------------------------------- status
 
@@ -286,7 +287,9 @@ class RouteReconciler:
             ready = condition is not None and condition.status is True
             status["gateway"] = {**decision.gateway, "ready": ready}
         if condition is not None:
-            generation = deployment["metadata"].get("generation", 0)
+            generation = decision.observed_generation
+            if generation is None:
+                generation = deployment["metadata"].get("generation", 0)
             status["conditions"] = written([condition], previous=conditions_in(live), generation=generation, now=now)
         if await self._status.write(deployment, status):
             self._announce(deployment, condition, url=str(dig(status, "gateway", "url", default="")))
@@ -309,6 +312,13 @@ class RouteReconciler:
                 warning=True,
                 action=EVENTS["RouteNotReady"].action,
             )
+
+
+def serves_generation(deployment: Resource) -> bool:
+    """Whether this generation has been served, as far as the provider says (condition ``Served``)."""
+    served = condition_of(deployment, SERVED)
+    observed = served.get("observedGeneration") if served is not None else None
+    return not isinstance(observed, int) or observed >= deployment["metadata"].get("generation", 0)
 
 
 def _sooner(*seconds: float | None) -> float | None:

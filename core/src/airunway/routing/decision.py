@@ -132,6 +132,8 @@ class Decision:
     """The model name must be asked from the model server."""
     transient: bool = False
     """It usually ends within moments: a first status can be left unwritten for so long."""
+    observed_generation: int | None = None
+    """Generation that the condition is about; None: the deployment's own."""
 
     @property
     def makes_picker(self) -> bool:
@@ -224,7 +226,7 @@ def _model_name(facts: Facts) -> tuple[str, str, bool]:
             f"the model server does not say its model name: {probe.failure or 'no answer'}; set spec.gateway.modelName",
             False,
         )
-    # The name that was found for this generation is in the status: a restart asks for it again only if it is not.
+    # The condition keeps its generation until the server has been asked for a newer one (`decide`).
     condition = condition_of(deployment, CONDITION) or {}
     recorded = text(deployment, "status", "gateway", "modelName")
     if recorded:  # the name of an earlier generation serves until the server has answered
@@ -272,7 +274,13 @@ def decide(facts: Facts) -> Decision:
     if is_deleting(deployment) or _is_annotated(deployment, names.PAUSED):
         # In deletion: the garbage collector removes what the deployment owns.
         return Decision(objects=None, write_status=False)
-    decision = _decide(facts, intent_of(facts))
+    intent = intent_of(facts)
+    decision = _decide(facts, intent)
+    if intent.probe and intent.model_name:
+        # The name in the status is that of an earlier generation. The condition's generation is the only record of
+        # that: with the present one, no later pass and no other process would ask the model server again.
+        named_for = number(condition_of(deployment, CONDITION), "observedGeneration")
+        decision = replace(decision, observed_generation=named_for)
     if _is_annotated(deployment, names.DRY_RUN):
         return _dry(facts, decision)
     return decision
