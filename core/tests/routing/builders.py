@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from airunway.api import names
 from airunway.configs import EffectiveConfig, Scope
 from airunway.resource import Resource
 from airunway.routing import Decision, Facts, Flags, decide
@@ -94,6 +95,7 @@ def owned(obj: Resource, uid: str = UID, generation: int = 1, namespace: str = "
         **obj["metadata"],
         "namespace": namespace,
         "generation": generation,
+        "labels": {**(obj["metadata"].get("labels") or {}), names.PART: "gateway"},
         "ownerReferences": [{"uid": uid, "controller": True, "kind": "ModelDeployment", "name": "llama"}],
     }
     return {**obj, "metadata": metadata}

@@ -219,6 +219,48 @@ def test_claims_are_of_the_deployment_alone() -> None:
     assert claims_of(facts(paused)) == claims_of(facts())
 
 
+def stays(base: Facts, obj: Resource, **parts: Any) -> Facts:
+    """The facts with a route of before, which the pass leaves as it is."""
+    found = replace(serving(base), deployment=obj, **parts)
+    assert decide(found).objects is None
+    return found
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        pytest.param({"metadata": {"annotations": {names.PAUSED: "true"}}}, id="paused"),
+        pytest.param({"metadata": {"annotations": {names.DRY_RUN: "true"}}}, id="dry run"),
+        pytest.param({"metadata": {"generation": 2}}, id="not validated, or invalid"),
+        pytest.param({"metadata": {"generation": 2}, "suspend": True}, id="suspended, not validated"),
+    ],
+)
+def test_a_route_that_stays_as_it_is_keeps_its_claims(kept: Resource) -> None:
+    before = deployment(gateway=asked(pathTemplate="/before", modelName="before"))
+    found = stays(facts(before), deployment(gateway=asked(pathTemplate="/new"), **copy_of(kept)))
+    held = {claim.value for claim in claims_of(found)}
+    assert {"/before", "before"} <= held
+    assert ("/new" in held) is ("suspend" not in kept)
+
+
+def test_a_route_that_nobody_asked_for_and_that_stays_keeps_its_claim() -> None:
+    # A second Gateway without a label: none is chosen now.
+    found = stays(facts(deployment()), deployment(), gateways=[gateway(), gateway("second")])
+    assert [claim.value for claim in claims_of(found)] == ["Llama-8B"]
+
+
+def test_a_route_whose_gateway_is_not_known_any_more_keeps_its_claims() -> None:
+    found = stays(facts(), deployment(gateway=asked()), gateways=[gateway("a"), gateway("b")])
+    assert said(decide(found)) == (False, "NoGateway")
+    assert {claim.value for claim in claims_of(found)} == {PATH, "Llama-8B"}
+
+
+def test_a_route_of_another_owner_claims_nothing_for_the_deployment() -> None:
+    foreign = owned(route_of(decide(facts(deployment(gateway=asked(pathTemplate="/theirs"))))), uid="of-another")
+    paused = deployment(gateway=asked(), metadata={"annotations": {names.PAUSED: "true"}})
+    assert {claim.value for claim in claims_of(facts(paused, route=foreign))} == {PATH, "Llama-8B"}
+
+
 # ------------------------------------------------------------------------------------------------------- what is there
 
 
@@ -544,6 +586,19 @@ def test_r31_a_picker_that_does_not_get_ready_is_said_in_gateway_ready() -> None
     assert said(decision) == (False, "UpstreamFailed")
     assert "picker" in message(decision)
     assert decision.objects == decide(base).objects
+
+
+def test_a_pool_that_the_api_server_refuses_is_tried_again_and_the_service_answers() -> None:
+    base = with_pool()
+    first = decide(base)
+    assert first.needs_pool  # nothing else must be written after a refusal
+    refused = decide(replace(base, pool_refused=True))
+    assert kinds_of(refused) == [*POOL_KINDS, "HTTPRoute"]
+    assert {rule["backendRefs"][0]["kind"] for rule in route_of(refused)["spec"]["rules"]} == {"Service"}
+    assert ((refused.gateway or {})["backend"], refused.needs_pool) == ("Service", False)
+    # A pool that exists stays the backend, whatever was refused of its picker.
+    there = decide(replace(serving(base), pool_refused=True))
+    assert {rule["backendRefs"][0]["kind"] for rule in route_of(there)["spec"]["rules"]} == {"InferencePool"}
 
 
 def test_a_pool_of_another_owner_leaves_the_service_and_is_said() -> None:
