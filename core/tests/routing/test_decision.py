@@ -588,6 +588,29 @@ def test_r31_a_picker_that_does_not_get_ready_is_said_in_gateway_ready() -> None
     assert decision.objects == decide(base).objects
 
 
+@pytest.mark.parametrize(
+    ("progressing", "reason"),
+    [
+        pytest.param("ReplicaSetUpdated", "WaitingForPool", id="it starts"),
+        pytest.param("NewReplicaSetAvailable", "PodsNotReady", id="it has crashed"),
+    ],
+)
+def test_a_picker_without_a_ready_pod_is_named_with_what_requests_get(progressing: str, reason: str) -> None:
+    base = serving(with_pool())
+    assert base.picker is not None
+    status = {
+        "observedGeneration": 1,
+        "replicas": 1,
+        "updatedReplicas": 1,
+        "conditions": [{"type": "Progressing", "status": "True", "reason": progressing}],
+    }
+    decision = decide(replace(base, picker={**base.picker, "status": status}))
+    assert said(decision) == (False, reason)
+    assert "FailOpen" in message(decision)
+    assert "500" in message(decision)
+    assert decision.objects == decide(base).objects  # pods and route stay as they are
+
+
 def test_a_pool_that_the_api_server_refuses_is_tried_again_and_the_service_answers() -> None:
     base = with_pool()
     first = decide(base)

@@ -34,6 +34,7 @@ from airunway.routing.intent import (
 from airunway.routing.pools import Picker, picker_for, picker_state, pool_objects
 from airunway.routing.routes import Rules, annotations_for, parent_of, request_timeout, route
 from airunway.routing.verdict import Verdict, gateway_status, verdict_of
+from airunway.status import Category, category_of
 from airunway.status.conditions import Condition, bounded
 
 __all__ = ["CONFLICT_RETRY", "Decision", "decide"]
@@ -320,7 +321,20 @@ def _hindrance(
         deployment=own(facts, facts.picker),
         backend=backend,
     )
-    return None if state.ready else Verdict(ready=False, reason=state.reason, message=state.message)
+    if state.ready:
+        return None
+    if state.reason == "ResourceConflict":
+        return Verdict(ready=False, reason=state.reason, message=state.message)
+    waits = category_of(state.reason) is Category.PROGRESS
+    return Verdict(
+        ready=False, reason="WaitingForPool" if waits else state.reason, message=f"{state.message}; {_WITHOUT_PICKER}"
+    )
+
+
+_WITHOUT_PICKER = (
+    "without a picker the gateway chooses a pod itself (FailOpen), but while the pod of a crashed picker still counts as "
+    "Ready, Envoy answers requests that have a body with 500"
+)
 
 
 # ------------------------------------------------------------------------------------------------------------- parts
