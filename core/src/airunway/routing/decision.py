@@ -332,8 +332,8 @@ def _hindrance(
 
 
 _WITHOUT_PICKER = (
-    "without a picker the gateway chooses a pod itself (FailOpen), but while the pod of a crashed picker still counts as "
-    "Ready, Envoy answers requests that have a body with 500"
+    "without a picker the gateway chooses a pod itself (FailOpen), but while the pod of a crashed picker still counts "
+    "as Ready, Envoy answers requests that have a body with 500"
 )
 
 
