@@ -213,17 +213,17 @@ class GatewayApplication:
             self._on_object(deployment)
 
     def _on_gateway(self, gateway: ObjectKey) -> None:
-        """A Gateway says something else of itself: those that are routed by it report it."""
+        """The status of a Gateway changed: reconcile the deployments that are routed by it."""
         self._base.enqueue_all(("gateway", gateway), lambda deployment: _may_use(deployment, gateway))
 
     def _on_choice(self) -> None:
-        """Gateways or kinds have changed: every choice of a Gateway may be another one now."""
+        """Gateways, or the served kinds, have changed: any deployment may use another Gateway now."""
         self._choice_changed.set()
 
     async def _reclaim(self) -> None:
         """Compute the claims anew after a change of Gateways, then reconcile.
 
-        A pass in between may act on claims of which a part is old; the claims that follow wake its deployment again.
+        A pass in between may act on claims that are partly old; the new claims wake its deployment again.
         """
         while True:
             await self._choice_changed.wait()

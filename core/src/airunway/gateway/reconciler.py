@@ -117,7 +117,7 @@ class RouteReconciler:
     # ---------------------------------------------------------------------------------------------------------- claims
 
     def claim(self, key: ObjectKey, deployment: Resource | None) -> None:
-        """Bring the deployment's claims up to date, and wake the others to whom that matters."""
+        """Update the deployment's claims, and wake the deployments whose conflicts may have changed."""
         if deployment is None or is_deleting(deployment):
             woken = self._claims.drop(key)
         else:
@@ -130,14 +130,14 @@ class RouteReconciler:
             self._wake(other)
 
     def forget(self, key: ObjectKey) -> None:
-        """Release all that is remembered of a deployment that is gone, and wake those to whom that matters."""
+        """Drop memory and claims of a deployment that is gone, and wake the deployments that may get its claims."""
         self._memories.pop(key, None)
         self.claim(key, None)
 
     def claim_all(self, deployments: list[Resource]) -> None:
         """Compute all claims anew; nothing is woken, because every deployment is reconciled afterwards.
 
-        What is remembered of deployments that went while another process led is dropped.
+        The memory of deployments that were deleted while another process led is dropped.
         """
         there = {key_of(deployment) for deployment in deployments}
         self._memories = {key: memory for key, memory in self._memories.items() if key in there}
@@ -145,8 +145,8 @@ class RouteReconciler:
         self._claims.rebuild((claimant_of(deployment), claims_of(wanted)) for deployment, wanted in facts)
 
     def note_probe(self, deployment: Resource, probe: Probe) -> None:
-        """Remember the answer of a model server, if the deployment that was asked still exists. It is to be
-        reconciled next.
+        """Remember the answer of a model server, if the deployment that was asked still exists. The caller has to
+        reconcile it next.
         """
         live = self._deployments.get(key_of(deployment))
         if live is not None and uid_of(live) == uid_of(deployment):

@@ -1,7 +1,7 @@
 """Decides what one pass of the gateway part does for a deployment: a pure function from facts to a decision.
 
 The order of the questions is the order of `decide`: is routing asked for, may anything be changed, which Gateway, which
-backend, which rules, and what the gateway says of the route.
+backend, which rules, and has the gateway accepted the route.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CONFLICT_RETRY = 60.0
 """Seconds until an object of another owner is looked at again."""
 
 ROLE_RETRY = 30.0
-"""Seconds until the ClusterRole of pickers is looked for again: no watch tells that it is there."""
+"""Seconds until the ClusterRole of pickers is looked for again: no watch notices its creation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,14 +110,14 @@ def _decide(facts: Facts, intent: Intent) -> Decision:
     if is_suspended(facts.deployment):
         if not required:
             return Decision(objects=())
-        return _said(
+        return _not_ready(
             facts, intent, "Suspended", "spec.suspend is true: the route is removed, its path is free", made=()
         )
     if not facts.routes_served:
         if not required:
             return Decision(objects=None)
         message = f"HTTPRoute v1 is not served: install the Gateway API ({GATEWAY_GROUP}/v1)"
-        return _said(facts, intent, "GatewayAPINotInstalled", message)
+        return _not_ready(facts, intent, "GatewayAPINotInstalled", message)
     if intent.user_route:
         return _with_user_route(facts, intent)
     if not required and not has_place(facts, intent):
@@ -137,11 +137,11 @@ def _watch(facts: Facts, intent: Intent) -> Decision:
     reason, message = "WaitingForValidation", "the core has not validated this generation of the spec yet"
     if facts.config_missing:
         reason, message = "WaitingForConfig", "the runtime config that the deployment names does not exist"
-    return replace(_said(facts, intent, reason, message), transient=not facts.config_missing)
+    return replace(_not_ready(facts, intent, reason, message), transient=not facts.config_missing)
 
 
 def _reported(facts: Facts, intent: Intent, live: Resource) -> Decision:
-    """What exists stays as it is, and its state is said."""
+    """Nothing is changed; the status has the state of the live route."""
     verdict = verdict_of(live, gateways=facts.gateways, pool=_pool_behind(facts))
     backend = live_backend(facts.deployment, route=live, pool=own(facts, facts.pool))
     return Decision(
@@ -170,7 +170,7 @@ def _without_gateway(facts: Facts, intent: Intent) -> Decision:
     choice = intent.choice
     # Pool and picker stay in any case: the next Gateway needs them again.
     made = _kept_pool(facts) if is_moved(facts, intent) else None
-    return _said(facts, intent, choice.reason or "NoGateway", choice.message, made=made)
+    return _not_ready(facts, intent, choice.reason or "NoGateway", choice.message, made=made)
 
 
 def _with_user_route(facts: Facts, intent: Intent) -> Decision:
@@ -184,7 +184,7 @@ def _with_user_route(facts: Facts, intent: Intent) -> Decision:
             f"spec.gateway.httpRouteRef names HTTPRoute {intent.user_route}, which does not exist in this namespace: "
             "create it, or remove the field"
         )
-        return _said(facts, intent, "ReferenceNotFound", message, made=made)
+        return _not_ready(facts, intent, "ReferenceNotFound", message, made=made)
     verdict = verdict_of(facts.user_route, gateways=facts.gateways, pool=_pool_behind(facts))
     found = backend if isinstance(backend, Backend) else None
     if isinstance(backend, Waiting):
@@ -211,13 +211,13 @@ def _routed(facts: Facts, intent: Intent) -> Decision:
             "it, or name it in spec.gateway.httpRouteRef"
         )
         return replace(
-            _said(facts, intent, "ResourceConflict", message, made=_kept_pool(facts)), requeue_after=CONFLICT_RETRY
+            _not_ready(facts, intent, "ResourceConflict", message, made=_kept_pool(facts)), requeue_after=CONFLICT_RETRY
         )
     if intent.path_problem:
-        return _said(facts, intent, "PathTemplateInvalid", intent.path_problem, made=_kept_pool(facts))
+        return _not_ready(facts, intent, "PathTemplateInvalid", intent.path_problem, made=_kept_pool(facts))
     backend = _backend(facts, intent)
     if isinstance(backend, Waiting):
-        waiting = _said(facts, intent, backend.reason, backend.message, made=_kept_pool(facts))
+        waiting = _not_ready(facts, intent, backend.reason, backend.message, made=_kept_pool(facts))
         # A provider that makes the pool itself waits for the backend in this status.
         return replace(waiting, transient=_announced(facts, intent) is None)
     lost = {conflict.claim.kind for conflict in facts.conflicts}
@@ -228,7 +228,7 @@ def _routed(facts: Facts, intent: Intent) -> Decision:
     if not rules:
         # A pool is not made for a deployment without any rule, and one that exists waits for the next rule.
         reason = _hindrance(facts, intent, backend, lost=facts.conflicts) or _nothing_to_route()
-        decision = _said(facts, intent, reason.reason, reason.message, made=_kept_pool(facts))
+        decision = _not_ready(facts, intent, reason.reason, reason.message, made=_kept_pool(facts))
         return replace(decision, probe=intent.probe, transient=intent.probe)
     return _route_made(facts, intent, target, backend, rules)
 
@@ -240,7 +240,7 @@ def _nothing_to_route() -> Verdict:
 def _route_made(facts: Facts, intent: Intent, target: Target, backend: Backend, rules: Rules) -> Decision:
     deployment, config = facts.deployment, facts.config
     pool_is_missing = backend.ours and own(facts, facts.pool) is None
-    # A pool that the API server refuses is tried again; meanwhile the Service answers.
+    # A refused pool is written again in each pass. Until it exists, the route leads to the Service.
     target_of_rules = backend.as_service if pool_is_missing and facts.pool_refused and backend.service else backend
     timeout, timeout_remark = request_timeout(deployment, config)
     annotations, annotations_remark = annotations_for(deployment, config)
@@ -279,7 +279,7 @@ def _hindrance(
 ) -> Verdict | None:
     """What is missing although a route may be accepted: a rule, or the picker behind it.
 
-    `only_refusals` leaves out the picker's own state, so that a gateway's words about the route come first.
+    `only_refusals` leaves out the picker's own state, so that a gateway's refusal of the route is reported first.
     """
     if lost:
         parts = [f"{entry.claim.kind} {entry.claim.value} (held by ModelDeployment {entry.holder})" for entry in lost]
@@ -445,14 +445,14 @@ def _kept_pool(facts: Facts) -> tuple[Resource, ...]:
     return _pool_and_picker(facts, found)
 
 
-# ------------------------------------------------------------------------------------------------------------- words
+# ------------------------------------------------------------------------------------------------------------ status
 
 
 def _condition(verdict: Verdict) -> Condition:
     return Condition(type=CONDITION, status=verdict.ready, reason=verdict.reason, message=bounded(verdict.message))
 
 
-def _said(
+def _not_ready(
     facts: Facts,
     intent: Intent,
     reason: str,
