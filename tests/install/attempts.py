@@ -536,9 +536,10 @@ def _of_routes() -> Iterator[Attempt]:
             continue  # the API server gives it the value of serviceAccountName
         yield tried("pods", what, identity if words == _IDENTITY else words, DEPLOYMENT, pod(copy_of(spec)))
     secret = "gets no Secrets"
-    mounted = {"volumes": [{"name": "x", "secret": {"secretName": "precious"}}]}
+    volumes = of(DEPLOYMENT)["spec"]["template"]["spec"]["volumes"]
+    mounted = {"volumes": [*volumes, {"name": "x", "secret": {"secretName": "precious"}}]}
     yield tried("Secrets", "mounted", secret, DEPLOYMENT, pod(mounted))
-    projected = {"volumes": [{"name": "x", "projected": {"sources": [{"secret": {"name": "precious"}}]}}]}
+    projected = {"volumes": [*volumes, {"name": "x", "projected": {"sources": [{"secret": {"name": "precious"}}]}}]}
     yield tried("Secrets", "projected", secret, DEPLOYMENT, pod(projected))
     from_key = {"name": "X", "valueFrom": {"secretKeyRef": {"name": "precious", "key": "x"}}}
     for what, field in (
@@ -560,8 +561,9 @@ def _of_routes() -> Iterator[Attempt]:
     ):
         yield tried("pickers", what, words, DEPLOYMENT, pod({"containers": [{**theirs, **fields}]}))
         others = [theirs, {**theirs, "name": "another", "ports": [], **fields}]
+        before = [{**others[1], "restartPolicy": "Always"}]  # only such ones have probes and hooks
         yield tried("pickers", f"{what}, beside it", words, DEPLOYMENT, pod({"containers": others}))
-        yield tried("pickers", f"{what}, before it", words, DEPLOYMENT, pod({"initContainers": others[1:]}))
+        yield tried("pickers", f"{what}, before it", words, DEPLOYMENT, pod({"initContainers": before}))
     yield tried("pickers", "a priority", one, DEPLOYMENT, pod({"priorityClassName": "high"}))
     many = of(DEPLOYMENT)
     many["spec"]["replicas"] = 50
