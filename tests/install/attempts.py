@@ -15,6 +15,7 @@ from airunway.gateway.application import DEFAULT_PICKER_IMAGE
 from airunway.gateway.kinds import PICKER_KINDS
 from airunway.kube import Kind
 from airunway.plugins.contract import ProviderManifest, UpstreamKind
+from airunway.rbac.policy_rules import repository_of
 from airunway.resource import ObjectKey, Resource, copy_of
 from airunway.routing import (
     MODEL_HEADER,
@@ -549,11 +550,12 @@ def _of_routes() -> Iterator[Attempt]:
         yield tried("Secrets", what, secret, DEPLOYMENT, pod({"containers": [{**_CONTAINER, **field}]}))
 
     theirs = of(DEPLOYMENT)["spec"]["template"]["spec"]["containers"][0]
-    evil = theirs["image"] + "-evil:v1"
+    repository = repository_of(theirs["image"])
     own_program, one = "runs the program of its image", "is one pod without a priority class"
     for what, fields, words in (
         ("an image of its choice", {"image": "registry.example/evil"}, "an image of the repository of"),
-        ("an image called alike", {"image": evil}, "an image of the repository of"),
+        ("an image called alike", {"image": f"{repository}-evil:v1"}, "an image of the repository of"),
+        ("an image below it", {"image": f"{repository}:5000/evil"}, "an image of the repository of"),
         ("a command", {"command": ["sh", "-c", "evil"]}, own_program),
         ("arguments that are no flags", {"args": ["sh"]}, own_program),
         ("a hook", {"lifecycle": {"preStop": {"exec": {"command": ["sh"]}}}}, own_program),
