@@ -6,14 +6,28 @@ refused in spite of that. `words` is what the API server says: of the guard that
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from airunway.api import names
+from airunway.gateway.application import DEFAULT_PICKER_IMAGE
+from airunway.gateway.kinds import PICKER_KINDS
 from airunway.kube import Kind
 from airunway.plugins.contract import ProviderManifest, UpstreamKind
-from airunway.resource import Resource, copy_of
+from airunway.rbac.policy_rules import repository_of
+from airunway.resource import ObjectKey, Resource, copy_of
+from airunway.routing import (
+    MODEL_HEADER,
+    Backend,
+    BackendKind,
+    Picker,
+    Rules,
+    Target,
+    picker_for,
+    pool_objects,
+    route,
+)
 
 __all__ = [
     "CONFIG_MAP",
@@ -523,9 +537,10 @@ def _of_routes() -> Iterator[Attempt]:
             continue  # the API server gives it the value of serviceAccountName
         yield tried("pods", what, identity if words == _IDENTITY else words, DEPLOYMENT, pod(copy_of(spec)))
     secret = "gets no Secrets"
-    mounted = {"volumes": [{"name": "x", "secret": {"secretName": "precious"}}]}
+    volumes = of(DEPLOYMENT)["spec"]["template"]["spec"]["volumes"]
+    mounted = {"volumes": [*volumes, {"name": "x", "secret": {"secretName": "precious"}}]}
     yield tried("Secrets", "mounted", secret, DEPLOYMENT, pod(mounted))
-    projected = {"volumes": [{"name": "x", "projected": {"sources": [{"secret": {"name": "precious"}}]}}]}
+    projected = {"volumes": [*volumes, {"name": "x", "projected": {"sources": [{"secret": {"name": "precious"}}]}}]}
     yield tried("Secrets", "projected", secret, DEPLOYMENT, pod(projected))
     from_key = {"name": "X", "valueFrom": {"secretKeyRef": {"name": "precious", "key": "x"}}}
     for what, field in (
@@ -534,10 +549,32 @@ def _of_routes() -> Iterator[Attempt]:
     ):
         yield tried("Secrets", what, secret, DEPLOYMENT, pod({"containers": [{**_CONTAINER, **field}]}))
 
+    theirs = of(DEPLOYMENT)["spec"]["template"]["spec"]["containers"][0]
+    repository = repository_of(theirs["image"])
+    own_program, one = "runs the program of its image", "is one pod without a priority class"
+    for what, fields, words in (
+        ("an image of its choice", {"image": "registry.example/evil"}, "an image of the repository of"),
+        ("an image called alike", {"image": f"{repository}-evil:v1"}, "an image of the repository of"),
+        ("an image below it", {"image": f"{repository}:5000/evil"}, "an image of the repository of"),
+        ("a command", {"command": ["sh", "-c", "evil"]}, own_program),
+        ("arguments that are no flags", {"args": ["sh"]}, own_program),
+        ("a hook", {"lifecycle": {"preStop": {"exec": {"command": ["sh"]}}}}, own_program),
+        ("a command as a probe", {"livenessProbe": {"exec": {"command": ["sh"]}}}, own_program),
+    ):
+        yield tried("pickers", what, words, DEPLOYMENT, pod({"containers": [{**theirs, **fields}]}))
+        others = [theirs, {**theirs, "name": "another", "ports": [], **fields}]
+        before = [{**others[1], "restartPolicy": "Always"}]  # only such ones have probes and hooks
+        yield tried("pickers", f"{what}, beside it", words, DEPLOYMENT, pod({"containers": others}))
+        yield tried("pickers", f"{what}, before it", words, DEPLOYMENT, pod({"initContainers": before}))
+    yield tried("pickers", "a priority", one, DEPLOYMENT, pod({"priorityClassName": "high"}))
+    many = of(DEPLOYMENT)
+    many["spec"]["replicas"] = 50
+    yield tried("pickers", "many pods", one, DEPLOYMENT, many)
+
     for where, words in (("kube-system", "namespaces of the system"), (OPERATOR, "the namespace of the operator")):
         for kind in (DEPLOYMENT, SERVICE, CONFIG_MAP, SERVICE_ACCOUNT, ROLE_BINDING, HTTP_ROUTE):
             yield tried("namespaces", f"a {kind.kind} in {where}", words, kind, of(kind, namespace=where))
-    for kind in (*_HONEST, CONFIG_MAP, SERVICE_ACCOUNT):
+    for kind in _HONEST:
         yield tried(
             "owners", f"a {kind.kind} of nobody", "must belong to a ModelDeployment", kind, of(kind, ownerReferences=[])
         )
@@ -588,6 +625,7 @@ def _of_routes() -> Iterator[Attempt]:
         ("of the mesh", {"parentRefs": [{"group": "", "kind": "Service", "name": "x"}]}, "attached to Gateways only"),
     ):
         yield tried("routes", what, words, HTTP_ROUTE, {**of(HTTP_ROUTE), "spec": {"parentRefs": [parent], **spec}})
+    yield from _routes(of(HTTP_ROUTE), tried)
     body = of(INFERENCE_POOL)
     body["spec"]["endpointPickerRef"]["name"] = "evil"
     yield tried("routes", "a pool with a picker of its choice", "endpoint picker of their", INFERENCE_POOL, body)
@@ -620,6 +658,46 @@ def _of_routes() -> Iterator[Attempt]:
         yield tried("routes", what, NO_RIGHT, kind, {**body, "spec": {}})
 
 
+def _routes(honest: Resource, tried: Callable[[str, str, str, Kind, Resource], Attempt]) -> Iterator[Attempt]:
+    """Routes that take more than what is the deployment's."""
+    by_path, by_name = honest["spec"]["rules"]
+    everything, rewrites = "none takes all requests of a Gateway", "rewrite the prefix of a path to / and nothing else"
+    unwritten = "lead to Services and InferencePools"
+    all_paths, values = {"path": {"type": "PathPrefix", "value": "/"}}, {"name": MODEL_HEADER, "value": ".*"}
+    rewrite = by_path["filters"][0]["urlRewrite"]
+
+    def matching(*matches: Resource) -> list[Resource]:
+        return [{**by_path, "matches": list(matches)}]
+
+    def rewriting(to: Resource) -> list[Resource]:
+        return [{**by_path, "filters": [{"type": "URLRewrite", "urlRewrite": to}]}]
+
+    for what, rules, words in (
+        ("without rules", [], everything),
+        ("all paths", matching(all_paths), everything),
+        ("without a match", [{"backendRefs": by_path["backendRefs"]}], everything),
+        ("a match of nothing", matching({}), everything),
+        ("all paths, too", [by_path, {**by_name, "matches": [*by_name["matches"], all_paths]}], everything),
+        ("a pattern of paths", matching({"path": {"type": "RegularExpression", "value": "/.*"}}), everything),
+        ("a pattern of names", matching({"headers": [{**values, "type": "RegularExpression"}]}), everything),
+        ("another header", matching({"headers": [{"name": "Accept", "value": "*/*"}]}), everything),
+        ("another host", rewriting({**rewrite, "hostname": "x.y"}), rewrites),
+        ("another path", rewriting({"path": {"type": "ReplaceFullPath", "replaceFullPath": "/admin"}}), rewrites),
+        (
+            "another prefix",
+            rewriting({"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/admin"}}),
+            rewrites,
+        ),
+        ("retries", [{**by_path, "retry": {"attempts": 9}}], unwritten),
+        (
+            "another backend",
+            [{**by_path, "backendRefs": [{"group": "x.io", "kind": "Bucket", "name": "b"}]}],
+            unwritten,
+        ),
+    ):
+        yield tried("routes", what, words, HTTP_ROUTE, {**honest, "spec": {**honest["spec"], "rules": rules}})
+
+
 _ROUTED = {
     ("apps", "deployments"),
     ("", "services"),
@@ -629,32 +707,31 @@ _ROUTED = {
 }
 """Built-in kinds that the core's account may write, so that a guard refuses it and not RBAC."""
 
-_HONEST: dict[Kind, Resource] = {
-    DEPLOYMENT: {
-        "spec": {
-            "selector": {"matchLabels": {"a": "b"}},
-            "template": {
-                "metadata": {"labels": {"a": "b"}},
-                "spec": {"serviceAccountName": f"{MINE}-epp", "containers": [_CONTAINER]},
-            },
-        }
-    },
-    SERVICE: {"spec": {"ports": [{"port": 80}]}},
-    ROLE_BINDING: {
-        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": names.ENDPOINT_PICKER_ROLE},
-        "subjects": [{"kind": "ServiceAccount", "name": f"{MINE}-epp"}],
-    },
-    HTTP_ROUTE: {"spec": {"rules": [{"backendRefs": [{"name": MINE, "port": 80}]}]}},
-    INFERENCE_POOL: {"spec": {"endpointPickerRef": {"name": f"{MINE}-epp"}}},
-    DESTINATION_RULE: {"spec": {"host": f"{MINE}-epp"}},
-}
-"""What the gateway part writes, as far as the guard looks at it."""
+_SELECTOR = {names.MODEL_DEPLOYMENT: MINE}
+
+
+def _written_by_the_core() -> dict[Kind, Resource]:
+    """What the gateway part writes for a deployment, without its metadata."""
+    backend = Backend(kind=BackendKind.POOL, name=MINE, port=8000, selector=_SELECTOR, service=MINE, service_port=80)
+    picker = picker_for(DEFAULT_PICKER_IMAGE)
+    assert isinstance(picker, Picker)
+    made = pool_objects(
+        MINE, backend=backend, chosen=picker, pull_secrets=["r"], destination_rule=DESTINATION_RULE.api_version
+    )
+    target = Target(gateway=ObjectKey("infra", "g"), section="http")
+    made.append(route(MINE, target=target, rules=Rules(path="/a/b", model_name="m"), backend=backend, timeout="5m"))
+    by_kind = {kind.kind: kind for kind in (*PICKER_KINDS, HTTP_ROUTE, INFERENCE_POOL, DESTINATION_RULE)}
+    head = ("apiVersion", "kind", "metadata")
+    return {by_kind[obj["kind"]]: {key: value for key, value in obj.items() if key not in head} for obj in made}
+
+
+_HONEST = _written_by_the_core()
 
 
 def honest_of_the_core() -> list[Attempt]:
     """What the gateway part writes, which its guard allows."""
     found = []
-    for kind in (*_HONEST, CONFIG_MAP, SERVICE_ACCOUNT):
+    for kind in _HONEST:
         name = MINE if kind in (HTTP_ROUTE, INFERENCE_POOL) else f"{MINE}-epp"
         labels = {names.PART: "gateway", "org.example/team": "propagated"}
         meta = {"name": name, "namespace": customer_of("core"), "ownerReferences": [OWNER], "labels": labels}

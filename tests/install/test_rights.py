@@ -10,8 +10,10 @@ from tests.install.helm import NAMESPACE, Helm, Major
 from tools.charts.generate import manifests
 
 from airunway.api import names
+from airunway.doctor.guards import difference
 from airunway.plugins.registry import load
 from airunway.rbac.admission_policies import core_guard, gateway_guard, provider_guard, status_guard
+from airunway.rbac.policy_rules import repository_of
 from airunway.rbac.rights import (
     Rights,
     core_rights,
@@ -131,6 +133,30 @@ def test_the_core_and_the_status_are_kept(helms: dict[Major, Helm], watched: lis
     assert guards(helms[4].render("airunway", *off)) == guards(expected)
     expected += gateway_guard(account, own=NAMESPACE, namespaces=watched, name=name)
     assert guards(helms[4].render("airunway", *options(watched))) == guards(expected)
+
+
+@pytest.mark.parametrize(
+    ("image", "repository"),
+    [
+        ("ghcr.io/x/epp:v0.10.0", "ghcr.io/x/epp"),
+        ("registry:5000/x/epp", "registry:5000/x/epp"),
+        (f"registry:5000/epp:v1@sha256:{'0' * 64}", "registry:5000/epp"),
+    ],
+)
+def test_the_guard_knows_the_images_of_endpoint_pickers(helms: dict[Major, Helm], image: str, repository: str) -> None:
+    assert repository_of(image) == repository
+    account, name = f"system:serviceaccount:{NAMESPACE}:airunway-controller", f"airunway-controller-{NAMESPACE}-guard"
+    values = [f"--set-string=endpointPicker.image={image}", "--set=endpointPicker.images={a.io/b}"]
+    made = gateway_guard(account, own=NAMESPACE, images=["a.io/b", repository], name=name)
+    rendered = helms[4].render("airunway", *options([]), *values)
+    found = [obj for obj in rendered if obj["metadata"]["name"] == f"{name}-gateway"]
+    assert guards(found) == guards(made)
+    # Doctor knows only the image of the process: what the chart lists in addition is no difference.
+    expected = gateway_guard(account, own=NAMESPACE, images=[repository], name=name)
+    live = next(obj for obj in found if obj["kind"] == "ValidatingAdmissionPolicy")
+    assert difference(expected[0], live) == ""
+    other = gateway_guard(account, own=NAMESPACE, images=["evil.io/epp"], name=name)
+    assert "variables" in difference(other[0], live)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """What charts take from the code: rights, policies, the webhook's configuration.
 
 What only a release knows is a mark in these files: ``@account@`` (the user name of the service account),
-``@namespace@`` (the release's), ``@namespaces@`` (those that are watched, with commas between them), ``@name@`` (of
-what has no namespace), ``@configuration@`` (the webhook's).
+``@namespace@`` (the release's), ``@namespaces@`` (those that are watched, with commas between them), ``@pickers@``
+(repositories of endpoint pickers), ``@name@`` (of what has no namespace), ``@configuration@`` (the webhook's).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def core_files() -> dict[str, str]:
     }
     guard = [
         *core_guard("@account@", name=GUARD),
-        *gateway_guard("@account@", own="@namespace@", namespaces=["@namespaces@"], name=GUARD),
+        *gateway_guard("@account@", own="@namespace@", namespaces=["@namespaces@"], images=["@pickers@"], name=GUARD),
         *status_guard([], accounts_of="@namespace@", name=GUARD),
     ]
     configuration = configuration_object(printable, bundle=b"")

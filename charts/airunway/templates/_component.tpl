@@ -116,5 +116,11 @@
 {{- $documents = append $documents (toYaml $object) -}}
 {{- end }}
 {{- end }}
-{{- join "\n---\n" $documents -}}
+{{- $pickers := list -}}
+{{- range append .Values.endpointPicker.images .Values.endpointPicker.image }}
+{{- with regexReplaceAll "(:[^/:@]*)?(@.*)?$" . "" }}
+{{- $pickers = append $pickers (. | replace "\\" "" | replace "'" "") -}}
+{{- end }}
+{{- end }}
+{{- join "\n---\n" $documents | replace "@pickers@" (join "," (uniq $pickers)) -}}
 {{- end }}

@@ -228,19 +228,38 @@ class Ground:
         return await self._status(deployment["metadata"]["name"], status, manager=names.CORE_MANAGER)
 
     async def serve(
-        self, name: str = "llama", *, endpoint: Mapping[str, Any] | None = None, selector: str = ""
+        self,
+        name: str = "llama",
+        *,
+        endpoint: Mapping[str, Any] | None = None,
+        selector: str = "",
+        generation: int | None = None,
     ) -> Resource:
-        """Write what the provider writes once the model is served."""
+        """Write what the provider writes once the model is served (`generation`: also the condition ``Served``)."""
         where = {"service": name, "port": 8000, "targetPort": 8000} if endpoint is None else dict(endpoint)
         status: Resource = {"phase": "Running", **({"endpoint": where} if where else {})}
         if selector:
             status["selector"] = selector
+        if generation is not None:
+            status["conditions"] = [
+                {
+                    "type": "Served",
+                    "status": "True",
+                    "reason": "Served",
+                    "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                    "observedGeneration": generation,
+                }
+            ]
         return await self._status(name, status, manager=names.provider_manager(self.provider))
 
     async def edit(self, name: str = "llama", **spec: Any) -> Resource:
         """Change the spec, and have the core validate it."""
-        changed = await self.client.merge_patch(MODEL_DEPLOYMENT, ObjectKey(self.namespace, name), {"spec": spec})
-        return await self.validate(changed)
+        return await self.validate(await self.change(name, **spec))
+
+    async def change(self, name: str = "llama", **spec: Any) -> Resource:
+        """Change the spec; the core has not validated it yet."""
+        return await self.client.merge_patch(MODEL_DEPLOYMENT, ObjectKey(self.namespace, name), {"spec": spec})
 
     async def annotate(self, name: str = "llama", **metadata: Any) -> None:
         """Change labels or annotations."""

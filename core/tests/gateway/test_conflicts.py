@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from core.tests.gateway.ground import ASKED, Ground, running_part
 
+from airunway.api import names
 from airunway.gateway.kinds import HTTP_ROUTE
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.resource import condition_of
@@ -118,3 +119,27 @@ async def test_edits_of_the_older_one_move_the_path_there_and_back(ground: Groun
         await ground.until("RouteAccepted", "b")
         await ground.until_paths("/one", "/", name="a")
         await ground.until_paths("/two", "/", name="b")
+
+
+@pytest.mark.parametrize("kept", ["paused", "not validated"])
+async def test_a_route_that_is_left_as_it_is_keeps_its_path_also_after_a_restart(ground: Ground, kept: str) -> None:
+    await ground.open_gateway()
+    await ground.service("first")
+    await ground.service("second")
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.deploy("first", gateway=CHAT, model="a/one")
+        await ground.until("RouteAccepted", "first")
+        if kept == "paused":
+            await ground.annotate("first", annotations={names.PAUSED: "true"})
+        edited = await ground.change("first", gateway={"pathTemplate": "/new"})
+        await ground.deploy("second", gateway=CHAT, model="a/two")
+        await ground.until("RouteConflict", "second")
+    async with running_part(ground.client, namespace=ground.namespace) as part:
+        await ground.eventually(lambda: part.at_rest)
+        assert await ground.paths("first") == ["/chat", "/"]
+        assert await ground.paths("second") == ["/"]
+        # Once the older route follows its spec, its old path is free.
+        await ground.annotate("first", annotations={names.PAUSED: None})
+        await ground.validate(edited)
+        await ground.until_paths("/new", "/", name="first")
+        await ground.until_paths("/chat", "/", name="second")

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import aiohttp
 import pytest
 from aiohttp import web
-from core.tests.gateway.ground import ASKED, Ground, running_part
+from core.tests.gateway.ground import ASKED, Ground, Part, running_part
 
 from airunway.gateway.model_name import ask
-from airunway.resource import dig
+from airunway.resource import ObjectKey, dig
 
 CUSTOM = {"source": "custom"}
 
@@ -62,6 +62,10 @@ async def named(ground: Ground, name: str = "llama") -> str:
     return str(dig(await ground.get(name), "status", "gateway", "modelName", default=""))
 
 
+async def is_named(ground: Ground, model_name: str, name: str = "llama") -> bool:
+    return await named(ground, name) == model_name
+
+
 @pytest.mark.parametrize(
     ("server", "words"),
     [
@@ -104,12 +108,63 @@ async def test_r27_the_model_server_is_asked_once_per_generation_also_across_a_r
             assert server.asked == 1
             server.body = b'{"data": [{"id": "org/other"}]}'
             await ground.edit(image="me/mine:2")
-
-            async def renamed() -> bool:
-                return await named(ground) == "org/other"
-
-            await ground.eventually(renamed)
+            await ground.eventually(lambda: is_named(ground, "org/other"))
             assert server.asked == 2
+
+
+async def passed(ground: Ground, part: Part, *, since: int) -> None:
+    """Wait for a pass after this many, and for the part's rest."""
+    key = ObjectKey(ground.namespace, "llama")
+    await ground.eventually(lambda: part.passes[key] > since and part.at_rest)
+
+
+@pytest.mark.apiserver
+@pytest.mark.parametrize("restarted", [False, True], ids=["the same process", "another process"])
+async def test_r27_a_pass_between_an_edit_and_its_validation_does_not_count_as_asked(
+    ground: Ground, *, restarted: bool
+) -> None:
+    await ground.open_gateway()
+    await ground.service()
+    async with serving(Server()) as server:
+        async with running_part(ground.client, namespace=ground.namespace) as part:
+            await ground.deploy(gateway=ASKED, model=CUSTOM, image="me/mine:1", endpoint=endpoint(server))
+            await ground.eventually(lambda: is_named(ground, "org/found"))
+            await ground.until("RouteAccepted")
+            server.body = b'{"data": [{"id": "org/other"}]}'
+            if not restarted:
+                await ground.eventually(lambda: part.at_rest)
+                before = part.passes[ObjectKey(ground.namespace, "llama")]
+                changed = await ground.change(image="me/mine:2")
+                await passed(ground, part, since=before)
+                await ground.validate(changed)
+                await ground.eventually(lambda: is_named(ground, "org/other"))
+        if restarted:
+            changed = await ground.change(image="me/mine:2")
+            async with running_part(ground.client, namespace=ground.namespace) as part:
+                await passed(ground, part, since=0)
+                await ground.validate(changed)
+                await ground.eventually(lambda: is_named(ground, "org/other"))
+        assert server.asked == 2
+
+
+@pytest.mark.apiserver
+async def test_r27_the_pods_of_an_earlier_generation_are_not_asked_for_the_name_of_a_newer_one(ground: Ground) -> None:
+    await ground.open_gateway()
+    await ground.service()
+    async with serving(Server()) as server, running_part(ground.client, namespace=ground.namespace) as part:
+        await ground.deploy(gateway=ASKED, model=CUSTOM, image="me/mine:1", endpoint=endpoint(server))
+        await ground.serve(endpoint=endpoint(server), generation=1)
+        await ground.eventually(lambda: is_named(ground, "org/found"))
+        await ground.until("RouteAccepted")
+        await ground.eventually(lambda: part.at_rest)
+        before = part.passes[ObjectKey(ground.namespace, "llama")]
+        await ground.edit(image="me/mine:2")
+        await passed(ground, part, since=before)
+        assert server.asked == 1
+        server.body = b'{"data": [{"id": "org/other"}]}'  # the new pod
+        await ground.serve(endpoint=endpoint(server), generation=2)
+        await ground.eventually(lambda: is_named(ground, "org/other"))
+        assert server.asked == 2
 
 
 @pytest.mark.apiserver
@@ -119,8 +174,8 @@ async def test_r27_without_an_answer_the_id_of_the_model_counts_else_the_name_is
     async with serving(Server(status=500)) as server, running_part(ground.client, namespace=ground.namespace):
         custom = {**CUSTOM, "id": "org/stated"}
         await ground.deploy("stated", gateway=ASKED, model=custom, image="me/mine:1", endpoint=endpoint(server))
-        live = await ground.until("RouteAccepted", "stated")
-        assert dig(live, "status", "gateway", "modelName") == "org/stated"
+        await ground.eventually(lambda: is_named(ground, "org/stated", "stated"))
+        await ground.until("RouteAccepted", "stated")
         await ground.deploy("unknown", gateway=ASKED, model=CUSTOM, image="me/mine:1", endpoint=endpoint(server))
         await ground.until("ModelNameUnknown", "unknown")
         assert "answered 500" in await ground.message("unknown")

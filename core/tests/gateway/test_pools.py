@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import pytest
 from core.tests.gateway.ground import ASKED, SELECTOR, Ground, running_part
 
 from airunway.api import names
 from airunway.gateway.kinds import HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
-from airunway.kube import CLUSTER_ROLE, DEPLOYMENT
-from airunway.resource import ObjectKey, condition_of, dig, key_of
+from airunway.kube import CLUSTER_ROLE, DEPLOYMENT, ApiError, Kind
+from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of
 from airunway_testing.gatewayapi.kinds import definitions
 from airunway_testing.operator import install_definitions, remove_definition
+from airunway_testing.rights import applied
 
 pytestmark = pytest.mark.apiserver
 
@@ -227,3 +231,89 @@ async def test_r29_a_path_for_an_engine_that_cannot_be_served_below_one(ground: 
         await ground.provide(path_routing=True)
         await ground.until("RouteAccepted")
         assert await ground.paths() == ["/chat", "/"]
+
+
+POD: Resource = {"containers": [{"name": "a", "image": "example.org/a"}]}
+TEMPLATE: Resource = {"metadata": {"labels": {"app": "a"}}, "spec": POD}
+SAMPLES: dict[Kind, Resource] = {
+    INFERENCE_POOL: {
+        "selector": {"matchLabels": {"app": "a"}},
+        "targetPorts": [{"number": 1}],
+        "endpointPickerRef": {"name": "a", "port": {"number": 9002}},
+    },
+    DEPLOYMENT: {"selector": {"matchLabels": {"app": "a"}}, "template": TEMPLATE},
+}
+"""A spec of each kind that a test has refused."""
+
+
+@asynccontextmanager
+async def refused(ground: Ground, kind: Kind, message: str) -> AsyncIterator[None]:
+    """A policy of the cluster refuses the kind in the namespace."""
+    name, version = f"refusing-{kind.plural}-{ground.namespace}", "admissionregistration.k8s.io/v1"
+    operations, resources = ["CREATE", "UPDATE"], [kind.plural]
+    rule = {"apiGroups": [kind.group], "apiVersions": ["*"], "operations": operations, "resources": resources}
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [rule]},
+        "matchConditions": [{"name": "here", "expression": f"request.namespace == '{ground.namespace}'"}],
+        "validations": [{"expression": "false", "message": message}],
+    }
+    bound = {"policyName": name, "validationActions": ["Deny"]}
+    policies = [
+        {"apiVersion": version, "kind": policy, "metadata": {"name": name}, "spec": content}
+        for policy, content in (("ValidatingAdmissionPolicy", spec), ("ValidatingAdmissionPolicyBinding", bound))
+    ]
+    metadata = {"name": "sample", "namespace": ground.namespace}
+    sample = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": SAMPLES[kind]}
+
+    async def in_force() -> bool:
+        try:
+            await ground.client.create(kind, sample, dry_run=True)
+        except ApiError as error:
+            return message in error.message
+        return False
+
+    async with applied(ground.client, policies):
+        await ground.eventually(in_force)
+        yield
+
+
+async def test_a_pool_that_a_policy_refuses_leaves_the_service_and_is_named(pooled: Ground) -> None:
+    async with running_part(pooled.client, namespace=pooled.namespace) as part:
+        async with refused(pooled, INFERENCE_POOL, "no pools here"):
+            await pooled.deploy(gateway=ASKED, selector=SELECTOR)
+
+            async def by_service() -> bool:
+                return await backends(pooled) == {("Service", "llama")}
+
+            await pooled.eventually(by_service)
+            live = await pooled.until("InvalidSpec")
+            assert "InferencePool 'llama' was refused" in await pooled.message()
+            assert "no pools here" in await pooled.message()
+            assert dig(live, "status", "gateway", "backend") == "Service"
+
+        async def by_pool() -> bool:
+            part.application._queue.add(ObjectKey(pooled.namespace, "llama"))  # the retry, without waiting for it
+            return await backends(pooled) == {("InferencePool", "llama")}
+
+        await pooled.eventually(by_pool)
+        await pooled.picker_runs()
+        await pooled.until("RouteAccepted")
+
+
+async def test_a_picker_that_a_policy_refuses_keeps_neither_route_nor_pool_from_being_made(pooled: Ground) -> None:
+    async with (
+        refused(pooled, DEPLOYMENT, "no pickers here"),
+        running_part(pooled.client, namespace=pooled.namespace),
+    ):
+        await pooled.deploy(gateway=ASKED, selector=SELECTOR)
+        await pooled.until("InvalidSpec")
+
+        async def by_pool() -> bool:
+            return await backends(pooled) == {("InferencePool", "llama")}
+
+        await pooled.eventually(by_pool)
+        assert "Deployment 'llama-epp' was refused" in await pooled.message()
+        # What is no longer wanted goes, although a wanted object is refused.
+        await pooled.edit(gateway={"httpRouteRef": "theirs"})
+        await pooled.until_gone(HTTP_ROUTE)

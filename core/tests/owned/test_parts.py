@@ -28,7 +28,6 @@ from airunway.kube import (
     compact_objects,
 )
 from airunway.owned.apply import Applied, apply_objects
-from airunway.owned.error_policies import Refused
 from airunway.owned.history import FIGHT_REVERTS, WriteHistory, fight_text
 from airunway.owned.objects import Identity, Mark, complete, identity_in, our_labels
 from airunway.owned.plan import Action, conflict_text, plan_of
@@ -78,7 +77,7 @@ class Part:
         found = [self.caches[kind].objects.get(key) for kind, key in keys | self.asked if kind in self.caches]
         return {identity_in(obj): obj for obj in found if obj is not None}
 
-    async def apply(self, *objects: Resource, now: datetime = NOW) -> Applied:
+    async def apply(self, *objects: Resource, now: datetime = NOW, dependent: Sequence[str] = ()) -> Applied:
         wanted = self.wanted(*objects)
         return await apply_objects(
             self.writer,
@@ -89,6 +88,7 @@ class Part:
             events=self.events,
             history=self.history,
             now=now,
+            dependent=[identity_in(obj) for obj in wanted if key_of(obj).name in dependent],
         )
 
     def actions(self, *objects: Resource) -> list[Action]:
@@ -288,16 +288,35 @@ async def test_drift_is_reverted_and_a_fight_is_slowed_down(part: Part, eventual
     assert drift["note"] == "ConfigMap 'a' was modified directly, reconciling: data.x (by editor)"
 
 
-async def test_a_refused_object_is_named_with_its_reason(part: Part) -> None:
-    service: Resource = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": []}}
-    with pytest.raises(Refused, match="Service 's' was refused") as caught:
-        await part.apply(service)
-    assert caught.value.policy.reason == "InvalidSpec"
+NO_PORTS: Resource = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": []}}
+"""An object that the API server refuses."""
+
+
+async def test_a_refused_object_is_named_and_keeps_nothing_else_from_being_written(part: Part) -> None:
+    await part.apply(data("obsolete", x="1"))
+    applied = await part.apply(data("before", x="1"), NO_PORTS, data("after", x="1"))
+    (refusal,) = applied.refused
+    assert str(refusal).startswith("Service 's' was refused")
+    assert refusal.policy.reason == "InvalidSpec"
+    assert sorted(one.name for one in applied.live) == ["after", "before"]
+    for name in ("before", "after"):
+        assert (await live_map(part, name))["data"] == {"x": "1"}
+    with pytest.raises(NotFound):
+        await live_map(part, "obsolete")
+
+
+async def test_an_object_that_depends_on_a_refused_one_is_left_as_it_is(part: Part) -> None:
+    await part.apply(data("a", x="1"))
+    applied = await part.apply(NO_PORTS, data("a", x="2"), dependent=("a",))
+    assert len(applied.refused) == 1
+    assert (await live_map(part))["data"] == {"x": "1"}
+    await part.apply(data("a", x="2"), dependent=("a",))
+    assert (await live_map(part))["data"] == {"x": "2"}
 
 
 async def test_a_kind_that_is_not_served_is_refused_without_a_request(part: Part) -> None:
     route: Resource = {"apiVersion": "example.org/v1", "kind": "Route", "metadata": {"name": "r"}}
-    with pytest.raises(Refused, match="does not serve Route in") as caught:
-        await part.apply(route)
-    assert caught.value.kind is ErrorKind.KIND_NOT_SERVED
-    assert caught.value.policy.pending
+    (refusal,) = (await part.apply(route)).refused
+    assert "does not serve Route in" in str(refusal)
+    assert refusal.kind is ErrorKind.KIND_NOT_SERVED
+    assert refusal.policy.pending

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
+from airunway.api import names
 from airunway.configs import EffectiveConfig, Scope
-from airunway.resource import Resource
+from airunway.resource import ObjectKey, Resource
 from airunway.routing import Decision, Facts, Flags, decide
 
 UID = "12345678-90ab"
@@ -94,6 +96,7 @@ def owned(obj: Resource, uid: str = UID, generation: int = 1, namespace: str = "
         **obj["metadata"],
         "namespace": namespace,
         "generation": generation,
+        "labels": {**(obj["metadata"].get("labels") or {}), names.PART: "gateway"},
         "ownerReferences": [{"uid": uid, "controller": True, "kind": "ModelDeployment", "name": "llama"}],
     }
     return {**obj, "metadata": metadata}
@@ -158,3 +161,40 @@ def matches_of(route: Resource) -> list[str]:
 
 def words(text: str) -> set[str]:
     return set(re.findall(r"[\w./-]+", text))
+
+
+def with_pool(obj: Resource | None = None, **parts: Any) -> Facts:
+    return facts(obj, **{"engine": ENGINE, **parts})
+
+
+def serving(base: Facts, **conditions: str) -> Facts:
+    """The same facts once everything that the decision makes exists and the gateway has answered."""
+    made = {obj["kind"]: owned(obj) for obj in objects_of(decide(base))}
+    picker = made.get("Deployment")
+    if picker is not None:
+        picker = {
+            **picker,
+            "status": {
+                "observedGeneration": 1,
+                "replicas": 1,
+                "readyReplicas": 1,
+                "updatedReplicas": 1,
+                "availableReplicas": 1,
+            },
+        }
+    route = made.get("HTTPRoute")
+    return replace(
+        base,
+        route=answered(route, **conditions) if route is not None else base.route,
+        pool=made.get("InferencePool", base.pool),
+        picker=picker,
+    )
+
+
+def at(base: Facts, obj: Resource) -> Facts:
+    return replace(base, deployment=obj)
+
+
+GW = ObjectKey("infra", "gw")
+NAMELESS: Resource = {"source": "custom"}
+PATH, NAME = f"/ml/{deployment()['metadata']['uid']}", "X-Gateway-Model-Name=Llama-8B"

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from core.tests.routing.builders import (
     ENGINE,
     EPP,
+    GW,
+    NAME,
+    PATH,
     PLAIN,
     SELECTOR,
-    answered,
     asked,
+    at,
     config,
     deployment,
     facts,
@@ -26,54 +28,19 @@ from core.tests.routing.builders import (
     owned,
     route_of,
     said,
+    serving,
+    with_pool,
 )
 
 from airunway.api import names
-from airunway.resource import ObjectKey, Resource, copy_of
-from airunway.routing import Claim, ClaimKind, Conflict, Facts, Flags, Probe, claims_of, decide
+from airunway.resource import ObjectKey, Resource
+from airunway.routing import Claim, ClaimKind, Conflict, Flags, claims_of, decide
 
-GW = ObjectKey("infra", "gw")
 POOL_KINDS = ["ServiceAccount", "RoleBinding", "ConfigMap", "InferencePool", "Service", "Deployment"]
-NAMELESS: Resource = {"source": "custom"}
-
-
-def with_pool(obj: Resource | None = None, **parts: Any) -> Facts:
-    return facts(obj, **{"engine": ENGINE, **parts})
-
-
-def serving(base: Facts, **conditions: str) -> Facts:
-    """The same facts once everything that the decision makes exists and the gateway has answered."""
-    made = {obj["kind"]: owned(obj) for obj in objects_of(decide(base))}
-    picker = made.get("Deployment")
-    if picker is not None:
-        picker = {
-            **picker,
-            "status": {
-                "observedGeneration": 1,
-                "replicas": 1,
-                "readyReplicas": 1,
-                "updatedReplicas": 1,
-                "availableReplicas": 1,
-            },
-        }
-    route = made.get("HTTPRoute")
-    return replace(
-        base,
-        route=answered(route, **conditions) if route is not None else base.route,
-        pool=made.get("InferencePool", base.pool),
-        picker=picker,
-    )
-
-
-def at(base: Facts, obj: Resource) -> Facts:
-    return replace(base, deployment=obj)
 
 
 def conflict(kind: ClaimKind, value: str) -> Conflict:
     return Conflict(Claim(GW, "", kind, value), ObjectKey("other", "first"))
-
-
-PATH, NAME = f"/ml/{deployment()['metadata']['uid']}", "X-Gateway-Model-Name=Llama-8B"
 
 
 # -------------------------------------------------------------------------------------------------------- asked or not
@@ -206,19 +173,6 @@ def test_r7_both_lost_means_no_route_and_no_new_pool() -> None:
     assert kinds_of(decide(replace(serving(with_pool()), conflicts=lost))) == POOL_KINDS
 
 
-def test_claims_are_of_the_deployment_alone() -> None:
-    assert claims_of(facts()) == (
-        Claim(GW, "", ClaimKind.PATH, PATH),
-        Claim(GW, "", ClaimKind.MODEL_NAME, "Llama-8B"),
-    )
-    unborn = deployment(gateway=asked(), status={"endpoint": {}, "conditions": []})
-    assert claims_of(facts(unborn)) == claims_of(facts())
-    assert [claim.kind for claim in claims_of(facts(deployment()))] == [ClaimKind.MODEL_NAME]
-    assert claims_of(facts(deployment(gateway=asked(httpRouteRef="mine")))) == ()
-    paused = deployment(gateway=asked(), metadata={"annotations": {names.PAUSED: "true"}})
-    assert claims_of(facts(paused)) == claims_of(facts())
-
-
 # ------------------------------------------------------------------------------------------------------- what is there
 
 
@@ -277,12 +231,6 @@ def test_r15_not_asked_the_routes_of_a_named_gateway_wait_for_it_and_others_go()
     assert (away.objects, away.condition) == (None, None)
     other = replace(base, flags=Flags(epp_image=EPP, gateway_name="infra/other"))
     assert decide(other).objects == ()
-
-
-def test_not_asked_and_without_a_place_claims_nothing() -> None:
-    base = facts(deployment(), pools_served=False)
-    assert claims_of(base) == ()
-    assert claims_of(replace(base, route=serving(facts(deployment())).route)) == claims_of(facts(deployment()))
 
 
 def test_r16_no_controller_for_the_class_is_said_in_the_gateways_words() -> None:
@@ -385,70 +333,7 @@ def test_the_backend_is_announced_without_a_gateway_too() -> None:
     assert (decision.gateway or {})["backend"] == "Pool"
 
 
-# --------------------------------------------------------------------------------------------------------- model name
-
-
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        ({"model": {"id": "org/a/b/"}}, "b"),
-        ({"model": {"id": "org/a", "servedName": "chat"}}, "chat"),
-        ({"model": {"id": "org/a", "servedName": "chat"}, "gateway": asked(modelName="named")}, "named"),
-        ({"model": NAMELESS, "gateway": asked(modelName="named")}, "named"),
-    ],
-)
-def test_the_model_name(spec: Resource, expected: str) -> None:
-    decision = decide(facts(deployment(**{"gateway": asked(), **spec})))
-    assert f"X-Gateway-Model-Name={expected}" in matches_of(route_of(decision))
-    assert not decision.probe
-
-
-def test_r27_a_custom_source_is_asked_once_per_generation() -> None:
-    obj = deployment(model=NAMELESS, gateway=asked())
-    first = decide(facts(obj))
-    assert first.probe
-    assert matches_of(route_of(first)) == [PATH]
-    found = decide(facts(obj, probe=Probe(generation=1, name="inner")))
-    assert not found.probe
-    assert matches_of(route_of(found)) == [PATH, "X-Gateway-Model-Name=inner"]
-    status = {
-        "gateway": {"modelName": "inner"},
-        "conditions": [
-            *obj["status"]["conditions"],
-            {"type": "GatewayReady", "status": "True", "observedGeneration": 1},
-        ],
-    }
-    recorded = deployment(model=NAMELESS, gateway=asked(), status=status)
-    assert not decide(facts(recorded)).probe
-    assert matches_of(route_of(decide(facts(recorded)))) == [PATH, "X-Gateway-Model-Name=inner"]
-    newer = copy_of({**recorded, "metadata": {**recorded["metadata"], "generation": 2}})
-    newer["status"]["conditions"][0]["observedGeneration"] = 2  # validated
-    assert decide(facts(newer)).probe
-    assert matches_of(route_of(decide(facts(newer)))) == [PATH, "X-Gateway-Model-Name=inner"]  # until it has answered
-    failed = decide(facts(newer, probe=Probe(generation=2, failure="no answer")))
-    assert matches_of(route_of(failed)) == [PATH, "X-Gateway-Model-Name=inner"]
-
-
-def test_r27_a_probe_that_fails_leaves_the_id_else_the_name_is_unknown() -> None:
-    failed = Probe(generation=1, failure="no JSON")
-    known = decide(facts(deployment(model={**NAMELESS, "id": "org/inner"}, gateway=asked()), probe=failed))
-    assert matches_of(route_of(known)) == [PATH, "X-Gateway-Model-Name=org/inner"]
-    unknown = decide(serving(facts(deployment(model=NAMELESS, gateway=asked()), probe=failed)))
-    assert matches_of(route_of(unknown)) == [PATH]
-    assert said(unknown) == (False, "ModelNameUnknown")
-    assert "no JSON" in message(unknown)
-
-
-def test_an_engine_that_ignores_the_served_name_is_asked_too() -> None:
-    engine = {**PLAIN, "gateway": {"ignoresServedName": True}}
-    assert decide(facts(engine=engine)).probe
-
-
-@pytest.mark.parametrize("name", ["a\nb", "a\x00", " a", "a\r\nX-Evil: 1"])
-def test_r30_a_name_that_no_header_can_have_is_unknown(name: str) -> None:
-    decision = decide(facts(deployment(gateway=asked(modelName=name))))
-    assert matches_of(route_of(decision)) == [PATH]
-    assert said(decision) == (False, "ModelNameUnknown")
+# -------------------------------------------------------------------------------------------------------- annotations
 
 
 def test_r30_hostile_annotations_are_left_out_and_said() -> None:
@@ -522,6 +407,42 @@ def test_r31_a_picker_that_does_not_get_ready_is_said_in_gateway_ready() -> None
     assert said(decision) == (False, "UpstreamFailed")
     assert "picker" in message(decision)
     assert decision.objects == decide(base).objects
+
+
+@pytest.mark.parametrize(
+    ("progressing", "reason"),
+    [
+        pytest.param("ReplicaSetUpdated", "WaitingForPool", id="it starts"),
+        pytest.param("NewReplicaSetAvailable", "PodsNotReady", id="it has crashed"),
+    ],
+)
+def test_a_picker_without_a_ready_pod_is_named_with_what_requests_get(progressing: str, reason: str) -> None:
+    base = serving(with_pool())
+    assert base.picker is not None
+    status = {
+        "observedGeneration": 1,
+        "replicas": 1,
+        "updatedReplicas": 1,
+        "conditions": [{"type": "Progressing", "status": "True", "reason": progressing}],
+    }
+    decision = decide(replace(base, picker={**base.picker, "status": status}))
+    assert said(decision) == (False, reason)
+    assert "FailOpen" in message(decision)
+    assert "500" in message(decision)
+    assert decision.objects == decide(base).objects  # pods and route stay as they are
+
+
+def test_a_pool_that_the_api_server_refuses_is_tried_again_and_the_service_answers() -> None:
+    base = with_pool()
+    first = decide(base)
+    assert first.needs_pool  # nothing else must be written after a refusal
+    refused = decide(replace(base, pool_refused=True))
+    assert kinds_of(refused) == [*POOL_KINDS, "HTTPRoute"]
+    assert {rule["backendRefs"][0]["kind"] for rule in route_of(refused)["spec"]["rules"]} == {"Service"}
+    assert ((refused.gateway or {})["backend"], refused.needs_pool) == ("Service", False)
+    # A pool that exists stays the backend, whatever was refused of its picker.
+    there = decide(replace(serving(base), pool_refused=True))
+    assert {rule["backendRefs"][0]["kind"] for rule in route_of(there)["spec"]["rules"]} == {"InferencePool"}
 
 
 def test_a_pool_of_another_owner_leaves_the_service_and_is_said() -> None:

@@ -23,9 +23,20 @@ from core.tests.routing.builders import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airunway.resource import Resource
-from airunway.routing import Facts, Flags, Probe, claims_of, decide, equalities, gateway_status, intent_of
+from airunway.resource import Resource, is_deleting
+from airunway.routing import (
+    Facts,
+    Flags,
+    Probe,
+    claims_of,
+    decide,
+    equalities,
+    gateway_status,
+    intent_of,
+    own_route,
+)
 from airunway.routing.gateways import choose
+from airunway.routing.routes import claims_in
 from airunway.routing.verdict import verdict_of
 from airunway.schema import defaulted, refusals, schema_in, unknown_fields
 
@@ -204,20 +215,23 @@ def test_r30_any_json_gives_a_decision(
     engine: Resource | None,
     served: bool,
 ) -> None:
-    sound(
-        Facts(
-            deployment=obj,
-            gateways=gateways,
-            route=route,
-            user_route=route,
-            pool=pool,
-            picker=pool,
-            engine=engine,
-            pools_served=served,
-            probe=Probe(generation=1, name="inner"),
-            flags=FLAGS,
-        )
+    found = Facts(
+        deployment=obj,
+        gateways=gateways,
+        route=route,
+        user_route=route,
+        pool=pool,
+        picker=pool,
+        engine=engine,
+        pools_served=served,
+        probe=Probe(generation=1, name="inner"),
+        flags=FLAGS,
     )
+    sound(found)
+    live = own_route(found)
+    if live is not None and decide(found).objects is None and not is_deleting(obj):
+        # What is left as it is keeps its claims.
+        assert set(claims_in(live)) <= set(claims_of(found))
 
 
 @settings(max_examples=300, deadline=None)

@@ -14,24 +14,21 @@ from airunway.configs import RoutingRequest, routing_request
 from airunway.gateway.caches import GatewayCaches
 from airunway.gateway.kinds import HTTP_ROUTE, INFERENCE_POOL
 from airunway.gateway.model_name import ask
-from airunway.gateway.reconciler import RouteReconciler
+from airunway.gateway.reconciler import RouteReconciler, serves_generation
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import Client, Kind, Priority, compact_objects, wait_until_synced
 from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import whole
+from airunway.process.predicates import RelevantMetadata, needs_reconcile
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.process.supervisor import Lead
 from airunway.resource import (
     ObjectKey,
     Resource,
-    annotations_of,
     condition_of,
     dig,
-    is_deleting,
     key_of,
-    labels_of,
-    uid_of,
 )
 from airunway.routing import CONDITION, Claims, Flags, PickerProblem, Probe, picker_for
 
@@ -178,7 +175,9 @@ class GatewayApplication:
             return
         if not self._matters(old) and not self._matters(new):
             return
-        if _read_of(old, own=not echo) == _read_of(new, own=not echo):
+        if old is not None and not needs_reconcile(
+            old, new, manager=names.GATEWAY_MANAGER, echo=echo, relevant=_RELEVANT
+        ):
             return
         if self._base.leads and old is None:
             # Before any pass: two that were made in the same second claim by name. Later changes claim in their pass,
@@ -214,17 +213,17 @@ class GatewayApplication:
             self._on_object(deployment)
 
     def _on_gateway(self, gateway: ObjectKey) -> None:
-        """A Gateway says something else of itself: those that are routed by it report it."""
+        """The status of a Gateway changed: reconcile the deployments that are routed by it."""
         self._base.enqueue_all(("gateway", gateway), lambda deployment: _may_use(deployment, gateway))
 
     def _on_choice(self) -> None:
-        """Gateways or kinds have changed: every choice of a Gateway may be another one now."""
+        """Gateways, or the served kinds, have changed: any deployment may use another Gateway now."""
         self._choice_changed.set()
 
     async def _reclaim(self) -> None:
         """Compute the claims anew after a change of Gateways, then reconcile.
 
-        A pass in between may act on claims of which a part is old; the claims that follow wake its deployment again.
+        A pass in between may act on claims that are partly old; the new claims wake its deployment again.
         """
         while True:
             await self._choice_changed.wait()
@@ -293,23 +292,19 @@ def _may_use(deployment: Resource, gateway: ObjectKey) -> bool:
     return used == (gateway.namespace, gateway.name) or bool(dig(deployment, "spec", "gateway", "httpRouteRef"))
 
 
-def _read_of(deployment: Resource | None, *, own: bool) -> tuple[object, ...] | None:
-    """All that this part reads of a deployment; `own`: also what it writes there, which another writer may change."""
-    if deployment is None:
-        return None
+def _reads_of_status(deployment: Resource) -> object:
+    """What a pass reads of the status that others write; their writes to anything else bring no pass."""
     status = deployment.get("status") or {}
     validated = condition_of(deployment, "Validated") or {}
-    read: tuple[object, ...] = (
-        uid_of(deployment),
-        dig(deployment, "metadata", "generation"),
-        is_deleting(deployment),
-        labels_of(deployment),
-        annotations_of(deployment),
+    return (
         status.get("endpoint"),
         status.get("selector"),
         status.get("engine"),
         dig(status, "provider", "name"),
         status.get("phase") in ("Running", "Degraded"),
+        serves_generation(deployment),
         (validated.get("status"), validated.get("observedGeneration")),
     )
-    return (*read, status.get("gateway"), condition_of(deployment, CONDITION)) if own else read
+
+
+_RELEVANT = RelevantMetadata(labels=lambda _: True, annotations=lambda _: True, status=_reads_of_status)

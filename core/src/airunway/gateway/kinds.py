@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from airunway.kube import Kind
+from airunway.routing import GATEWAY_GROUP
+from airunway.sdk import picker
 
 __all__ = ["DESTINATION_RULE", "GATEWAY", "HTTP_ROUTE", "INFERENCE_POOL", "OPTIONAL", "PICKER_KINDS"]
 
-GATEWAY = Kind(group="gateway.networking.k8s.io", version="v1", kind="Gateway", plural="gateways", namespaced=True)
-HTTP_ROUTE = Kind(
-    group="gateway.networking.k8s.io", version="v1", kind="HTTPRoute", plural="httproutes", namespaced=True
-)
+GATEWAY = Kind(group=GATEWAY_GROUP, version="v1", kind="Gateway", plural="gateways", namespaced=True)
+HTTP_ROUTE = Kind(group=GATEWAY_GROUP, version="v1", kind="HTTPRoute", plural="httproutes", namespaced=True)
 INFERENCE_POOL = Kind(
-    group="inference.networking.k8s.io", version="v1", kind="InferencePool", plural="inferencepools", namespaced=True
+    group=picker.INFERENCE_POOL.group,
+    version="v1",
+    kind=picker.INFERENCE_POOL.kind,
+    plural=picker.INFERENCE_POOL.plural,
+    namespaced=True,
 )
 DESTINATION_RULE = Kind(
     group="networking.istio.io", version="v1", kind="DestinationRule", plural="destinationrules", namespaced=True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -16,28 +16,37 @@ from airunway.api import names
 from airunway.gateway.caches import GatewayCaches
 from airunway.gateway.kinds import DESTINATION_RULE, GATEWAY, HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import CLUSTER_ROLE, Client, EventRecorder, KubeError, MutationCache, StatusWriter
-from airunway.owned.apply import apply_objects
-from airunway.owned.error_policies import Refused
+from airunway.kube import CLUSTER_ROLE, Client, EventRecorder, KubeError, MutationCache, StatusWriter, soonest
+from airunway.owned.apply import Applied, apply_objects
 from airunway.owned.history import WriteHistory, fight_text
-from airunway.owned.objects import Mark, complete, our_labels
+from airunway.owned.objects import complete, identity_in, our_labels
 from airunway.owned.plan import conflict_text
 from airunway.owned.writer import Writer
 from airunway.process.logs import log_phase
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, uid_of
-from airunway.routing import CONDITION, Claims, Decision, Facts, Flags, Probe, claimant_of, claims_of, decide, intent_of
+from airunway.routing import (
+    CONDITION,
+    MARK,
+    Claims,
+    Decision,
+    Facts,
+    Flags,
+    Probe,
+    claimant_of,
+    claims_of,
+    decide,
+    intent_of,
+)
 from airunway.sdk.picker import ACCOUNT
 from airunway.status import Category, category_of
 from airunway.status.conditions import Condition, conditions_in, written
 from airunway.status.events import EVENTS
+from airunway.status.served import SERVED
 
-__all__ = ["MARK", "RouteReconciler"]
+__all__ = ["RouteReconciler", "serves_generation"]
 
 log = logging.getLogger(__name__)
-
-MARK = Mark(names.PART, "gateway")
-"""The label on all objects of this part."""
 
 _TRANSIENT = 2.0
 """Seconds for which a first status waits for a state that usually lasts for moments only."""
@@ -62,6 +71,8 @@ class _Memory:
     """Recent creations and reverts."""
     probe: Probe | None = None
     """The newest answer of the model server."""
+    pool_refused: bool = False
+    """The API server refused the pool, or an object of its picker, and there is no pool."""
     waiting_since: datetime | None = None
     """When a transient state without a status began."""
 
@@ -106,24 +117,27 @@ class RouteReconciler:
     # ---------------------------------------------------------------------------------------------------------- claims
 
     def claim(self, key: ObjectKey, deployment: Resource | None) -> None:
-        """Bring the deployment's claims up to date, and wake the others to whom that matters."""
+        """Update the deployment's claims, and wake the deployments whose conflicts may have changed."""
         if deployment is None or is_deleting(deployment):
             woken = self._claims.drop(key)
         else:
             facts = self._wanted(deployment)
-            woken = self._claims.put(claimant_of(deployment), claims_of(facts, intent_of(facts)))
+            woken = self._claims.put(claimant_of(deployment), claims_of(facts))
+        self._wake_all(woken)
+
+    def _wake_all(self, woken: Iterable[ObjectKey]) -> None:
         for other in woken:
             self._wake(other)
 
     def forget(self, key: ObjectKey) -> None:
-        """Release all that is remembered of a deployment that is gone, and wake those to whom that matters."""
+        """Drop memory and claims of a deployment that is gone, and wake the deployments that may get its claims."""
         self._memories.pop(key, None)
         self.claim(key, None)
 
     def claim_all(self, deployments: list[Resource]) -> None:
         """Compute all claims anew; nothing is woken, because every deployment is reconciled afterwards.
 
-        What is remembered of deployments that went while another process led is dropped.
+        The memory of deployments that were deleted while another process led is dropped.
         """
         there = {key_of(deployment) for deployment in deployments}
         self._memories = {key: memory for key, memory in self._memories.items() if key in there}
@@ -131,8 +145,8 @@ class RouteReconciler:
         self._claims.rebuild((claimant_of(deployment), claims_of(wanted)) for deployment, wanted in facts)
 
     def note_probe(self, deployment: Resource, probe: Probe) -> None:
-        """Remember the answer of a model server, if the deployment that was asked still exists. It is to be
-        reconciled next.
+        """Remember the answer of a model server, if the deployment that was asked still exists. The caller has to
+        reconcile it next.
         """
         live = self._deployments.get(key_of(deployment))
         if live is not None and uid_of(live) == uid_of(deployment):
@@ -158,33 +172,35 @@ class RouteReconciler:
         if deployment is None:
             self.forget(key)
             return None
-        self.claim(key, deployment)
-        memory = self._memory(deployment)
-        decision, retry = decide(self._facts(deployment)), None
+        if is_deleting(deployment):
+            self.claim(key, None)
+            return None
+        memory, wanted = self._memory(deployment), self._wanted(deployment)
+        intent = intent_of(wanted)
+        self._wake_all(self._claims.put(claimant_of(deployment), claims_of(wanted, intent)))
+        facts = replace(self._facts(wanted), pool_refused=memory.pool_refused)
+        decision, retry = decide(facts, intent), None
         if decision.makes_picker and await self._has_role() is False:
-            decision, retry = decide(replace(self._facts(deployment), picker_role=False)), _ROLE_RETRY
-        wake, condition = _sooner(decision.requeue_after, retry), decision.condition
+            decision, retry = decide(replace(facts, picker_role=False), intent), _ROLE_RETRY
+        wake, condition = soonest(decision.requeue_after, retry), decision.condition
         if decision.probe and self._may_ask(deployment):
             self._ask(deployment)
         if decision.objects is not None:
-            try:
-                trouble, again = await self._carry_out(deployment, decision.objects, memory)
-            except Refused as no:
-                log.info("%s: %s", key, no)
-                reason = "ResourceConflict" if no.kind is None else no.policy.reason
-                trouble, again = Condition(type=CONDITION, status=False, reason=reason, message=str(no)), _REFUSED_RETRY
+            trouble, again = await self._carry_out(deployment, decision, memory)
+            if memory.pool_refused != facts.pool_refused:
+                return 0.0  # the route gets another backend in the next pass
             if trouble is not None and (condition is not None or decision.objects):
                 condition = trouble
-            wake = _sooner(wake, again)
+            wake = soonest(wake, again)
         late = await self._report(deployment, decision, condition, memory)
-        return _sooner(wake, late)
+        return soonest(wake, late)
 
     async def _carry_out(
-        self, deployment: Resource, objects: tuple[Resource, ...], memory: _Memory
+        self, deployment: Resource, decision: Decision, memory: _Memory
     ) -> tuple[Condition | None, float | None]:
-        """Make exactly these objects exist; returns what hinders it, and the seconds until the next try."""
+        """Make exactly the decision's objects exist; returns what hinders it, and the seconds until the next try."""
         key, labels = key_of(deployment), our_labels(deployment, MARK)
-        wanted = [complete(obj, owner=deployment, labels=labels) for obj in objects]
+        wanted = [complete(obj, owner=deployment, labels=labels) for obj in decision.objects or ()]
         # A kind that is not served cannot be written; the decision knows which ones are needed.
         wanted = [obj for obj in wanted if self._caches.view_of(obj) is not None]
         applied = await apply_objects(
@@ -196,17 +212,13 @@ class RouteReconciler:
             events=self._events,
             history=memory.history,
             now=self._clock(),
+            dependent=[identity_in(obj) for obj in wanted if decision.needs_pool and obj["kind"] == HTTP_ROUTE.kind],
         )
-        text = ""
-        if applied.foreign:
-            step = applied.foreign[0]
-            assert step.wanted is not None, "a foreign step has the wanted object"
-            assert step.live is not None, "a foreign step has the live object"
-            text = conflict_text(step.wanted, step.live)
-        elif applied.fought:
-            text = fight_text(applied.fought)
-        trouble = Condition(type=CONDITION, status=False, reason="ResourceConflict", message=text) if text else None
-        return trouble, applied.again
+        pool = next((identity_in(obj) for obj in wanted if obj["kind"] == INFERENCE_POOL.kind), None)
+        memory.pool_refused = bool(applied.refused) and pool is not None and pool not in applied.live
+        for refusal in applied.refused:
+            log.info("%s: %s", key, refusal)
+        return _trouble(applied), soonest(applied.again, _REFUSED_RETRY if applied.refused else None)
 
     # ---------------------------------------------------------------------------------------------------------- facts
 
@@ -225,11 +237,12 @@ class RouteReconciler:
             flags=self._flags,
         )
 
-    def _facts(self, deployment: Resource) -> Facts:
+    def _facts(self, wanted: Facts) -> Facts:
         """All facts but whether the ClusterRole of pickers exists, which only some decisions need."""
+        deployment = wanted.deployment
         key = key_of(deployment)
         facts = replace(
-            self._wanted(deployment),
+            wanted,
             # One of the two kinds may be away for a moment: its Gateways or routes are not gone.
             routes_served=self._caches.serves(HTTP_ROUTE) and self._caches.serves(GATEWAY),
             destination_rule=DESTINATION_RULE.api_version if self._caches.serves(DESTINATION_RULE) else "",
@@ -261,8 +274,8 @@ class RouteReconciler:
 
     @staticmethod
     def _may_ask(deployment: Resource) -> bool:
-        """Whether the model server can answer: the deployment has been Running."""
-        return dig(deployment, "status", "phase") in ("Running", "Degraded")
+        """Whether the model server can answer for this generation: during an update, pods of an earlier one serve."""
+        return dig(deployment, "status", "phase") in ("Running", "Degraded") and serves_generation(deployment)
 
     # ---------------------------------------------------------------------------------------------------------- status
 
@@ -286,7 +299,9 @@ class RouteReconciler:
             ready = condition is not None and condition.status is True
             status["gateway"] = {**decision.gateway, "ready": ready}
         if condition is not None:
-            generation = deployment["metadata"].get("generation", 0)
+            generation = decision.observed_generation
+            if generation is None:
+                generation = deployment["metadata"].get("generation", 0)
             status["conditions"] = written([condition], previous=conditions_in(live), generation=generation, now=now)
         if await self._status.write(deployment, status):
             self._announce(deployment, condition, url=str(dig(status, "gateway", "url", default="")))
@@ -311,5 +326,26 @@ class RouteReconciler:
             )
 
 
-def _sooner(*seconds: float | None) -> float | None:
-    return min((each for each in seconds if each is not None), default=None)
+def serves_generation(deployment: Resource) -> bool:
+    """Whether this generation has been served, as far as the provider says (condition ``Served``)."""
+    served = condition_of(deployment, SERVED)
+    observed = served.get("observedGeneration") if served is not None else None
+    return not isinstance(observed, int) or observed >= deployment["metadata"].get("generation", 0)
+
+
+def _trouble(applied: Applied) -> Condition | None:
+    """What keeps the objects from being as they shall be: the first object that was refused, foreign or fought over."""
+    reason, text = "ResourceConflict", ""
+    if applied.refused:
+        first = applied.refused[0]
+        reason = reason if first.kind is None else first.policy.reason
+        others = sorted({str(refusal.obj["kind"]) for refusal in applied.refused[1:]})
+        text = f"{first}; refused, too: {', '.join(others)}" if others else str(first)
+    elif applied.foreign:
+        step = applied.foreign[0]
+        assert step.wanted is not None, "a foreign step has the wanted object"
+        assert step.live is not None, "a foreign step has the live object"
+        text = conflict_text(step.wanted, step.live)
+    elif applied.fought:
+        text = fight_text(applied.fought)
+    return Condition(type=CONDITION, status=False, reason=reason, message=text) if text else None

@@ -1,7 +1,7 @@
 """A Kubernetes library without any ModelDeployments: client, caches, queue, controller, leader election, events."""
 
 from airunway.kube.apply import FieldChange, changed_fields, needs_apply, owned_by
-from airunway.kube.backoff import Backoff, backoff_delay
+from airunway.kube.backoff import Backoff, backoff_delay, soonest
 from airunway.kube.client import AccessDecision, Client
 from airunway.kube.config import ClusterConfig, in_cluster_config, load_config
 from airunway.kube.controller import Controller, PassResult, wait_until_synced
@@ -140,6 +140,7 @@ __all__ = [
     "retry_after_of",
     "served_kinds",
     "served_resources",
+    "soonest",
     "strip_managed_fields",
     "transform_once",
     "user_agent_of",

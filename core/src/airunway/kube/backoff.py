@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-__all__ = ["Backoff", "backoff_delay"]
+__all__ = ["Backoff", "backoff_delay", "soonest"]
 
 
 def backoff_delay(attempt: int, *, base: float, cap: float, rng: random.Random) -> float:
@@ -30,3 +30,8 @@ class Backoff:
 
     def reset(self) -> None:
         self.failures = 0
+
+
+def soonest(*seconds: float | None) -> float | None:
+    """Returns the shortest of several delays, in seconds; None stands for no delay, and is returned if all are None."""
+    return min((each for each in seconds if each is not None), default=None)

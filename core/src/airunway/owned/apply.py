@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from airunway.kube import EventRecorder, changed_fields
-from airunway.owned.error_policies import Occupied
+from airunway.owned.error_policies import Occupied, Refused
 from airunway.owned.history import WriteHistory, fought, is_drift
 from airunway.owned.objects import Identity, Mark, identity_in, named
 from airunway.owned.plan import Action, Plan, Rules, Step, plan_of, recreation_text
@@ -29,12 +29,15 @@ async def write(
     history: WriteHistory,
     now: datetime,
     sure: bool = False,
+    refused: list[Refused] | None = None,
+    dependent: Collection[Identity] = (),
 ) -> dict[Identity, Resource]:
     """Create and update in order; returns the answers. One event names everything that was created, even if a later
     write fails.
 
     A revert of a foreign change is counted in `history` and announced by the event DriftDetected. Raises Refused,
-    Occupied (not if `sure`) and KubeError, as `Writer.apply`.
+    Occupied (not if `sure`) and KubeError, as `Writer.apply`. With a list `refused`, refusals are added to it, and the
+    next object is written: but a `dependent` one only if nothing was refused.
     """
     answers: dict[Identity, Resource] = {}
     made: list[Resource] = []
@@ -42,6 +45,8 @@ async def write(
         for step in steps:
             wanted, found = step.wanted, step.live
             assert wanted is not None, "what is written is wanted"
+            if refused and identity_in(wanted) in dependent:
+                continue
             drifted = is_drift(step)
             if drifted:
                 history.reverted(identity_in(wanted), now)
@@ -49,7 +54,13 @@ async def write(
             if step.outages:
                 note = f"{named(wanted)} is changed in place: {'; '.join(step.outages)}"
                 events.emit(owner, reason="ServiceInterrupted", note=note, warning=True, action="Update", related=found)
-            answer = await writer.apply(wanted, found, sure=sure)
+            try:
+                answer = await writer.apply(wanted, found, sure=sure)
+            except Refused as refusal:
+                if refused is None:
+                    raise
+                refused.append(refusal)
+                continue
             answers[identity_in(wanted)] = answer
             if found is None:
                 made.append(answer)
@@ -90,6 +101,8 @@ class Applied:
     """Objects that others have under a wanted name; `conflict_text` of a step's objects is the message."""
     fought: tuple[Step, ...] = ()
     """Objects that another writer keeps changing back; `fight_text` is the message."""
+    refused: tuple[Refused, ...] = ()
+    """Objects that the API server refused to create or to update."""
     again: float | None = None
     """Seconds until the next pass is due; None if only a change makes it due."""
 
@@ -105,23 +118,35 @@ async def apply_objects(
     history: WriteHistory,
     now: datetime,
     rules: Rules | None = None,
+    dependent: Collection[Identity] = (),
 ) -> Applied:
     """Create and update the `wanted` objects (of `complete`) in their order, then delete all others of the owner with
     this mark.
 
-    `live` has the known objects, as in `plan_of`. A foreign object is never changed, and does not keep the others from
-    being written. An object that must be replaced is deleted; the pass after its deletion creates it. Raises Refused
-    and KubeError.
+    `live` has the known objects, as in `plan_of`. A foreign object is never changed. Neither it nor an object that the
+    API server refuses keeps the others from being written and deleted, but for the `dependent` ones after a refused
+    one. An object that must be replaced is deleted; the pass after its deletion creates it. Raises KubeError.
     """
     manager = writer.manager
     plan = plan_of(wanted, live, owner=owner, mark=mark, manager=manager, rules=rules)
-    sure = False
+    sure, refused = False, list[Refused]()
     while True:
         contested = fought(plan, history.fights(now))
         held = [step for step, fight in contested if is_drift(step) and fight.retry_after > 0]
         writes = [step for step in plan.writes if step not in held]
         try:
-            answers = await write(writer, writes, owner=owner, events=events, history=history, now=now, sure=sure)
+            refused.clear()
+            answers = await write(
+                writer,
+                writes,
+                owner=owner,
+                events=events,
+                history=history,
+                now=now,
+                sure=sure,
+                refused=refused,
+                dependent=dependent,
+            )
             break
         except Occupied:  # the caches know our own objects only
             found = await writer.look_up(wanted, live)
@@ -141,6 +166,7 @@ async def apply_objects(
         live={**_kept(plan), **answers},
         foreign=foreign,
         fought=tuple(step for step, _ in contested),
+        refused=tuple(refused),
         again=min(delays, default=None),
     )
 

@@ -12,12 +12,10 @@ from typing import NamedTuple
 from airunway.api import names
 from airunway.resource import (
     Resource,
-    annotations_of,
     controller_owner,
     dig,
     digest,
     key_of,
-    labels_of,
     owner_reference,
     uid_of,
 )
@@ -58,13 +56,13 @@ def is_ours(live: Resource, owner: Resource, mark: Mark) -> bool:
     An object without a controlling owner is recognised by its annotation: the next apply restores the reference.
     Objects of the same owner with another mark are not ours.
     """
-    if labels_of(live).get(mark.key) != mark.value:
+    if dig(live, "metadata", "labels", mark.key) != mark.value:
         return False
     uid = owner["metadata"]["uid"]
-    references = dig(live, "metadata", "ownerReferences") or []
-    if any(isinstance(ref, dict) and ref.get("uid") == uid for ref in references):
+    references = dig(live, "metadata", "ownerReferences")
+    if isinstance(references, list) and any(isinstance(ref, dict) and ref.get("uid") == uid for ref in references):
         return True
-    return controller_owner(live) is None and annotations_of(live).get(names.DEPLOYMENT_UID) == uid
+    return controller_owner(live) is None and dig(live, "metadata", "annotations", names.DEPLOYMENT_UID) == uid
 
 
 def our_labels(owner: Resource, mark: Mark) -> dict[str, str]:

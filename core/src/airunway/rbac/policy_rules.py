@@ -15,13 +15,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from airunway.api import names
+from airunway.gateway.application import DEFAULT_PICKER_IMAGE
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.plugins.contract import ProviderManifest, UpstreamKind
 from airunway.resource import Resource
+from airunway.routing import MODEL_HEADER
+from airunway.sdk.images import tag_of
 from airunway.sdk.picker import ACCOUNT
 
 __all__ = [
     "BY_DEPLOYMENT",
+    "IMAGES",
     "OWNER_NAMES",
     "PolicyRule",
     "account_is_known",
@@ -32,6 +36,7 @@ __all__ = [
     "places_of",
     "pods_of",
     "quoted",
+    "repository_of",
     "whose_kind",
 ]
 
@@ -66,6 +71,9 @@ BY_DEPLOYMENT = (
     f"r.kind == '{MODEL_DEPLOYMENT.kind}' && r.apiVersion.startsWith('{names.GROUP}/') && r.?controller.orValue(false)"
 )
 """CEL: the owner reference `r` names a ModelDeployment as the object's controller."""
+
+IMAGES = "images"
+"""The variable of the core's guard with the repositories of endpoint pickers."""
 
 OWNER_NAMES = f"object.metadata.?ownerReferences.orValue([]).filter(r, {BY_DEPLOYMENT}).map(r, r.name)"
 """CEL: the names of the ModelDeployments in an object's owner references."""
@@ -269,10 +277,30 @@ def _as_before(path: str, *, empty: str) -> str:
     return f"variables.o.{path}.orValue({empty}) == {before}"
 
 
-def gateway_contents() -> tuple[dict[str, str], list[PolicyRule]]:
+def _rules(test: str) -> str:
+    """CEL: `test` is true of every rule `r` of an HTTPRoute."""
+    return f"variables.o.spec.?rules.orValue([]).all(r, {test})"
+
+
+_BY_MODEL_NAME = (
+    f"m.?headers.orValue([]).exists(h, h.name == '{MODEL_HEADER}' && h.?type.orValue('Exact') == 'Exact' && "
+    "h.?value.orValue('') != '')"
+)
+_BY_PATH = "(m.?path.?type.orValue('PathPrefix') == 'PathPrefix' && !(m.?path.?value.orValue('/') in ['', '/']))"
+
+
+def repository_of(image: str) -> str:
+    """The image without its tag and digest."""
+    name = image.partition("@")[0]
+    tag = tag_of(image)
+    return name.removesuffix(f":{tag}") if tag else name
+
+
+def gateway_contents(images: Sequence[str]) -> tuple[dict[str, str], list[PolicyRule]]:
     """Variables and rules for the objects of the gateway part: routes, pools and endpoint pickers.
 
-    The names follow from the deployment's, so that a forged owner reference gives no choice of names.
+    The names follow from the deployment's, so that a forged owner reference gives no choice of names. `images` are the
+    repositories of endpoint pickers; the one of this release (`DEFAULT_PICKER_IMAGE`) needs no entry.
     """
     picker = _named(ACCOUNT)
     variables = {
@@ -282,6 +310,10 @@ def gateway_contents() -> tuple[dict[str, str], list[PolicyRule]]:
         "owners": OWNER_NAMES,
         "pods": f"variables.kind == {whose_kind('apps', 'deployments')} ? [variables.o.spec.template.spec] : []",
         "further": "[]",
+        # Containers as they were: what others have added does not stop a write of the core.
+        "kept": f"oldObject == null || variables.kind != {whose_kind('apps', 'deployments')} ? [] : "
+        "variables.old.spec.template.spec.containers + variables.old.spec.template.spec.?initContainers.orValue([])",
+        IMAGES: f"[{quoted(repository_of(DEFAULT_PICKER_IMAGE))}] + {quoted(','.join(images))}.split(',')",
     }
     of_kinds: dict[tuple[str, str], list[PolicyRule]] = {
         ("apps", "deployments"): [
@@ -298,6 +330,27 @@ def gateway_contents() -> tuple[dict[str, str], list[PolicyRule]]:
                     "!has(e.valueFrom.secretKeyRef))"
                 ),
                 message="an endpoint picker gets no Secrets: its volumes are ConfigMaps, its environment is its own",
+            ),
+            PolicyRule(
+                expression="variables.o.spec.?replicas.orValue(1) <= 1 && "
+                + _as_before("spec.template.spec.?priorityClassName", empty="''"),
+                message="an endpoint picker is one pod without a priority class",
+            ),
+            PolicyRule(
+                expression=_containers(
+                    f"c in variables.kept || variables.{IMAGES}.exists(i, c.image == i || "
+                    "[':', '@'].exists(s, c.image.startsWith(i + s)) && !c.image.substring(size(i)).contains('/'))"
+                ),
+                message="an endpoint picker has an image of the repository of --epp-image: others are listed in the "
+                "value endpointPicker.images of the chart airunway",
+            ),
+            PolicyRule(
+                expression=_containers(
+                    "c in variables.kept || (c.?command.orValue([]) == [] && !has(c.lifecycle) && "
+                    "c.?args.orValue([]).all(a, a.startsWith('--')) && "
+                    "[c.?livenessProbe, c.?readinessProbe, c.?startupProbe].all(t, !t.?exec.hasValue()))"
+                ),
+                message="an endpoint picker runs the program of its image, with flags only",
             ),
         ],
         ("", "services"): _services("the gateway part"),
@@ -328,6 +381,26 @@ def gateway_contents() -> tuple[dict[str, str], list[PolicyRule]]:
                 expression="variables.o.spec.?hostnames.orValue([]) == [] && "
                 "variables.o.spec.?parentRefs.orValue([]).all(p, p.?kind.orValue('Gateway') == 'Gateway')",
                 message="the core's routes take no hostnames, and are attached to Gateways only",
+            ),
+            PolicyRule(
+                expression="variables.o.spec.?rules.orValue([]).size() > 0 && "
+                + _rules(f"r.?matches.orValue([]).size() > 0 && r.matches.all(m, {_BY_MODEL_NAME} || {_BY_PATH})"),
+                message="the core's routes match a path below / or a model name: none takes all requests of a Gateway",
+            ),
+            PolicyRule(
+                expression=_rules(
+                    "r.?filters.orValue([]).all(f, f.?urlRewrite.?hostname.orValue('') == '' && "
+                    "f.?urlRewrite.?path.?type.orValue('') == 'ReplacePrefixMatch' && "
+                    "f.?urlRewrite.?path.?replacePrefixMatch.orValue('') == '/')"
+                ),
+                message="the core's routes rewrite the prefix of a path to / and nothing else",
+            ),
+            PolicyRule(
+                expression=_rules(
+                    "r.all(k, k in ['name', 'matches', 'filters', 'backendRefs', 'timeouts']) && "
+                    "r.?backendRefs.orValue([]).all(b, b.?kind.orValue('Service') in ['Service', 'InferencePool'])"
+                ),
+                message="the core's routes lead to Services and InferencePools, with the fields that it writes",
             ),
         ],
         ("inference.networking.k8s.io", "inferencepools"): [

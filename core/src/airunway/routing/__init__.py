@@ -8,19 +8,9 @@ from __future__ import annotations
 
 from airunway.routing.backends import POOL_GROUP, Backend, BackendKind, Waiting, backend_of, equalities
 from airunway.routing.claims import Claim, Claimant, ClaimKind, Claims, Conflict, claimant_of
-from airunway.routing.decision import (
-    CONDITION,
-    CONFLICT_RETRY,
-    Decision,
-    Facts,
-    Flags,
-    Intent,
-    Probe,
-    claims_of,
-    decide,
-    intent_of,
-)
+from airunway.routing.decision import CONFLICT_RETRY, Decision, decide
 from airunway.routing.gateways import GATEWAY_GROUP, Choice, Listener, Target, choose, usable
+from airunway.routing.intent import CONDITION, MARK, Facts, Flags, Intent, Probe, claims_of, intent_of, own_route
 from airunway.routing.pools import Picker, PickerProblem, picker_for, pool_objects
 from airunway.routing.routes import MODEL_HEADER, Rules, route
 from airunway.routing.verdict import ACCEPTED, Verdict, gateway_status, verdict_of
@@ -30,6 +20,7 @@ __all__ = [
     "CONDITION",
     "CONFLICT_RETRY",
     "GATEWAY_GROUP",
+    "MARK",
     "MODEL_HEADER",
     "POOL_GROUP",
     "Backend",
@@ -60,6 +51,7 @@ __all__ = [
     "equalities",
     "gateway_status",
     "intent_of",
+    "own_route",
     "picker_for",
     "pool_objects",
     "route",

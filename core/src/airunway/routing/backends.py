@@ -27,10 +27,11 @@ __all__ = [
     "backend_of",
     "equalities",
     "live_backend",
+    "live_pool",
     "manages_pool",
 ]
 
-POOL_GROUP = "inference.networking.k8s.io"
+POOL_GROUP = picker_sdk.INFERENCE_POOL.group
 
 _NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _KEY = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}", re.ASCII)
@@ -64,6 +65,17 @@ class Backend:
     def ours(self) -> bool:
         """Whether the gateway part makes the pool and its picker."""
         return bool(self.selector)
+
+    @property
+    def as_service(self) -> Backend:
+        """The Service of the endpoint as the backend."""
+        return Backend(
+            kind=BackendKind.SERVICE,
+            name=self.service,
+            port=self.service_port,
+            service=self.service,
+            service_port=self.service_port,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,18 +197,23 @@ def live_backend(deployment: Resource, *, route: Resource | None, pool: Resource
             return None
         return Backend(kind=BackendKind.SERVICE, name=known[0], port=known[1], service=known[0], service_port=known[1])
     name = text(found, "name")
+    if name == text(deployment, "metadata", "name") and pool is not None:
+        return live_pool(deployment, pool, service=known[0], service_port=known[1])
+    return Backend(kind=BackendKind.POOL, name=name, service=known[0], service_port=known[1])
+
+
+def live_pool(deployment: Resource, pool: Resource, *, service: str = "", service_port: int = 0) -> Backend | None:
+    """The backend for an InferencePool of ours that exists; None if it cannot be read."""
     labels = mapping(pool, "spec", "selector", "matchLabels")
     ports = entries(pool, "spec", "targetPorts")
     port = number(ports[0], "number") if ports else 0
-    if name == text(deployment, "metadata", "name") and pool is not None:
-        if not labels or not port or not all(isinstance(value, str) for value in labels.values()):
-            return None
-        return Backend(
-            kind=BackendKind.POOL,
-            name=name,
-            port=port,
-            selector=labels,
-            service=known[0],
-            service_port=known[1],
-        )
-    return Backend(kind=BackendKind.POOL, name=name, service=known[0], service_port=known[1])
+    if not labels or not port or not all(isinstance(value, str) for value in labels.values()):
+        return None
+    return Backend(
+        kind=BackendKind.POOL,
+        name=text(deployment, "metadata", "name"),
+        port=port,
+        selector=labels,
+        service=service,
+        service_port=service_port,
+    )

@@ -1,114 +1,49 @@
 """Decides what one pass of the gateway part does for a deployment: a pure function from facts to a decision.
 
 The order of the questions is the order of `decide`: is routing asked for, may anything be changed, which Gateway, which
-backend, which rules, and what the gateway says of the route.
+backend, which rules, and has the gateway accepted the route.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from airunway.api import names
-from airunway.configs import (
-    EffectiveConfig,
-    PathTemplateError,
-    RoutingRequest,
-    path_of,
-    propagated,
-    routing_request,
-)
-from airunway.resource import Resource, condition_of, controller_owner, dig, is_deleting, uid_of
+from airunway.configs import RoutingRequest, propagated
+from airunway.resource import Resource, condition_of, is_deleting
 from airunway.routing._json import mapping, number, text
-from airunway.routing.backends import Backend, BackendKind, Waiting, announced, backend_of, live_backend
-from airunway.routing.claims import Claim, ClaimKind, Conflict
-from airunway.routing.gateways import Choice, Target, choose, gateway_key, usable
+from airunway.routing.backends import Backend, BackendKind, Waiting, announced, backend_of, live_backend, live_pool
+from airunway.routing.claims import ClaimKind, Conflict
+from airunway.routing.gateways import GATEWAY_GROUP, Target, gateway_key
+from airunway.routing.intent import (
+    CONDITION,
+    Facts,
+    Intent,
+    has_place,
+    intent_of,
+    is_dry_run,
+    is_moved,
+    is_paused,
+    is_settled,
+    is_suspended,
+    keeps_unasked,
+    own,
+    own_route,
+)
 from airunway.routing.pools import Picker, picker_for, picker_state, pool_objects
-from airunway.routing.routes import Rules, annotations_for, header_problem, parent_of, request_timeout, route
+from airunway.routing.routes import Rules, annotations_for, parent_of, request_timeout, route
 from airunway.routing.verdict import Verdict, gateway_status, verdict_of
+from airunway.status import Category, category_of
 from airunway.status.conditions import Condition, bounded
 
-__all__ = [
-    "CONDITION",
-    "CONFLICT_RETRY",
-    "Decision",
-    "Facts",
-    "Flags",
-    "Intent",
-    "Probe",
-    "claims_of",
-    "decide",
-    "intent_of",
-]
-
-CONDITION = "GatewayReady"
+__all__ = ["CONFLICT_RETRY", "Decision", "decide"]
 
 CONFLICT_RETRY = 60.0
 """Seconds until an object of another owner is looked at again."""
 
 ROLE_RETRY = 30.0
-"""Seconds until the ClusterRole of pickers is looked for again: no watch tells that it is there."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Flags:
-    """The gateway part's own settings."""
-
-    gateway_name: str = ""
-    """``--gateway-name``: a name, or namespace/name."""
-    epp_image: str = ""
-    """``--epp-image``."""
-    epp_version: str = ""
-    """``--epp-version``."""
-    role_command: str = "helm upgrade --install airunway (the chart brings the ClusterRole)"
-    """The command that installs the ClusterRole of pickers, for a message."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Probe:
-    """The outcome of asking a model server for its model name (``/v1/models``)."""
-
-    generation: int
-    """Generation of the deployment that it is about."""
-    name: str = ""
-    """Empty: it failed."""
-    failure: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Facts:
-    """All that a decision depends on."""
-
-    deployment: Resource
-    config: EffectiveConfig | None = None
-    config_missing: bool = False
-    """The deployment names a config that does not exist."""
-    engine: Resource | None = None
-    """Entry of ``capabilities.engines`` of the selected provider for the engine in use; None if not known."""
-    gateways: Sequence[Resource] = ()
-    routes_served: bool = True
-    """The API server serves HTTPRoute v1."""
-    pools_served: bool = True
-    """The API server serves InferencePool v1."""
-    destination_rule: str = ""
-    """API version of Istio's DestinationRule; empty where it is not served."""
-    route: Resource | None = None
-    """The live HTTPRoute with the deployment's name, whatever its owner is."""
-    user_route: Resource | None = None
-    """The live HTTPRoute that ``spec.gateway.httpRouteRef`` names."""
-    pool: Resource | None = None
-    """The live InferencePool with the deployment's name, whatever its owner is."""
-    provider_pool: Resource | None = None
-    """The live InferencePool that ``status.endpoint.pool`` names; None if it is not read."""
-    picker: Resource | None = None
-    """The live Deployment of our own picker."""
-    picker_role: bool | None = None
-    """Whether the ClusterRole of pickers exists; None: not known."""
-    conflicts: Sequence[Conflict] = ()
-    """The claims of the deployment that others hold (`Claims.conflicts`)."""
-    probe: Probe | None = None
-    """The newest probe; None: not done."""
-    flags: Flags = field(default_factory=Flags)
+"""Seconds until the ClusterRole of pickers is looked for again: no watch notices its creation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +67,10 @@ class Decision:
     """The model name must be asked from the model server."""
     transient: bool = False
     """It usually ends within moments: a first status can be left unwritten for so long."""
+    observed_generation: int | None = None
+    """Generation that the condition is about; None: the deployment's own."""
+    needs_pool: bool = False
+    """The route leads to a pool of ours that does not exist yet: without the pool it must not be written."""
 
     @property
     def makes_picker(self) -> bool:
@@ -139,189 +78,58 @@ class Decision:
         return any(text(obj, "kind") == "RoleBinding" for obj in self.objects or ())
 
 
-# ------------------------------------------------------------------------------------------------------------ intent
-
-
-@dataclass(frozen=True, kw_only=True)
-class Intent:
-    """What a deployment wants from routing, without regard to what others hold."""
-
-    request: RoutingRequest
-    choice: Choice = field(default_factory=Choice)
-    user_route: str = ""
-    """``spec.gateway.httpRouteRef``."""
-    path: str = ""
-    """Path of the path rule; empty: no path rule."""
-    path_problem: str = ""
-    """Why the path template cannot be rendered."""
-    path_unsupported: bool = False
-    """A path was asked for and the engine has no ``pathRouting``."""
-    model_name: str = ""
-    name_problem: str = ""
-    """Why there is no model name."""
-    probe: bool = False
-    """The model name must be asked from the model server."""
-
-
-def intent_of(facts: Facts) -> Intent:
-    """What the deployment wants: request, Gateway, path and model name. It reads no live route and no claims."""
-    deployment, config = facts.deployment, facts.config
-    request = routing_request(deployment, config)
-    if request is RoutingRequest.OFF:
-        return Intent(request=request)
-    name, problem, probe = _model_name(facts)
-    intent = Intent(
-        request=request,
-        user_route=text(deployment, "spec", "gateway", "httpRouteRef"),
-        model_name=name,
-        name_problem=problem,
-        probe=probe,
-    )
-    if intent.user_route:
-        return intent
-    intent = replace(
-        intent,
-        choice=choose(facts.gateways, deployment=deployment, config=config, flag=facts.flags.gateway_name),
-    )
-    if request is not RoutingRequest.REQUIRED:
-        return intent
-    if facts.engine is not None and facts.engine.get("pathRouting") is not True:
-        template = text(deployment, "spec", "gateway", "pathTemplate") or (
-            config.routing.path_template if config is not None else ""
-        )
-        return replace(intent, path_unsupported=bool(template))
-    try:
-        return replace(intent, path=path_of(deployment, config))
-    except PathTemplateError as error:
-        return replace(intent, path_problem=str(error))
-
-
-def _model_name(facts: Facts) -> tuple[str, str, bool]:
-    """Model name, why there is none, and whether a probe is needed (spec/platform.md, "Model name")."""
-    deployment = facts.deployment
-    model = mapping(deployment, "spec", "model")
-    asked = text(deployment, "spec", "gateway", "modelName")
-    if asked:
-        return _header(asked, "spec.gateway.modelName")
-    custom = text(model, "source") == "custom"
-    if not custom and mapping(facts.engine, "gateway").get("ignoresServedName") is not True:
-        if served := text(model, "servedName"):
-            return _header(served, "spec.model.servedName")
-        if last := text(model, "id").rstrip("/").rpartition("/")[2]:
-            return _header(last, "spec.model.id")
-        return "", "spec.model has neither servedName nor id: set spec.gateway.modelName", False
-    generation = number(deployment, "metadata", "generation")
-    probe = facts.probe
-    if probe is not None and probe.generation == generation:
-        if probe.name:
-            return _header(probe.name, "the model name of /v1/models")
-        if recorded := text(deployment, "status", "gateway", "modelName"):
-            return _header(recorded, "status.gateway.modelName")
-        if known := text(model, "id"):
-            return _header(known, "spec.model.id")
-        return (
-            "",
-            f"the model server does not say its model name: {probe.failure or 'no answer'}; set spec.gateway.modelName",
-            False,
-        )
-    # The name that was found for this generation is in the status: a restart asks for it again only if it is not.
-    condition = condition_of(deployment, CONDITION) or {}
-    recorded = text(deployment, "status", "gateway", "modelName")
-    if recorded:  # the name of an earlier generation serves until the server has answered
-        name, problem, _ = _header(recorded, "status.gateway.modelName")
-        return name, problem, number(condition, "observedGeneration") != generation
-    return "", "the model server has not been asked for its model name yet", True
-
-
-def _header(value: str, field: str) -> tuple[str, str, bool]:
-    problem = header_problem(value)
-    return ("", f"{field} {problem}: set spec.gateway.modelName", False) if problem else (value, "", False)
-
-
-def claims_of(facts: Facts, intent: Intent | None = None) -> tuple[Claim, ...]:
-    """What the deployment claims; nothing while it is off, suspended or in deletion.
-
-    An older deployment holds a claim while it does not run yet, while its path template cannot be rendered (the model
-    name), while paused and in a dry run.
-    """
-    deployment = facts.deployment
-    intent = intent or intent_of(facts)
-    target = intent.choice.target
-    if target is None or intent.user_route or is_deleting(deployment) or _is_suspended(deployment):
-        return ()
-    if intent.request is not RoutingRequest.REQUIRED and not _has_place(facts, intent):
-        return ()
-    claims = []
-    if intent.path:
-        claims.append(Claim(target.gateway, target.section, ClaimKind.PATH, intent.path))
-    if intent.model_name:
-        claims.append(Claim(target.gateway, target.section, ClaimKind.MODEL_NAME, intent.model_name))
-    return tuple(claims)
-
-
-def _is_suspended(deployment: Resource) -> bool:
-    return dig(deployment, "spec", "suspend") is True
-
-
 # ---------------------------------------------------------------------------------------------------------- decision
 
 
-def decide(facts: Facts) -> Decision:
-    """Decides one pass. Any JSON in the facts gives a decision, never an exception."""
+def decide(facts: Facts, intent: Intent | None = None) -> Decision:
+    """Decides one pass; `intent` is that of the facts, if it is known. Any JSON in the facts gives a decision, never an
+    exception.
+    """
     deployment = facts.deployment
-    if is_deleting(deployment) or _is_annotated(deployment, names.PAUSED):
+    if is_deleting(deployment) or is_paused(deployment):
         # In deletion: the garbage collector removes what the deployment owns.
         return Decision(objects=None, write_status=False)
-    decision = _decide(facts, intent_of(facts))
-    if _is_annotated(deployment, names.DRY_RUN):
+    intent = intent or intent_of(facts)
+    decision = _decide(facts, intent)
+    if intent.probe and intent.model_name:
+        # The name in the status is that of an earlier generation. The condition's generation is the only record of
+        # that: with the present one, no later pass and no other process would ask the model server again.
+        named_for = number(condition_of(deployment, CONDITION), "observedGeneration")
+        decision = replace(decision, observed_generation=named_for)
+    if is_dry_run(deployment):
         return _dry(facts, decision)
     return decision
-
-
-def _is_annotated(deployment: Resource, annotation: str) -> bool:
-    return mapping(deployment, "metadata", "annotations").get(annotation) == "true"
 
 
 def _decide(facts: Facts, intent: Intent) -> Decision:
     if intent.request is RoutingRequest.OFF:
         return Decision(objects=())
     required = intent.request is RoutingRequest.REQUIRED
-    if not _is_settled(facts):
+    if not is_settled(facts):
         return _watch(facts, intent)
-    if _is_suspended(facts.deployment):
+    if is_suspended(facts.deployment):
         if not required:
             return Decision(objects=())
-        return _said(
+        return _not_ready(
             facts, intent, "Suspended", "spec.suspend is true: the route is removed, its path is free", made=()
         )
     if not facts.routes_served:
         if not required:
             return Decision(objects=None)
-        message = f"HTTPRoute v1 is not served: install the Gateway API ({_group()})"
-        return _said(facts, intent, "GatewayAPINotInstalled", message)
+        message = f"HTTPRoute v1 is not served: install the Gateway API ({GATEWAY_GROUP}/v1)"
+        return _not_ready(facts, intent, "GatewayAPINotInstalled", message)
     if intent.user_route:
         return _with_user_route(facts, intent)
-    if not required and not _has_place(facts, intent):
+    if not required and not has_place(facts, intent):
         return _unasked_without_place(facts, intent)
     if intent.choice.gateway is None:
         return _without_gateway(facts, intent)
     return _routed(facts, intent)
 
 
-def _group() -> str:
-    return "gateway.networking.k8s.io/v1"
-
-
-def _is_settled(facts: Facts) -> bool:
-    """Whether anything may be changed: the core has validated this generation, and the config is known."""
-    condition = condition_of(facts.deployment, "Validated") or {}
-    current = number(condition, "observedGeneration") >= number(facts.deployment, "metadata", "generation")
-    return condition.get("status") == "True" and current and not facts.config_missing
-
-
 def _watch(facts: Facts, intent: Intent) -> Decision:
     """Nothing is changed; a route that exists is reported."""
-    live = _own_route(facts)
+    live = own_route(facts)
     if live is not None:
         return _reported(facts, intent, live)
     if intent.request is not RoutingRequest.REQUIRED:
@@ -329,13 +137,13 @@ def _watch(facts: Facts, intent: Intent) -> Decision:
     reason, message = "WaitingForValidation", "the core has not validated this generation of the spec yet"
     if facts.config_missing:
         reason, message = "WaitingForConfig", "the runtime config that the deployment names does not exist"
-    return replace(_said(facts, intent, reason, message), transient=not facts.config_missing)
+    return replace(_not_ready(facts, intent, reason, message), transient=not facts.config_missing)
 
 
 def _reported(facts: Facts, intent: Intent, live: Resource) -> Decision:
-    """What exists stays as it is, and its state is said."""
+    """Nothing is changed; the status has the state of the live route."""
     verdict = verdict_of(live, gateways=facts.gateways, pool=_pool_behind(facts))
-    backend = live_backend(facts.deployment, route=live, pool=_own(facts, facts.pool))
+    backend = live_backend(facts.deployment, route=live, pool=own(facts, facts.pool))
     return Decision(
         objects=None,
         condition=_condition(verdict),
@@ -343,61 +151,26 @@ def _reported(facts: Facts, intent: Intent, live: Resource) -> Decision:
     )
 
 
-def _own(facts: Facts, obj: Resource | None) -> Resource | None:
-    """The object if the deployment controls it.
-
-    One without a controlling owner is recognised by our label and annotation: the next apply restores the reference.
-    """
-    uid = uid_of(facts.deployment)
-    if obj is None or not uid:
-        return None
-    owner = controller_owner(obj)
-    if owner is not None:
-        return obj if text(owner, "uid") == uid else None
-    labels, annotations = mapping(obj, "metadata", "labels"), mapping(obj, "metadata", "annotations")
-    ours = labels.get(names.PART) == "gateway" and annotations.get(names.DEPLOYMENT_UID) == uid
-    return obj if ours else None
-
-
-def _own_route(facts: Facts) -> Resource | None:
-    return _own(facts, facts.route)
-
-
 def _pool_behind(facts: Facts) -> Resource | None:
-    return _own(facts, facts.pool) or facts.provider_pool
-
-
-def _has_place(facts: Facts, intent: Intent) -> bool:
-    namespace = text(facts.deployment, "metadata", "namespace")
-    # A route that exists does not go with the Inference Extension: only its backend changes.
-    return usable(intent.choice, namespace=namespace) and (facts.pools_served or _own_route(facts) is not None)
+    return own(facts, facts.pool) or facts.provider_pool
 
 
 def _unasked_without_place(facts: Facts, intent: Intent) -> Decision:
-    """No route is made. One that serves stays as long as its Gateway exists: a second Gateway takes no route away."""
-    live, chosen = _own_route(facts), intent.choice
-    target = parent_of(live) if live is not None else None
-    if live is None or target is None:
+    """No route is made; one that exists may stay (`keeps_unasked`)."""
+    live, chosen = own_route(facts), intent.choice
+    if live is None or not keeps_unasked(facts, intent):
         return Decision(objects=())
-    if chosen.gateway is not None and (
-        chosen.named_by or chosen.target is None or chosen.target.gateway == target.gateway
-    ):
-        return Decision(objects=())
-    if chosen.gateway is None and chosen.named_by:
-        # The named Gateway is away: its routes wait for it, and one of another Gateway goes.
-        return Decision(objects=None if chosen.target in (None, target) else ())
-    if all(gateway_key(gateway) != target.gateway for gateway in facts.gateways):
-        return Decision(objects=())
+    if chosen.gateway is None and chosen.named_by:  # the named Gateway is away
+        return Decision(objects=None)
     return _reported(facts, intent, live)
 
 
 def _without_gateway(facts: Facts, intent: Intent) -> Decision:
     """A route stays while its Gateway is away, unless another one is asked for now."""
-    choice, live = intent.choice, _own_route(facts)
-    moved = live is not None and choice.target is not None and parent_of(live) != choice.target
+    choice = intent.choice
     # Pool and picker stay in any case: the next Gateway needs them again.
-    made = _kept_pool(facts) if moved else None
-    return _said(facts, intent, choice.reason or "NoGateway", choice.message, made=made)
+    made = _kept_pool(facts) if is_moved(facts, intent) else None
+    return _not_ready(facts, intent, choice.reason or "NoGateway", choice.message, made=made)
 
 
 def _with_user_route(facts: Facts, intent: Intent) -> Decision:
@@ -411,7 +184,7 @@ def _with_user_route(facts: Facts, intent: Intent) -> Decision:
             f"spec.gateway.httpRouteRef names HTTPRoute {intent.user_route}, which does not exist in this namespace: "
             "create it, or remove the field"
         )
-        return _said(facts, intent, "ReferenceNotFound", message, made=made)
+        return _not_ready(facts, intent, "ReferenceNotFound", message, made=made)
     verdict = verdict_of(facts.user_route, gateways=facts.gateways, pool=_pool_behind(facts))
     found = backend if isinstance(backend, Backend) else None
     if isinstance(backend, Waiting):
@@ -432,19 +205,19 @@ def _routed(facts: Facts, intent: Intent) -> Decision:
     target = intent.choice.target
     if target is None:
         return _without_gateway(facts, intent)
-    if facts.route is not None and _own_route(facts) is None:
+    if facts.route is not None and own_route(facts) is None:
         message = (
             f"HTTPRoute {text(facts.deployment, 'metadata', 'name')} exists and is not owned by the deployment: delete "
             "it, or name it in spec.gateway.httpRouteRef"
         )
         return replace(
-            _said(facts, intent, "ResourceConflict", message, made=_kept_pool(facts)), requeue_after=CONFLICT_RETRY
+            _not_ready(facts, intent, "ResourceConflict", message, made=_kept_pool(facts)), requeue_after=CONFLICT_RETRY
         )
     if intent.path_problem:
-        return _said(facts, intent, "PathTemplateInvalid", intent.path_problem, made=_kept_pool(facts))
+        return _not_ready(facts, intent, "PathTemplateInvalid", intent.path_problem, made=_kept_pool(facts))
     backend = _backend(facts, intent)
     if isinstance(backend, Waiting):
-        waiting = _said(facts, intent, backend.reason, backend.message, made=_kept_pool(facts))
+        waiting = _not_ready(facts, intent, backend.reason, backend.message, made=_kept_pool(facts))
         # A provider that makes the pool itself waits for the backend in this status.
         return replace(waiting, transient=_announced(facts, intent) is None)
     lost = {conflict.claim.kind for conflict in facts.conflicts}
@@ -455,7 +228,7 @@ def _routed(facts: Facts, intent: Intent) -> Decision:
     if not rules:
         # A pool is not made for a deployment without any rule, and one that exists waits for the next rule.
         reason = _hindrance(facts, intent, backend, lost=facts.conflicts) or _nothing_to_route()
-        decision = _said(facts, intent, reason.reason, reason.message, made=_kept_pool(facts))
+        decision = _not_ready(facts, intent, reason.reason, reason.message, made=_kept_pool(facts))
         return replace(decision, probe=intent.probe, transient=intent.probe)
     return _route_made(facts, intent, target, backend, rules)
 
@@ -466,19 +239,22 @@ def _nothing_to_route() -> Verdict:
 
 def _route_made(facts: Facts, intent: Intent, target: Target, backend: Backend, rules: Rules) -> Decision:
     deployment, config = facts.deployment, facts.config
+    pool_is_missing = backend.ours and own(facts, facts.pool) is None
+    # A refused pool is written again in each pass. Until it exists, the route leads to the Service.
+    target_of_rules = backend.as_service if pool_is_missing and facts.pool_refused and backend.service else backend
     timeout, timeout_remark = request_timeout(deployment, config)
     annotations, annotations_remark = annotations_for(deployment, config)
     wanted = route(
         text(deployment, "metadata", "name"),
         target=target,
         rules=rules,
-        backend=backend,
+        backend=target_of_rules,
         timeout=timeout,
         annotations=annotations,
         labels=_labels(facts),
         path_to_service=_path_to_service(facts, backend),
     )
-    verdict = verdict_of(_own_route(facts), gateways=facts.gateways, pool=_pool_behind(facts))
+    verdict = verdict_of(own_route(facts), gateways=facts.gateways, pool=_pool_behind(facts))
     transient = verdict.reason == "WaitingForGateway"
     if hindrance := _hindrance(facts, intent, backend, lost=facts.conflicts, only_refusals=verdict.ready is False):
         verdict, transient = hindrance, False
@@ -486,8 +262,9 @@ def _route_made(facts: Facts, intent: Intent, target: Target, backend: Backend, 
         verdict = replace(verdict, message=f"{verdict.message}; {remarks}")
     return Decision(
         objects=(*_pool_and_picker(facts, backend), wanted),
+        needs_pool=pool_is_missing and target_of_rules.kind is BackendKind.POOL,
         condition=_condition(verdict),
-        gateway=_status(facts, intent, ready=verdict.ready, target=target, backend=backend, rules=rules),
+        gateway=_status(facts, intent, ready=verdict.ready, target=target, backend=target_of_rules, rules=rules),
         probe=intent.probe,
         transient=transient,
         requeue_after={"ResourceConflict": CONFLICT_RETRY, "Forbidden": ROLE_RETRY}.get(verdict.reason),
@@ -502,7 +279,7 @@ def _hindrance(
 ) -> Verdict | None:
     """What is missing although a route may be accepted: a rule, or the picker behind it.
 
-    `only_refusals` leaves out the picker's own state, so that a gateway's words about the route come first.
+    `only_refusals` leaves out the picker's own state, so that a gateway's refusal of the route is reported first.
     """
     if lost:
         parts = [f"{entry.claim.kind} {entry.claim.value} (held by ModelDeployment {entry.holder})" for entry in lost]
@@ -536,17 +313,28 @@ def _hindrance(
             reason="Forbidden",
             message=f"{what}: ClusterRole {names.ENDPOINT_PICKER_ROLE} does not exist; run: {facts.flags.role_command}",
         )
-    if not backend.ours:
-        return None
-    if only_refusals:
+    if only_refusals or not backend.ours:
         return None
     state = picker_state(
         text(facts.deployment, "metadata", "name"),
-        pool=_own(facts, facts.pool),
-        deployment=_own(facts, facts.picker),
+        pool=own(facts, facts.pool),
+        deployment=own(facts, facts.picker),
         backend=backend,
     )
-    return None if state.ready else Verdict(ready=False, reason=state.reason, message=state.message)
+    if state.ready:
+        return None
+    if state.reason == "ResourceConflict":
+        return Verdict(ready=False, reason=state.reason, message=state.message)
+    waits = category_of(state.reason) is Category.PROGRESS
+    return Verdict(
+        ready=False, reason="WaitingForPool" if waits else state.reason, message=f"{state.message}; {_WITHOUT_PICKER}"
+    )
+
+
+_WITHOUT_PICKER = (
+    "without a picker the gateway chooses a pod itself (FailOpen), but while the pod of a crashed picker still counts "
+    "as Ready, Envoy answers requests that have a body with 500"
+)
 
 
 # ------------------------------------------------------------------------------------------------------------- parts
@@ -566,7 +354,7 @@ def _announced(facts: Facts, intent: Intent) -> BackendKind | None:
 
 def _is_foreign_pool(facts: Facts) -> bool:
     """Whether the name of the pool that we would make is taken."""
-    if facts.pool is None or _own(facts, facts.pool) is not None or not facts.pools_served:
+    if facts.pool is None or own(facts, facts.pool) is not None or not facts.pools_served:
         return False
     name = text(facts.deployment, "metadata", "name")
     if text(facts.deployment, "status", "endpoint", "pool", "name") == name:
@@ -584,7 +372,7 @@ def _wants_pool(facts: Facts) -> bool:
 
 def _lacks_role(facts: Facts) -> bool:
     """Whether no pool is made yet because its picker could read nothing; a pool that exists stays."""
-    return facts.picker_role is False and _own(facts, facts.pool) is None
+    return facts.picker_role is False and own(facts, facts.pool) is None
 
 
 def _backend(facts: Facts, intent: Intent) -> Backend | Waiting:
@@ -607,8 +395,8 @@ def _backend(facts: Facts, intent: Intent) -> Backend | Waiting:
 
 def _live_backend(facts: Facts) -> Backend | None:
     """The backend of the live route; None if there is none, or it is a pool and pools are not served."""
-    pool = _own(facts, facts.pool) if _picker(facts) is not None else None
-    kept = live_backend(facts.deployment, route=_own_route(facts), pool=pool)
+    pool = own(facts, facts.pool) if _picker(facts) is not None else None
+    kept = live_backend(facts.deployment, route=own_route(facts), pool=pool)
     return None if kept is None or (kept.kind is BackendKind.POOL and not facts.pools_served) else kept
 
 
@@ -641,7 +429,7 @@ def _pool_and_picker(facts: Facts, backend: Backend) -> tuple[Resource, ...]:
 
 def _kept_pool(facts: Facts) -> tuple[Resource, ...]:
     """Pool and picker that exist already, for a pass that makes no route: nothing new is made."""
-    live = _own(facts, facts.pool)
+    live = own(facts, facts.pool)
     if live is None or not facts.pools_served:
         return ()
     found = backend_of(
@@ -650,25 +438,21 @@ def _kept_pool(facts: Facts) -> tuple[Resource, ...]:
         pools_served=True,
         picker=_picker(facts) is not None,
     )
+    if isinstance(found, Waiting):
+        found = live_pool(facts.deployment, live) or found
     if not (isinstance(found, Backend) and found.ours):
-        name = text(facts.deployment, "metadata", "name")
-        reference = {"kind": "InferencePool", "name": name}
-        route_of_it = {"spec": {"rules": [{"backendRefs": [reference]}]}}
-        kept = live_backend(facts.deployment, route=route_of_it, pool=live) if isinstance(found, Waiting) else None
-        if kept is None:
-            return ()
-        found = kept
+        return ()
     return _pool_and_picker(facts, found)
 
 
-# ------------------------------------------------------------------------------------------------------------- words
+# ------------------------------------------------------------------------------------------------------------ status
 
 
 def _condition(verdict: Verdict) -> Condition:
     return Condition(type=CONDITION, status=verdict.ready, reason=verdict.reason, message=bounded(verdict.message))
 
 
-def _said(
+def _not_ready(
     facts: Facts,
     intent: Intent,
     reason: str,

@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airunway.api import names
-from airunway.configs import EffectiveConfig
+from airunway.configs import EffectiveConfig, parse_duration
 from airunway.resource import ObjectKey, Resource
 from airunway.routing._json import entries, mapping, text
 from airunway.routing.backends import POOL_GROUP, Backend, BackendKind
+from airunway.routing.claims import Claim, ClaimKind
 from airunway.routing.gateways import GATEWAY_GROUP, Target
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Rules",
     "annotations_for",
     "as_target",
+    "claims_in",
     "header_problem",
     "parent_of",
     "parents_of",
@@ -31,7 +33,6 @@ __all__ = [
 
 MODEL_HEADER = "X-Gateway-Model-Name"
 
-_DURATION = re.compile(r"([0-9]{1,5}(h|m|s|ms)){1,4}", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -138,7 +139,7 @@ def request_timeout(deployment: Resource, config: EffectiveConfig | None) -> tup
     asked, field = text(deployment, "spec", "gateway", "requestTimeout"), "spec.gateway.requestTimeout"
     if not asked and config is not None:
         asked, field = config.routing.request_timeout or "", f"spec.routing.requestTimeout of config {config.name}"
-    if not asked or _DURATION.fullmatch(asked):
+    if not asked or parse_duration(asked) is not None:
         return asked, ""
     return "", f"{field} is left out: an HTTPRoute takes durations such as 30s, 5m or 1h30m"
 
@@ -184,6 +185,24 @@ def parents_of(live: Resource) -> list[Target]:
     """The Gateways that an HTTPRoute attaches to; a parent of another kind is left out."""
     namespace = text(live, "metadata", "namespace")
     return [target for ref in entries(live, "spec", "parentRefs") if (target := as_target(ref, namespace)) is not None]
+
+
+def claims_in(live: Resource) -> tuple[Claim, ...]:
+    """The paths and model names that a route of ours takes on its Gateways."""
+    found = []
+    for target in parents_of(live):
+        for match in (match for rule in entries(live, "spec", "rules") for match in entries(rule, "matches")):
+            headers = [text(header, "value") for header in entries(match, "headers") if _is_model_name(header)]
+            path = text(match, "path", "value")
+            if headers and headers[0]:
+                found.append(Claim(target.gateway, target.section, ClaimKind.MODEL_NAME, headers[0]))
+            elif path not in ("", "/"):
+                found.append(Claim(target.gateway, target.section, ClaimKind.PATH, path))
+    return tuple(found)
+
+
+def _is_model_name(header: Resource) -> bool:
+    return text(header, "name").lower() == MODEL_HEADER.lower()
 
 
 def as_target(ref: Resource, namespace: str) -> Target | None:

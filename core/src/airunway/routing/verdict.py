@@ -1,4 +1,4 @@
-"""Decides whether a route is ready from what gateways wrote, and says where it answers (spec/platform.md, "Readiness").
+"""Decides from the status of a route whether it is ready, and at which URL it answers (spec/platform.md, "Readiness").
 
 A route is ready when every parent has accepted its current generation with resolved references.
 """
@@ -105,7 +105,7 @@ def _ref(answer: Resource) -> Resource:
 
 
 def _unanswered(target: Target, gateway: Resource | None) -> Verdict:
-    """No word about the route: the Gateway's own conditions usually say why."""
+    """The gateway has not answered about the route: the Gateway's own conditions usually have the reason."""
     if gateway is None:
         return Verdict(ready=False, reason="NoGateway", message=f"{target} does not exist: create it")
     class_name = text(gateway, "spec", "gatewayClassName")
@@ -157,7 +157,7 @@ def _how_to_admit(target: Target, gateway: Resource | None, *, namespace: str) -
 
 
 def _by_pool(pool: Resource | None, targets: Sequence[Target]) -> Verdict:
-    """What the gateways say of the InferencePool. No word is no fault: only a gateway writes its status."""
+    """The gateways' conditions of the InferencePool. Without any there is no fault: only gateways write its status."""
     namespace, name = text(pool, "metadata", "namespace"), text(pool, "metadata", "name")
     generation = number(pool, "metadata", "generation")
     ours = {target.gateway for target in targets}

@@ -21,6 +21,7 @@ from airunway.kube import (
     NotFound,
     StatusWriter,
     add_finalizer,
+    soonest,
 )
 from airunway.owned.error_policies import Occupied, Refused
 from airunway.owned.objects import Identity, identity_in, named
@@ -137,7 +138,7 @@ class ProviderReconciler:
             state = await self._gather_again(state, outcome.live, outcome.primary)
             observed = observe(self._host, decision, state)
         wake = await self._report(state, decision, outcome, observed, memory)
-        return outcome.again if outcome.held else _soonest(outcome.again, wake)
+        return outcome.again if outcome.held else soonest(outcome.again, wake)
 
     async def _release(self, state: ClusterState, memory: Memory) -> float | None:
         memory.faults.clear()
@@ -227,7 +228,7 @@ class ProviderReconciler:
         if decision.do is Do.OBSERVE_ONLY:
             memory.failing = None
             at_fault = any(result.reason == "ProviderError" for result in decision.results)
-            again = _soonest(_FAULT_RETRY if at_fault else None, decision.gate.again)
+            again = soonest(_FAULT_RETRY if at_fault else None, decision.gate.again)
             return Outcome(again=again, silent=decision.silent)
         failed_try = memory.tries.failed_try(self._subject(state, decision))
         if failed_try is None:
@@ -345,7 +346,7 @@ class ProviderReconciler:
                     action=EVENTS[event.reason].action,
                     related=event.related,
                 )
-        return _soonest(found.wake_after, None if state.rolled_out else _ROLL_OUT_RETRY)
+        return soonest(found.wake_after, None if state.rolled_out else _ROLL_OUT_RETRY)
 
 
 def _found(
@@ -407,10 +408,6 @@ def _outage(state: ClusterState, memory: Memory, error: KubeError) -> Outcome:
     last = memory.tries.last
     result = memory.outage(last.what if last is not None and isinstance(last.what, KubeError) else error, now=state.now)
     return Outcome(silent=True) if result is None or state.held_by else Outcome(results=(result,))
-
-
-def _soonest(*seconds: float | None) -> float | None:
-    return min((each for each in seconds if each is not None), default=None)
 
 
 def _planned(state: ClusterState, planned: StepResult) -> tuple[StepResult, ...]:

@@ -108,7 +108,11 @@ _REGISTERED = (
     Reason("WaitingForConfig", Category.PROGRESS, "core and provider do not see the same runtime config yet"),
     Reason("WaitingForEndpoint", Category.PROGRESS, "the provider has not published where the model is served yet"),
     Reason("WaitingForGateway", Category.PROGRESS, "no gateway controller has answered yet"),
-    Reason("WaitingForPool", Category.PROGRESS, "the provider's operator has not made its InferencePool yet"),
+    Reason(
+        "WaitingForPool",
+        Category.PROGRESS,
+        "the InferencePool does not exist, or its endpoint picker is not ready, yet",
+    ),
     Reason("Queued", Category.PROGRESS, "other work of this kind comes first"),
     Reason("Terminating", Category.PROGRESS, "the deployment, or its namespace, is being deleted"),
     Reason("UpstreamNotInstalled", Category.PROGRESS, "the upstream's CRD is not installed in the cluster"),

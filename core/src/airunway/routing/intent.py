@@ -1,0 +1,331 @@
+"""What a deployment wants from routing, from the facts of one pass: Gateway, path, model name and the claims on them.
+
+Example: ``spec.gateway.pathTemplate: /chat`` with one Gateway in the cluster is the path ``/chat`` and the model's own
+name on that Gateway, and a claim on each. What other deployments hold does not matter here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from airunway.api import names
+from airunway.configs import EffectiveConfig, PathTemplateError, RoutingRequest, path_of, routing_request
+from airunway.owned.objects import Mark, is_ours
+from airunway.resource import Resource, condition_of, dig, is_deleting, uid_of
+from airunway.routing._json import mapping, number, text
+from airunway.routing.claims import Claim, ClaimKind, Conflict
+from airunway.routing.gateways import Choice, choose, gateway_key, usable
+from airunway.routing.routes import claims_in, header_problem, parent_of
+
+__all__ = [
+    "CONDITION",
+    "MARK",
+    "Facts",
+    "Flags",
+    "Intent",
+    "Probe",
+    "claims_of",
+    "has_place",
+    "intent_of",
+    "is_dry_run",
+    "is_moved",
+    "is_paused",
+    "is_settled",
+    "is_suspended",
+    "keeps_unasked",
+    "leaves_route",
+    "own",
+    "own_route",
+]
+
+CONDITION = "GatewayReady"
+
+MARK = Mark(names.PART, "gateway")
+"""The label on all objects of the gateway part."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flags:
+    """The gateway part's own settings."""
+
+    gateway_name: str = ""
+    """``--gateway-name``: a name, or namespace/name."""
+    epp_image: str = ""
+    """``--epp-image``."""
+    epp_version: str = ""
+    """``--epp-version``."""
+    role_command: str = "helm upgrade --install airunway (the chart brings the ClusterRole)"
+    """The command that installs the ClusterRole of pickers, for a message."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """The outcome of asking a model server for its model name (``/v1/models``)."""
+
+    generation: int
+    """Generation of the deployment that it is about."""
+    name: str = ""
+    """Empty: it failed."""
+    failure: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """All that a decision depends on."""
+
+    deployment: Resource
+    config: EffectiveConfig | None = None
+    config_missing: bool = False
+    """The deployment names a config that does not exist."""
+    engine: Resource | None = None
+    """Entry of ``capabilities.engines`` of the selected provider for the engine in use; None if not known."""
+    gateways: Sequence[Resource] = ()
+    routes_served: bool = True
+    """The API server serves HTTPRoute v1."""
+    pools_served: bool = True
+    """The API server serves InferencePool v1."""
+    destination_rule: str = ""
+    """API version of Istio's DestinationRule; empty where it is not served."""
+    route: Resource | None = None
+    """The live HTTPRoute with the deployment's name, whatever its owner is."""
+    user_route: Resource | None = None
+    """The live HTTPRoute that ``spec.gateway.httpRouteRef`` names."""
+    pool: Resource | None = None
+    """The live InferencePool with the deployment's name, whatever its owner is."""
+    provider_pool: Resource | None = None
+    """The live InferencePool that ``status.endpoint.pool`` names; None if it is not read."""
+    picker: Resource | None = None
+    """The live Deployment of our own picker."""
+    picker_role: bool | None = None
+    """Whether the ClusterRole of pickers exists; None: not known."""
+    pool_refused: bool = False
+    """The API server refused the pool, or an object of the picker before it, when it was last written."""
+    conflicts: Sequence[Conflict] = ()
+    """The claims of the deployment that others hold (`Claims.conflicts`)."""
+    probe: Probe | None = None
+    """The newest probe; None: not done."""
+    flags: Flags = field(default_factory=Flags)
+
+
+# ------------------------------------------------------------------------------------------------------------ intent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intent:
+    """What a deployment wants from routing, without regard to what others hold."""
+
+    request: RoutingRequest
+    choice: Choice = field(default_factory=Choice)
+    user_route: str = ""
+    """``spec.gateway.httpRouteRef``."""
+    path: str = ""
+    """Path of the path rule; empty: no path rule."""
+    path_problem: str = ""
+    """Why the path template cannot be rendered."""
+    path_unsupported: bool = False
+    """A path was asked for and the engine has no ``pathRouting``."""
+    model_name: str = ""
+    name_problem: str = ""
+    """Why there is no model name."""
+    probe: bool = False
+    """The model name must be asked from the model server."""
+
+
+def intent_of(facts: Facts) -> Intent:
+    """What the deployment wants: request, Gateway, path and model name. It reads no live route and no claims."""
+    deployment, config = facts.deployment, facts.config
+    request = routing_request(deployment, config)
+    if request is RoutingRequest.OFF:
+        return Intent(request=request)
+    name, problem, probe = _model_name(facts)
+    intent = Intent(
+        request=request,
+        user_route=text(deployment, "spec", "gateway", "httpRouteRef"),
+        model_name=name,
+        name_problem=problem,
+        probe=probe,
+    )
+    if intent.user_route:
+        return intent
+    intent = replace(
+        intent,
+        choice=choose(facts.gateways, deployment=deployment, config=config, flag=facts.flags.gateway_name),
+    )
+    if request is not RoutingRequest.REQUIRED:
+        return intent
+    if facts.engine is not None and facts.engine.get("pathRouting") is not True:
+        template = text(deployment, "spec", "gateway", "pathTemplate") or (
+            config.routing.path_template if config is not None else ""
+        )
+        return replace(intent, path_unsupported=bool(template))
+    try:
+        return replace(intent, path=path_of(deployment, config))
+    except PathTemplateError as error:
+        return replace(intent, path_problem=str(error))
+
+
+def _model_name(facts: Facts) -> tuple[str, str, bool]:
+    """Model name, why there is none, and whether a probe is needed (spec/platform.md, "Model name")."""
+    deployment = facts.deployment
+    model = mapping(deployment, "spec", "model")
+    asked = text(deployment, "spec", "gateway", "modelName")
+    if asked:
+        return _header(asked, "spec.gateway.modelName")
+    custom = text(model, "source") == "custom"
+    if not custom and mapping(facts.engine, "gateway").get("ignoresServedName") is not True:
+        if served := text(model, "servedName"):
+            return _header(served, "spec.model.servedName")
+        if last := text(model, "id").rstrip("/").rpartition("/")[2]:
+            return _header(last, "spec.model.id")
+        return "", "spec.model has neither servedName nor id: set spec.gateway.modelName", False
+    generation = number(deployment, "metadata", "generation")
+    probe = facts.probe
+    if probe is not None and probe.generation == generation:
+        if probe.name:
+            return _header(probe.name, "the model name of /v1/models")
+        if recorded := text(deployment, "status", "gateway", "modelName"):
+            return _header(recorded, "status.gateway.modelName")
+        if known := text(model, "id"):
+            return _header(known, "spec.model.id")
+        return (
+            "",
+            f"the model server does not say its model name: {probe.failure or 'no answer'}; set spec.gateway.modelName",
+            False,
+        )
+    # The condition keeps its generation until the server has been asked for a newer one (`decide`).
+    condition = condition_of(deployment, CONDITION) or {}
+    recorded = text(deployment, "status", "gateway", "modelName")
+    if recorded:  # the name of an earlier generation serves until the server has answered
+        name, problem, _ = _header(recorded, "status.gateway.modelName")
+        return name, problem, number(condition, "observedGeneration") != generation
+    return "", "the model server has not been asked for its model name yet", True
+
+
+def _header(value: str, field: str) -> tuple[str, str, bool]:
+    problem = header_problem(value)
+    return ("", f"{field} {problem}: set spec.gateway.modelName", False) if problem else (value, "", False)
+
+
+# ------------------------------------------------------------------------------------------------------------ claims
+
+
+def claims_of(facts: Facts, intent: Intent | None = None) -> tuple[Claim, ...]:
+    """What the deployment claims; nothing while it is off, suspended or in deletion.
+
+    An older deployment holds a claim while it does not run yet, while its path template cannot be rendered (the model
+    name), while paused and in a dry run. A route that is left as it is keeps its claims in addition, so that no other
+    deployment gets a route with its path.
+    """
+    if is_deleting(facts.deployment):
+        return ()
+    intent = intent or intent_of(facts)
+    claims = _wanted(facts, intent)
+    live = own_route(facts)
+    if live is not None and leaves_route(facts, intent):
+        claims = (*claims, *(claim for claim in claims_in(live) if claim not in claims))
+    return claims
+
+
+def _wanted(facts: Facts, intent: Intent) -> tuple[Claim, ...]:
+    """The claims of the spec and the config, whatever route exists."""
+    target = intent.choice.target
+    if target is None or intent.user_route or is_suspended(facts.deployment):
+        return ()
+    if intent.request is not RoutingRequest.REQUIRED and not has_place(facts, intent):
+        return ()
+    claims = []
+    if intent.path:
+        claims.append(Claim(target.gateway, target.section, ClaimKind.PATH, intent.path))
+    if intent.model_name:
+        claims.append(Claim(target.gateway, target.section, ClaimKind.MODEL_NAME, intent.model_name))
+    return tuple(claims)
+
+
+def leaves_route(facts: Facts, intent: Intent) -> bool:
+    """Whether a route of ours is left as it is: `decide` gives no objects."""
+    deployment = facts.deployment
+    if is_paused(deployment) or is_dry_run(deployment):
+        return True
+    if intent.request is RoutingRequest.OFF:
+        return False
+    if not is_settled(facts):
+        return True
+    if is_suspended(deployment) or intent.user_route:
+        return False
+    if intent.request is not RoutingRequest.REQUIRED and not has_place(facts, intent):
+        return keeps_unasked(facts, intent)
+    return intent.choice.gateway is None and not is_moved(facts, intent)
+
+
+# ------------------------------------------------------------------------------------------------------------- state
+
+
+def is_paused(deployment: Resource) -> bool:
+    """Whether nothing may be written for the deployment."""
+    return _is_annotated(deployment, names.PAUSED)
+
+
+def is_dry_run(deployment: Resource) -> bool:
+    """Whether only the status may be written for the deployment."""
+    return _is_annotated(deployment, names.DRY_RUN)
+
+
+def _is_annotated(deployment: Resource, annotation: str) -> bool:
+    return mapping(deployment, "metadata", "annotations").get(annotation) == "true"
+
+
+def is_suspended(deployment: Resource) -> bool:
+    """Whether the deployment has ``spec.suspend``."""
+    return dig(deployment, "spec", "suspend") is True
+
+
+def is_settled(facts: Facts) -> bool:
+    """Whether anything may be changed: the core has validated this generation, and the config is known."""
+    condition = condition_of(facts.deployment, "Validated") or {}
+    current = number(condition, "observedGeneration") >= number(facts.deployment, "metadata", "generation")
+    return condition.get("status") == "True" and current and not facts.config_missing
+
+
+def own(facts: Facts, obj: Resource | None) -> Resource | None:
+    """The object if the gateway part has made it for the deployment."""
+    if obj is None or not uid_of(facts.deployment):
+        return None
+    return obj if is_ours(obj, facts.deployment, MARK) else None
+
+
+def own_route(facts: Facts) -> Resource | None:
+    """The live HTTPRoute if it is ours."""
+    return own(facts, facts.route)
+
+
+def has_place(facts: Facts, intent: Intent) -> bool:
+    """Whether a route that was not asked for is made: a Gateway can be used, and pools are served."""
+    namespace = text(facts.deployment, "metadata", "namespace")
+    # A route that exists does not go with the Inference Extension: only its backend changes.
+    return usable(intent.choice, namespace=namespace) and (facts.pools_served or own_route(facts) is not None)
+
+
+def keeps_unasked(facts: Facts, intent: Intent) -> bool:
+    """Whether a route that was not asked for, and for which there is no place, stays as it is.
+
+    It stays as long as its Gateway exists: a second Gateway takes no route away. The routes of a named Gateway wait for
+    it while it is away.
+    """
+    live, chosen = own_route(facts), intent.choice
+    target = parent_of(live) if live is not None else None
+    if target is None:
+        return False
+    if chosen.gateway is None and chosen.named_by:
+        return chosen.target in (None, target)
+    if chosen.gateway is not None and (
+        chosen.named_by or chosen.target is None or chosen.target.gateway == target.gateway
+    ):
+        return False
+    return any(gateway_key(gateway) == target.gateway for gateway in facts.gateways)
+
+
+def is_moved(facts: Facts, intent: Intent) -> bool:
+    """Whether the live route is attached to another Gateway or listener than is asked for now."""
+    live, target = own_route(facts), intent.choice.target
+    return live is not None and target is not None and parent_of(live) != target
