@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import pytest
 import yaml
-from core.tests.any_json import ANY, TEXT, lookalikes, mutated
 from core.tests.routing.builders import (
     ENGINE,
     EPP,
@@ -25,7 +23,6 @@ from core.tests.routing.builders import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airunway.configs import resolve
 from airunway.resource import Resource
 from airunway.routing import Facts, Flags, Probe, claims_of, decide, equalities, gateway_status, intent_of
 from airunway.routing.gateways import choose
@@ -113,7 +110,12 @@ def test_the_path_rule_rewrites_its_prefix_and_has_one_match() -> None:
 
 # ------------------------------------------------------------------------------------------------------ hostile input
 
-MANY = 100_000
+TEXT = st.text(max_size=12)
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
 KEYS = sorted(
     {
         *("metadata", "name", "namespace", "labels", "annotations", "generation", "uid", "ownerReferences", "spec"),
@@ -126,15 +128,38 @@ KEYS = sorted(
 )
 
 
-LOOKALIKE = lookalikes(KEYS, ["True", "False", "Accepted", "HTTP", "All", "gw", "infra", "llama", "ml", 1])
-hostile = partial(mutated, by=LOOKALIKE)
+def _nested(inner: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+    return st.dictionaries(st.sampled_from(KEYS), inner, max_size=6) | st.lists(inner, max_size=3)
 
 
-CONFIG: Resource = {
-    "routing": {"enabled": True, "gatewayRef": {"name": "gw"}, "pathTemplate": "/x", "annotations": {"a.io/b": "c"}},
-    "labelPropagation": {"enabled": True, "match": ["*"]},
-    "imagePullSecrets": [{"name": "registry"}],
-}
+LOOKALIKE = st.recursive(
+    ANY | st.sampled_from(["True", "False", "Accepted", "HTTP", "All", "gw", "infra", "llama", "ml", 1]),
+    _nested,
+    max_leaves=25,
+)
+
+
+def mutated(base: Resource) -> st.SearchStrategy[Resource]:
+    """The object with some of its values replaced by any JSON."""
+
+    @st.composite
+    def change(draw: st.DrawFn) -> Resource:
+        def walk(value: object, depth: int) -> object:
+            if depth and draw(st.integers(0, 9)) == 0:
+                return draw(LOOKALIKE)
+            if isinstance(value, dict):
+                return {key: walk(entry, depth + 1) for key, entry in value.items()}
+            if isinstance(value, list):
+                return [walk(entry, depth + 1) for entry in value]
+            return value
+
+        found = walk(base, 0)
+        assert isinstance(found, dict)
+        return found
+
+    return change()
+
+
 ROUTE = live_route(facts(), Accepted="False:NotAllowedByListeners:no")
 POOL: Resource = {
     "metadata": {**ROUTE["metadata"], "name": "llama"},
@@ -162,73 +187,37 @@ def sound(found: Facts) -> None:
         assert all(isinstance(value, str) for value in labels.values())
 
 
-ANY_FACTS = st.builds(
-    Facts,
-    deployment=hostile(deployment(gateway=asked(gatewayRef={"name": "gw", "namespace": "infra"}, pathTemplate="/x"))),
-    gateways=st.lists(hostile(gateway()), max_size=2),
-    route=st.none() | hostile(ROUTE),
-    user_route=st.none() | hostile(ROUTE),
-    pool=st.none() | hostile(POOL),
-    provider_pool=st.none() | hostile(POOL),
-    picker=st.none() | hostile(POOL),
-    engine=st.none() | hostile(ENGINE),
-    config=st.none() | hostile(CONFIG).map(lambda spec: resolve("x", namespaced={"spec": spec}, cluster=None).config),
-    pools_served=st.booleans(),
-    probe=st.just(Probe(generation=1, name="inner")),
-    flags=st.just(FLAGS),
+@settings(max_examples=300, deadline=None)
+@given(
+    obj=mutated(deployment(gateway=asked(gatewayRef={"name": "gw", "namespace": "infra"}, pathTemplate="/x"))),
+    gateways=st.lists(mutated(gateway()), max_size=2),
+    route=st.none() | mutated(ROUTE),
+    pool=st.none() | mutated(POOL),
+    engine=st.none() | mutated(ENGINE),
+    served=st.booleans(),
 )
-
-
-@settings(max_examples=300, deadline=None)
-@given(ANY_FACTS)
-def test_r30_any_json_gives_a_decision(found: Facts) -> None:
-    sound(found)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(7200)
-@settings(max_examples=MANY, deadline=None)
-@given(ANY_FACTS)
-def test_r30_any_of_100_000_facts_gives_a_decision(found: Facts) -> None:
-    sound(found)
-
-
-# Of statuses alone: the deployment is right, so that each gets to where its status is read.
-STATUS = hostile(ROUTE["status"] | gateway()["status"])
-POOLED = facts(engine=ENGINE)
-POOLED_ROUTE = live_route(POOLED)
-
-
-def any_status(route: object, gateway_status_: object, pool: object) -> None:
-    """Whatever controllers write about a route, its Gateway and its pool, the condition says something."""
-    seen = replace(
-        POOLED,
-        gateways=[{**gateway(), "status": gateway_status_}],
-        route={**POOLED_ROUTE, "status": route},
-        pool={**POOL, "status": pool},
+def test_r30_any_json_gives_a_decision(
+    obj: Resource,
+    gateways: list[Resource],
+    route: Resource | None,
+    pool: Resource | None,
+    engine: Resource | None,
+    served: bool,
+) -> None:
+    sound(
+        Facts(
+            deployment=obj,
+            gateways=gateways,
+            route=route,
+            user_route=route,
+            pool=pool,
+            picker=pool,
+            engine=engine,
+            pools_served=served,
+            probe=Probe(generation=1, name="inner"),
+            flags=FLAGS,
+        )
     )
-    sound(seen)
-    decision = decide(seen)
-    assert decision.condition is not None
-    assert decision.condition.status is (decision.gateway or {})["ready"]
-
-
-@settings(max_examples=300, deadline=None)
-@given(route=STATUS | LOOKALIKE, of_gateway=STATUS | LOOKALIKE, pool=STATUS | LOOKALIKE)
-def test_any_status_of_route_gateway_and_pool_gives_a_condition(
-    route: object, of_gateway: object, pool: object
-) -> None:
-    any_status(route, of_gateway, pool)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(7200)
-@settings(max_examples=MANY, deadline=None)
-@given(route=STATUS | LOOKALIKE, of_gateway=STATUS | LOOKALIKE, pool=STATUS | LOOKALIKE)
-def test_any_of_100_000_statuses_of_route_gateway_and_pool_gives_a_condition(
-    route: object, of_gateway: object, pool: object
-) -> None:
-    any_status(route, of_gateway, pool)
 
 
 @settings(max_examples=300, deadline=None)

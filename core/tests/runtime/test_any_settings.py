@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
+from random import Random
 from typing import Any
 
 import orjson
 import pytest
-from core.tests.any_json import lookalikes, mutated
+from core.tests.any_json import MANY, anything, changed, text
 from core.tests.conftest import MakeDeployment
 from core.tests.runtime.views import NOW, state
 from hypothesis import given, settings
@@ -30,7 +31,6 @@ from airunway.runtime.translate import parsed, translate
 from airunway.status.reasons import REASONS
 
 PROVIDERS = ("kaito", "vllm", "llmd", "kuberay", "dynamo")
-MANY = 100_000
 CONFIG: Resource = {
     "env": [{"name": "A", "value": "1"}, {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}],
     "imagePullSecrets": [{"name": "registry"}],
@@ -111,12 +111,19 @@ KEYS = (
     *("labelPropagation", "enabled", "match", "routing", "pathTemplate", "inherit", "rollout", "statusPolicy"),
     *("dependencyGracePeriod", "storage", "maxConcurrentRollouts", "gatewayRef", "annotations", "later"),
 )
-LIKE_CONFIG = lookalikes(KEYS, ["A", "HF_TOKEN", "Cluster", "Immediately", "*", "[bad", "/{.a}", "10s", "", 0, True])
-SPECS = mutated(CONFIG, by=LIKE_CONFIG) | st.dictionaries(st.sampled_from(KEYS), LIKE_CONFIG, max_size=8)
+like_config = partial(
+    anything, keys=KEYS, values=("A", "HF_TOKEN", "Cluster", "Immediately", "*", "[bad", "/{.a}", "10s", "", 0, True)
+)
 
 
-def any_config(provider: str, upper: object, lower: object, *, exists: bool) -> None:
+def any_spec(chance: Random) -> object:
+    return changed(chance, CONFIG, like_config) if chance.randrange(3) else like_config(chance)
+
+
+def any_config(chance: Random) -> None:
     """A provider's pass under any config: what is new gets its settings, what serves keeps those that it has."""
+    provider, exists = chance.choice(PROVIDERS), bool(chance.randrange(2))
+    upper, lower = any_spec(chance), any_spec(chance) if chance.randrange(2) else None
     found = resolved(upper, cluster=lower)
     assert found.config is not None
     wanted = deployment(FACTORY[0], provider, found=found, served=exists)
@@ -133,39 +140,37 @@ def any_config(provider: str, upper: object, lower: object, *, exists: bool) -> 
         assert decision.objects or decision.results, "it is made, or it is said why not"
 
 
-ANY_CONFIG = given(
-    provider=st.sampled_from(PROVIDERS), upper=SPECS | LIKE_CONFIG, lower=st.none() | SPECS, exists=st.booleans()
-)
-
-
 @settings(max_examples=300, deadline=None)
-@ANY_CONFIG
-def test_any_config_gives_objects_or_says_why_not(provider: str, upper: object, lower: object, exists: bool) -> None:
-    any_config(provider, upper, lower, exists=exists)
+@given(st.randoms())
+def test_any_config_gives_objects_or_says_why_not(chance: Random) -> None:
+    any_config(chance)
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(7200)
-@settings(max_examples=MANY, deadline=None)
-@ANY_CONFIG
-def test_any_of_100_000_configs_gives_objects_or_says_why_not(
-    provider: str, upper: object, lower: object, exists: bool
-) -> None:
-    any_config(provider, upper, lower, exists=exists)
+@pytest.mark.timeout(3600)
+def test_any_of_100_000_configs_gives_objects_or_says_why_not() -> None:
+    for seed in range(MANY):
+        any_config(Random(seed))
 
 
 # --------------------------------------------------------------------------------------------------------------- labels
 
-LABEL_TEXT = st.text(st.sampled_from("abzAZ019./-_ *[]é\n"), max_size=24) | st.text(max_size=8)
 PREFIXES = ("airunway.ai/", "kaito.sh/", "ray.io/", "nvidia.com/", "llm-d.ai/", "app.kubernetes.io/", "example.org/")
-LABEL_KEYS = LABEL_TEXT | st.builds(str.__add__, st.sampled_from(PREFIXES), LABEL_TEXT)
-LABELS = st.dictionaries(LABEL_KEYS, LABEL_TEXT, max_size=6)
-"""An API server stores texts only; `propagated` alone takes any JSON (test_patterns)."""
-PATTERNS = st.lists(LABEL_KEYS | st.sampled_from(["*", "*/*", "[bad", "a*/[^b-c]?", None, 5]), max_size=5)
 
 
-def any_labels(provider: str, labels: Resource, patterns: list[Any]) -> None:
+def label_text(chance: Random) -> str:
+    prefix = chance.choice(PREFIXES) if chance.randrange(2) else ""
+    known = chance.choice([*names.NEVER_PROPAGATED, "app.kubernetes.io/managed-by"])
+    return known if chance.randrange(8) == 0 else prefix + text(chance, longest=20)
+
+
+def any_labels(chance: Random) -> None:
     """Our own labels and the selectors stay as they are, whatever the deployment has; what is propagated is its own."""
+    provider = chance.choice(PROVIDERS)
+    # An API server stores texts only; `propagated` alone takes any JSON (test_patterns).
+    labels = {label_text(chance): text(chance) for _ in range(chance.randrange(7))}
+    some = [*labels, "*", "*/*", "[bad", "a*/[^b-c]?", None, 5]
+    patterns = [chance.choice([*some, label_text(chance)]) for _ in range(chance.randrange(6))]
     found = resolved({"labelPropagation": {"enabled": True, "match": patterns}})
     wanted = deployment(FACTORY[0], provider, found=found, served=False)
     bare = decide(
@@ -187,23 +192,17 @@ def any_labels(provider: str, labels: Resource, patterns: list[Any]) -> None:
         assert before["spec"].get("selector") == after["spec"].get("selector") if "spec" in before else True
 
 
-ANY_LABELS = given(provider=st.sampled_from(PROVIDERS), labels=LABELS, patterns=PATTERNS)
-
-
 @settings(max_examples=300, deadline=None)
-@ANY_LABELS
-def test_any_labels_and_patterns_leave_what_is_ours(provider: str, labels: Resource, patterns: list[Any]) -> None:
-    any_labels(provider, labels, patterns)
+@given(st.randoms())
+def test_any_labels_and_patterns_leave_what_is_ours(chance: Random) -> None:
+    any_labels(chance)
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(7200)
-@settings(max_examples=MANY, deadline=None)
-@ANY_LABELS
-def test_any_of_100_000_labels_and_patterns_leave_what_is_ours(
-    provider: str, labels: Resource, patterns: list[Any]
-) -> None:
-    any_labels(provider, labels, patterns)
+@pytest.mark.timeout(3600)
+def test_any_of_100_000_labels_and_patterns_leave_what_is_ours() -> None:
+    for seed in range(MANY):
+        any_labels(Random(seed))
 
 
 # ---------------------------------------------------------------------------------------------------- recorded settings
@@ -212,55 +211,50 @@ RECORD_KEYS = (
     *("for", "config", "provider", "pods", "gateway", "env", "name", "value", "valueFrom", "imagePullSecrets"),
     *("token", "key", "labels", "namespace", "usesPool", "vllm_image", "picker_image", "runtime_version", "later"),
 )
-LIKE_RECORD = lookalikes(RECORD_KEYS, ["A", "default", "image:1", "HF_TOKEN", "0.9.0", 0, True])
+like_record = partial(
+    anything, keys=RECORD_KEYS, values=("A", "default", "image:1", "HF_TOKEN", "v0.9.0", "0.9", 0, True)
+)
 
 
-@st.composite
-def records(draw: st.DrawFn) -> str:
+def any_record(chance: Random) -> str:
     """The text of an annotation: any JSON, one that a provider wrote with other values, cut, deep, no JSON."""
-    how = draw(st.sampled_from(("any", "changed", "changed", "cut", "deep", "text")))
+    how = chance.choice(("any", "changed", "changed", "cut", "deep", "text"))
     if how == "text":
-        return draw(st.text(max_size=40))
+        return text(chance, longest=40)
     if how == "deep":
-        depth, brackets = draw(st.sampled_from([100, 200, 240, 260, 900, 2000])), draw(st.sampled_from(["[]", "{}"]))
-        inner = "[" * depth + "]" * depth if brackets == "[]" else '{"a":' * depth + "1" + "}" * depth
-        return f'{{"for":"x","{draw(st.sampled_from(RECORD_KEYS))}":{inner}}}'
+        depth = chance.choice([100, 200, 240, 260, 900, 2000])
+        inner = "[" * depth + "]" * depth if chance.randrange(2) else '{"a":' * depth + "1" + "}" * depth
+        return f'{{"for":"x","{chance.choice(RECORD_KEYS)}":{inner}}}'
     if how == "any":
-        return json.dumps(draw(LIKE_RECORD))
-    text = annotations_of(primary_of(draw(st.sampled_from(PROVIDERS))))[names.RUNTIME_SETTINGS]
+        return json.dumps(like_record(chance))
+    written = annotations_of(primary_of(chance.choice(PROVIDERS)))[names.RUNTIME_SETTINGS]
     if how == "cut":
-        return text[: draw(st.integers(0, len(text)))]
-    return json.dumps(draw(mutated(json.loads(text), by=LIKE_RECORD)))
+        return written[: chance.randint(0, len(written))]
+    return json.dumps(changed(chance, json.loads(written), like_record))
 
 
-def any_record(provider: str, text: str, *, changed: bool, served: bool) -> None:
+def with_any_record(chance: Random) -> None:
+    """A pass of the provider over an object with such a record."""
+    provider, served = chance.choice(PROVIDERS), bool(chance.randrange(2))
     found, host = resolved(CONFIG), host_of(provider)
     wanted = deployment(FACTORY[0], provider, found=found, served=served)
-    if changed:
+    if chance.randrange(2):
         wanted["spec"]["resources"] = {"gpu": {"count": 2}}
     primary = copy_of(primary_of(provider))
-    primary["metadata"]["annotations"][names.RUNTIME_SETTINGS] = text
+    primary["metadata"]["annotations"][names.RUNTIME_SETTINGS] = any_record(chance)
     decision = decide(state(host, wanted, primary, resolution=found), host, settings=settings_of(provider))
     sound(decision)
     assert decision.objects or decision.results, "it is written, or it is said why not"
 
 
-ANY_RECORD = given(provider=st.sampled_from(PROVIDERS), text=records(), changed=st.booleans(), served=st.booleans())
-
-
 @settings(max_examples=300, deadline=None)
-@ANY_RECORD
-def test_any_recorded_settings_give_objects_or_say_why_not(
-    provider: str, text: str, changed: bool, served: bool
-) -> None:
-    any_record(provider, text, changed=changed, served=served)
+@given(st.randoms())
+def test_any_recorded_settings_give_objects_or_say_why_not(chance: Random) -> None:
+    with_any_record(chance)
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(7200)
-@settings(max_examples=MANY, deadline=None)
-@ANY_RECORD
-def test_any_of_100_000_recorded_settings_give_objects_or_say_why_not(
-    provider: str, text: str, changed: bool, served: bool
-) -> None:
-    any_record(provider, text, changed=changed, served=served)
+@pytest.mark.timeout(3600)
+def test_any_of_100_000_recorded_settings_give_objects_or_say_why_not() -> None:
+    for seed in range(MANY):
+        with_any_record(Random(seed))
