@@ -98,6 +98,10 @@ class Seen:
         """The metrics that have no sample on a component's page."""
         return unseen(self.pages[component])
 
+    def cut(self, component: str) -> set[str]:
+        """The resources whose watches counted, on a component's page, that their connection was cut."""
+        return cut(self.pages[component])
+
 
 def samples(page: str, name: str) -> dict[frozenset[tuple[str, str]], float]:
     found = re.findall(rf"^{name}(?:\{{(.*)\}})? (\S+)$", page, flags=re.MULTILINE)
@@ -107,6 +111,12 @@ def samples(page: str, name: str) -> dict[frozenset[tuple[str, str]], float]:
 def unseen(page: str) -> set[str]:
     wanted = {metric.name: metric.series for metric in METRICS} | {name: (name,) for name in PROCESS_METRICS}
     return {name for name, series in wanted.items() if not all(samples(page, one) for one in series)}
+
+
+def cut(page: str) -> set[str]:
+    """The resources whose watches have noticed that their connection was cut."""
+    found = (dict(labels) for labels, number in samples(page, "airunway_watch_restarts_total").items() if number)
+    return {labels["resource"] for labels in found if labels["cause"] == "ConnectionFailed"}
 
 
 @pytest.fixture(scope="package")
@@ -201,13 +211,16 @@ async def see(kubeconfig: Path, folder: Path) -> Seen:
             await live_through(client, namespace, proxy)
 
             async def complete() -> bool:
-                """Of every metric a sample, from each process that shows it; some counters of a provider rest."""
+                """Of every metric a sample, from each process that shows it; some counters of a provider rest. The story
+                ends with a cut, which a process notices a moment later.
+                """
                 pages["core"], pages["provider"] = await get(http, core), await get(http, provider)
                 others = {metric.name for metric in METRICS if metric.role is MetricsRole.CORE}
                 rest = {"airunway_reconciliation_errors_total"}
-                return not unseen(pages["core"]) and not unseen(pages["provider"]) - others - rest
+                noticed = all("modeldeployments" in cut(page) for page in pages.values())
+                return noticed and not unseen(pages["core"]) and not unseen(pages["provider"]) - others - rest
 
-            await wait_until(complete, otherwise=lambda: {name: unseen(page) for name, page in pages.items()})
+            await wait_until(complete, otherwise=lambda: {n: (unseen(page), cut(page)) for n, page in pages.items()})
             accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
             async with http.get(core, headers=accept) as answer:
                 openmetrics, content_types = await answer.text(), [answer.headers["Content-Type"]]

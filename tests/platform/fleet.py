@@ -23,6 +23,7 @@ from airunway_testing.gatewayapi.kinds import definitions as gateway_definitions
 from airunway_testing.killing import own_process
 from airunway_testing.operator import install_definitions, remove_leftovers, until
 from airunway_testing.simulators import load_simulator
+from airunway_testing.waiting import PATIENCE
 
 PROVIDERS = ("kaito", "vllm", "llmd", "kuberay", "dynamo")
 CONFIG = "platform"
@@ -92,10 +93,12 @@ class Fleet:
         }
         return await self.client.create(MODEL_DEPLOYMENT, body, manager="user")
 
-    async def every(self, holds: Callable[[Resource], bool], *, what: str, names: Sequence[str] = ()) -> None:
-        """Wait until it holds of every deployment. Raises TimeoutError."""
+    async def every(
+        self, holds: Callable[[Resource], bool], *, what: str, names: Sequence[str] = (), within: float = PATIENCE
+    ) -> None:
+        """Wait until it holds of every deployment, for each up to `within` seconds. Raises TimeoutError."""
         for name in names or self.names:
-            await until(self.client, self.key(name), holds, what=what)
+            await until(self.client, self.key(name), holds, what=what, within=within)
 
     async def edit(self, name: str, spec: Resource) -> int:
         after = await self.client.merge_patch(MODEL_DEPLOYMENT, self.key(name), {"spec": spec}, manager="user")
@@ -112,7 +115,7 @@ class Fleet:
             except NotFound:
                 continue
             for obj in objects:
-                if is_deleting(obj) or _is_of_a_gateway(obj):
+                if is_deleting(obj) or is_of_a_gateway(obj):
                     continue
                 generation = 0 if kind == POD else int(obj["metadata"].get("generation", 0))
                 found[kind.kind, key_of(obj).name] = uid_of(obj), generation
@@ -130,7 +133,8 @@ class Fleet:
         return sorted(str(each["metadata"]["resourceVersion"]) for each in found)
 
 
-def _is_of_a_gateway(obj: Resource) -> bool:
+def is_of_a_gateway(obj: Resource) -> bool:
+    """Whether it belongs to a picker or a part, and so carries no model."""
     labels = labels_of(obj)
     return names.PART in labels or labels.get(names.COMPONENT) == picker.COMPONENT
 

@@ -83,7 +83,11 @@ def _plain(obj: Resource) -> Resource:
 
 
 @pytest.mark.parametrize(
-    "count", [pytest.param(SEEDED, id="20"), pytest.param(10 * SEEDED, id="200", marks=pytest.mark.soak)]
+    "count",
+    [
+        pytest.param(SEEDED, id="20"),
+        pytest.param(10 * SEEDED, id="200", marks=[pytest.mark.soak, pytest.mark.timeout(7200)]),
+    ],
 )
 async def test_c15_the_order_of_config_and_deployment_leaves_no_trace(
     count: int, kubeconfig: Path, client: Client, namespace: str

@@ -198,8 +198,11 @@ class Stage:
         by_name = {key_of(found).name: found for found in workspaces}
         return {
             (name := key_of(deployment).name): State(workspace=by_name.get(name), complaint=complaint(deployment))
-            for deployment in await self._client.list_all(MODEL_DEPLOYMENT, namespace=self._namespace)
+            for deployment in await self._deployments()
         }
+
+    async def _deployments(self) -> list[Resource]:
+        return await self._client.list_all(MODEL_DEPLOYMENT, namespace=self._namespace)
 
     async def begin(self, release: str) -> dict[str, State]:
         """Everything as it is under a release, one deployment paused."""
@@ -209,8 +212,10 @@ class Stage:
             provider = {**spec.get("provider", {}), "name": "kaito"}
             body = {"apiVersion": names.API_VERSION, "kind": "ModelDeployment", "metadata": metadata}
             await self._client.create(MODEL_DEPLOYMENT, {**body, "spec": {**spec, "provider": provider}})
-        async with asyncio.timeout(PATIENCE):  # it is paused with something that there is
-            while (await self.look())["paused"].workspace is None:
+        # A slow machine makes some of them long after the others, and of a Workspace that is yet to be made preflight
+        # rightly says something else than of one that is there.
+        async with asyncio.timeout(PATIENCE):
+            while not all(map(answered, await self._deployments())):
                 await asyncio.sleep(0.1)
         await self.annotate({names.PAUSED: "true"}, "paused")
         return await settled(self.look)
@@ -356,6 +361,13 @@ def complaint(deployment: Resource) -> str:
         if found is not None and found.get("status") == "False":
             return f"{found.get('reason')}: {found.get('message')}"
     return ""
+
+
+def answered(deployment: Resource) -> bool:
+    """Whether the provider has made what is asked for, or said why it does not."""
+    if dig(deployment, "spec", "suspend"):
+        return bool(dig(deployment, "status", "reason") == "Suspended")
+    return bool(complaint(deployment)) or is_true(deployment, "ResourceCreated")
 
 
 async def test_a_release_that_the_api_server_refuses_is_called_so(

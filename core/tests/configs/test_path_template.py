@@ -243,6 +243,7 @@ def test_any_template_gives_a_path_or_a_refusal(template: str, deployment: Any) 
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 @settings(max_examples=100_000, deadline=None)
 @given(template=TEMPLATES, deployment=JSON)
 def test_any_of_100_000_templates_gives_a_path_or_a_refusal(template: str, deployment: Any) -> None:

@@ -152,6 +152,7 @@ def test_any_pattern_gives_a_verdict(pattern: str, key: str) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 @settings(max_examples=100_000, deadline=None)
 @given(pattern=st.text(st.sampled_from("ab/[]!^-*?\\") | st.characters(), max_size=16), key=st.text(max_size=16))
 def test_any_of_100_000_patterns_gives_a_verdict(pattern: str, key: str) -> None:

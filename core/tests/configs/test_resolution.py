@@ -443,6 +443,7 @@ def test_any_config_has_a_result(upper: Any, lower: Any) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 @settings(max_examples=100_000, deadline=None)
 @given(upper=SPECS, lower=SPECS)
 def test_any_of_100_000_specs_has_a_result(upper: Any, lower: Any) -> None:
