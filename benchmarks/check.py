@@ -1,7 +1,8 @@
 """How much processor time does ``airunway provider check`` take for each installed provider?
 
-The command and the processes that it starts, against an idle ``python -c pass``. No cluster. Prints JSON. The budget is for
-an upstream's CRD of about 3 MB: install a provider with such a CRD (docs/providers/examples, made with KServe's own CRD).
+The command and the processes that it starts, against an idle ``python -c pass``. No cluster. Prints JSON. The budget
+is for an upstream's CRD of about 3 MB: install a provider that was made with such a CRD, as docs/providers/examples
+shows with KServe's (``airunway provider new kserve --crd``). Other load on the machine raises processor time, too.
 
     uv run python -m benchmarks.check
     uv run python -m benchmarks.check kserve --repeats 5
