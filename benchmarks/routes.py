@@ -304,7 +304,12 @@ async def measured(arguments: argparse.Namespace, plane: ControlPlane) -> dict[s
         "writes_of_the_part": {"service": per_single, "service_in_a_burst": per_service, "pool": per_pool},
         "at_rest": rest,
         "writes_at_restart": len(restarted),
-        "requests": {"routes": _kinds(routed), "at_rest": _kinds(resting), "restart": _kinds(restarted)},
+        "requests": {
+            "routes": _kinds(routed),
+            "pools": _kinds(with_pool),
+            "at_rest": _kinds(resting),
+            "restart": _kinds(restarted),
+        },
         "memory_mib": {"grown": memory, "restarted": after_restart},
         "within_budget": {
             "accepted_to_ready": all(latency[name] <= most for name, most in READY_BUDGET_MS.items()),
