@@ -69,6 +69,14 @@ def scrape(address: str) -> dict[str, float]:
     return found
 
 
+def passes_of(address: str, controllers: tuple[str, ...]) -> float:
+    """The passes that these controllers of a process have made so far."""
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as answer:
+        lines = [line for line in answer.read().decode().splitlines() if line.startswith("airunway_reconcile_total{")]
+    wanted = tuple(f'controller="{name}"' for name in controllers)
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if any(name in line for name in wanted))
+
+
 def percentiles(samples: list[float]) -> dict[str, float]:
     ordered = sorted(samples)
     return {

@@ -5,11 +5,14 @@ same run is reading and hashing the two stored configs alone (JSON to dicts, sha
 read the CPU times: the p99 by the clock is then that of the neighbours. Prints JSON.
 
     uv run python -m benchmarks.configs
-    uv run python -m benchmarks.configs --deployments 200    # an edit of one config, on a real API server
+    uv run python -m benchmarks.configs --deployments 1000    # on a real API server
 
-The second form measures N deployments that serve under one config when that config is edited: status writes for each
-deployment by core and provider, upstream writes, writes on deployments of another config, and the time relative to the
-same number of status writes sent by a plain client to the same API server.
+The second form measures N deployments that serve under one config. While they are created: the writes of the config's
+``usedBy``. When the config is edited: status writes for each deployment by core and provider, upstream writes, and the
+time relative to the same number of status writes sent by a plain client to the same API server. When the config of a
+single deployment is edited: the passes of core and provider, of which the N others shall cause none. When a field of
+``status.gateway`` is written by another manager: the passes of core and provider. At last `--wave` deployments are
+rolled out with ``rollout: Immediately``, 4 at a time: writes for each.
 """
 
 from __future__ import annotations
@@ -24,13 +27,14 @@ import statistics
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
-from benchmarks.common import concurrently, heading, say
+from benchmarks.common import concurrently, cpu_seconds, heading, passes_of, say
 
 from airunway import __version__
 from airunway.api import names
@@ -39,11 +43,11 @@ from airunway.kinds import MODEL_DEPLOYMENT, RUNTIME_CONFIG
 from airunway.kube import NAMESPACE, Client, load_config
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, dig, digest
-from airunway_testing.audit import AuditReader
+from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.expectations import running_at
 from airunway_testing.killing import own_process
-from airunway_testing.operator import install_definitions, running_simulator, until
+from airunway_testing.operator import install_definitions, running_simulator
 from airunway_testing.simulators import load_simulator
 
 RESOLVE_BUDGET_MS = 0.3
@@ -136,15 +140,49 @@ def resolved(pair: object) -> object:
 NAMESPACE_OF_LOAD = "load"
 EDIT_BUDGET = 2.5
 """Seconds of an edit relative to those of the same writes by a plain client (issue 21)."""
+STATUS_WRITES_BUDGET = 2
+"""Status writes of core and provider together for each deployment of an edited config (issue 21)."""
+USED_BY_EVERY = 5.0
+"""Seconds between two writes of ``usedBy`` (issue 21)."""
+WAVE_LIMIT = 4
+"""Deployments of a wave that change at a time."""
+WAVE_WRITES_BUDGET = 4
+"""Writes of core and provider together for each deployment of a wave (issue 21)."""
+
+METRICS = {"core": "127.0.0.1:18490", "provider": "127.0.0.1:18491"}
+_NOT_OF_DEPLOYMENTS = ("events", "leases", "inferenceproviderconfigs", "runtimeconfigs/status")
 
 
-async def edited(count: int, plane: ControlPlane) -> dict[str, Any]:
-    """Edit the config of `count` deployments that serve; returns writes and seconds."""
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """What each measurement needs."""
+
+    client: Client
+    audit: AuditReader
+    pids: Mapping[str, int]
+    users: Sequence[str]
+    """Deployments of the config ``shared``."""
+
+    def writes(self) -> list[Request]:
+        """What core and provider wrote since the last call, dry runs left out."""
+        agents = (names.CORE_MANAGER, names.provider_manager("toy"))
+        return [each for each in self.audit.read() if each.writes and each.agent in agents]
+
+
+async def passes() -> dict[str, float]:
+    """The passes so far over deployments, by part. The core's passes over configs and its gateway's are left out."""
+    return {
+        part: await asyncio.to_thread(passes_of, address, ("core", "provider-toy")) for part, address in METRICS.items()
+    }
+
+
+async def on_api_server(arguments: argparse.Namespace, plane: ControlPlane) -> dict[str, Any]:
+    """All measurements on one API server, one after the other."""
+    count, wave = arguments.deployments, min(arguments.wave, arguments.deployments)
     if plane.audit_log is None:
         raise RuntimeError("the control plane has no audit log")
-    quiet = ("--metrics-bind-address", "0", "--health-probe-bind-address", "0")
     toy = load("toy")
-    users, others = [f"user-{n}" for n in range(count)], [f"other-{n}" for n in range(count)]
+    users, waved = [f"user-{n}" for n in range(count)], [f"wave-{n}" for n in range(wave)]
     async with (
         Client(load_config(kubeconfig=plane.kubeconfig), user_agent="benchmark") as client,
         AsyncExitStack() as on,
@@ -153,61 +191,177 @@ async def edited(count: int, plane: ControlPlane) -> dict[str, Any]:
         await client.create(
             NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE_OF_LOAD}}
         )
-        for config in ("shared", "other"):
+        for config in ("shared", "single", "waved"):
             await _configure(client, config, "one")
+        pids = {}
         for part, command in (("core", ("controller",)), ("provider", ("provider", "run", "toy"))):
             folder = Path(on.enter_context(tempfile.TemporaryDirectory(prefix=f"configs-{part}-")))
-            await on.enter_async_context(own_process(plane.kubeconfig, folder, *command, *quiet))
+            addresses = ("--metrics-bind-address", METRICS[part], "--health-probe-bind-address", "0")
+            running = await on.enter_async_context(own_process(plane.kubeconfig, folder, *command, *addresses))
+            pids[part] = running.pid
         await on.enter_async_context(running_simulator(plane.kubeconfig, toy, level="api"))
-
-        async def make(name: str) -> None:
-            await client.create(MODEL_DEPLOYMENT, _toy(name, "shared" if name.startswith("user") else "other"))
-
-        say(f"{2 * count} deployments")
-        await concurrently([*users, *others], make)
-        for name in (*users, *others):
-            await until(client, ObjectKey(NAMESPACE_OF_LOAD, name), running_at(1), within=600)
+        stage = Stage(client=client, audit=AuditReader(plane.audit_log), pids=pids, users=users)
+        found: dict[str, Any] = {"deployments": count, "used_by": await used_by(stage)}
+        await _made(client, ["single"], "single")
+        await _made(client, waved, "waved")
         await asyncio.sleep(10)
-        audit = AuditReader(plane.audit_log)
-        say("the edit")
-        started = time.perf_counter()
-        stored = await _configure(client, "shared", "two")
-        wanted = resolve("shared", namespaced=stored, cluster=None).config
-        if wanted is None:
-            raise RuntimeError("the edited config was not found")
+        found["edit"] = await edited(stage)
+        found["edit_of_the_config_of_one"] = await edited_for_one(stage)
+        found["status_of_a_part"] = await status_of_a_part(stage)
+        found["wave"] = await rolled_out(stage, waved)
+    found["within_budget"] = {
+        "used_by": found["used_by"]["writes"] <= found["used_by"]["budget"],
+        "edit_status_writes": found["edit"]["status_writes_each"] <= STATUS_WRITES_BUDGET,
+        "edit_upstream_writes": found["edit"]["upstream_writes"] == 0,
+        "edit_ratio": found["edit"]["ratio_to_bound"] <= EDIT_BUDGET,
+        "passes_of_others": found["edit_of_the_config_of_one"]["passes_of_others"] == 0,
+        "passes_for_a_part": not any(found["status_of_a_part"]["passes"].values()),
+        "wave_writes": found["wave"]["writes_each"] <= WAVE_WRITES_BUDGET,
+    }
+    found["load_average"] = [round(load, 2) for load in os.getloadavg()]
+    return found
 
-        def done(deployment: Resource) -> bool:
-            hash_, status = wanted.hash, deployment["status"]
-            waits = any("takes effect with the next change" in text for text in status.get("warnings") or ())
-            in_effect = dig(status, "provider", "runtimeConfigHash") == hash_
-            return dig(status, "effectiveRuntimeConfig", "hash") == hash_ and (waits or in_effect)
 
-        while not all(done(each) for each in await _of(client, users)):
-            await asyncio.sleep(0.05)
-        seconds = time.perf_counter() - started
-        await asyncio.sleep(6)
-        requests = [r for r in audit.read() if r.writes and r.agent and r.agent != "benchmark"]
-        statuses = Counter((r.agent, r.name) for r in requests if r.resource == "modeldeployments/status")
-        say("the bound")
-        again = time.perf_counter()
-        for manager in ("bound-core", "bound-provider"):
-            await concurrently(users, lambda name, manager=manager: _status_write(client, name, manager))  # type: ignore[misc]
-        bound_seconds = time.perf_counter() - again
-        own = ("modeldeployments/status", "events", "leases", "inferenceproviderconfigs", "runtimeconfigs/status")
-        return {
-            "deployments": count,
-            "status_writes_each": {
-                agent: max((n for (who, name), n in statuses.items() if who == agent and name in users), default=0)
-                for agent in sorted({who for who, _ in statuses})
-            },
-            "status_writes_of_others": sum(n for (_, name), n in statuses.items() if name in others),
-            "upstream_writes": sum(not r.resource.startswith(own) for r in requests),
-            "writes_of_the_config_status": sum(r.resource == "runtimeconfigs/status" for r in requests),
-            "seconds": round(seconds, 2),
-            "bound_seconds": round(bound_seconds, 2),
-            "ratio_to_bound": round(seconds / bound_seconds, 2),
-            "budget_ratio": EDIT_BUDGET,
-        }
+async def used_by(stage: Stage) -> dict[str, Any]:
+    """Create all users at once, and count the writes of the config's status."""
+    say(f"{len(stage.users)} deployments")
+    stage.audit.read()
+    started = time.perf_counter()
+    await _made(stage.client, stage.users, "shared")
+    await asyncio.sleep(USED_BY_EVERY + 1)
+    seconds = time.perf_counter() - started
+    config = await stage.client.get(RUNTIME_CONFIG, ObjectKey(NAMESPACE_OF_LOAD, "shared"))
+    written = [each for each in stage.writes() if each.resource == "runtimeconfigs/status" and each.name == "shared"]
+    return {
+        "used_by": dig(config, "status", "usedBy"),
+        "seconds": round(seconds, 1),
+        "writes": len(written),
+        "budget": 1 + int(seconds / USED_BY_EVERY),
+    }
+
+
+async def edited(stage: Stage) -> dict[str, Any]:
+    """Edit the config of all users; returns writes and seconds."""
+    client, users = stage.client, stage.users
+    say("the edit")
+    stage.audit.read()
+    busy = {part: cpu_seconds(pid) for part, pid in stage.pids.items()}
+    started = time.perf_counter()
+    stored = await _configure(client, "shared", "two")
+    wanted = resolve("shared", namespaced=stored, cluster=None).config
+    if wanted is None:
+        raise RuntimeError("the edited config was not found")
+
+    def done(deployment: Resource) -> bool:
+        hash_, status = wanted.hash, deployment["status"]
+        waits = any("takes effect with the next change" in text for text in status.get("warnings") or ())
+        in_effect = dig(status, "provider", "runtimeConfigHash") == hash_
+        return dig(status, "effectiveRuntimeConfig", "hash") == hash_ and (waits or in_effect)
+
+    while not all(done(each) for each in await _of(client, users)):
+        await asyncio.sleep(0.25)
+    seconds = time.perf_counter() - started
+    busy = {part: round(cpu_seconds(pid) - busy[part], 2) for part, pid in stage.pids.items()}
+    await asyncio.sleep(6)
+    written = stage.writes()
+    statuses = Counter(each.name for each in written if each.resource == "modeldeployments/status")
+    say("the bound")
+    again = time.perf_counter()
+    for manager in ("bound-core", "bound-provider"):
+        await concurrently(users, lambda name, manager=manager: _status_write(client, name, manager))  # type: ignore[misc]
+    bound_seconds = time.perf_counter() - again
+    await _settled()
+    own = ("modeldeployments/status", *_NOT_OF_DEPLOYMENTS)
+    return {
+        "status_writes_each": max((statuses[name] for name in users), default=0),
+        "status_writes_of_others": sum(statuses.values()) - sum(statuses[name] for name in users),
+        "upstream_writes": sum(not each.resource.startswith(own) for each in written),
+        "writes_of_the_config_status": sum(each.resource == "runtimeconfigs/status" for each in written),
+        "cpu_seconds": busy,
+        "seconds": round(seconds, 2),
+        "bound_seconds": round(bound_seconds, 2),
+        "ratio_to_bound": round(seconds / bound_seconds, 2),
+        "budget_ratio": EDIT_BUDGET,
+    }
+
+
+async def edited_for_one(stage: Stage) -> dict[str, Any]:
+    """Edit the config of a single deployment beside all others; returns the passes that this causes.
+
+    All passes beyond `PASSES_OF_ONE` count as those of others: one pass of each would be as many as there are.
+    """
+    say("the config of one")
+    before = await passes()
+    await _configure(stage.client, "single", "two")
+    await asyncio.sleep(5)
+    caused = {part: int(number - before[part]) for part, number in (await passes()).items()}
+    return {"passes": caused, "passes_of_others": max(0, sum(caused.values()) - PASSES_OF_ONE)}
+
+
+PASSES_OF_ONE = 8
+"""Passes of core and provider over a deployment whose config is edited, with those after their own status writes."""
+
+
+async def status_of_a_part(stage: Stage) -> dict[str, Any]:
+    """Write ``status.gateway`` of every user by another manager; returns the passes that this causes."""
+    say("status.gateway")
+    before = await passes()
+    await concurrently(stage.users, lambda name: _gateway_status(stage.client, name))
+    await asyncio.sleep(5)
+    return {"writes": len(stage.users), "passes": {k: int(n - before[k]) for k, n in (await passes()).items()}}
+
+
+async def rolled_out(stage: Stage, waved: list[str]) -> dict[str, Any]:
+    """Edit a config with ``rollout: Immediately``; returns the writes until all serve with the new settings."""
+    say(f"a wave of {len(waved)}")
+    stage.audit.read()
+    started = time.perf_counter()
+    stored = await _configure(stage.client, "waved", "two", rollout="Immediately", maxConcurrentRollouts=WAVE_LIMIT)
+    wanted = resolve("waved", namespaced=stored, cluster=None).config
+    if wanted is None:
+        raise RuntimeError("the edited config was not found")
+
+    def done(deployment: Resource) -> bool:
+        in_effect = dig(deployment, "status", "provider", "runtimeConfigHash") == wanted.hash
+        return in_effect and dig(deployment, "status", "phase") == "Running"
+
+    while not all(done(each) for each in await _of(stage.client, waved)):
+        if time.perf_counter() - started > 300:
+            raise RuntimeError("the wave has not ended after five minutes")
+        await asyncio.sleep(0.25)
+    seconds = time.perf_counter() - started
+    await asyncio.sleep(6)
+    written = [each for each in stage.writes() if not each.resource.startswith(_NOT_OF_DEPLOYMENTS)]
+    each = Counter(request.name for request in written)
+    kinds = Counter(f"{request.agent}: {request.verb} {request.resource}" for request in written)
+    return {
+        "deployments": len(waved),
+        "at_a_time": WAVE_LIMIT,
+        "seconds": round(seconds, 1),
+        "writes_each": max(each[name] for name in waved),
+        "writes_mean": round(sum(each[name] for name in waved) / len(waved), 2),
+        "writes": dict(kinds.most_common()),
+    }
+
+
+async def _made(client: Client, deployments: Sequence[str], config: str) -> None:
+    """Create deployments, and return when all are Running."""
+
+    async def make(name: str) -> None:
+        await client.create(MODEL_DEPLOYMENT, _toy(name, config))
+
+    await concurrently(deployments, make)
+    async with asyncio.timeout(900):
+        while not all(running_at(1)(each) for each in await _of(client, deployments)):
+            await asyncio.sleep(1)
+
+
+async def _settled() -> None:
+    """Return when neither core nor provider has made a pass for three seconds."""
+    before: dict[str, float] = {}
+    while (now := await passes()) != before:
+        before = now
+        await asyncio.sleep(3)
 
 
 def _toy(name: str, config: str) -> Resource:
@@ -222,19 +376,19 @@ def _toy(name: str, config: str) -> Resource:
     return {"apiVersion": names.API_VERSION, "kind": "ModelDeployment", "metadata": metadata, "spec": spec}
 
 
-async def _configure(client: Client, name: str, value: str) -> Resource:
+async def _configure(client: Client, name: str, value: str, **further: object) -> Resource:
     body = {
         "apiVersion": names.API_VERSION,
         "kind": RUNTIME_CONFIG.kind,
         "metadata": {"name": name, "namespace": NAMESPACE_OF_LOAD},
-        "spec": {"env": [{"name": "STAGE", "value": value}]},
+        "spec": {"env": [{"name": "STAGE", "value": value}], **further},
     }
     return await client.apply(RUNTIME_CONFIG, body, manager="platform", force=True)
 
 
-async def _of(client: Client, wanted: list[str]) -> list[Resource]:
-    found = await client.list_all(MODEL_DEPLOYMENT, namespace=NAMESPACE_OF_LOAD)
-    return [each for each in found if each["metadata"]["name"] in wanted]
+async def _of(client: Client, wanted: Sequence[str]) -> list[Resource]:
+    found, chosen = await client.list_all(MODEL_DEPLOYMENT, namespace=NAMESPACE_OF_LOAD), frozenset(wanted)
+    return [each for each in found if each["metadata"]["name"] in chosen]
 
 
 async def _status_write(client: Client, name: str, manager: str) -> None:
@@ -245,16 +399,23 @@ async def _status_write(client: Client, name: str, manager: str) -> None:
     await client.apply(MODEL_DEPLOYMENT, wanted, manager=manager, force=True, subresource="status")
 
 
+async def _gateway_status(client: Client, name: str) -> None:
+    body = {key: value for key, value in _toy(name, "shared").items() if key != "spec"}
+    body["status"] = {"gateway": {"url": f"https://gateway.example/{name}"}}
+    await client.apply(MODEL_DEPLOYMENT, body, manager="another-part", force=True, subresource="status")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=5000, help="calls that are timed")
     parser.add_argument("--deployments", type=int, default=0, help="edit the config of so many on an API server")
+    parser.add_argument("--wave", type=int, default=100, help="deployments that are rolled out at the end")
     arguments = parser.parse_args()
     samples = arguments.samples
     if arguments.deployments:
         with ControlPlane("api", audit="Metadata", report=say) as plane:
-            told = asyncio.run(edited(arguments.deployments, plane))
-        print(json.dumps({**heading("configs"), "edit": told}, indent=2))
+            found = asyncio.run(on_api_server(arguments, plane))
+        print(json.dumps({**heading("configs"), **found}, indent=2))
         return
     config = effective(0)
 
