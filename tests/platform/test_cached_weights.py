@@ -120,28 +120,24 @@ def _words(node: object) -> list[object]:
 
 
 @pytest.mark.parametrize(
-    ("name", "spec", "pods"),
+    ("name", "shape", "spec", "pods"),
     [
-        ("vllm", {"scaling": {"replicas": 3}}, 3),
-        ("vllm", {"resources": {"gpu": {"count": 16}}}, 2),
-        ("llmd", "disaggregated", 2),
-        ("dynamo", {}, 2),
-        ("kuberay", {}, 2),
-        ("kaito", {"scaling": {"replicas": 2}}, 2),
+        ("vllm", "vllm", {"scaling": {"replicas": 3}}, 3),
+        ("vllm", "vllm", {"resources": {"gpu": {"count": 16}}}, 2),
+        ("llmd", "vllm, disaggregated", {}, 2),
+        ("dynamo", "vllm", {}, 2),
+        ("kuberay", "vllm", {}, 2),
+        ("kaito", "vllm", {"scaling": {"replicas": 2}}, 2),
     ],
     ids=["3 replicas", "a group over two nodes", "prefill and decode", "Dynamo", "KubeRay", "InferenceSet"],
 )
 @pytest.mark.parametrize("mode", ["ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany", ""])
 def test_a16_more_pods_than_the_claim_allows_are_refused_before_anything_is_made(
-    name: str, spec: Resource | str, pods: int, mode: str
+    name: str, shape: str, spec: Resource, pods: int, mode: str
 ) -> None:
     host = load(name)
-    (base,) = (
-        [each for each in bases(host) if each.name == ("vllm, disaggregated" if spec else "vllm")]
-        if isinstance(spec, str)
-        else [each for each in bases(host) if each.name == "vllm"]
-    )
-    wanted = merged_spec(base.spec, SHARED, {} if isinstance(spec, str) else spec)
+    base = next(each for each in bases(host) if each.name == shape)
+    wanted = merged_spec(base.spec, SHARED, spec)
     context = replace(context_of(host, base), cache=ModelCache(claim="weights", access_mode=mode))
     found = judged(host, base, wanted, context=context)
     conflicts = [finding for finding in found.blockers if finding.reason == "AccessModeConflict"]

@@ -301,10 +301,11 @@ def test_what_belongs_into_a_pod_is_in_every_one(
     for part in parts(graph(host, asked, context(written=written, runtime=runtime, cache=cache))).values():
         pod = part.get("extraPodSpec") or part["podTemplate"]["spec"]
         metadata = part.get("extraPodMetadata") or part["podTemplate"]["metadata"]
-        assert env_of(part).items() >= {"A": "b", "B": "c", "HF_HOME": "/model-cache"}.items()
+        assert env_of(part).items() >= {"A": "b", "B": "c", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}.items()
         assert env_of(part)["HF_TOKEN"] == {"secretKeyRef": {"name": "hf", "key": "HF_TOKEN"}}
         assert (pod["nodeSelector"], pod["priorityClassName"]) == ({"pool": "a"}, "high")
-        assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == "weights"
+        assert "HF_HOME" not in env_of(part), "engines write there, and the cache is read-only"
+        assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "weights", "readOnly": True}
         assert (metadata["labels"]["team"], metadata["annotations"]) == ("x", {"note": "y"})
         assert not [v for v in pod["volumes"] if "emptyDir" in v], "the operator mounts shared memory itself"
 
