@@ -407,6 +407,29 @@ def test_behind_a_gateways_pool_a_picker_takes_the_place_of_the_frontend(
         assert worker["frontendSidecar"]["args"] == ["-m", "dynamo.frontend", "--router-mode", "direct"]
 
 
+def test_a45_a_frontend_beside_a_worker_mounts_the_cache_too(host: ProviderHost, deployment: Any, context: Any) -> None:
+    """It reads the tokenizer from the path that the worker announces."""
+    cache = ModelCache(claim="weights", sub_path="model")
+    pooled = context(written=BETA[-1], pool=True, cache=cache)
+    assert host.can_handle(deployment(), pooled).blockers == ()
+    pod = parts(graph(host, deployment(), pooled))["worker"]["podTemplate"]["spec"]
+    mount = {"name": "airunway-model-cache", "mountPath": "/model-cache", "subPath": "model", "readOnly": True}
+    for container in pod["containers"]:
+        assert mount in container["volumeMounts"], container["name"]
+        env = {entry["name"]: entry.get("value") for entry in container["env"]}
+        assert env["HF_HUB_OFFLINE"] == "1", container["name"]
+
+
+def test_a45_v1alpha1_cannot_mount_the_cache_in_a_frontend_beside_a_worker(
+    host: ProviderHost, deployment: Any, context: Any
+) -> None:
+    cache = ModelCache(claim="weights")
+    (refused,) = host.can_handle(deployment(), context(written=ALPHA[-1], pool=True, cache=cache)).blockers
+    assert refused.path == "spec.model.cache.mode"
+    assert "since release 1.2" in refused.message
+    assert host.can_handle(deployment(), context(written=ALPHA[-1], cache=cache)).blockers == ()
+
+
 @pytest.mark.parametrize("written", [ALPHA[-1], BETA[-1]])
 def test_a_picker_keeps_the_account_that_the_operator_gives_it(
     host: ProviderHost, deployment: Any, context: Any, written: str

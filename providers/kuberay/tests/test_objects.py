@@ -131,7 +131,7 @@ def test_without_a_cache_the_head_mounts_nothing(deployment: Any, context: Any, 
 
 
 def test_a45_ray_loads_the_path_under_the_served_name(deployment: Any, context: Any, service: Any) -> None:
-    wanted = deployment(model={"id": "org/name", "cache": {"mode": "Shared"}})
+    wanted = deployment(model={"id": "org/name"})
     for cache, source in ((None, "org/name"), (ModelCache(claim="c", path="/model-cache/$x"), "/model-cache/$x")):
         config = json.loads(service(wanted, context(cache=cache))["spec"]["serveConfigV2"])
         (model,) = config["applications"][0]["args"]["llm_configs"]

@@ -87,7 +87,7 @@ def _answer(server: socket.socket, names: Sequence[str]) -> None:
         connection.sendall(b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n" + body)
 
 
-# ------------------------------------------------------------------------------------------------------- what it touches
+# ------------------------------------------------------------------------------------------------------ what it touches
 
 
 def _check_weights(program: str, model: str) -> None:
@@ -130,7 +130,7 @@ def _write(folder: str) -> str:
     return folder
 
 
-# --------------------------------------------------------------------------------------------------------- command lines
+# -------------------------------------------------------------------------------------------------------- command lines
 
 
 def _program(words: Sequence[str]) -> tuple[str, Sequence[str]]:

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from airunway.plugins.contract import ModelCache
 from airunway.resource import Resource, dig
-from airunway.sdk import cache_mounts, pod_specs
+from airunway.sdk import pod_specs
 from airunway_testing import played_engine
 
 __all__ = ["FILE", "Ground", "Report", "Start", "cached_weights", "engine_refusal", "expanded", "play", "starts"]
@@ -141,12 +141,13 @@ def play(start: Start, ground: Ground) -> Report:
     """Starts the engine, asks it for its models and ends it. Raises RuntimeError with its words if it refuses."""
     process = _process(start, ground)
     try:
-        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
         line = process.stdout.readline()
         if not line:
             raise RuntimeError(process.stderr.read())
         said = json.loads(line)
-        with urllib.request.urlopen(f"http://127.0.0.1:{said['answers']}/v1/models", timeout=10) as answer:  # noqa: S310
+        with urllib.request.urlopen(f"http://127.0.0.1:{said['answers']}/v1/models", timeout=10) as answer:
             names = tuple(model["id"] for model in json.load(answer)["data"])
     finally:
         process.kill()

@@ -398,7 +398,8 @@ def _model_warnings(
         given = f" ({posixpath.basename(weights_of(deployment, cache))})" if cache is not None else ""
         text = (
             f"the model is served under the name that TensorRT-LLM gives it{given}, not as "
-            f"{served_name_of(deployment)}: trtllm-serve has a flag for it from release 1.3 on, and the image's tag names none of these"
+            f"{served_name_of(deployment)}: trtllm-serve has a flag for it from release 1.3 on, and the image's tag "
+            "names none of these"
         )
         found.append(ignored("spec.model.servedName", text))
     if spec.model.source == "custom":

@@ -10,7 +10,7 @@ from typing import Any
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.engines import literal
-from airunway.plugins.contract import Context, Finding
+from airunway.plugins.contract import Context, Finding, ModelCache
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource, filled
 from airunway.sdk.deployments import is_disaggregated, replicas_of
@@ -205,24 +205,31 @@ def pod_blockers(deployment: ModelDeployment, context: Context[Any], *, mounts: 
     if model.cache.mode != "None" and cache is None:
         text = "no model caches are at hand for this deployment; use spec.model.storage.volumes"
         yield blocker("spec.model.cache.mode", text)
-    mounts = cache_pods(deployment) if mounts is None else mounts
-    if cache is not None and cache.access_mode in ONE_POD and mounts > 1:
-        text = (
-            f"{mounts} pods would mount the model cache, and its access mode {cache.access_mode} allows one: set "
-            "spec.model.cache.accessMode to ReadWriteMany, with a storageClassName that supports it"
-        )
-        yield blocker("spec.model.cache.accessMode", text, "AccessModeConflict")
-    for i, volume in enumerate(model.storage.volumes if cache is not None else ()):
+    if cache is not None:
+        yield from _cache_blockers(deployment, cache, mounts)
+    for i, volume in enumerate(model.storage.volumes):
+        if not volume.claim_name or not volume.mount_path:
+            text = f"volume {volume.name} needs claimName (or size) and mountPath to be mounted"
+            yield blocker(f"spec.model.storage.volumes[{i}]", text)
+
+
+def _cache_blockers(deployment: ModelDeployment, cache: ModelCache, mounts: int | None) -> Iterator[Finding]:
+    if cache.access_mode in ONE_POD:
+        # Read only where it decides: fields that nothing read are reported as ignored.
+        mounts = cache_pods(deployment) if mounts is None else mounts
+        if mounts > 1:
+            text = (
+                f"{mounts} pods would mount the model cache, and its access mode {cache.access_mode} allows one: set "
+                "spec.model.cache.accessMode to ReadWriteMany, with a storageClassName that supports it"
+            )
+            yield blocker("spec.model.cache.accessMode", text, "AccessModeConflict")
+    for i, volume in enumerate(deployment.spec.model.storage.volumes):
         if _is_within(volume.mount_path or "", cache.mount_path):
             text = (
                 f"volume {volume.name} is mounted at {volume.mount_path}, inside the model cache at "
                 f"{cache.mount_path}, which is read-only: choose another path"
             )
             yield blocker(f"spec.model.storage.volumes[{i}].mountPath", text)
-    for i, volume in enumerate(model.storage.volumes):
-        if not volume.claim_name or not volume.mount_path:
-            text = f"volume {volume.name} needs claimName (or size) and mountPath to be mounted"
-            yield blocker(f"spec.model.storage.volumes[{i}]", text)
 
 
 def cache_pods(deployment: ModelDeployment, *, helpers: int = 0) -> int:

@@ -274,11 +274,12 @@ def workload(
         leader = {**leader, "spec": {**leader["spec"], "initContainers": beside}}
     # A claim for one pod is released before the next pod mounts it.
     alone = context.cache is not None and context.cache.access_mode in ONE_POD
-    wanted = {
+    surge: int = 0 if alone else context.settings.max_surge
+    wanted: dict[str, Any] = {
         "name": name,
         "component": role.component,
         "replicas": role.replicas(model),
-        "surge": 0 if alone else context.settings.max_surge,
+        "surge": surge,
     }
     if nodes == 1:
         return deployment(model, leader, patience=started.patience + _GRACE, **wanted)
