@@ -116,7 +116,6 @@ class EngineCapabilitySpec(ApiModel):
     model_cache_helpers: int = Field(
         default=0,
         ge=0,
-        le=64,
         description="Pods that mount the model cache besides one for each replica, such as a router or a head. "
         "Default: 0.",
     )
