@@ -7,15 +7,12 @@ import json
 import math
 import re
 import time
+import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.client import IncompleteRead
 from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
-from urllib.request import (
-    getproxies_environment,
-    proxy_bypass_environment,  # type: ignore[attr-defined] # the types do not know it
-)
 
 import urllib3
 from urllib3.exceptions import (
@@ -95,7 +92,7 @@ class Client:
         """`stall`: seconds without a byte after which a request ends."""
         self._timeout = urllib3.Timeout(connect=min(_CONNECT_S, stall), read=stall)
         self._connections = connections
-        self._proxies = getproxies_environment()
+        self._proxies = urllib.request.getproxies_environment()
         self._pools: dict[str, urllib3.PoolManager] = {"": self._manager("")}
         for address in set(self._proxies.values()):
             self._pools.setdefault(address, self._manager(address))
@@ -124,11 +121,14 @@ class Client:
                 location = response.headers.get("Location")
                 if not follow or response.status not in _REDIRECTED or not location:
                     yield Response(response, url=target, asked=url)
-                    return
-                target = _redirected(target, location)
+                    location = None
+                if _is_short(response):  # then the connection is good for the next request
+                    response.drain_conn()
             finally:
-                # A body that was read to its end leaves the connection to the next request.
-                response.release_conn() if _is_read(response) else response.close()
+                response.close()
+            if location is None:
+                return
+            target = _redirected(target, location)
         raise Failure("ServerError", f"{_host(url)} redirects in circles")
 
     def _send(self, method: str, url: str, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
@@ -147,7 +147,8 @@ class Client:
     def _pool(self, url: str) -> urllib3.PoolManager:
         parts = urlsplit(url)
         proxy = self._proxies.get(parts.scheme) or self._proxies.get("all", "")
-        if proxy and proxy_bypass_environment(parts.netloc.rpartition("@")[2], self._proxies):
+        host = parts.netloc.rpartition("@")[2]
+        if proxy and urllib.request.proxy_bypass_environment(host, self._proxies):  # type: ignore[attr-defined]
             proxy = ""
         return self._pools[proxy]
 
@@ -230,8 +231,9 @@ def _redirected(url: str, location: str) -> str:
     return target
 
 
-def _is_read(response: urllib3.BaseHTTPResponse) -> bool:
-    return bool(getattr(response, "length_remaining", None) == 0)
+def _is_short(response: urllib3.BaseHTTPResponse) -> bool:
+    remaining = getattr(response, "length_remaining", None)
+    return remaining is not None and remaining <= _CHUNK
 
 
 def _origin(url: str) -> tuple[str, str, int | None]:
