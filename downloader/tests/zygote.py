@@ -1,7 +1,7 @@
 """Runs the command in forks of one process that has imported it: a process for each seed, without its start-up time.
 
-Reads a JSON object per line: `arguments`, `environment`, and `kill_before`, the number of the change to the claim before
-which the fork kills itself (0: never). Answers with the fork's pid, then with how it ended.
+Reads a JSON object per line: `arguments`, `environment`, and `kill_before`, the number of the change to the claim
+before which the fork kills itself (0: never). Answers with the fork's pid, then with how it ended.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 python -m tools.images.build [NAME ...] [--registry HOST/PATH] [--architecture arm64] [--base IMAGE]
 
 The controller's image has our distribution (and what it needs) on the base; without --base the base is made here. Each
-provider's image, and the toolbox, are one more layer on the controller's. The model downloader's has nothing of the
-controller's: it is one layer on the base. They have the names that the charts expect: REGISTRY/airunway/controller:VERSION. Needs buildah, and root or subordinate user ids; no Docker.
+provider's image, and the toolbox, are one more layer on the controller's. The model downloader's is one layer on the
+base and has nothing of the controller's. They have the names that the charts expect:
+REGISTRY/airunway/controller:VERSION. Needs buildah, and root or subordinate user ids; no Docker.
 
 Images of another architecture are put together of its packages and wheels. The one program that runs is Python, which
 compiles its modules: that of this machine, since byte code is the same for all.
