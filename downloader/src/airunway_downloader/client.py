@@ -207,12 +207,14 @@ def _failure(error: BaseException, host: str) -> Failure:
         return Failure(inner.reason, f"through the proxy to {host}: {inner.message}")
     if isinstance(error, NameResolutionError):
         return Failure("DNSFailure", f"the name {host} cannot be resolved")
+    if isinstance(error, NewConnectionError):  # urllib3 counts it as a time-out too
+        refused = isinstance(error.__cause__, ConnectionRefusedError)
+        words = f"{host} refuses connections" if refused else f"no connection to {host}: {error.__cause__ or error}"
+        return Failure("ConnectionRefused" if refused else "DependenciesUnreachable", words)
     if isinstance(error, ConnectTimeoutError):
         return Failure("Timeout", f"{host} does not answer: no connection within the time limit")
     if isinstance(error, ReadTimeoutError | UrllibTimeoutError | TimeoutError):
         return Failure("Timeout", f"{host} sent no byte within the time limit")
-    if isinstance(error, NewConnectionError) and isinstance(error.__cause__, ConnectionRefusedError):
-        return Failure("ConnectionRefused", f"{host} refuses connections")
     if isinstance(error, SSLError):
         return Failure("DependenciesUnreachable", f"no secure connection to {host}: {error}")
     if isinstance(error, LocationParseError | ValueError):
