@@ -194,7 +194,10 @@ class PodRunner:
         _signal(played, signal.SIGKILL)
 
     def lose_node(self, node: str) -> None:
-        """Cut a node off: its processes go on, and nothing is written about them or done to them."""
+        """Cut a node off: its processes go on, and nothing is written about them or done to them.
+
+        The Node object stays Ready, as KWOK plays it: a test deletes the pods, or taints the node.
+        """
         self._lost.add(node)
 
     def find_node(self, node: str) -> None:
