@@ -5,7 +5,13 @@ from __future__ import annotations
 from airunway.api import names
 from airunway.kube import Kind
 
-__all__ = ["CLUSTER_RUNTIME_CONFIG", "INFERENCE_PROVIDER_CONFIG", "MODEL_DEPLOYMENT", "RUNTIME_CONFIG"]
+__all__ = [
+    "CLUSTER_RUNTIME_CONFIG",
+    "INFERENCE_PROVIDER_CONFIG",
+    "MODEL_ARTIFACT",
+    "MODEL_DEPLOYMENT",
+    "RUNTIME_CONFIG",
+]
 
 MODEL_DEPLOYMENT = Kind(
     group=names.GROUP, version=names.VERSION, kind="ModelDeployment", plural="modeldeployments", namespaced=True
@@ -26,4 +32,7 @@ CLUSTER_RUNTIME_CONFIG = Kind(
     kind="ClusterRuntimeConfig",
     plural="clusterruntimeconfigs",
     namespaced=False,
+)
+MODEL_ARTIFACT = Kind(
+    group=names.GROUP, version=names.VERSION, kind="ModelArtifact", plural="modelartifacts", namespaced=True
 )

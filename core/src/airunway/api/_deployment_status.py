@@ -178,7 +178,11 @@ class ModelCacheStatus(ApiModel):
 
     artifact_name: str | None = Field(default=None, description="ModelArtifact in use.")
     claim_name: str | None = Field(default=None, description="PersistentVolumeClaim with the weights.")
-    mount_path: str | None = Field(default=None, description="Path of the weights in the container.")
+    mount_path: str | None = Field(default=None, description="Path at which the claim is mounted in the container.")
+    path: str | None = Field(
+        default=None,
+        description="Where the weights are in the container: the mount path, or a file or folder below it.",
+    )
     ready: bool = Field(default=False, description="Whether the weights are complete. Default: false.")
 
 

@@ -90,6 +90,11 @@ class ModelCacheSpec(ApiModel):
         max_length=253,
         description="Name of an existing ModelArtifact to use, in the same namespace. Default: chosen or created.",
     )
+    revision: Text = Field(
+        default=None,
+        max_length=253,
+        description="Branch, tag or commit of the model's repository; it is resolved to a commit once. Default: main.",
+    )
     size: Quantity = Field(
         default=None,
         description="Size of the cache volume, in bytes (a quantity such as 100Gi). Default: measured from the model.",
@@ -98,4 +103,10 @@ class ModelCacheSpec(ApiModel):
         default=None,
         max_length=253,
         description="StorageClass of the cache volume. Default: that of the runtime config, else the cluster's.",
+    )
+    access_mode: Annotated[Literal["ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"] | None, EMPTY_MEANS_ABSENT] = (
+        Field(
+            default=None,
+            description="Access mode of the cache volume. Default: that of the runtime config, else ReadWriteMany.",
+        )
     )

@@ -76,6 +76,27 @@ def storage_rules() -> Iterator[ValidationRule]:
             field=".mountPath",
         )
     yield from _list_rules()
+    yield from _cache_rules()
+
+
+def _cache_rules() -> Iterator[ValidationRule]:
+    cached = "has(self.cache) && has(self.cache.mode) && self.cache.mode != 'None'"
+    named = "has(self.cache.artifactName) && self.cache.artifactName != ''"
+    yield ValidationRule(
+        path="spec.model",
+        expression=f"!({cached}) || !has(self.source) || self.source == 'huggingface' || ({named})",
+        message="cache.mode needs source huggingface, or cache.artifactName: the ModelArtifact that has the weights",
+        field=".cache.mode",
+    )
+    at_cache = "(has(v.mountPath) && v.mountPath != '' ? v.mountPath == '/model-cache' : v.purpose == 'modelCache')"
+    yield ValidationRule(
+        path="spec.model",
+        expression=f"!({cached}) || !has(self.storage) || !has(self.storage.volumes)"
+        f" || !self.storage.volumes.exists(v, {at_cache})",
+        message="the model cache is mounted at /model-cache: give the volume another mountPath, or set cache.mode None",
+        field=".storage.volumes",
+    )
+    yield from quantity_rules("spec.model.cache", "size", example="100Gi")
 
 
 def _list_rules() -> Iterator[ValidationRule]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from airunway.api import inferenceproviderconfig, modeldeployment, runtimeconfig
+from airunway.api import inferenceproviderconfig, modelartifact, modeldeployment, runtimeconfig
 from airunway.api._base import ApiModel
 from airunway.api._deployment_status import UNSEEN
 from airunway.api._schema import SchemaError, structural_schema
@@ -146,6 +146,34 @@ _DEFINITIONS = (
         required=(),
         columns=_CONFIG_COLUMNS,
         rules=runtimeconfig.CLUSTER_RUNTIME_CONFIG_RULES,
+    ),
+    _Definition(
+        kind=modelartifact.KIND,
+        plural=modelartifact.PLURAL,
+        short_name="mart",
+        namespaced=True,
+        categories=("airunway",),
+        model=modelartifact.ModelArtifact,
+        required=("spec",),
+        columns=(
+            _Column(name="Phase", path=".status.phase", description="State as one word."),
+            _Column(name="Source", path=".spec.source.uri", description="Where the weights come from."),
+            _Column(
+                name="Progress",
+                path=".status.progress.percentage",
+                type="integer",
+                description="Part that was fetched, in percent.",
+            ),
+            _Column(name="Size", path=".status.allocatedSize", description="Size of the claim."),
+            _Column(
+                name="Used-By", path=".status.users", type="integer", description="Deployments that use the weights."
+            ),
+            _AGE,
+            _Column(name="Reason", path=".status.reason", description="Why, as one word.", wide=True),
+            _Column(name="Message", path=".status.message", description="Why the state is what it is.", wide=True),
+        ),
+        rules=modelartifact.MODEL_ARTIFACT_RULES,
+        selectable=(".status.phase",),
     ),
 )
 

@@ -7,6 +7,8 @@ from datetime import timedelta
 __all__ = [
     "ADOPT",
     "API_VERSION",
+    "ARTIFACT",
+    "CACHE_TYPE",
     "COMPONENT",
     "CORE_MANAGER",
     "DEPLOYMENT_UID",
@@ -20,6 +22,7 @@ __all__ = [
     "MANAGED_BY_VALUE",
     "MAX_NAME_LENGTH",
     "MODEL_CACHE_MANAGER",
+    "MODEL_CACHE_PART",
     "MODEL_DEPLOYMENT",
     "NEVER_PROPAGATED",
     "PART",
@@ -55,6 +58,15 @@ COMPONENT = f"{GROUP}/component"
 
 PART = f"{GROUP}/part"
 """Label on objects and pods that a part of the core creates: ``gateway`` or ``model-cache`` (spec ruling 26)."""
+
+ARTIFACT = f"{GROUP}/artifact"
+"""Label with the ModelArtifact's name, on its claim, its Jobs and their pods."""
+
+CACHE_TYPE = f"{GROUP}/cache.type"
+"""Label on what a ModelArtifact owns: ``artifact``."""
+
+MODEL_CACHE_PART = "model-cache"
+"""Value of the label `PART` on what the model cache part makes."""
 
 INFERENCE_GATEWAY = f"{GROUP}/inference-gateway"
 """Label on a Gateway: ``"true"`` chooses it among several for deployments that name none."""

@@ -1,0 +1,305 @@
+"""The ModelArtifact: weights on a claim of the namespace, fetched once and verified (spec/platform.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from airunway.api._base import ApiModel, Count, Int64, ObjectMeta, Quantity, Text, Timestamp, list_map
+from airunway.api._deployment_status import EffectiveRuntimeConfig, ModelDeploymentCondition, RootCauseStatus
+from airunway.api._pods import EnvVar, LocalObjectReference, Toleration
+from airunway.api._rule import ValidationRule, amount_of, quantity_rules
+from airunway.api.bounds import MAX_ENTRIES
+from airunway.api.names import API_VERSION, MAX_NAME_LENGTH
+from airunway.resource import Resource
+
+__all__ = [
+    "KIND",
+    "MODEL_ARTIFACT_RULES",
+    "PLURAL",
+    "ArtifactSource",
+    "ModelArtifact",
+    "ModelArtifactSpec",
+    "ModelArtifactStatus",
+    "Retention",
+]
+
+KIND, PLURAL = "ModelArtifact", "modelartifacts"
+
+_MAX_ENV = 128
+_MAX_PATTERNS = 64
+_MAX_URI = 1024
+
+_Glob = Annotated[str, Field(min_length=1, max_length=512)]
+_Value = Annotated[str, Field(max_length=253)]
+
+
+class ArtifactSource(ApiModel):
+    """Where the weights come from; immutable."""
+
+    uri: str = Field(
+        max_length=_MAX_URI,
+        description="Source: hf://owner/name, hf://owner/name/path (a file or folder of it) or s3://bucket/prefix. "
+        "Required.",
+    )
+    revision: Text = Field(
+        default=None,
+        max_length=253,
+        description="Branch, tag or commit of a Hugging Face repository. It is resolved to a commit once. "
+        "Default: main.",
+    )
+    include: list[_Glob] = Field(
+        default_factory=list,
+        max_length=_MAX_PATTERNS,
+        description="Patterns of the files to fetch, such as *.safetensors. Default: what an engine needs.",
+    )
+    exclude: list[_Glob] = Field(
+        default_factory=list, max_length=_MAX_PATTERNS, description="Patterns of files to leave out. Default: none."
+    )
+
+
+class ArtifactSecrets(ApiModel):
+    """Secrets of the namespace that the download uses."""
+
+    hugging_face_token: Text = Field(
+        default=None,
+        max_length=253,
+        description="Name of the Secret with the Hugging Face token under the key HF_TOKEN. Default: that of the "
+        "runtime config.",
+    )
+
+
+class Retention(ApiModel):
+    """When weights that nothing uses are deleted; only for artifacts that AI Runway made."""
+
+    policy: Literal["Keep", "DeleteUnused"] | None = Field(
+        default=None, description="Keep, or DeleteUnused some time after the last user went. Default: Keep."
+    )
+    ttl_after_unused: Annotated[Text, Field(max_length=32)] = Field(
+        default=None, description="Time without a user after which it is deleted, a duration such as 24h. Default: 24h."
+    )
+
+
+class ModelArtifactSpec(ApiModel):
+    """The weights, and where they are kept."""
+
+    source: ArtifactSource = Field(description="Where the weights come from; immutable. Required.")
+    model_id: Text = Field(default=None, max_length=2048, description="Id of the model, for people. Default: none.")
+    size: Quantity = Field(
+        default=None,
+        description="Size of the claim, in bytes (a quantity such as 100Gi); it may only grow. Default: measured.",
+    )
+    storage_class_name: Text = Field(
+        default=None,
+        max_length=253,
+        description="StorageClass of the claim; immutable. Default: that of the runtime config, else the cluster's.",
+    )
+    access_mode: Literal["ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"] | None = Field(
+        default=None,
+        description="Access mode of the claim; immutable. Default: that of the runtime config, else ReadWriteMany.",
+    )
+    secrets: ArtifactSecrets = Field(
+        default_factory=ArtifactSecrets, description="Secrets that the download uses. Default: those of the config."
+    )
+    env: list[EnvVar] = Field(
+        default_factory=list,
+        max_length=_MAX_ENV,
+        json_schema_extra=list_map("name"),
+        description="Environment variables of the download, such as AWS_REGION. Default: those of the config.",
+    )
+    image_pull_secrets: list[LocalObjectReference] = Field(
+        default_factory=list,
+        max_length=MAX_ENTRIES,
+        json_schema_extra=list_map("name"),
+        description="Secrets for pulling the downloader's image. Default: those of the config.",
+    )
+    service_account_name: Text = Field(
+        default=None,
+        max_length=253,
+        description="ServiceAccount of the download's pods; they get no token of the API. Default: default.",
+    )
+    node_selector: dict[str, _Value] = Field(
+        default_factory=dict,
+        max_length=MAX_ENTRIES,
+        description="Labels of the nodes that may run the download: a volume may be bound to where it runs. "
+        "Default: none.",
+    )
+    tolerations: list[Toleration] = Field(
+        default_factory=list, max_length=MAX_ENTRIES, description="Taints that the download accepts. Default: none."
+    )
+    runtime_config_name: Text = Field(
+        default=None, max_length=253, description="Name of the runtime config to follow. Default: default."
+    )
+    downloader_image: Text = Field(
+        default=None, max_length=1024, description="Image of the downloader. Default: that of the installation."
+    )
+    retention: Retention = Field(
+        default_factory=Retention, description="When unused weights are deleted. Default: never."
+    )
+
+
+class Progress(ApiModel):
+    """How far the download is."""
+
+    total_bytes: Int64 | None = Field(default=None, description="Bytes to fetch, a number.")
+    downloaded_bytes: Int64 | None = Field(default=None, description="Bytes that were fetched, a number.")
+    percentage: Count | None = Field(default=None, description="Part that was fetched, in percent.")
+    bytes_per_second: Int64 | None = Field(default=None, description="Speed, in bytes per second.")
+    estimated_completion: Timestamp = Field(
+        default=None, description="Moment when the download ends at this speed (RFC 3339)."
+    )
+
+
+class DownloadStatus(ApiModel):
+    """Tries to fetch the weights."""
+
+    attempts: Count | None = Field(default=None, description="Tries so far, a number.")
+    last_attempt_time: Timestamp = Field(default=None, description="Moment when the last try began (RFC 3339).")
+    next_attempt_time: Timestamp = Field(default=None, description="Moment of the next try, if one waits (RFC 3339).")
+
+
+class Completed(ApiModel):
+    """The proof that the weights are complete on one claim."""
+
+    digest: str | None = Field(default=None, max_length=128, description="Digest over all files (sha256).")
+    files: Count | None = Field(default=None, description="Files, a number.")
+    bytes: Int64 | None = Field(default=None, description="Bytes of all files, a number.")
+    claim_uid: str | None = Field(
+        default=None, alias="claimUID", max_length=128, description="UID of the claim that has them."
+    )
+    at: Timestamp = Field(default=None, description="Moment when they were complete (RFC 3339).")
+
+
+class ModelArtifactStatus(ApiModel):
+    """How far the weights are, and who uses them."""
+
+    observed_generation: Int64 | None = Field(
+        default=None, description="Generation of the spec that the status speaks of, a number."
+    )
+    phase: str | None = Field(
+        default=None,
+        max_length=32,
+        description="State as one word: Pending, Starting, Progressing, Ready, Degraded, NotAvailable or Failed.",
+    )
+    reason: str | None = Field(default=None, max_length=256, description="Why, as one CamelCase word.")
+    message: str | None = Field(default=None, max_length=1024, description="Why, as a sentence.")
+    mode: str | None = Field(
+        default=None, max_length=32, description="Shared, Dedicated, or User where AI Runway did not make it."
+    )
+    progress: Progress | None = Field(default=None, description="How far the download is.")
+    download: DownloadStatus | None = Field(default=None, description="Tries to fetch the weights.")
+    discovered_size_bytes: Int64 | None = Field(default=None, description="Measured size, in bytes.")
+    allocated_size: str | None = Field(default=None, max_length=64, description="Size of the claim.")
+    headroom_percent: Count | None = Field(default=None, description="Space added to the measured size, in percent.")
+    resolved_revision: str | None = Field(default=None, max_length=253, description="Commit that is fetched.")
+    persistent_volume_claim: str | None = Field(
+        default=None, max_length=253, description="PersistentVolumeClaim with the weights."
+    )
+    completed: Completed | None = Field(default=None, description="Proof that the weights are complete.")
+    users: Count | None = Field(default=None, description="Deployments that use it, a number.")
+    used_by: list[Annotated[str, Field(max_length=253)]] = Field(
+        default_factory=list, max_length=16, description="Names of the first 16 deployments that use it."
+    )
+    unused_since: Timestamp = Field(default=None, description="Moment when the last user went (RFC 3339).")
+    effective_runtime_config: EffectiveRuntimeConfig | None = Field(
+        default=None, description="Runtime config that it follows."
+    )
+    root_cause: RootCauseStatus | None = Field(default=None, description="The fault that explains the state.")
+    conditions: list[ModelDeploymentCondition] = Field(
+        default_factory=list,
+        json_schema_extra=list_map("type"),
+        description="State aspect by aspect: Ready, ConfigValid, AuthValid, DependenciesReachable, "
+        "RuntimeConfigReady, StorageReady, DownloadReady.",
+    )
+
+
+class ModelArtifact(ApiModel):
+    """Weights of a model on a claim of the namespace: fetched once, verified, and mounted by every deployment that
+    asks for them.
+    """
+
+    api_version: str = API_VERSION
+    kind: str = KIND
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+    spec: ModelArtifactSpec = Field(description="The weights, and where they are kept.")
+    status: ModelArtifactStatus = Field(
+        default_factory=ModelArtifactStatus, description="How far the weights are, and who uses them."
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------- rules
+
+
+def _immutable(field: str) -> ValidationRule:
+    """A rule on `spec`, so that a field can be neither changed nor added nor removed."""
+    return ValidationRule(
+        path="spec",
+        expression=f"has(self.{field}) == has(oldSelf.{field}) && "
+        f"(!has(self.{field}) || self.{field} == oldSelf.{field})",
+        message=f"{field} is immutable",
+        field=f".{field}",
+    )
+
+
+def _never_smaller(node: Resource, old: Resource | None) -> bool:
+    before, now = amount_of((old or {}).get("size")), amount_of(node.get("size"))
+    return before is None or (now is not None and now >= before)
+
+
+def _rules() -> Iterator[ValidationRule]:
+    yield ValidationRule(
+        path="",
+        expression=f"self.metadata.name.size() <= {MAX_NAME_LENGTH}",
+        message=f"metadata.name must have at most {MAX_NAME_LENGTH} characters: claim and Jobs are named after it",
+        field=".metadata.name",
+        unless_unchanged="metadata.name",
+    )
+    source = "spec.source"
+    yield ValidationRule(
+        path=source,
+        expression="self.uri.matches('^hf://[^/]+/[^/]+(/[^/]+)*$') || self.uri.matches('^s3://[^/]+(/[^/]+)*/?$')",
+        message="uri must be hf://owner/name, hf://owner/name/path or s3://bucket/prefix",
+        field=".uri",
+    )
+    yield ValidationRule(
+        path=source,
+        expression="!self.uri.matches('[[:space:][:cntrl:]]')",
+        message="uri must not have blanks or control characters",
+        field=".uri",
+    )
+    yield ValidationRule(
+        path=source,
+        expression="!((self.uri + '/').contains('/../') || (self.uri + '/').contains('/./'))",
+        message="uri must not have . or .. as a part of its path",
+        field=".uri",
+    )
+    yield ValidationRule(
+        path="spec",
+        expression="self.source == oldSelf.source",
+        message="sourceUri is immutable: create another ModelArtifact for another source",
+        field=".source",
+    )
+    yield from (_immutable(field) for field in ("storageClassName", "accessMode"))
+    yield from quantity_rules("spec", "size", example="100Gi")
+    size = "string(self.size)"
+    yield ValidationRule(
+        path="spec",
+        expression="!has(oldSelf.size) || !isQuantity(string(oldSelf.size)) || (has(self.size) && "
+        f"isQuantity({size}) && quantity({size}).compareTo(quantity(string(oldSelf.size))) >= 0)",
+        message="size may only grow",
+        field=".size",
+        check=_never_smaller,
+    )
+    yield ValidationRule(
+        path="spec.retention",
+        expression="!has(self.ttlAfterUnused) || self.ttlAfterUnused == '' || "
+        "self.ttlAfterUnused.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$')",
+        message="retention.ttlAfterUnused must be a duration such as 24h or 30m",
+        field=".ttlAfterUnused",
+    )
+
+
+MODEL_ARTIFACT_RULES: tuple[ValidationRule, ...] = tuple(_rules())
+"""All rules of the ModelArtifact."""

@@ -1,0 +1,229 @@
+"""Decides what the model cache part makes and says for one deployment (spec/platform.md, "Model cache"). Pure.
+
+Example: ``llama`` asks for ``mode: Shared`` and no artifact has its weights yet. The decision has the ModelArtifact to
+create and ``ModelCacheReady=False/Starting``; once the artifact is Ready, claim and path stand in `status.modelCache`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from airunway.api import names
+from airunway.artifacts.request import CacheRequest
+from airunway.resource import Resource, annotations_of, condition_of, dig, is_deleting, key_of
+from airunway.status import Category, category_of
+from airunway.status.conditions import Condition
+
+__all__ = ["CONDITION", "CacheDecision", "CacheFacts", "decide_cache", "pods_that_mount", "wants_cache"]
+
+CONDITION = "ModelCacheReady"
+"""The condition that this part writes on deployments that ask for a cache."""
+
+_STEP = 10
+"""Percent of a download between two messages on a deployment."""
+
+_SINGLE = frozenset({"ReadWriteOnce", "ReadWriteOncePod"})
+"""Access modes of claims that only one pod can mount."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheFacts:
+    """Everything that the decision depends on."""
+
+    deployment: Resource
+    """The deployment."""
+    request: CacheRequest | None
+    """What it asks for; None: no cache."""
+    artifact: Resource | None = None
+    """The ModelArtifact of the request's name; None if there is none."""
+    config_missing: bool = False
+    """Whether the runtime config that the deployment names does not exist."""
+    engine: Resource | None = None
+    """The entry of the provider's capabilities for the engine in use; None if it is not known yet."""
+    others: int = 0
+    """Other deployments that use the artifact."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheDecision:
+    """What to make and what to say."""
+
+    write_status: bool = True
+    """False: the status stays as it is."""
+    artifact: Resource | None = None
+    """The ModelArtifact to create; None: none is missing."""
+    model_cache: Resource | None = None
+    """``status.modelCache``; None: it is withdrawn."""
+    condition: Condition | None = None
+    """``ModelCacheReady``; None: it is withdrawn."""
+
+
+def wants_cache(deployment: Resource) -> bool:
+    """Whether a deployment asks for a model cache."""
+    return dig(deployment, "spec", "model", "cache", "mode") in ("Shared", "Dedicated")
+
+
+def decide_cache(facts: CacheFacts) -> CacheDecision:
+    """The decision for one deployment. Total for any JSON."""
+    deployment = facts.deployment
+    if is_deleting(deployment) or annotations_of(deployment).get(names.PAUSED) == "true":
+        return CacheDecision(write_status=False)
+    if facts.request is None:
+        return CacheDecision()
+    if (waiting := _not_yet(facts)) is not None:
+        return waiting
+    request, artifact = facts.request, facts.artifact
+    if (problem := _problem(facts)) is not None:
+        return _no(request, *problem, claim=_kept_claim(facts))
+    if artifact is None:
+        return _without_artifact(facts, request)
+    return _with_artifact(facts, request, artifact)
+
+
+def _not_yet(facts: CacheFacts) -> CacheDecision | None:
+    """The decision while the spec, its config or its provider are not known; None once they are."""
+    deployment = facts.deployment
+    validated = condition_of(deployment, "Validated") or {}
+    generation = dig(deployment, "metadata", "generation")
+    if validated.get("status") != "True" or validated.get("observedGeneration") != generation:
+        return CacheDecision(write_status=False)
+    if facts.engine is None:  # no provider yet, or one that has not registered: its own conditions say so
+        return CacheDecision(write_status=False)
+    if facts.engine.get("modelCache") is not True:  # the core calls it incompatible, and nothing is made for it
+        return CacheDecision()
+    if facts.config_missing:
+        text = "The runtime config that the deployment names does not exist; the cache waits for it"
+        return _no(facts.request, "WaitingForConfig", text, claim=_kept_claim(facts))
+    return None
+
+
+def _problem(facts: CacheFacts) -> tuple[str, str] | None:
+    """Reason and message of what only a change of the spec mends; None if there is nothing."""
+    request = facts.request
+    assert request is not None, "asked after the request is known"
+    mode = str(dig(facts.artifact, "spec", "accessMode", default="") or request.access_mode)
+    pods = pods_that_mount(facts.deployment, facts.engine)
+    if mode in _SINGLE and (pods > 1 or facts.others):
+        why = f"{pods} pods of this deployment" if pods > 1 else f"{facts.others} other deployments"
+        text = (
+            f"the claim of ModelArtifact {request.name} has the access mode {mode}, which one pod can mount, and {why} "
+            "would mount it: set spec.model.cache.accessMode to ReadWriteMany with a StorageClass that offers it, or "
+            "mode: Dedicated with one replica"
+        )
+        return "AccessModeConflict", text
+    uri = dig(facts.artifact, "spec", "source", "uri")
+    if facts.artifact is not None and request.artifact is not None and uri != request.uri:
+        text = (
+            f"ModelArtifact {request.name} exists and has another source ({uri}): delete it, or name one with "
+            "spec.model.cache.artifactName"
+        )
+        return "ResourceConflict", text
+    return None
+
+
+def _without_artifact(facts: CacheFacts, request: CacheRequest) -> CacheDecision:
+    deployment, namespace = facts.deployment, key_of(facts.deployment).namespace
+    if request.artifact is None:
+        text = (
+            f"spec.model.cache.artifactName: there is no ModelArtifact {request.name} in namespace {namespace}; "
+            "create it or name another one"
+        )
+        return _no(request, "ReferenceNotFound", text, claim=_kept_claim(facts))
+    if dig(deployment, "spec", "suspend") is True:
+        return _no(request, "Suspended", "The deployment is suspended; its weights are fetched when it is resumed")
+    if names.DRY_RUN in annotations_of(deployment):
+        text = f"would create ModelArtifact {request.name} for {request.uri}, its claim and its download"
+        return _no(request, "DryRun", text)
+    if _had_cache(facts):
+        text = f"ModelArtifact {request.name} is gone; the weights are fetched again, and what serves goes on"
+        return _no(request, "CacheLost", text, claim=_kept_claim(facts), artifact=request.artifact)
+    text = f"ModelArtifact {request.name} is created for {request.uri}"
+    return _no(request, "Starting", text, artifact=request.artifact)
+
+
+def _with_artifact(facts: CacheFacts, request: CacheRequest, artifact: Resource) -> CacheDecision:
+    status = artifact.get("status") or {}
+    claim = status.get("persistentVolumeClaim")
+    if status.get("phase") == "Ready" and isinstance(claim, str) and not is_deleting(artifact):
+        cache = _model_cache(request, claim, ready=True)
+        text = f"ModelArtifact {request.name} is Ready on claim {claim}"
+        condition = Condition(type=CONDITION, status=True, reason="Ready", message=text)
+        return CacheDecision(model_cache=cache, condition=condition)
+    reason, said = _said(status, request)
+    if _had_cache(facts):
+        text = f"the cached weights are gone and are fetched again: {said}"
+        return _no(request, "CacheLost", text, claim=_kept_claim(facts))
+    return _no(request, reason, said)
+
+
+def _said(status: Resource, request: CacheRequest) -> tuple[str, str]:
+    """Reason and message of an artifact that is not Ready, with its progress in steps of ten percent."""
+    reason = status.get("reason")
+    message = status.get("message")
+    done, total = dig(status, "progress", "percentage"), dig(status, "progress", "totalBytes")
+    if not isinstance(reason, str) or not reason:
+        return "Starting", f"ModelArtifact {request.name} has not been reconciled yet"
+    if category_of(reason) is Category.PROGRESS and isinstance(done, int | float) and isinstance(total, int):
+        step = int(done) // _STEP * _STEP
+        return reason, f"ModelArtifact {request.name}: {step} % of {_amount(total)} fetched"
+    return reason, f"ModelArtifact {request.name}: {message or reason}"
+
+
+def _had_cache(facts: CacheFacts) -> bool:
+    """Whether the weights of this request were complete once and are not any more."""
+    live = dig(facts.deployment, "status", "modelCache")
+    before = condition_of(facts.deployment, CONDITION) or {}
+    same = facts.request is not None and dig(live, "artifactName") == facts.request.name
+    return same and (dig(live, "ready") is True or before.get("reason") == "CacheLost")
+
+
+def _kept_claim(facts: CacheFacts) -> str:
+    """The claim that the status names for the same artifact: what serves goes on with it."""
+    live = dig(facts.deployment, "status", "modelCache")
+    claim = dig(live, "claimName")
+    same = facts.request is not None and dig(live, "artifactName") == facts.request.name
+    return claim if same and isinstance(claim, str) else ""
+
+
+def _no(
+    request: CacheRequest | None, reason: str, text: str, *, claim: str = "", artifact: Resource | None = None
+) -> CacheDecision:
+    condition = Condition(type=CONDITION, status=False, reason=reason, message=text)
+    cache = _model_cache(request, claim, ready=False) if request is not None else None
+    return CacheDecision(artifact=artifact, model_cache=cache, condition=condition)
+
+
+def _model_cache(request: CacheRequest, claim: str, *, ready: bool) -> Resource:
+    found = {"claimName": claim} if claim else {}
+    return {
+        "artifactName": request.name,
+        **found,
+        "mountPath": request.mount_path,
+        "path": request.path,
+        "ready": ready,
+    }
+
+
+def pods_that_mount(deployment: Resource, engine: Resource | None) -> int:
+    """How many pods of a deployment mount its cache: its replicas, and the helpers that the provider publishes."""
+    helpers = dig(engine, "modelCacheHelpers")
+    return sum(_replicas(deployment)) + (helpers if isinstance(helpers, int) else 0)
+
+
+def _replicas(deployment: Resource) -> Iterator[int]:
+    scaling = dig(deployment, "spec", "scaling")
+    split = dig(deployment, "spec", "serving", "mode") == "disaggregated"
+    for each in [dig(scaling, "prefill"), dig(scaling, "decode")] if split else [scaling]:
+        count = dig(each, "replicas")
+        yield count if isinstance(count, int) and count >= 0 else 1
+
+
+def _amount(count: int) -> str:
+    """Bytes for people: ``134.6 GB``."""
+    value, unit = float(count), "B"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 1000 or unit == "TB":
+            break
+        value /= 1000
+    return f"{value:.0f} {unit}" if unit in ("B", "kB") else f"{value:.1f} {unit}"

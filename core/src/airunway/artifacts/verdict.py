@@ -1,0 +1,120 @@
+"""Phase and conditions of an artifact, by the status library that deployments use too (spec/status.md). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from airunway.resource import Resource, dig, format_time
+from airunway.status import (
+    Category,
+    Condition,
+    Fault,
+    Phase,
+    Rollup,
+    category_of,
+    conditions_in,
+    overall_conditions,
+    parent_conditions,
+    roll_up,
+    since,
+    written,
+)
+from airunway.status.rootcause import RootCause
+
+__all__ = ["Verdict", "status_of"]
+
+_CHILDREN = ("RuntimeConfigReady", "StorageReady", "DownloadReady")
+
+_NOT_AVAILABLE = frozenset({"StorageClassNotFound"})
+"""Reasons for which an artifact is NotAvailable."""
+
+_AT_WORK = frozenset({"Downloading", "Verifying"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What one child condition says."""
+
+    ready: bool | None
+    """None: not known."""
+    reason: str
+    """A reason of the registry."""
+    message: str
+    """Why, as a sentence."""
+
+
+def status_of(
+    artifact: Resource,
+    verdicts: Mapping[str, Verdict],
+    *,
+    created: bool,
+    now: datetime,
+    cause: RootCause | None = None,
+) -> tuple[Resource, float | None]:
+    """Phase, reason, message, root cause and conditions; and after how many seconds they change by time alone."""
+    before = conditions_in(artifact.get("status") or {})
+    generation = dig(artifact, "metadata", "generation", default=0)
+    children = [Condition(type=t, status=v.ready, reason=v.reason, message=v.message) for t, v in verdicts.items()]
+    faults = [
+        Fault(component=t, reason=v.reason, message=v.message, since=since(before, t, v.reason) or now)
+        for t in _CHILDREN
+        if (v := verdicts.get(t)) is not None and v.ready is not True and not _harmless(t, v, verdicts)
+    ]
+    previous = dig(artifact, "status", "phase")
+    rollup = roll_up(
+        faults,
+        previous=_as_deployment(previous),
+        created=created,
+        now=now,
+        running_message="The weights are complete and verified",
+    )
+    own = [Condition(type=c.type, status=c.status, reason=c.reason, message=c.message) for c in children]
+    found = written(own, previous=before, generation=generation, now=now)
+    overall = [c for c in overall_conditions(rollup) if c.type == "Ready"]
+    conditions = written([*own, *parent_conditions(found), *overall], previous=before, generation=generation, now=now)
+    status: Resource = {
+        "observedGeneration": generation,
+        "phase": _phase(rollup),
+        "reason": rollup.reason,
+        "message": rollup.message,
+        "conditions": conditions,
+    }
+    if cause is not None and rollup.phase is not Phase.RUNNING:
+        status["rootCause"] = {
+            "code": cause.code,
+            "object": cause.object,
+            "field": cause.field,
+            "message": cause.message,
+            "since": format_time(cause.since),
+        }
+    return status, rollup.wake_after
+
+
+def _harmless(type_: str, verdict: Verdict, verdicts: Mapping[str, Verdict]) -> bool:
+    """A claim that is not bound yet is no reason of its own while the download says something."""
+    return type_ == "StorageReady" and category_of(verdict.reason) is Category.PROGRESS and "DownloadReady" in verdicts
+
+
+def _phase(rollup: Rollup) -> str:
+    match rollup.phase:
+        case Phase.RUNNING:
+            return "Ready"
+        case _ if rollup.reason in _NOT_AVAILABLE:
+            return "NotAvailable"
+        case Phase.DEPLOYING if rollup.reason in _AT_WORK:
+            return "Progressing"
+        case Phase.PENDING:
+            return "Pending"
+        case Phase.DEPLOYING:
+            return "Pending" if rollup.reason == "Queued" else "Starting"
+        case _:
+            return rollup.phase.value
+
+
+def _as_deployment(phase: object) -> str | None:
+    """The phase of a deployment that counts as much."""
+    return {"Ready": "Running", "Starting": "Deploying", "Progressing": "Deploying", "NotAvailable": "Degraded"}.get(
+        str(phase), str(phase) if phase else None
+    )
