@@ -66,6 +66,7 @@ def test_wheels_find_each_other_by_entry_point(wheels: dict[str, Path], tmp_path
     assert set(wheels) == {
         "airunway",
         "airunway_testing",
+        "airunway_downloader",
         "airunway_dynamo",
         "airunway_dynamo_simulator",
         "airunway_kaito",
@@ -90,6 +91,23 @@ def test_wheels_find_each_other_by_entry_point(wheels: dict[str, Path], tmp_path
     )
     assert loaded.startswith("airunway-kaito 0.1.0")
     assert str(tmp_path) in loaded
+
+
+def test_the_downloader_alone_is_a_command_and_brings_nothing_of_the_core(
+    wheels: dict[str, Path], tmp_path: Path
+) -> None:
+    programs = environment(tmp_path, "airunway-downloader", wheels=wheels)
+    assert run(programs / "airunway-download", "--version", cwd=tmp_path) == "airunway-download 0.1.0\n"
+    assert "check-size" in run(programs / "airunway-download", "--help", cwd=tmp_path)
+    listed = run(UV, "pip", "list", "--format=freeze", "--python", programs / "python", cwd=tmp_path)
+    assert {line.partition("==")[0] for line in listed.split()} == {"airunway-downloader", "urllib3"}
+
+
+def test_the_downloader_is_installed_from_its_folder(tmp_path: Path) -> None:
+    run(UV, "venv", "--quiet", "--python", sys.executable, "env", cwd=tmp_path)
+    programs = tmp_path / "env" / "bin"
+    run(UV, "pip", "install", "--quiet", "--python", programs / "python", ROOT / "downloader", cwd=tmp_path)
+    assert run(programs / "airunway-download", "--version", cwd=tmp_path) == "airunway-download 0.1.0\n"
 
 
 @pytest.mark.parametrize(

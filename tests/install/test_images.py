@@ -28,7 +28,7 @@ from tests.install.verifying import check_files, check_image
 from tools.charts.package import DIGEST
 from tools.images.architectures import ARCHITECTURES, Architecture, here
 from tools.images.bill import LicenceError, licence_of, problems
-from tools.images.build import BASE, TOOLBOX
+from tools.images.build import BASE, DOWNLOADER, TOOLBOX, packages_by_image
 from tools.images.site import stale_entries, uv
 from tools.release import release
 from tools.supply.oci import Layout
@@ -60,7 +60,7 @@ def test_an_image_keeps_to_its_budget(images: Images, name: str, tmp_path: Path)
     """Why it is no smaller: images/README.md."""
     with mounted(images.names[name]) as root:
         files = [path for path in root.rglob("*") if path.is_file() and not path.is_symlink()]
-        assert sum(path.stat().st_size for path in files) <= 97 << 20
+        assert sum(path.stat().st_size for path in files) <= (40 if name == DOWNLOADER else 97) << 20
         if name == "controller":  # the others differ by some hundred kilobytes
             with tarfile.open(tmp_path / "image.tar.gz", "w:gz", compresslevel=6) as archive:
                 archive.add(root, arcname=".")
@@ -78,6 +78,9 @@ def test_an_image_says_who_runs_it_and_what_it_is(images: Images, name: str) -> 
 
 
 def test_the_program_runs_as_a_restricted_pod_runs_it(images: Images, name: str) -> None:
+    if name == DOWNLOADER:
+        assert images.run(name, "--version").strip() == f"airunway-download {airunway.__version__}"
+        return
     assert images.run(name, "version").strip() == f"airunway {airunway.__version__}"
     assert "controller" in images.run(name, "--help")
     if name == "controller":
@@ -98,10 +101,14 @@ def test_rules_are_evaluated_by_the_fast_library(images: Images) -> None:
 
 def test_every_module_of_ours_and_of_the_provider_can_be_imported(images: Images, name: str) -> None:
     """What is pruned is used by nothing that an image runs (the commands of development are no part of it)."""
-    package = "airunway" if name == "controller" else load(name.removeprefix("provider-")).origin.split()[0]
+    if name in ("controller", DOWNLOADER):
+        packages = {packages_by_image()[name]}
+    else:
+        packages = {"airunway", load(name.removeprefix("provider-")).origin.split()[0]}
+    modules = {package.replace("-", "_") for package in packages}
     program = f"""
 import importlib, pkgutil
-for package in {{"airunway", "{package.replace("-", "_")}"}}:
+for package in {modules}:
     for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
@@ -203,8 +210,19 @@ def test_a_provider_is_one_layer_on_the_controller(images: Images) -> None:
         return list(inspected["RootFS"]["Layers"])
 
     for name in NAMES:
-        if name != "controller":
+        if name.startswith("provider-"):
             assert layers(name)[:-1] == layers("controller"), name
+
+
+def test_the_downloader_is_one_layer_on_the_base_and_has_nothing_of_the_controller(images: Images) -> None:
+    with mounted(images.names[DOWNLOADER]) as root:
+        assert not (root / "opt/airunway/airunway").exists()
+        installed = {PathDistribution(path).metadata["Name"] for path in (root / "opt/airunway").glob("*.dist-info")}
+    assert installed == {"airunway-downloader", "urllib3"}
+    options = ["--env=AIRUNWAY_TERMINATION_LOG=/tmp/log"]
+    done = images.podman("run", "--rm", *options, images.names[DOWNLOADER], "check-size", "nothing", check=False)
+    assert done.returncode == 3
+    assert json.loads(done.stdout)["error"]["reason"] == "InvalidSpec"
 
 
 def test_the_toolbox_tests_charts_where_nothing_else_is(helms: dict[Major, Helm], images: Images) -> None:
@@ -221,7 +239,7 @@ def test_the_toolbox_tests_charts_where_nothing_else_is(helms: dict[Major, Helm]
             assert "0 chart(s) failed" in run(helm, "lint", "--strict", *APPLICATIONS)
         assert "gitVersion" in run("kubectl", "version", "--client", "--output=json")
         said = images.podman("run", *restricted, image, "provider", "list").stdout
-        assert {f"provider-{line.split()[0]}" for line in said.splitlines()} == set(NAMES) - {"controller"}
+        assert {f"provider-{line.split()[0]}" for line in said.splitlines()} == set(NAMES) - {"controller", DOWNLOADER}
         components = json.loads(images.builder.bill_of(TOOLBOX).read_text())["components"]
         assert {"helm", "helm3", "kubectl", "airunway", "libc6"} <= {found["name"] for found in components}
     finally:
@@ -280,6 +298,8 @@ def _check_archives(target: Path) -> None:
             manifest = json.loads((unpacked / "blobs" / found["digest"].replace(":", "/")).read_text())
             config = json.loads((unpacked / "blobs" / manifest["config"]["digest"].replace(":", "/")).read_text())
             assert config["architecture"] == found["platform"]["architecture"]
+        if name == DOWNLOADER:  # of no chart of its own
+            continue
         part = "airunway" if name == "controller" else f"airunway-{name}"
         with tarfile.open(target / "charts" / f"{part}-{airunway.__version__}.tgz") as package:
             chart = package.extractfile(f"{part}/Chart.yaml")

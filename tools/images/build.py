@@ -3,8 +3,8 @@
 python -m tools.images.build [NAME ...] [--registry HOST/PATH] [--architecture arm64] [--base IMAGE]
 
 The controller's image has our distribution (and what it needs) on the base; without --base the base is made here. Each
-provider's image, and the toolbox, are one more layer on the controller's. They have the names that the charts expect:
-REGISTRY/airunway/controller:VERSION. Needs buildah, and root or subordinate user ids; no Docker.
+provider's image, and the toolbox, are one more layer on the controller's. The model downloader's has nothing of the
+controller's: it is one layer on the base. They have the names that the charts expect: REGISTRY/airunway/controller:VERSION. Needs buildah, and root or subordinate user ids; no Docker.
 
 Images of another architecture are put together of its packages and wheels. The one program that runs is Python, which
 compiles its modules: that of this machine, since byte code is the same for all.
@@ -36,12 +36,25 @@ from tools.wheels import build_wheels, source_time
 
 from airunway import __version__
 
-__all__ = ["BASE", "LOCAL", "TOOLBOX", "Builder", "builder", "missing", "packages_by_image", "revision"]
+__all__ = [
+    "BASE",
+    "CONTROLLER",
+    "DOWNLOADER",
+    "LOCAL",
+    "TOOLBOX",
+    "Builder",
+    "builder",
+    "missing",
+    "packages_by_image",
+    "revision",
+]
 
 LOCAL = "localhost"
 """The registry of images that are on this machine only."""
 BASE = "base"
 CONTROLLER = "controller"
+DOWNLOADER = "model-downloader"
+"""What the Jobs of the model cache start; no part of AI Runway is in it."""
 TOOLBOX = "toolbox"
 """Every provider, and helm 3 and 4 and kubectl: what tests of charts in CI need. No part of a release."""
 _CONTEXT = ROOT / "images"
@@ -49,7 +62,8 @@ _CONTEXT = ROOT / "images"
 
 def packages_by_image() -> dict[str, str]:
     """The distribution that each image of a release is of."""
-    return {CONTROLLER: "airunway", **{f"provider-{each.name}": f"airunway-{each.name}" for each in manifests()}}
+    providers = {f"provider-{each.name}": f"airunway-{each.name}" for each in manifests()}
+    return {CONTROLLER: "airunway", DOWNLOADER: "airunway-downloader", **providers}
 
 
 def missing(*architectures: str) -> str:
@@ -122,7 +136,7 @@ class Builder:
     def image(self, name: str, base: str) -> str:
         """One image; returns its name. Raises LicenceError, CalledProcessError."""
         below, title = "", f"airunway-{name}"
-        if name != CONTROLLER:
+        if name not in (CONTROLLER, DOWNLOADER):
             below = packages_by_image()[CONTROLLER]
             base = self.tag(CONTROLLER) if self.bill_of(CONTROLLER).exists() else self.image(CONTROLLER, base)
         with _folder(self.work, name) as context:
@@ -136,7 +150,9 @@ class Builder:
                 kept = self._metadata(name) / metadata.parent.name
                 kept.mkdir(parents=True, exist_ok=True)
                 shutil.copy(metadata, kept)
-            installed = [Site(folder=self._metadata(each)) for each in dict.fromkeys([CONTROLLER, name])]
+            installed = [
+                Site(folder=self._metadata(each)) for each in dict.fromkeys([CONTROLLER if below else name, name])
+            ]
             distributions = [found for each in installed for found in each.distributions()]
             debian = self.packages.get(self.architecture.name, [])
             made = bill(title, __version__, distributions, debian, self.time, programs=programs)
@@ -150,7 +166,8 @@ class Builder:
                 "VERSION": __version__,
                 "REVISION": self.revision,
             }
-            image = self._build(name, context, _CONTEXT / "Containerfile", arguments)
+            file = "Containerfile.downloader" if name == DOWNLOADER else "Containerfile"
+            image = self._build(name, context, _CONTEXT / file, arguments)
             self.bill_of(name).write_text(made, encoding="utf-8")
             return image
 
@@ -159,8 +176,8 @@ class Builder:
 
         Raises SystemExit for a licence that must not be there.
         """
-        providers = {image: package for image, package in packages_by_image().items() if image != CONTROLLER}
-        wanted = [*providers.values()] if name == TOOLBOX else [packages_by_image()[name]]
+        providers = [package for image, package in packages_by_image().items() if image.startswith("provider-")]
+        wanted = providers if name == TOOLBOX else [packages_by_image()[name]]
         site = install(wanted, self.wheels, folder, architecture=self.architecture, below=below, prune=prune)
         wrong = problems(site.distributions())
         if wrong:

@@ -25,7 +25,6 @@ _CLUSTER_CONTROLLERS = (
     "-node-ipam-controller",
     "-node-route-controller",
     "-persistentvolume-attach-detach-controller",
-    "-persistentvolume-expander-controller",
     "-resourceclaim-controller",
     "-service-lb-controller",
     "-ttl-controller",

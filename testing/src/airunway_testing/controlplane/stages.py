@@ -2,7 +2,8 @@
 
 A scheduled pod is Ready at once, a Job's pod succeeds, a pod that is being deleted goes once its finalizers allow it.
 A pod that carries the annotation OUTCOME fares as the annotation says; setting it on a running pod breaks the pod,
-removing it heals it. An image called ``no-such-image`` is in no registry: its pods fare as on any other node.
+removing it heals it. An image called ``no-such-image`` is in no registry: its pods fare as on any other node. Pods with
+the label PLAYED_BY_RUNNER are not touched.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,10 +11,13 @@ from typing import Literal, get_args
 
 from airunway.resource import Resource
 
-__all__ = ["OUTCOME", "Outcome", "pod_stages"]
+__all__ = ["OUTCOME", "PLAYED_BY_RUNNER", "Outcome", "pod_stages"]
 
 OUTCOME = "airunway-testing-outcome"
 """Without a domain: those are refused on pods unless a policy lists them."""
+
+PLAYED_BY_RUNNER = "airunway.ai/artifact"
+"""Label of pods that KWOK leaves alone: `airunway_testing.storage.pod_runner` runs them as processes."""
 
 Outcome = Literal["NotReady", "ImagePullBackOff", "CrashLoopBackOff", "OOMKilled", "Failed"]
 """NotReady: runs, never ready. ImagePullBackOff: no image. CrashLoopBackOff, OOMKilled: has ended and waits to be
@@ -26,6 +30,9 @@ _NEW_ADDRESS = (
     "PodIPWith .spec.nodeName ( or .spec.hostNetwork false ) .metadata.uid .metadata.name .metadata.namespace"
 )
 _RUNNING = "running: {startedAt: {{ Now | Quote }}}"
+
+
+_OURS: Resource = {"key": f'.metadata.labels["{PLAYED_BY_RUNNER}"]', "operator": "DoesNotExist"}
 
 
 def pod_stages() -> list[Resource]:
@@ -60,7 +67,7 @@ def _stage(name: str, conditions: Sequence[Resource], status: str) -> Resource:
         "metadata": {"name": f"pod-{name}"},
         "spec": {
             "resourceRef": {"apiGroup": "v1", "kind": "Pod"},
-            "selector": {"matchExpressions": list(conditions)},
+            "selector": {"matchExpressions": [_OURS, *conditions]},
             "next": {"statusTemplate": status},
         },
     }
