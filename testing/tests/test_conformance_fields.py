@@ -22,7 +22,7 @@ from airunway.sdk import (
     Transformer,
     UpstreamKind,
 )
-from airunway_testing.conformance.cases import GATEWAY, OF_THE_CORE, SETTINGS, TOGGLES, bases, spec_fields
+from airunway_testing.conformance.cases import CACHE, GATEWAY, OF_THE_CORE, SETTINGS, TOGGLES, bases, spec_fields
 from airunway_testing.conformance.fields import Answer, Outcome, outcomes, replaced_labels, setting_outcomes
 
 _SERVER = UpstreamKind(group="acme.io", kind="Server", plural="servers", versions=("v1",), primary=True)
@@ -35,11 +35,13 @@ def host(
     refuses: Sequence[str] = (),
     settings: Callable[[Context[Any]], Resource] = lambda context: {},
     pools: bool = False,
+    caches: bool = False,
     reserved: tuple[str, ...] = (),
 ) -> ProviderHost:
     """A provider that reads everything and writes all of it down, but for what it `drops` (names in Python).
 
-    `settings` is what it writes of its context; with `pools` its upstream makes InferencePools.
+    `settings` is what it writes of its context; with `pools` its upstream makes InferencePools, with `caches` its
+    engine loads weights from a model cache.
     """
 
     def can_handle(deployment: ModelDeployment, context: Context[Any]) -> Compatibility:
@@ -62,7 +64,11 @@ def host(
     manifest = ProviderManifest(
         name="acme",
         version="1",
-        engines=(EngineCapability(name="vllm", gpu_support=True, gateway={"managesInferencePool": pools}),),
+        engines=(
+            EngineCapability(
+                name="vllm", gpu_support=True, model_cache=caches, gateway={"managesInferencePool": pools}
+            ),
+        ),
         upstream=(_SERVER,),
         reserved_labels=reserved,
     )
@@ -159,6 +165,16 @@ def test_a_setting_that_reaches_no_object_is_warned_about_by_the_runtime() -> No
 
 def test_a_pool_that_the_upstream_should_make_and_nothing_shows_is_found_out() -> None:
     assert of(GATEWAY, list(setting_outcomes(host(pools=True)))) == {Answer.IGNORED}
+
+
+def test_an_engine_that_mounts_cached_weights_and_is_not_told_of_them_is_found_out() -> None:
+    def told(context: Context[Any]) -> Resource:
+        return {**everything(context), "path": context.cache.path if context.cache else ""}
+
+    found = [each for each in setting_outcomes(host(settings=everything, caches=True)) if each.field == CACHE]
+    ignored = {each.base for each in found if each.answer is Answer.IGNORED}
+    assert {each.base for each in found} - ignored == {"vllm, own model"}, "which decides itself what it loads"
+    assert of(CACHE, list(setting_outcomes(host(settings=told, caches=True)))) == {Answer.HONOURED}
 
 
 def test_l2_a_propagated_label_that_replaces_the_provider_s_own_is_found_out() -> None:

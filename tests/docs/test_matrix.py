@@ -30,10 +30,11 @@ def test_a_provider_runs_the_engines_that_its_manifest_names_and_no_others(name:
             "one GPU": engine.gpu_support and "aggregated" in engine.serving_modes,
             "no GPU": engine.cpu_support and "aggregated" in engine.serving_modes,
             "disaggregated": "disaggregated" in engine.serving_modes,
+            "model cache": engine.model_cache,
         }
         for engine in host.manifest.engines
     }
     for engine in PREFERENCE:
         answers = engine_answers(host, engine)
-        runs = {form: answers[form][0] is not Run.NO for form in ("one GPU", "no GPU", "disaggregated")}
+        runs = {form: answers[form][0] is not Run.NO for form in ("one GPU", "no GPU", "disaggregated", "model cache")}
         assert runs == declared.get(engine, dict.fromkeys(runs, False)), answers

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airunway.resource import Resource
-from airunway.sdk import Launch, launch, parse_deployment, served_name_of
+from airunway.sdk import Launch, ModelCache, launch, parse_deployment, served_name_of, weights_of
 
 MakeDeployment = Callable[..., Resource]
 IMAGE = "acme/vllm:v0.23.0"
@@ -193,3 +193,120 @@ def test_a_server_that_answers_https_only_is_refused(start: Callable[..., Launch
             "somebody else asks this one"
         )
     assert start("vllm", engine={"args": {"api-key": "x"}}).blockers == ()
+
+
+# ------------------------------------------------------------------------------------------------ weights of a cache
+
+CACHE = ModelCache(claim="weights", sub_path="model")
+LLAMA_SERVER = "ghcr.io/ggml-org/llama.cpp:server"
+
+
+@pytest.mark.parametrize(
+    ("engine", "image", "words"),
+    [
+        ("vllm", "", ("/model-cache",)),
+        ("sglang", "lmsysorg/sglang:v0.5", ("--model-path", "/model-cache")),
+        ("trtllm", "nvcr.io/x:1.3.0", ("/model-cache",)),
+    ],
+)
+def test_each_engine_is_told_where_cached_weights_are_and_serves_them_under_the_served_name(
+    start: Callable[..., Launch], engine: str, image: str, words: tuple[str, ...]
+) -> None:
+    given = {"image": image} if image else {}
+    found, without = (start(engine, how={"cache": cache}, **given) for cache in (CACHE, None))
+    assert found.blockers == ()
+    assert found.args[: len(words)] == words
+    assert found.args[len(words) :] == without.args[len(words) :], "nothing else changes"
+    assert any(word.endswith(("model_name=model", "model-name=model")) for word in found.args)
+    assert "org/model" not in found.args
+
+
+@pytest.mark.parametrize(
+    ("model", "path", "weights"),
+    [
+        ({"id": "org/model"}, "", "/model-cache"),
+        ({"id": "org/model/sub"}, "", "/model-cache/sub"),
+        ({"id": "org/model/sub/file.gguf"}, "", "/model-cache/sub/file.gguf"),
+        ({"id": "org/model"}, "/model-cache/below", "/model-cache/below"),
+        ({"id": "org/model/a/b", "cache": {"artifactName": "own"}}, "", "/model-cache"),
+    ],
+    ids=["the tree", "a folder", "a file", "as the core says", "an artifact of its own"],
+)
+def test_an_id_that_goes_on_names_what_is_below_the_mount(
+    plain: MakeDeployment, model: Resource, path: str, weights: str
+) -> None:
+    wanted = parse_deployment(plain(model=model))
+    assert weights_of(wanted, ModelCache(claim="c", path=path)) == weights
+    assert weights_of(wanted, None) == model["id"]
+
+
+def test_a_path_is_data_and_not_expanded(start: Callable[..., Launch]) -> None:
+    assert start("vllm", how={"cache": ModelCache(claim="c", path="/m/$(X)")}).args[0] == "/m/$$(X)"
+
+
+def test_llama_cpp_loads_the_file_that_the_id_names(start: Callable[..., Launch]) -> None:
+    found = start("llamacpp", image=LLAMA_SERVER, model={"id": "o/m/q/f.Q4.gguf"}, how={"cache": CACHE})
+    assert found.blockers == ()
+    assert found.args == (
+        *("--model", "/model-cache/q/f.Q4.gguf"),
+        *("--host", "0.0.0.0", "--port", "8000"),
+        *("--alias", "f.Q4.gguf"),
+    )
+
+
+def test_llama_cpp_needs_to_know_which_of_several_files(start: Callable[..., Launch]) -> None:
+    (refused,) = start("llamacpp", image=LLAMA_SERVER, model={"id": "o/m"}, how={"cache": CACHE}).blockers
+    assert refused.path == "spec.model.id"
+    assert "/model-cache in the model cache is none: append the file to the id" in refused.message
+
+
+@pytest.mark.parametrize(
+    ("url", "word"),
+    [
+        ("/model-cache/q/f.gguf", "/model-cache/q/f.gguf"),
+        ("file:///model-cache/f.gguf", "/model-cache/f.gguf"),
+        ("https://example.org/f.gguf", ""),
+        ("huggingface://o/m/f.gguf", ""),
+        ("/model-cache/../etc/f.gguf", ""),
+        ("/model-cache2/f.gguf", ""),
+    ],
+)
+def test_a_gguf_url_names_a_file_of_the_cache_or_is_refused(start: Callable[..., Launch], url: str, word: str) -> None:
+    engine = {"type": "llamacpp", "args": {"ggufUrl": url}}
+    found = start("llamacpp", image=LLAMA_SERVER, model={"id": "o/m"}, engine=engine, how={"cache": CACHE})
+    if word:
+        assert (found.blockers, found.args[:2]) == ((), ("--model", word))
+        return
+    (refused,) = found.blockers
+    assert refused.path == "spec.engine.args[ggufUrl]"
+    assert "name a file below /model-cache" in refused.message
+
+
+def test_the_localai_runner_is_refused_by_name(start: Callable[..., Launch]) -> None:
+    found = start("llamacpp", image="ghcr.io/runner:latest", model={"id": "o/m/f.gguf"}, how={"cache": CACHE})
+    (refused,) = found.blockers
+    assert (refused.path, refused.reason) == ("spec.model.cache.mode", "IncompatibleConfiguration")
+    assert "the LocalAI runner of llama.cpp" in refused.message
+    assert "spec.engine.image" in refused.message
+
+
+def test_an_engine_that_starts_in_an_unknown_way_cannot_be_told(start: Callable[..., Launch]) -> None:
+    (refused,) = start("exotic", image="acme/exotic:1", how={"cache": CACHE}).blockers
+    assert refused.path == "spec.model.cache.mode"
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm", "llamacpp"])
+def test_an_image_with_a_model_of_its_own_is_started_as_without_a_cache(
+    start: Callable[..., Launch], engine: str
+) -> None:
+    own: dict[str, Any] = {"image": "acme/own:1", "model": {"source": "custom"}}
+    assert start(engine, how={"cache": CACHE}, **own) == start(engine, **own)
+
+
+def test_a_release_of_tensorrt_llm_that_names_the_model_after_its_folder_is_warned_about(
+    start: Callable[..., Launch],
+) -> None:
+    how: dict[str, Any] = {"cache": CACHE, "by_release": True}
+    (warned,) = start("trtllm", image="nvcr.io/x:1.0.0", how=how).warnings
+    assert (warned.path, warned.reason) == ("spec.model.servedName", "FieldIgnored")
+    assert "the name that TensorRT-LLM gives it (model-cache), not as model" in warned.message

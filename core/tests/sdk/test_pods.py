@@ -19,9 +19,11 @@ from airunway.sdk import (
     Sizing,
     Transformer,
     Upstream,
+    cache_pods,
     launch,
     model_pod,
     parse_deployment,
+    pod_blockers,
     pod_findings,
     pod_specs,
     pod_templates,
@@ -165,7 +167,7 @@ def test_the_cache_is_mounted_where_it_says_and_the_hub_is_off(pod: Callable[...
     mount = {"name": "airunway-model-cache", "mountPath": "/m$(X)", "subPath": "org/model", "readOnly": True}
     assert volume in found["spec"]["volumes"]
     assert mount in container(found)["volumeMounts"]
-    assert variables(found) == {"HF_HOME": "/m$$(X)", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+    assert variables(found) == {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}, "HF_HOME is written to"
 
 
 def test_a_cache_that_is_being_filled_is_written_and_the_hub_stays_on(pod: Callable[..., Resource]) -> None:
@@ -173,7 +175,77 @@ def test_a_cache_that_is_being_filled_is_written_and_the_hub_stays_on(pod: Calla
     volume = {"name": "airunway-model-cache", "persistentVolumeClaim": {"claimName": "weights"}}
     assert volume in found["spec"]["volumes"]
     assert {"name": "airunway-model-cache", "mountPath": "/model-cache"} in container(found)["volumeMounts"]
-    assert variables(found) == {"HF_HOME": "/model-cache"}
+    assert variables(found) == {}
+
+
+def test_a_container_with_a_model_of_its_own_is_told_nothing_of_the_cache(pod: Callable[..., Resource]) -> None:
+    found = pod(cache=ModelCache(claim="weights"), model={"source": "custom"}, image="acme/own:1")
+    assert container(found)["volumeMounts"][-1] == {
+        "name": "airunway-model-cache",
+        "mountPath": "/model-cache",
+        "readOnly": True,
+    }
+    assert variables(found) == {}
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_beside_a_cache_only_a_volume_that_can_be_written_is_the_hub_s_home(
+    pod: Callable[..., Resource], read_only: bool
+) -> None:
+    volume = {"name": "w", "claimName": "c", "mountPath": "/w", "purpose": "modelCache", "readOnly": read_only}
+    model = {"id": "o/m", "storage": {"volumes": [volume]}}
+    offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+    found = pod(cache=ModelCache(claim="weights"), model=model)
+    assert variables(found) == offline | ({} if read_only else {"HF_HOME": "/w"})
+
+
+def test_a_volume_inside_the_cache_is_refused(plain: MakeDeployment) -> None:
+    volumes = [
+        {"name": name, "claimName": "c", "mountPath": path}
+        for name, path in (("same", "/cache/"), ("below", "/cache/x"), ("beside", "/cache2"), ("above", "/"))
+    ]
+    wanted = parse_deployment(plain(model={"id": "o/m", "storage": {"volumes": volumes}}))
+    cached = replace(CONTEXT, cache=ModelCache(claim="weights", mount_path="/cache"))
+    found = list(pod_blockers(wanted, cached))
+    assert [f.path for f in found] == [f"spec.model.storage.volumes[{i}].mountPath" for i in (0, 1)]
+    assert "inside the model cache at /cache, which is read-only: choose another path" in found[0].message
+    assert list(pod_blockers(wanted, CONTEXT)) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "helpers", "pods"),
+    [
+        ({}, 0, 1),
+        ({}, 1, 2),
+        ({"scaling": {"replicas": 3}}, 0, 3),
+        ({"scaling": {"replicas": 0}}, 0, 1),
+        (
+            {
+                "serving": {"mode": "disaggregated"},
+                "scaling": {
+                    "prefill": {"replicas": 3, "gpu": {"count": 1}},
+                    "decode": {"replicas": 2, "gpu": {"count": 1}},
+                },
+            },
+            1,
+            6,
+        ),
+    ],
+    ids=["a replica", "a helper", "replicas", "scaled to zero", "roles"],
+)
+def test_a16_how_many_pods_mount_the_cache(plain: MakeDeployment, spec: Resource, helpers: int, pods: int) -> None:
+    assert cache_pods(parse_deployment(plain(**spec)), helpers=helpers) == pods
+
+
+@pytest.mark.parametrize("mode", ["ReadWriteOnce", "ReadWriteOncePod"])
+def test_a16_a_claim_for_one_pod_is_refused_to_several(plain: MakeDeployment, mode: str) -> None:
+    context = replace(CONTEXT, cache=ModelCache(claim="weights", access_mode=mode))
+    assert list(pod_blockers(parse_deployment(plain()), context)) == []
+    (found,) = pod_blockers(parse_deployment(plain(scaling={"replicas": 2})), context)
+    assert (found.path, found.reason) == ("spec.model.cache.accessMode", "AccessModeConflict")
+    assert f"2 pods would mount the model cache, and its access mode {mode} allows one" in found.message
+    (found,) = pod_blockers(parse_deployment(plain()), context, mounts=4)
+    assert "4 pods" in found.message
 
 
 def test_claims_of_the_deployment_are_mounted_and_their_purpose_is_told(pod: Callable[..., Resource]) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from airunway.plugins.contract import RuntimeSettings
+from airunway.plugins.contract import ModelCache, RuntimeSettings
 from airunway.plugins.errors import SettingsError
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource
@@ -154,6 +154,16 @@ def test_over_several_nodes_a_shell_comes_in_between(
     found = blockers(host, deployment(**SIXTEEN, **fields), context())
     assert list(found) == [path]
     assert "shell" in found[path]
+
+
+def test_over_several_nodes_the_path_of_a_cache_is_a_word_of_that_shell(
+    host: ProviderHost, deployment: Any, context: Any
+) -> None:
+    cache = ModelCache(claim="weights", path="/model-cache/a b")
+    assert blockers(host, deployment(), context(cache=cache)) == {}
+    found = blockers(host, deployment(**SIXTEEN), context(cache=cache))
+    assert list(found) == ["spec.model.cache"]
+    assert "shell" in found["spec.model.cache"]
 
 
 # ---------------------------------------------------------------------------------------------------------------- flags

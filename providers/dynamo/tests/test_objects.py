@@ -301,10 +301,11 @@ def test_what_belongs_into_a_pod_is_in_every_one(
     for part in parts(graph(host, asked, context(written=written, runtime=runtime, cache=cache))).values():
         pod = part.get("extraPodSpec") or part["podTemplate"]["spec"]
         metadata = part.get("extraPodMetadata") or part["podTemplate"]["metadata"]
-        assert env_of(part).items() >= {"A": "b", "B": "c", "HF_HOME": "/model-cache"}.items()
+        assert env_of(part).items() >= {"A": "b", "B": "c", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}.items()
         assert env_of(part)["HF_TOKEN"] == {"secretKeyRef": {"name": "hf", "key": "HF_TOKEN"}}
         assert (pod["nodeSelector"], pod["priorityClassName"]) == ({"pool": "a"}, "high")
-        assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == "weights"
+        assert "HF_HOME" not in env_of(part), "engines write there, and the cache is read-only"
+        assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "weights", "readOnly": True}
         assert (metadata["labels"]["team"], metadata["annotations"]) == ("x", {"note": "y"})
         assert not [v for v in pod["volumes"] if "emptyDir" in v], "the operator mounts shared memory itself"
 
@@ -404,6 +405,29 @@ def test_behind_a_gateways_pool_a_picker_takes_the_place_of_the_frontend(
         assert (names, worker["frontendSidecar"]) == (["main", "sidecar-frontend"], "sidecar-frontend")
     else:
         assert worker["frontendSidecar"]["args"] == ["-m", "dynamo.frontend", "--router-mode", "direct"]
+
+
+def test_a45_a_frontend_beside_a_worker_mounts_the_cache_too(host: ProviderHost, deployment: Any, context: Any) -> None:
+    """It reads the tokenizer from the path that the worker announces."""
+    cache = ModelCache(claim="weights", sub_path="model")
+    pooled = context(written=BETA[-1], pool=True, cache=cache)
+    assert host.can_handle(deployment(), pooled).blockers == ()
+    pod = parts(graph(host, deployment(), pooled))["worker"]["podTemplate"]["spec"]
+    mount = {"name": "airunway-model-cache", "mountPath": "/model-cache", "subPath": "model", "readOnly": True}
+    for container in pod["containers"]:
+        assert mount in container["volumeMounts"], container["name"]
+        env = {entry["name"]: entry.get("value") for entry in container["env"]}
+        assert env["HF_HUB_OFFLINE"] == "1", container["name"]
+
+
+def test_a45_v1alpha1_cannot_mount_the_cache_in_a_frontend_beside_a_worker(
+    host: ProviderHost, deployment: Any, context: Any
+) -> None:
+    cache = ModelCache(claim="weights")
+    (refused,) = host.can_handle(deployment(), context(written=ALPHA[-1], pool=True, cache=cache)).blockers
+    assert refused.path == "spec.model.cache.mode"
+    assert "since release 1.2" in refused.message
+    assert host.can_handle(deployment(), context(written=ALPHA[-1], cache=cache)).blockers == ()
 
 
 @pytest.mark.parametrize("written", [ALPHA[-1], BETA[-1]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -122,12 +123,32 @@ def test_c22_a_runtime_config_reaches_head_and_workers(deployment: Any, context:
         assert template["metadata"]["labels"] == {"org.example/team": "x"}
 
 
+def test_without_a_cache_the_head_mounts_nothing(deployment: Any, context: Any, service: Any) -> None:
+    volume = {"name": "w", "claimName": "pvc", "mountPath": "/w", "purpose": "modelCache"}
+    head, _ = templates(service(deployment(model={"id": "o/m", "storage": {"volumes": [volume]}}), context()))
+    assert "volumes" not in head["spec"], "a claim for one node would keep the head from all others"
+    assert "volumeMounts" not in main(head)
+
+
+def test_a45_ray_loads_the_path_under_the_served_name(deployment: Any, context: Any, service: Any) -> None:
+    wanted = deployment(model={"id": "org/name"})
+    for cache, source in ((None, "org/name"), (ModelCache(claim="c", path="/model-cache/$x"), "/model-cache/$x")):
+        config = json.loads(service(wanted, context(cache=cache))["spec"]["serveConfigV2"])
+        (model,) = config["applications"][0]["args"]["llm_configs"]
+        assert model["model_loading_config"] == {"model_id": "name", "model_source": source}
+
+
 def test_weights_are_mounted_where_they_are_loaded(deployment: Any, context: Any, service: Any) -> None:
     volume = {"name": "w", "claimName": "pvc", "mountPath": "/w", "purpose": "modelCache"}
     wanted = deployment(model={"id": "o/m", "storage": {"volumes": [volume]}, "cache": {"mode": "Shared"}})
     head, worker = templates(service(wanted, context(cache=ModelCache(claim="cache"))))
-    assert "volumes" not in head["spec"], "a claim for one node would keep the head from all others"
-    assert "volumeMounts" not in main(head)
+    assert [each["name"] for each in head["spec"]["volumes"]] == ["airunway-model-cache"], "no claim for one node"
+    cached = {"name": "airunway-model-cache", "mountPath": "/model-cache", "readOnly": True}
+    assert main(head)["volumeMounts"] == [cached], "Ray reads the model's configuration there"
+    for template in (head, worker):
+        env = {entry["name"]: entry.get("value") for entry in main(template)["env"]}
+        assert (env["HF_HUB_OFFLINE"], env["TRANSFORMERS_OFFLINE"]) == ("1", "1")
+    assert cached in main(worker)["volumeMounts"]
     mounts = {mount["mountPath"] for mount in main(worker)["volumeMounts"]}
     assert mounts == {"/dev/shm", "/w", "/model-cache"}
     assert {volume["name"] for volume in worker["spec"]["volumes"]} >= {"w"}

@@ -114,7 +114,9 @@ def test_what_the_site_configures_arrives_as_data(host: ProviderHost, deployment
     assert env["HTTPS_PROXY"]["value"] == "http://proxy"
     assert env["HF_TOKEN"]["valueFrom"] == {"secretKeyRef": {"name": "site-token", "key": "t"}}
     assert env["HF_HUB_OFFLINE"]["value"] == "1"
-    assert main["args"][0] == "o/$$(M)", "data is not expanded"
+    assert main["args"][0] == "/model-cache"
+    assert "HF_HOME" not in env, "engines write there, and the cache is read-only"
+    assert "--served-model-name=$$(M)" in main["args"], "data is not expanded"
     assert "sh" not in main["command"]
     assert template["metadata"]["labels"]["team"] == "x"
     assert template["spec"]["imagePullSecrets"] == [{"name": "site-pull"}]

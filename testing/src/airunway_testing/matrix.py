@@ -21,7 +21,7 @@ from airunway.api.names import API_VERSION
 from airunway.cli.inputs import Unchosen, choose_among, ready_configs
 from airunway.kube import Client, Kind
 from airunway.plugins.assumed import assumed_context
-from airunway.plugins.contract import Context, UpstreamKind
+from airunway.plugins.contract import Context, ModelCache, UpstreamKind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource
 from airunway.runtime.crd_versions import CrdFacts, crd_facts, detect
@@ -237,10 +237,14 @@ FORMS: Mapping[str, Resource] = {
     "no GPU": {"resources": {"memory": "8Gi", "cpu": "4"}},
     "16 GPUs": {"resources": {"gpu": {"count": 16}}},
     "disaggregated": {"serving": {"mode": "disaggregated"}, "scaling": {"prefill": _ROLE, "decode": _ROLE}},
+    "model cache": {"resources": {"gpu": {"count": 1}}, "model": {"cache": {"mode": "Shared"}}},
 }
 """What is asked of each engine, by name; aggregated where nothing else is said."""
 
 _IMAGE = "registry.example/engine:1.0.0"
+_IMAGES = {"llamacpp": "registry.example/llama.cpp:server"}
+"""Images with a name by which providers choose the engine's own program."""
+_CACHE = ModelCache(claim="weights", sub_path="model")
 
 
 class Run(StrEnum):
@@ -258,10 +262,10 @@ def engine_answers(host: ProviderHost, engine: str) -> dict[str, tuple[Run, str]
 
 def _runs(host: ProviderHost, engine: str, spec: Resource) -> tuple[Run, str]:
     model = {"id": "org/model/file.gguf" if engine == "llamacpp" else "org/model"}
-    asked_for = {"model": model, "engine": {"type": engine}, **spec}
+    asked_for = {"engine": {"type": engine}, **spec, "model": {**model, **spec.get("model", {})}}
     if not (plain := _against(host, asked_for)):
         return Run.YES, ""
-    with_image = _against(host, {**asked_for, "image": _IMAGE})
+    with_image = _against(host, {**asked_for, "image": _IMAGES.get(engine, _IMAGE)})
     return (Run.NO, with_image) if with_image else (Run.WITH_IMAGE, plain)
 
 
@@ -270,8 +274,10 @@ def _against(host: ProviderHost, spec: Resource) -> str:
     metadata = {"name": "model", "namespace": "default", "uid": _UID}
     whole = {"apiVersion": API_VERSION, "kind": "ModelDeployment", "metadata": metadata, "spec": spec}
     deployment = Sample(name="model", of="", deployment=whole).for_provider(host.name)
+    cached = "cache" in spec["model"]
     try:
-        _objects(host, deployment, _context(host, deployment))
+        context = _context(host, deployment)
+        _objects(host, deployment, replace(context, cache=_CACHE) if cached else context)
     except Unchosen as refused:
         return "; ".join(refused.reasons)
     return ""

@@ -113,6 +113,12 @@ class EngineCapabilitySpec(ApiModel):
     model_cache: bool = Field(
         default=False, description="Whether weights can be mounted from a model cache. Default: false."
     )
+    model_cache_helpers: int = Field(
+        default=0,
+        ge=0,
+        description="Pods that mount the model cache besides one for each replica, such as a router or a head. "
+        "Default: 0.",
+    )
     path_routing: bool = Field(
         default=False, description="Whether the model can be served under a URL path of its own. Default: false."
     )

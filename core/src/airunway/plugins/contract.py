@@ -111,10 +111,15 @@ class ModelCache:
     """Directory in the volume."""
     mount_path: str = "/model-cache"
     """Where pods mount it."""
+    path: str = ""
+    """Where the weights are in the container: the mount path, or a folder or file below it. Empty: the mount path, or
+    the file or folder below it that the model id names."""
     read_only: bool = True
     """Whether pods mount it read-only."""
     offline: bool = True
     """The engine must not download from the model hub."""
+    access_mode: str = ""
+    """Access mode of the claim; empty: not known. ``ReadWriteOnce`` and ``ReadWriteOncePod`` allow one pod."""
 
 
 @dataclass(frozen=True, kw_only=True)

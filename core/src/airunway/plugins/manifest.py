@@ -43,6 +43,8 @@ class EngineCapability:
     api_formats: tuple[str, ...] = ()
     requires_crd: bool | None = None
     model_cache: bool = False
+    cache_helpers: int = 0
+    """Pods that mount the model cache besides one for each replica (Ray's head, Dynamo's Frontend)."""
     path_routing: bool = False
     scale_to_zero: bool = False
     multi_node: bool = False

@@ -58,6 +58,8 @@ def config_object(manifest: ProviderManifest) -> Resource:
         ):
             if value:
                 entry[flag] = True
+        if engine.model_cache and engine.cache_helpers:
+            entry["modelCacheHelpers"] = engine.cache_helpers
         if engine.gateway is not None:
             entry["gateway"] = dict(engine.gateway)
         engines.append(entry)

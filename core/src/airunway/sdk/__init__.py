@@ -70,13 +70,24 @@ from airunway.sdk.gguf import gguf_reference, llamacpp_dialect
 from airunway.sdk.groups import Member
 from airunway.sdk.hardening import HARDENED, container_security, pod_security
 from airunway.sdk.images import Version, newest, release_in, tag_of, version_in
-from airunway.sdk.launch import FLAGS_BY_RELEASE, NIXL_HOST, NIXL_TRANSFER, Launch, launch, launch_by, served_name_of
+from airunway.sdk.launch import (
+    FLAGS_BY_RELEASE,
+    NIXL_HOST,
+    NIXL_TRANSFER,
+    Launch,
+    launch,
+    launch_by,
+    served_name_of,
+    weights_of,
+)
 from airunway.sdk.manifests import generation, helm_installation, revised, with_defaults
 from airunway.sdk.names import derived_name, too_long
 from airunway.sdk.plugin import Provider
 from airunway.sdk.pods import (
     RESERVED,
     Sizing,
+    cache_mounts,
+    cache_pods,
     container_resources,
     environment,
     model_pod,
@@ -144,6 +155,8 @@ __all__ = [
     "as_json",
     "bad_override",
     "blocker",
+    "cache_mounts",
+    "cache_pods",
     "canonical_json",
     "conditions",
     "container_resources",
@@ -204,6 +217,7 @@ __all__ = [
     "uneven",
     "unsupported_engine",
     "version_in",
+    "weights_of",
     "with_defaults",
     "without_gpus",
     "workloads",

@@ -6,6 +6,7 @@ kubelet expands ``$(NAME)``, so dollar signs in derived values are doubled.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -19,7 +20,7 @@ from airunway.engines import (
     release_of,
     whole_option,
 )
-from airunway.plugins.contract import Finding
+from airunway.plugins.contract import Finding, ModelCache
 from airunway.resource import Resource
 from airunway.sdk.deployments import image_of
 from airunway.sdk.findings import blocker, gpus_of, ignored, like_a_flag
@@ -27,7 +28,16 @@ from airunway.sdk.gguf import CONSUMED_ARGS, LOCALAI, gguf_arguments, gguf_refer
 from airunway.sdk.groups import GROUPS, Member
 from airunway.sdk.images import release_in
 
-__all__ = ["FLAGS_BY_RELEASE", "NIXL_HOST", "NIXL_TRANSFER", "Launch", "launch", "launch_by", "served_name_of"]
+__all__ = [
+    "FLAGS_BY_RELEASE",
+    "NIXL_HOST",
+    "NIXL_TRANSFER",
+    "Launch",
+    "launch",
+    "launch_by",
+    "served_name_of",
+    "weights_of",
+]
 
 FLAGS_BY_RELEASE = "flags-by-release"
 """Feature of a transformer: flags that only some releases of an engine have depend on the image's release."""
@@ -124,6 +134,7 @@ def launch(
     by_release: bool = False,
     release: tuple[int, ...] | None = None,
     keywords: bool = False,
+    cache: ModelCache | None = None,
 ) -> Launch:
     """How `engine` serves the deployment's model on `port`.
 
@@ -134,6 +145,8 @@ def launch(
     release in the image's tag (`FLAGS_BY_RELEASE`). `release` is the engine's release for checking options, for images
     whose tag has another meaning.
     With `keywords` the engine gets keyword arguments instead of a command line: a switch may be true or false.
+    With `cache` (``context.cache``) the engine loads the weights from there, under the served name; an image with a
+    model of its own is started as without. What cannot load them is among the blockers.
     An engine without a known start command needs an image that starts by itself.
     """
     spec = deployment.spec
@@ -151,6 +164,10 @@ def launch(
         text = f"{who} cannot be started on several nodes: ask for at most the GPUs of one node"
         blockers.append(blocker("spec.resources.gpu.count", text))
         member = None
+    if custom:
+        cache = None
+    if cache is not None and chosen:
+        blockers += _cache_blockers(deployment, engine, program, dialect=dialect, cache=cache)
     if program is None:
         return Launch(
             engine=engine,
@@ -162,14 +179,17 @@ def launch(
             readiness=_probe(_Program(), port),
             blockers=tuple(blockers),
         )
-    model = gguf_reference(deployment) if program.gguf else spec.model.id or ""
+    model = gguf_reference(deployment) if program.gguf and cache is None else spec.model.id or ""
     blockers += like_a_flag(
-        model, "spec.engine.args[ggufUrl]" if program.gguf and "ggufUrl" in spec.engine.args else "spec.model.id"
+        model,
+        "spec.engine.args[ggufUrl]"
+        if program.gguf and cache is None and "ggufUrl" in spec.engine.args
+        else "spec.model.id",
     )
     each = spec.resources.gpu.count if gpus is None else gpus
     split, stages = group.split(each, member) if group is not None and member is not None else (each, 1)
     # A custom source has no model id, but ggufUrl may name a file in the image.
-    words = [] if custom and not program.gguf else _model_words(deployment, program, dialect)
+    words = [] if custom and not program.gguf else _model_words(deployment, program, dialect, cache)
     together = group.words(member) if group is not None and member is not None else ()
     serves = member is None or member.leads
     found = launch_by(
@@ -193,7 +213,7 @@ def launch(
         startup=_probe(program, port, period=program.startup[0], failures=program.startup[1]) if serves else {},
         readiness=_probe(program, port) if serves else {},
         blockers=(*blockers, *found.blockers, *(_encrypted(deployment, engine) if serves and port else ())),
-        warnings=(*found.warnings, *_model_warnings(deployment, program, dialect)),
+        warnings=(*found.warnings, *_model_warnings(deployment, program, dialect, cache)),
     )
 
 
@@ -255,11 +275,71 @@ def served_name_of(deployment: ModelDeployment) -> str:
     return model.served_name or (model.id or "").rstrip("/").rpartition("/")[2]
 
 
-def _model_words(deployment: ModelDeployment, program: _Program, dialect: str) -> list[str]:
+def weights_of(deployment: ModelDeployment, cache: ModelCache | None) -> str:
+    """What the engine loads: the model id, or with a `cache` the path of the weights in the container.
+
+    A command line needs it escaped (`literal`). A cache without a path of its own has the tree of the model's
+    repository: an id that goes on after owner and name is the file or folder below the mount.
+    """
+    model = deployment.spec.model.id or ""
+    if cache is None or cache.path:
+        return model if cache is None else cache.path
+    steps = [] if deployment.spec.model.cache.artifact_name else model.strip("/").split("/")[2:]
+    return posixpath.join(cache.mount_path, *steps)
+
+
+def _cached_gguf(deployment: ModelDeployment, cache: ModelCache) -> str:
+    """The GGUF file in the cache: the one that ``ggufUrl`` names below the mount, else the weights."""
+    url = deployment.spec.engine.args.get("ggufUrl", "")
+    return posixpath.normpath(url.removeprefix("file://")) if url else weights_of(deployment, cache)
+
+
+def _model_words(
+    deployment: ModelDeployment, program: _Program, dialect: str, cache: ModelCache | None = None
+) -> list[str]:
+    if program.gguf and cache is not None:
+        return ["--model", literal(_cached_gguf(deployment, cache))]
     if program.gguf:
         return [literal(word) for word in gguf_arguments(deployment, dialect)]
-    model = literal(deployment.spec.model.id or "")
+    model = literal(weights_of(deployment, cache))
     return [model] if program.model is None else [program.model, model]
+
+
+def _cache_blockers(
+    deployment: ModelDeployment, engine: str, program: _Program | None, *, dialect: str, cache: ModelCache
+) -> Iterator[Finding]:
+    """Why the program cannot load weights from a model cache."""
+    mode = "spec.model.cache.mode"
+    if program is None:
+        yield blocker(mode, f"how {engine} engine loads weights from a folder is not known: take the model cache out")
+        return
+    if not program.gguf:
+        return
+    if dialect == LOCALAI:
+        text = (
+            "the LocalAI runner of llama.cpp fetches its models itself and loads none from a model cache: set "
+            "spec.engine.image to an image of llama.cpp's own server (ghcr.io/ggml-org/llama.cpp), or the mode to None"
+        )
+        yield blocker(mode, text)
+        return
+    file = _cached_gguf(deployment, cache)
+    if "ggufUrl" in deployment.spec.engine.args:
+        path = "spec.engine.args[ggufUrl]"
+        if not file.startswith(f"{cache.mount_path.rstrip('/')}/"):
+            text = (
+                f"ggufUrl names {file:.200}, and the weights come from the model cache: name a file below "
+                f"{cache.mount_path}, or take ggufUrl or the cache out"
+            )
+            yield blocker(path, text)
+            return
+    else:
+        path = "spec.model.id"
+    if not file.lower().endswith(".gguf"):
+        text = (
+            f"llama.cpp loads one GGUF file, and {file:.200} in the model cache is none: append the file to the id "
+            f"(<owner>/<repository>/<file>.gguf), or name it in engine.args ggufUrl ({cache.mount_path}/<file>.gguf)"
+        )
+        yield blocker(path, text)
 
 
 def _address(program: _Program, port: int) -> list[str]:
@@ -308,12 +388,18 @@ def _trtllm_dialect(image: str) -> str:
     return "1.3" if release is not None and release >= (1, 3, 0) else "1.0"
 
 
-def _model_warnings(deployment: ModelDeployment, program: _Program, dialect: str) -> list[Finding]:
+def _model_warnings(
+    deployment: ModelDeployment, program: _Program, dialect: str, cache: ModelCache | None
+) -> list[Finding]:
     spec, found = deployment.spec, []
-    if dialect == "1.0" and spec.model.source != "custom" and not spec.model.served_name:
+    unnamed = dialect == "1.0" and spec.model.source != "custom"
+    if unnamed and (cache is not None or not spec.model.served_name):
+        # It names a model in a folder after the folder.
+        given = f" ({posixpath.basename(weights_of(deployment, cache))})" if cache is not None else ""
         text = (
-            f"the model is served under the name that TensorRT-LLM gives it, not as {served_name_of(deployment)}: "
-            "trtllm-serve has a flag for it from release 1.3 on, and the image's tag names none of these"
+            f"the model is served under the name that TensorRT-LLM gives it{given}, not as "
+            f"{served_name_of(deployment)}: trtllm-serve has a flag for it from release 1.3 on, and the image's tag "
+            "names none of these"
         )
         found.append(ignored("spec.model.servedName", text))
     if spec.model.source == "custom":
@@ -323,7 +409,7 @@ def _model_warnings(deployment: ModelDeployment, program: _Program, dialect: str
         if spec.model.id:
             text = "id is ignored for custom source (the image has the model)"
             found.append(ignored("spec.model.id", text))
-    elif program.gguf and dialect == LOCALAI:
+    elif program.gguf and dialect == LOCALAI and cache is None:
         reference = gguf_reference(deployment)
         if reference.startswith("huggingface://") and not reference.endswith(".gguf"):
             text = (

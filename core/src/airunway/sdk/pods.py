@@ -10,16 +10,20 @@ from typing import Any
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.engines import literal
-from airunway.plugins.contract import Context, Finding
+from airunway.plugins.contract import Context, Finding, ModelCache
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource, filled
+from airunway.sdk.deployments import is_disaggregated, replicas_of
 from airunway.sdk.findings import blocker, ignored
 from airunway.sdk.hardening import HARDENED, container_security, pod_security
 from airunway.sdk.launch import Launch
 
 __all__ = [
+    "ONE_POD",
     "RESERVED",
     "Sizing",
+    "cache_mounts",
+    "cache_pods",
     "container_resources",
     "environment",
     "model_pod",
@@ -40,6 +44,8 @@ _SHARED_MEMORY = "airunway-dshm"
 _SCRATCH_VOLUME, _SCRATCH = "airunway-tmp", "/tmp"
 _CACHE = "airunway-model-cache"
 _CACHE_VARIABLES = {"modelCache": "HF_HOME", "compilationCache": "VLLM_CACHE_ROOT"}
+ONE_POD = ("ReadWriteOnce", "ReadWriteOncePod")
+"""Access modes with which one pod may mount a model cache (spec/platform.md, "Access")."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,16 +195,56 @@ def pod_findings(deployment: ModelDeployment, *, reserved: Sequence[str] = ()) -
         yield ignored("spec.secrets.huggingFaceToken", "spec.env sets HF_TOKEN, which is used instead of this Secret")
 
 
-def pod_blockers(deployment: ModelDeployment, context: Context[Any]) -> Iterator[Finding]:
-    """Blockers for fields that `model_pod` would have to leave out although they change what runs."""
-    model = deployment.spec.model
-    if model.cache.mode != "None" and context.cache is None:
+def pod_blockers(deployment: ModelDeployment, context: Context[Any], *, mounts: int | None = None) -> Iterator[Finding]:
+    """Blockers for fields that `model_pod` would have to leave out although they change what runs.
+
+    `mounts` is the number of pods that mount the model cache (default: `cache_pods`). More than one cannot mount a
+    claim that allows one pod.
+    """
+    model, cache = deployment.spec.model, context.cache
+    if model.cache.mode != "None" and cache is None:
         text = "no model caches are at hand for this deployment; use spec.model.storage.volumes"
         yield blocker("spec.model.cache.mode", text)
+    if cache is not None:
+        yield from _cache_blockers(deployment, cache, mounts)
     for i, volume in enumerate(model.storage.volumes):
         if not volume.claim_name or not volume.mount_path:
             text = f"volume {volume.name} needs claimName (or size) and mountPath to be mounted"
             yield blocker(f"spec.model.storage.volumes[{i}]", text)
+
+
+def _cache_blockers(deployment: ModelDeployment, cache: ModelCache, mounts: int | None) -> Iterator[Finding]:
+    if cache.access_mode in ONE_POD:
+        # Read only where it decides: fields that nothing read are reported as ignored.
+        mounts = cache_pods(deployment) if mounts is None else mounts
+        if mounts > 1:
+            text = (
+                f"{mounts} pods would mount the model cache, and its access mode {cache.access_mode} allows one: set "
+                "spec.model.cache.accessMode to ReadWriteMany, with a storageClassName that supports it"
+            )
+            yield blocker("spec.model.cache.accessMode", text, "AccessModeConflict")
+    for i, volume in enumerate(deployment.spec.model.storage.volumes):
+        if _is_within(volume.mount_path or "", cache.mount_path):
+            text = (
+                f"volume {volume.name} is mounted at {volume.mount_path}, inside the model cache at "
+                f"{cache.mount_path}, which is read-only: choose another path"
+            )
+            yield blocker(f"spec.model.storage.volumes[{i}].mountPath", text)
+
+
+def cache_pods(deployment: ModelDeployment, *, helpers: int = 0) -> int:
+    """How many pods mount the model cache, if each replica, or worker of each role, is one pod.
+
+    `helpers` are further ones (`EngineCapability.cache_helpers`). A model that is scaled to zero counts as one replica:
+    that is what it needs to come back.
+    """
+    roles = ("prefill", "decode") if is_disaggregated(deployment) else ("",)
+    return helpers + sum(max(1, replicas_of(deployment, role)) for role in roles)
+
+
+def _is_within(path: str, folder: str) -> bool:
+    """Whether an absolute path is the folder or below it."""
+    return f"{path.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")
 
 
 def environment(deployment: ModelDeployment, context: Context[Any], launch: Launch | None = None) -> list[Resource]:
@@ -228,15 +274,18 @@ def _derived(deployment: ModelDeployment, context: Context[Any]) -> Iterator[tup
         yield "HF_TOKEN", _secret("HF_TOKEN", name, "HF_TOKEN")
     elif token is not None:
         yield "HF_TOKEN", _secret("HF_TOKEN", token.name, token.key)
+    cache = context.cache
     for volume in spec.model.storage.volumes:
-        if (name := _CACHE_VARIABLES.get(volume.purpose)) and volume.mount_path:
+        # With a cache the weights come from there, and engines write into HF_HOME only (modules, compiled code).
+        unused = cache is not None and volume.purpose == "modelCache" and volume.read_only
+        if (name := _CACHE_VARIABLES.get(volume.purpose)) and volume.mount_path and not unused:
             yield name, {"name": name, "value": literal(volume.mount_path)}
-    if context.cache is not None:
-        yield "HF_HOME", {"name": "HF_HOME", "value": literal(context.cache.mount_path)}
-        if context.cache.offline:
-            # huggingface_hub reads the first; transformers of older images read the second.
-            yield "HF_HUB_OFFLINE", {"name": "HF_HUB_OFFLINE", "value": "1"}
-            yield "TRANSFORMERS_OFFLINE", {"name": "TRANSFORMERS_OFFLINE", "value": "1"}
+    # HF_HOME stays the image's: the cache is read-only, and transformers write modules into HF_HOME. A container with
+    # a model of its own decides itself what it does with the cache.
+    if cache is not None and cache.offline and spec.model.source != "custom":
+        # huggingface_hub reads the first; transformers of older images read the second.
+        yield "HF_HUB_OFFLINE", {"name": "HF_HUB_OFFLINE", "value": "1"}
+        yield "TRANSFORMERS_OFFLINE", {"name": "TRANSFORMERS_OFFLINE", "value": "1"}
 
 
 def _secret(variable: str, name: str, key: str) -> Resource:
@@ -262,11 +311,9 @@ def _storage(
         # Engines pass tensors between their processes through it; the default of 64 MiB is too little.
         volumes.append({"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory"}})
         mounts.append({"name": _SHARED_MEMORY, "mountPath": "/dev/shm"})
-    if (cache := context.cache) is not None:
-        only = {"readOnly": True} if cache.read_only else {}
-        volumes.append({"name": _CACHE, "persistentVolumeClaim": {"claimName": cache.claim, **only}})
-        where = {"subPath": cache.sub_path} if cache.sub_path else {}
-        mounts.append({"name": _CACHE, "mountPath": cache.mount_path, **where, **only})
+    cache_volumes, cache_volume_mounts = cache_mounts(context)
+    volumes += cache_volumes
+    mounts += cache_volume_mounts
     for volume in deployment.spec.model.storage.volumes:
         if not volume.claim_name or not volume.mount_path:
             continue
@@ -277,6 +324,22 @@ def _storage(
         volumes.append({"name": _SCRATCH_VOLUME, "emptyDir": {}})
         mounts.append({"name": _SCRATCH_VOLUME, "mountPath": _SCRATCH})
     return volumes, mounts
+
+
+def cache_mounts(context: Context[Any]) -> tuple[list[Resource], list[Resource]]:
+    """The volume of the model cache and its mount, for pods and containers that `model_pod` does not give them to.
+
+    Both empty without a cache.
+    """
+    cache = context.cache
+    if cache is None:
+        return [], []
+    only = {"readOnly": True} if cache.read_only else {}
+    where = {"subPath": cache.sub_path} if cache.sub_path else {}
+    return (
+        [{"name": _CACHE, "persistentVolumeClaim": {"claimName": cache.claim, **only}}],
+        [{"name": _CACHE, "mountPath": cache.mount_path, **where, **only}],
+    )
 
 
 def pod_templates(obj: object) -> Iterator[Resource]:

@@ -25,7 +25,7 @@ from airunway.sdk.groups import Member
 from airunway.sdk.launch import FLAGS_BY_RELEASE, Launch, launch
 from airunway.sdk.names import too_long
 from airunway.sdk.overrides import REPLICAS, TEXT, TEXTS, choice, items, keys
-from airunway.sdk.pods import Sizing, model_pod, sizing
+from airunway.sdk.pods import ONE_POD, Sizing, model_pod, sizing
 from airunway.sdk.settings import setting
 from airunway.sdk.workloads import DEPLOYMENT, LEADER_WORKER_SET, SERVER, deployment, leader_worker_set
 
@@ -178,6 +178,10 @@ class Servers:
         """The number of nodes of one replica."""
         return nodes_for(self.size(model).gpus, settings.gpus_per_node)
 
+    def pods(self, model: ModelDeployment, settings: NodeSettings) -> int:
+        """The number of pods of all replicas, at least of one: a model that is scaled to zero comes back."""
+        return max(1, self.replicas(model)) * self.nodes(model, settings)
+
     def object(self, model: ModelDeployment, settings: NodeSettings) -> tuple[str, str]:
         """Kind and name of the workload."""
         if self.nodes(model, settings) > 1:
@@ -214,6 +218,7 @@ def launch_of(model: ModelDeployment, context: Context[Any], role: Servers, *, l
         env=role.env,
         member=Member(size=nodes, leads=leads, pipelined=role.pipelined) if nodes > 1 else None,
         by_release=FLAGS_BY_RELEASE in features(model, context, role),
+        cache=context.cache,
     )
 
 
@@ -267,11 +272,14 @@ def workload(
     if sidecars:
         beside = [{**sidecar, "restartPolicy": "Always"} for sidecar in sidecars]
         leader = {**leader, "spec": {**leader["spec"], "initContainers": beside}}
-    wanted = {
+    # A claim for one pod is released before the next pod mounts it.
+    alone = context.cache is not None and context.cache.access_mode in ONE_POD
+    surge: int = 0 if alone else context.settings.max_surge
+    wanted: dict[str, Any] = {
         "name": name,
         "component": role.component,
         "replicas": role.replicas(model),
-        "surge": context.settings.max_surge,
+        "surge": surge,
     }
     if nodes == 1:
         return deployment(model, leader, patience=started.patience + _GRACE, **wanted)

@@ -54,7 +54,7 @@ MANIFEST = ProviderManifest(
     version="0.1.0",
     display_name="KServe",
     description="Model servers run by KServe",
-    engines=(EngineCapability(name="vllm", gpu_support=True, scale_to_zero=True),),
+    engines=(EngineCapability(name="vllm", gpu_support=True, model_cache=True, scale_to_zero=True),),
     # Of the providers that can run a deployment the one whose rules score most gets it. The condition is CEL.
     selection_rules=(SelectionRule(condition="spec.engine.type == 'vllm'", priority=10),),
     upstream=(
@@ -136,9 +136,11 @@ def translate_status(deployment: ModelDeployment, observed: Observed, context: C
 
 
 def _spec(deployment: ModelDeployment, context: Context[Settings]) -> Resource:
-    pod = _pod(deployment, context)
+    pod, cache = _pod(deployment, context), context.cache
+    # KServe downloads what a hf:// names before the engine starts; a claim it only mounts.
+    uri = f"pvc://{cache.claim}/{cache.sub_path}" if cache is not None else f"hf://{deployment.spec.model.id}"
     return {
-        "model": {"uri": f"hf://{deployment.spec.model.id}", "name": served_name_of(deployment)},
+        "model": {"uri": uri, "name": served_name_of(deployment)},
         "replicas": deployment.spec.scaling.replicas,
         "template": pod["spec"],
         "labels": pod["metadata"].get("labels", {}),
@@ -153,7 +155,7 @@ def _pod(deployment: ModelDeployment, context: Context[Settings]) -> Resource:
 
 
 def _launch(deployment: ModelDeployment, context: Context[Settings]) -> Launch:
-    return launch(deployment, context.engine, port=PORT, image=context.settings.image)
+    return launch(deployment, context.engine, port=PORT, image=context.settings.image, cache=context.cache)
 
 
 provider = Provider(

@@ -29,6 +29,7 @@ from airunway.sdk import (
     too_long,
     uneven,
     unsupported_engine,
+    weights_of,
     without_gpus,
 )
 from airunway_dynamo.graph import Part, image_of, parts_of, routed_by_pool, runtime_version
@@ -60,7 +61,8 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
         *_runtime(deployment, context, parts),
         *_name_blockers(deployment, context, parts),
         *_override_blockers(deployment, context),
-        *pod_blockers(deployment, context),
+        *pod_blockers(deployment, context, mounts=sum(part.pods for part in parts)),
+        *_cache_blockers(deployment, context),
         *_node_blockers(deployment, context, parts),
     ]
     warnings = [
@@ -103,6 +105,17 @@ def _runtime(deployment: ModelDeployment, context: Context[Settings], parts: Seq
         if flag in OWN_FLAGS:
             text = f"engine arg {flag!r} says what a worker does, which spec.serving.mode says: remove it"
             yield blocker(path, text, "BadArguments")
+
+
+def _cache_blockers(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
+    """The blocker for a cache in a graph whose frontends cannot mount it: v1alpha1 gives a sidecar no volumes."""
+    if context.cache is None or not routed_by_pool(context) or context.upstream.api_version.endswith("/v1beta1"):
+        return
+    text = (
+        "behind a gateway's pool, Dynamo runs a Frontend beside each worker, which reads the tokenizer from the model "
+        "cache and can mount it since release 1.2 (v1beta1): upgrade Dynamo, or set spec.gateway.enabled to false"
+    )
+    yield blocker("spec.model.cache.mode", text)
 
 
 def _name_blockers(deployment: ModelDeployment, context: Context[Settings], parts: Sequence[Part]) -> Iterator[Finding]:
@@ -160,6 +173,7 @@ def _node_blockers(deployment: ModelDeployment, context: Context[Settings], part
     words = {
         "spec.model.id": spec.model.id or "",
         "spec.model.servedName": spec.model.served_name or "",
+        "spec.model.cache": weights_of(deployment, context.cache) if context.cache is not None else "",
         **{f"spec.engine.args[{key}]": f"{key}={value}" for key, value in sorted(spec.engine.args.items())},
         **{f"spec.engine.extraArgs[{i}]": word for i, word in enumerate(spec.engine.extra_args)},
     }

@@ -21,6 +21,7 @@ from airunway.sdk import (
     Sizing,
     Translation,
     Version,
+    cache_mounts,
     dig,
     filled,
     given_flags,
@@ -36,6 +37,7 @@ from airunway.sdk import (
     replicas_of,
     sizing,
     version_in,
+    weights_of,
 )
 from airunway.sdk.conditions import mapping, records, text
 from airunway_dynamo.manifest import COMPONENT_TYPE, GRAPH_NAME, RESERVED_LABELS, WORKERS, Feature
@@ -93,6 +95,11 @@ class Part:
     @property
     def serves(self) -> bool:
         return self.type in WORKERS
+
+    @property
+    def pods(self) -> int:
+        """The number of pods of all replicas, at least of one."""
+        return max(1, self.replicas or 1) * self.nodes
 
 
 def parts_of(deployment: ModelDeployment, context: Context[Settings]) -> tuple[Part, ...]:
@@ -179,7 +186,7 @@ def _worker(deployment: ModelDeployment, context: Context[Settings], role: str) 
         deployment,
         engine,
         command=("python3", "-m", runtime.module),
-        words=(runtime.model, literal(deployment.spec.model.id or ""), *words),
+        words=(runtime.model, literal(weights_of(deployment, context.cache)), *words),
         image=image_of(deployment, context),
         dialect=runtime.newer if context.has(FLAGS_BY_RELEASE) and version >= (1, 3, 0) else runtime.dialect,
         gpus=whole.gpus // nodes if runtime.staged else whole.gpus,
@@ -268,7 +275,8 @@ def _component(deployment: ModelDeployment, context: Context[Settings], part: Pa
         alike["scalingAdapter"] = {} if listed else {"enabled": True}
     if listed:
         if sidecar:
-            beside = filled(name=_SIDECAR, **sidecar, env=env, securityContext=main.get("securityContext"))
+            security, (_, mounts) = main.get("securityContext"), cache_mounts(context)
+            beside = filled(name=_SIDECAR, **sidecar, env=env, securityContext=security, volumeMounts=mounts)
             template["spec"]["containers"].append(beside)
         # Written explicitly if the operator cannot read it from the image's tag.
         unread = context.has(Feature.RUNTIME_VERSION) and not is_release(part.launch.image)

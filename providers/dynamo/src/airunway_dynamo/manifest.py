@@ -101,6 +101,8 @@ _engine = partial(
     EngineCapability,
     serving_modes=("aggregated", "disaggregated"),
     gpu_support=True,
+    model_cache=True,
+    cache_helpers=1,  # the Frontend, which reads the tokenizer
     scale_to_zero=True,
     multi_node=True,
     path_routing=True,

@@ -174,6 +174,7 @@ MANIFEST = ProviderManifest(
         EngineCapability(
             name="vllm",
             gpu_support=True,
+            model_cache=True,
             scale_to_zero=True,
             api_formats=("openai-chat", "openai-responses", "anthropic-messages"),
             path_routing=True,
@@ -183,6 +184,7 @@ MANIFEST = ProviderManifest(
             name="llamacpp",
             gpu_support=True,
             cpu_support=True,
+            model_cache=True,
             scale_to_zero=True,
             api_formats=("openai-chat",),
             path_routing=True,

@@ -11,6 +11,7 @@ from airunway.sdk import (
     Finding,
     ModelDeployment,
     blocker,
+    cache_pods,
     doubtful_split,
     ignored,
     is_disaggregated,
@@ -62,7 +63,7 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
         *_name(deployment),
         *_counts(deployment, context),
         *argument_blockers(deployment),
-        *pod_blockers(deployment, context),
+        *pod_blockers(deployment, context, mounts=cache_pods(deployment, helpers=MANIFEST.engines[0].cache_helpers)),
     ]
     warnings = [
         *container.warnings,

@@ -13,6 +13,7 @@ from airunway.sdk import (
     Resource,
     Sizing,
     Translation,
+    cache_mounts,
     container_security,
     dig,
     digest,
@@ -84,7 +85,7 @@ def _interrupts(deployment: ModelDeployment, context: Context[Settings]) -> dict
         "no model is served until the new one has loaded: Ray stops the only replica first. "
         "provider.overrides.engineChange: NewCluster takes such a change through a second Ray cluster"
     )
-    return {"engine": Interruption(value=engine_settings(deployment), message=text if alone else "")}
+    return {"engine": Interruption(value=engine_settings(deployment, context), message=text if alone else "")}
 
 
 def is_stopped(deployment: ModelDeployment) -> bool:
@@ -100,7 +101,7 @@ def _head(deployment: ModelDeployment, context: Context[Settings], container: La
     memory = dig(given, "resources", "memory") or context.settings.head_memory
     size = Sizing(gpu_type="", gpus=0, cpu=str(cpu), memory=str(memory))
     # Ray's autoscaler runs in the head's pod and updates the RayCluster with the ServiceAccount's token.
-    # The head loads no weights, and a ReadWriteOnce claim would bind it to one node.
+    # The head loads no weights, and a ReadWriteOnce claim of the user's would bind it to one node.
     without = ("volumes", "volumeMounts")
     template = model_pod(
         deployment,
@@ -113,10 +114,14 @@ def _head(deployment: ModelDeployment, context: Context[Settings], container: La
         without=without,
     )
     main = template["spec"]["containers"][0]
+    volumes, mounts = cache_mounts(context)
+    if volumes:
+        # Ray reads the model's configuration where it builds the application: on the head.
+        template["spec"]["volumes"], main["volumeMounts"] = volumes, mounts
     if context.has(COUNTS_APART) and engine_change(deployment, context) == "NewCluster":
         # KubeRay starts a second cluster when the pod templates change.
         annotations = template["metadata"].setdefault("annotations", {})
-        annotations[_ENGINE] = digest(engine_settings(deployment), length=12)
+        annotations[_ENGINE] = digest(engine_settings(deployment, context), length=12)
     main["ports"] = [{"name": name, "containerPort": port} for name, port in _PORTS.items()]
     return {"rayStartParams": {**_START, **(dig(given, "rayStartParams") or {})}, "template": template}
 

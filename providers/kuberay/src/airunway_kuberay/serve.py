@@ -27,6 +27,7 @@ from airunway.sdk import (
     served_name_of,
     server_findings,
     sizing,
+    weights_of,
     yaml_json,
 )
 from airunway_kuberay.manifest import COUNTS_APART, DECODE, PREFILL, SHIELDED, WORKERS
@@ -79,9 +80,9 @@ def serve_config(deployment: ModelDeployment, context: Context[Settings], *, ver
     application: Resource = {"name": "llm", "route_prefix": "/", "import_path": _builder(deployment)}
     if release is not None:
         # Ray hashes `args`, so any change there replaces every replica. `counts` holds what only scales.
-        application |= {"args": _args(deployment), "deployments": counts(deployment, context, release)}
+        application |= {"args": _args(deployment, context), "deployments": counts(deployment, context, release)}
     else:
-        application["args"] = _args(deployment, _own_counts(deployment, context))
+        application["args"] = _args(deployment, context, _own_counts(deployment, context))
     return yaml_json({"applications": [application]}) + "\n"
 
 
@@ -90,9 +91,9 @@ def engine_change(deployment: ModelDeployment, context: Context[Settings]) -> st
     return str(overridden(deployment, "engineChange") or context.settings.engine_change)
 
 
-def engine_settings(deployment: ModelDeployment) -> Resource:
+def engine_settings(deployment: ModelDeployment, context: Context[Settings]) -> Resource:
     """The start settings of replicas; Ray replaces all replicas when they change."""
-    return {"import_path": _builder(deployment), "args": _args(deployment)}
+    return {"import_path": _builder(deployment), "args": _args(deployment, context)}
 
 
 def _builder(deployment: ModelDeployment) -> str:
@@ -103,10 +104,12 @@ _ONE: Resource = {"num_replicas": 1}
 """The constant replica setting of each model in `args`; `counts` override it."""
 
 
-def _args(deployment: ModelDeployment, own: Mapping[str, Resource] | None = None) -> Resource:
+def _args(
+    deployment: ModelDeployment, context: Context[Settings], own: Mapping[str, Resource] | None = None
+) -> Resource:
     """The arguments of the builder; `own` has the replica settings of each group's model."""
     models = {
-        group: _model(deployment, size, (own or {}).get(group, _ONE))
+        group: _model(deployment, context, size, (own or {}).get(group, _ONE))
         for group, (size, _) in group_sizes(deployment).items()
     }
     if WORKERS in models:
@@ -164,13 +167,14 @@ def _own_counts(deployment: ModelDeployment, context: Context[Settings]) -> dict
     return found
 
 
-def _model(deployment: ModelDeployment, size: Sizing, counted: Resource) -> Resource:
+def _model(deployment: ModelDeployment, context: Context[Settings], size: Sizing, counted: Resource) -> Resource:
     """One ``LLMConfig``; `counted` are its replica settings."""
     kwargs = _engine_kwargs(deployment, gpus=size.gpus).values
     if is_disaggregated(deployment):
         kwargs.setdefault("kv_transfer_config", dict(NIXL_TRANSFER))
+    source = deployment.spec.model.id if context.cache is None else weights_of(deployment, context.cache)
     return {
-        "model_loading_config": {"model_id": served_name_of(deployment), "model_source": deployment.spec.model.id},
+        "model_loading_config": {"model_id": served_name_of(deployment), "model_source": source},
         "engine_kwargs": kwargs,
         "deployment_config": dict(counted),
     }
@@ -216,7 +220,7 @@ def ray_container(deployment: ModelDeployment, context: Context[Settings]) -> La
     """The image of head and workers. KubeRay sets their command and probes."""
     image = deployment.spec.engine.image or deployment.spec.image or context.settings.image
     release = vllm_of(ray_version(deployment, image), image)
-    found = launch(deployment, "vllm", port=0, image=image, gpus=1, release=release, keywords=True)
+    found = launch(deployment, "vllm", port=0, image=image, gpus=1, release=release, keywords=True, cache=context.cache)
     return replace(found, command=(), args=(), port=0, startup={}, readiness={})
 
 

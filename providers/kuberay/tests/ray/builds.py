@@ -28,6 +28,7 @@ from ray.serve._private.deploy_utils import (  # noqa: E402
     get_app_code_version,
     get_deploy_args,
 )
+from ray.serve.llm import LLMConfig  # noqa: E402
 from ray.serve.schema import ServeDeploySchema  # noqa: E402
 
 
@@ -95,11 +96,20 @@ def _facts(info: Any) -> dict[str, Any]:
     }
 
 
+def loading(wanted: Any) -> list[dict[str, str]]:
+    """What each model is loaded from and called, as Ray's own class reads its configuration."""
+    given = wanted.args.get("llm_configs") or [wanted.args["prefill_config"], wanted.args["decode_config"]]
+    found = [LLMConfig(**config).model_loading_config for config in given]
+    read = [each if isinstance(each, dict) else each.model_dump() for each in found]
+    return [{name: each[name] for name in ("model_id", "model_source")} for each in read]
+
+
 for line in sys.stdin:
     try:
         spec = json.loads(line)
         wanted = application_of(json.loads(spec["serveConfigV2"]))
         said: dict[str, Any] = {"deployments": deployments(wanted), "version": get_app_code_version(wanted)}
+        said["loading"] = loading(wanted)
         said["nodes"] = nodes(spec["rayClusterConfig"])
     except Exception as error:  # noqa: BLE001
         said = {"error": f"{type(error).__name__}: {error}"}

@@ -18,7 +18,9 @@ import pytest
 import yaml
 
 from airunway.api.modeldeployment import parse_deployment
+from airunway.plugins.contract import ModelCache
 from airunway.resource import Resource
+from airunway.sdk import served_name_of
 from airunway_kuberay.releases import RELEASES, release_of, vllm_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -85,6 +87,28 @@ async def built(release: str, services: list[Resource]) -> list[Resource]:
     out, err = await process.communicate("".join(json.dumps(made["spec"]) + "\n" for made in services).encode())
     assert process.returncode == 0, err.decode()[-2000:]
     return [json.loads(line) for line in out.decode().splitlines() if line.startswith("{")]
+
+
+@pytest.mark.parametrize("release", RELEASED)
+async def test_a45_ray_reads_the_path_of_cached_weights(
+    deployment: Any, context: Any, service: Any, release: str, tmp_path: Path
+) -> None:
+    """Each sample with a model cache: Ray's own class and builder take a folder, under the served name."""
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama"}
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    cache = ModelCache(claim="weights", sub_path="model", mount_path=str(tmp_path))
+    wanted = []
+    for spec in ({**deployment().spec.to_essence()}, *samples().values()):
+        given = {**spec, "image": f"r/ray-llm:{release}"}
+        found = parse_deployment({"metadata": {"name": "sample", "namespace": "default"}, "spec": given})
+        if found.spec.serving.mode != "disaggregated" or release >= "2.49":
+            wanted.append(found)
+    said = await built(release, [service(each, context(cache=cache)) for each in wanted])
+    assert [each.get("error", "") for each in said] == [""] * len(wanted)
+    for each, reads in zip(wanted, said, strict=True):
+        loaded = {"model_id": served_name_of(each), "model_source": str(tmp_path)}
+        assert reads["loading"] == [loaded] * len(reads["loading"])
+        assert reads["loading"]
 
 
 @pytest.mark.parametrize("release", RELEASED)

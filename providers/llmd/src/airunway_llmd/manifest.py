@@ -67,6 +67,7 @@ MANIFEST = ProviderManifest(
             name="vllm",
             serving_modes=("aggregated", "disaggregated"),
             gpu_support=True,
+            model_cache=True,
             scale_to_zero=True,
             multi_node=True,
             api_formats=("openai-chat", "openai-responses", "anthropic-messages"),

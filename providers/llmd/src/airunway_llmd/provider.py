@@ -94,7 +94,8 @@ def can_handle(deployment: ModelDeployment, context: Context[Settings]) -> Compa
     fundamental = tuple(_fundamental(deployment, context, roles))
     if fundamental:
         return Compatibility(blockers=fundamental)
-    blockers = [*_picker_blockers(deployment, context), *pod_blockers(deployment, context)]
+    pods = sum(role.pods(deployment, context.settings) for role in roles)
+    blockers = [*_picker_blockers(deployment, context), *pod_blockers(deployment, context, mounts=pods)]
     warnings = [*_warnings(deployment, context), *pod_findings(deployment, reserved=_RESERVED)]
     for role in roles:
         started = serving.launch_of(deployment, context, role)

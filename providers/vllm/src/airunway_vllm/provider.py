@@ -43,7 +43,7 @@ def can_handle(deployment: ModelDeployment, context: Context[Settings]) -> Compa
     grouped = serving.several(deployment, context.settings, [role])
     blockers = [
         *started.blockers,
-        *pod_blockers(deployment, context),
+        *pod_blockers(deployment, context, mounts=role.pods(deployment, context.settings)),
         *serving.override_conflicts(deployment, grouped=grouped),
         *serving.blockers(deployment, context, role),
     ]

@@ -19,6 +19,8 @@ from airunway.resource import Resource
 from airunway.runtime.translate import TranslationResult, parsed, translate
 
 __all__ = [
+    "CACHE",
+    "CACHED_FILE",
     "GATEWAY",
     "NAME",
     "NOW",
@@ -171,6 +173,11 @@ class SettingToggle:
 GATEWAY = "a gateway's InferencePool"
 """The setting that only engines with ``managesInferencePool`` learn of: for the others the core makes the pool."""
 
+CACHE = "the claim of a model cache"
+"""The setting of which the engine learns the path of the weights too."""
+
+CACHED_FILE = "/model-cache/toggle/file.gguf"
+
 SETTINGS: Mapping[str, SettingToggle] = {
     "RuntimeConfig spec.env": SettingToggle(
         context={"runtime": RuntimeSettings(env=({"name": "AIRUNWAY_TOGGLE", "value": "toggle-value"},))}
@@ -184,8 +191,8 @@ SETTINGS: Mapping[str, SettingToggle] = {
     "RuntimeConfig spec.secrets.huggingFaceToken": SettingToggle(
         context={"runtime": RuntimeSettings(token=SecretKey(name="toggle-token", key="HF_TOKEN"))}
     ),
-    "the claim of a model cache": SettingToggle(
-        context={"cache": ModelCache(claim="toggle-claim", sub_path="model")},
+    CACHE: SettingToggle(
+        context={"cache": ModelCache(claim="toggle-claim", sub_path="model", path=CACHED_FILE)},
         spec={"model": {"cache": {"mode": "Shared"}}},
     ),
     GATEWAY: SettingToggle(context={"gateway": Gateway(name="toggle-gateway", namespace="gateways", uses_pool=True)}),

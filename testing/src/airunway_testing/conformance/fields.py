@@ -24,6 +24,8 @@ from airunway.runtime.recreation import INTERRUPTS_ON_CHANGE, REPLACE_ON_CHANGE
 from airunway.runtime.translate import TranslationResult
 from airunway.sdk import RuntimeSettings
 from airunway_testing.conformance.cases import (
+    CACHE,
+    CACHED_FILE,
     GATEWAY,
     SETTINGS,
     TOGGLES,
@@ -133,6 +135,10 @@ def _setting_outcome(host: ProviderHost, base: Base, name: str) -> Outcome:
     about = tuple(finding for finding in said if finding.reason == "FieldIgnored")
     if about:
         return Outcome(field=name, base=base.name, answer=Answer.WARNED, words=about)
+    if name == CACHE and _publishes_cache(host, base.engine) and base.spec["model"].get("source") != "custom":
+        # An engine that mounts the weights and loads another model would not start: the hub is switched off.
+        told = any(CACHED_FILE in canonical_json(obj).decode() for obj in after.objects)
+        return Outcome(field=name, base=base.name, answer=Answer.HONOURED if told else Answer.IGNORED)
     # A pool of the provider's own is there for any gateway.
     pooled = name == GATEWAY and any(obj["kind"] == "InferencePool" for obj in after.objects)
     if pooled or _essence(before) != _essence(after):
@@ -143,6 +149,10 @@ def _setting_outcome(host: ProviderHost, base: Base, name: str) -> Outcome:
 def _manages_pools(host: ProviderHost, engine: str) -> bool:
     found = next((each for each in host.manifest.engines if each.name == engine), None)
     return bool(found is not None and found.gateway and found.gateway.get("managesInferencePool"))
+
+
+def _publishes_cache(host: ProviderHost, engine: str) -> bool:
+    return any(each.model_cache for each in host.manifest.engines if each.name == engine)
 
 
 def replaced_labels(host: ProviderHost, base: Base) -> list[str]:

@@ -47,6 +47,7 @@ def texts_of(shape: Shape, version: DefinitionVersion) -> dict[str, str]:
         "overrides_import": f"from airunway.sdk.overrides import {'TEXT, ' if of_pods else ''}keys\n"
         if of_pods
         else "",
+        "cache": ", model_cache=True" if of_pods else "",
         "zero": ", scale_to_zero=True" if shape.replicas else "",
         "pods": _of_the_kind(shape),
         "service": "        workloads.SERVICE,\n" if shape.labelled else "",
