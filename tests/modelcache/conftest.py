@@ -27,7 +27,7 @@ from airunway_testing.storage.provisioner import Provisioner, running_provisione
 from airunway_testing.waiting import Eventually
 
 MODEL = "acme/tiny"
-FILES = {
+FILES: dict[str, bytes | str] = {
     "config.json": '{"architectures": ["Tiny"]}',
     "model.safetensors": b"weights" * 4000,
     "pytorch_model.bin": b"other weights" * 4000,
