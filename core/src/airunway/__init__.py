@@ -12,11 +12,13 @@ Packages in import order: each imports only from those before it (``.importlinte
 ``plugins``     the provider contract (hookspecs), the registry, the host
 ``sdk``         everything that a provider may import
 ``selection``   engine and provider selection
+``artifacts``   cached weights: names, claims, Jobs, results, what becomes of an artifact
 ``routing``     routes: choice of Gateway, claims, the objects of a route, the Gateway's verdict
 ``kube``        a Kubernetes client: reflector, work queue, controller, lease
 ``owned``       the objects that are made for an owner: plan, create-only apply, conflicts
 ``process``     a long-running process: signals, probes, metrics, logs
 ``gateway``     the part that makes routes, pools and endpoint pickers
+``modelcache``  the part that fetches weights: artifacts, claims, Jobs, and what deployments learn of them
 ``runtime``     the reconciler that every provider shares
 ``controller``  the reconcilers of the core
 ``webhook``     the admission webhook and its certificates
@@ -27,7 +29,7 @@ Packages in import order: each imports only from those before it (``.importlinte
 ``cli``         the `airunway` command
 
 Other distributions: ``airunway-testing`` (a control plane, faults, the sandbox, conformance; never imported from here),
-the providers, and a simulator for each.
+``airunway-downloader`` (runs in an image of its own), the providers, and a simulator for each.
 """
 
 __version__ = "0.1.0"

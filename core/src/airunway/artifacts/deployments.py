@@ -150,21 +150,28 @@ def _with_artifact(facts: CacheFacts, request: CacheRequest, artifact: Resource)
         text = f"ModelArtifact {request.name} is Ready on claim {claim}"
         condition = Condition(type=CONDITION, status=True, reason="Ready", message=text)
         return CacheDecision(model_cache=cache, condition=condition)
-    reason, said = _said(status, request)
+    reason, said = _said(artifact, request)
     if _had_cache(facts):
         text = f"the cached weights are gone and are fetched again: {said}"
         return _no(request, "CacheLost", text, claim=_kept_claim(facts))
     return _no(request, reason, said)
 
 
-def _said(status: Resource, request: CacheRequest) -> tuple[str, str]:
+def _said(artifact: Resource, request: CacheRequest) -> tuple[str, str]:
     """Reason and message of an artifact that is not Ready, with its progress in steps of ten percent."""
-    reason = status.get("reason")
-    message = status.get("message")
-    done, total = dig(status, "progress", "percentage"), dig(status, "progress", "totalBytes")
-    if not isinstance(reason, str) or not reason:
+    status = artifact.get("status") or {}
+    # The artifact's own reason is that of its phase ("AuthFailed"); its children say precisely what is wrong.
+    children = (condition_of(artifact, name) or {} for name in ("RuntimeConfigReady", "StorageReady", "DownloadReady"))
+    faults = [each for each in children if each.get("status") == "False"]
+    faults.sort(key=lambda each: category_of(str(each.get("reason"))) is Category.PROGRESS)
+    if not faults or status.get("observedGeneration") is None:
         return "Starting", f"ModelArtifact {request.name} has not been reconciled yet"
-    if category_of(reason) is Category.PROGRESS and isinstance(done, int | float) and isinstance(total, int):
+    # Of two that only wait, the download says more than its claim.
+    waits = category_of(str(faults[0].get("reason"))) is Category.PROGRESS
+    fault = faults[-1] if waits else faults[0]
+    reason, message = str(fault.get("reason")), str(fault.get("message", ""))
+    done, total = dig(status, "progress", "percentage"), dig(status, "progress", "totalBytes")
+    if waits and isinstance(done, int | float) and isinstance(total, int):
         step = int(done) // _STEP * _STEP
         return reason, f"ModelArtifact {request.name}: {step} % of {_amount(total)} fetched"
     return reason, f"ModelArtifact {request.name}: {message or reason}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from airunway.api import names
 from airunway.kinds import MODEL_ARTIFACT
 from airunway.kube import (
+    EVENT,
     JOB,
     PERSISTENT_VOLUME_CLAIM,
     POD,
@@ -21,11 +23,18 @@ from airunway.kube import (
 )
 from airunway.owned.objects import Identity, identity_in
 from airunway.process.caches import Caches, SharedCache
-from airunway.resource import ObjectKey, Resource, controller_owner, key_of, labels_of
+from airunway.resource import ObjectKey, Resource, controller_owner, dig, key_of, labels_of, uid_of
+from airunway.status.evidence import EventFacts, event_facts
 
 __all__ = ["ArtifactCaches", "View"]
 
 _OURS = f"{names.PART}=model-cache"
+
+
+_FACTS = "facts"
+
+_OUR_NAME = re.compile(r"-(check-size|download|cache)-[0-9a-f]{8}")
+"""What the names of our Jobs' pods and of our claims have in common."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +54,10 @@ class View:
 class ArtifactCaches:
     """The caches of the part.
 
-    - `on_artifact(key)` is called for every change of an artifact, and of a claim, Job or pod of one;
-    - `on_deployment(key)` for every change of an artifact's state that its users read, and of a deployment's claim.
+    - `on_artifact(key, old, new)` is called for every change of an artifact;
+    - `on_owned(kind, key)` for every change of a claim, Job or pod, or event about one, with the kind and key of the
+      artifact or deployment that it belongs to;
+    - `on_classes()` if a StorageClass came, went or changed.
     """
 
     def __init__(
@@ -68,6 +79,9 @@ class ArtifactCaches:
         self.pods: SharedCache = caches.of(POD, project=_job_pod, label_selector=_OURS)
         self._pods_of = self.pods.add_index(lambda pod: (ObjectKey(key_of(pod).namespace, _artifact_label(pod)),))
         self.pods.add_handler(lambda key, old, new: self._on_change(key, old, new, False))
+        self._events: SharedCache = caches.of(EVENT, project=_event, field_selector="type=Warning")
+        self._events_of = self._events.add_index(lambda event: (_about(event[_FACTS]),))
+        self._events.add_handler(self._on_event)
         self.classes: SharedCache = caches.of(STORAGE_CLASS, project=_storage_class, everywhere=True)
         self.classes.add_handler(lambda _key, _old, _new: on_classes())
 
@@ -130,6 +144,15 @@ class ArtifactCaches:
         found = (view.objects.get(key_of(obj)) for obj in view.of.get(owner))
         return [obj for obj in found if obj is not None]
 
+    def events_of(self, objects: Iterable[Resource]) -> Iterator[EventFacts]:
+        """The warning events about these pods and claims."""
+        for obj in objects:
+            key = key_of(obj)
+            for event in self._events_of.get((str(obj.get("kind")), key.namespace, key.name)):
+                facts: EventFacts = event[_FACTS]
+                if facts.uid in ("", uid_of(obj)):
+                    yield facts
+
     def known(self, owner: tuple[str, ObjectKey], wanted: Iterable[Resource] = ()) -> dict[Identity, Resource]:
         """The owner's objects of this part, and those with the name of a `wanted` one."""
         found = {identity_in(obj): obj for kind in self._views for obj in self._owned(kind, owner)}
@@ -144,14 +167,38 @@ class ArtifactCaches:
 
     def start(self, group: asyncio.TaskGroup) -> None:
         """Start the watches in `group`."""
-        for cache in (self._artifacts.reflector, *(v.reflector for v in self._views.values()), self.pods, self.classes):
+        owned = (view.reflector for view in self._views.values())
+        for cache in (self._artifacts.reflector, *owned, self.pods, self._events, self.classes):
             group.create_task(cache.run(), name=f"model cache: {cache.kind.plural}")
+
+    def _on_event(self, _key: ObjectKey, _old: Resource | None, new: Resource | None) -> None:
+        if new is None:
+            return
+        kind, namespace, name = _about(new[_FACTS])
+        key = ObjectKey(namespace, name)
+        found = self.pods.get(key) if kind == "Pod" else self._views[PERSISTENT_VOLUME_CLAIM].objects.get(key)
+        if found is not None:
+            self._on_change(key, None, found, False)
 
     def _on_change(self, _key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
         if echo and old is not None:
             return
         for kind, owner in {each for obj in (old, new) if obj is not None for each in _owners_of(obj)}:
             self._on_owned(kind, owner)
+
+
+def _about(facts: EventFacts) -> tuple[str, str, str]:
+    return facts.kind, facts.namespace, facts.name
+
+
+def _event(event: Resource) -> Resource | None:
+    """A warning about a pod or claim with one of our names; events of others are dropped when they are decoded."""
+    kind, name = dig(event, "regarding", "kind"), dig(event, "regarding", "name")
+    if kind not in ("Pod", "PersistentVolumeClaim") or not isinstance(name, str) or not _OUR_NAME.search(name):
+        return None
+    metadata = event.get("metadata") or {}
+    kept = {field: metadata.get(field) for field in ("name", "namespace", "uid", "resourceVersion")}
+    return {"metadata": kept, _FACTS: event_facts(event)}
 
 
 def _artifact_label(obj: Resource) -> str:
@@ -163,10 +210,10 @@ def _owners_of(obj: Resource) -> Iterator[tuple[str, ObjectKey]]:
     namespace, owner = key_of(obj).namespace, controller_owner(obj)
     if owner is not None and owner.get("kind") in ("ModelArtifact", "ModelDeployment"):
         yield str(owner["kind"]), ObjectKey(namespace, str(owner.get("name")))
-    elif name := _artifact_label(obj):
-        yield "ModelArtifact", ObjectKey(namespace, name)
-    elif name := labels_of(obj).get(names.MODEL_DEPLOYMENT):
-        yield "ModelDeployment", ObjectKey(namespace, name)
+    elif artifact := _artifact_label(obj):
+        yield "ModelArtifact", ObjectKey(namespace, artifact)
+    elif deployment := labels_of(obj).get(names.MODEL_DEPLOYMENT):
+        yield "ModelDeployment", ObjectKey(namespace, deployment)
 
 
 def _job_pod(pod: Resource) -> Resource:

@@ -1,0 +1,290 @@
+"""The model cache part of the core's process: its caches, queues and workers (spec/platform.md, "Where it runs")."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from airunway.api import names
+from airunway.artifacts.decision import Flags
+from airunway.artifacts.deployments import CONDITION, wants_cache
+from airunway.artifacts.results import finished
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG
+from airunway.kube import Client, Priority, compact_objects, wait_until_synced
+from airunway.modelcache.artifacts import ArtifactReconciler
+from airunway.modelcache.caches import ArtifactCaches
+from airunway.modelcache.deployments import CacheReconciler
+from airunway.modelcache.progress import ProgressReader, Running
+from airunway.modelcache.slots import DownloadSlots
+from airunway.process.base_controller import BaseController, not_synced
+from airunway.process.caches import Caches
+from airunway.process.runtime_configs import RuntimeConfigs
+from airunway.process.supervisor import Lead
+from airunway.resource import (
+    ObjectKey,
+    Resource,
+    annotations_of,
+    condition_of,
+    dig,
+    is_deleting,
+    key_of,
+    labels_of,
+    uid_of,
+)
+
+__all__ = ["DEFAULT_DOWNLOADER_IMAGE", "ModelCacheApplication", "ModelCacheSettings"]
+
+DEFAULT_DOWNLOADER_IMAGE = "ghcr.io/airunway/model-downloader:0.1.0"
+"""Image of the downloader unless ``--downloader-image`` names another one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCacheSettings:
+    """The configuration of the part."""
+
+    image: str = DEFAULT_DOWNLOADER_IMAGE
+    """``--downloader-image``."""
+    max_downloads: int = 10
+    """``--max-downloads``: downloads at a time."""
+    workers: int = 8
+
+
+class ModelCacheApplication:
+    """The model cache part, from start to stop."""
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        caches: Caches,
+        instance: str = "",
+        settings: ModelCacheSettings | None = None,
+        clock: Callable[[], datetime] | None = None,
+    ) -> None:
+        settings, clock = settings or ModelCacheSettings(), clock or (lambda: datetime.now(UTC))
+        self._workers = settings.workers
+        self._base = BaseController(caches, component=names.MODEL_CACHE_MANAGER, instance=instance)
+        self._deployments = self._base.deployments
+        self._queue = self._base.queue("model-cache")
+        self._artifact_queue = self._base.queue("model-artifacts")
+        self._users = self._deployments.add_index(_artifact_used)
+        self._known = self._base.overlay()
+        self._configs = RuntimeConfigs(
+            caches,
+            deployments=self._deployments,
+            on_change=lambda cause, users: self._base.enqueue_all(("config", cause), wants_cache, among=users),
+        )
+        self._caches = ArtifactCaches(
+            caches, on_artifact=self._on_artifact, on_owned=self._on_owned, on_classes=self._wake_artifacts
+        )
+        self._artifact_configs = RuntimeConfigs(
+            caches, deployments=self._caches.artifacts.reflector, on_change=self._on_artifact_config
+        )
+        self._providers = caches.of(INFERENCE_PROVIDER_CONFIG, project=compact_objects(names.CORE_MANAGER))
+        self._slots = DownloadSlots(settings.max_downloads)
+        self._progress = ProgressReader(running=self._running, on_change=self._wake_artifact)
+        self._artifacts = ArtifactReconciler(
+            client=client,
+            caches=self._caches,
+            configs=self._artifact_configs,
+            events=self._base.events,
+            flags=Flags(image=settings.image),
+            slots=self._slots,
+            users_of=self._users_of,
+            progress_of=self._progress.of,
+            wake=self._wake_artifact,
+            clock=clock,
+        )
+        self._reconciler = CacheReconciler(
+            client=client,
+            deployments=self._known,
+            caches=self._caches,
+            configs=self._configs,
+            engine_of=self._engine_of,
+            others=lambda key, artifact: (
+                len(self._users.get(ObjectKey(key.namespace, artifact)) or ()) - (self._artifact_of(key) == artifact)
+            ),
+            events=self._base.events,
+            clock=clock,
+        )
+
+    def unready(self) -> str | None:
+        """Why the part cannot work yet, or None."""
+        problem = not_synced([self._deployments, self._providers, self._caches.artifacts.reflector])
+        if problem is not None or (problem := self._configs.unready()) is not None:
+            return problem
+        unread = self._caches.unread()
+        return f"these kinds have not been read yet: {', '.join(unread)}" if unread else None
+
+    async def run(self, lead: Lead) -> None:
+        """Watch the API server until cancelled; reconcile while leading."""
+        self._known.add_listener(self._on_deployment)
+        self._providers.add_handler(self._on_provider)
+        await self._base.run(self._follow, lead, self._work)
+
+    async def _follow(self, group: asyncio.TaskGroup) -> None:
+        group.create_task(self._providers.run(), name="model cache: providers")
+        group.create_task(self._configs.run(), name="model cache: runtime configs")
+        group.create_task(self._artifact_configs.run(), name="model cache: runtime configs of artifacts")
+        self._caches.start(group)
+        await wait_until_synced([self._deployments, self._providers])
+        while self._caches.unread() or self._configs.unready() is not None:
+            await asyncio.sleep(0.05)
+
+    async def _work(self) -> None:
+        """The leader's part. Downloads that run keep their slots."""
+        for key in list(self._caches.artifacts.reflector.keys()):
+            if any(not finished(job) and _downloads(job) for job in self._caches.jobs_of(key)):
+                self._slots.claim(key)
+            self._artifact_queue.add(key, Priority.BULK)
+        self._base.enqueue_all("lead", self._matters)
+        deployments = self._base.controller(
+            "model-cache", self._queue, self._reconciler.reconcile, provider_of=self._provider_of, workers=self._workers
+        )
+        artifacts = self._base.controller(
+            "model-artifacts",
+            self._artifact_queue,
+            self._artifacts.reconcile,
+            provider_of=lambda _: "",
+            workers=self._workers,
+        )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(deployments.run(), name="workers")
+            group.create_task(artifacts.run(), name="workers of artifacts")
+            group.create_task(self._progress.run(), name="progress")
+
+    # ------------------------------------------------------------------------------------------------ what changes
+
+    def _on_deployment(self, key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
+        used = {each for obj in (old, new) if obj is not None for each in _artifact_used(obj)}
+        if used and (old is None or new is None or _use_of(old) != _use_of(new)):
+            for artifact in used:
+                self._wake_artifact(artifact)
+        if new is None or not (self._matters(old) or self._matters(new)):
+            return
+        if _read_of(old, own=not echo) != _read_of(new, own=not echo):
+            self._base.enqueue(key, old, new)
+
+    @staticmethod
+    def _matters(deployment: Resource | None) -> bool:
+        """Whether a pass could change anything."""
+        if deployment is None:
+            return False
+        answered = condition_of(deployment, CONDITION) is not None or "modelCache" in (deployment.get("status") or {})
+        return wants_cache(deployment) or answered
+
+    def _on_artifact(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        self._wake_artifact(key)
+        if _shown(old) != _shown(new):
+            for user in self._users.get(key):
+                self._queue.add(key_of(user), self._base.urgency)
+
+    def _on_owned(self, kind: str, key: ObjectKey) -> None:
+        if kind == "ModelArtifact":
+            self._wake_artifact(key)
+        else:
+            self._queue.add(key, self._base.urgency)
+
+    def _on_artifact_config(self, _cause: object, users: Callable[[], list[Resource]]) -> None:
+        for artifact in users():
+            self._wake_artifact(key_of(artifact))
+
+    def _wake_artifact(self, key: ObjectKey) -> None:
+        self._artifact_queue.add(key, self._base.urgency)
+
+    def _wake_artifacts(self) -> None:
+        for key in list(self._caches.artifacts.reflector.keys()):
+            self._wake_artifact(key)
+
+    def _on_provider(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        if dig(old, "spec", "capabilities") != dig(new, "spec", "capabilities"):
+            self._base.enqueue_all(
+                ("provider", key.name),
+                lambda deployment: (
+                    wants_cache(deployment) and dig(deployment, "status", "provider", "name") == key.name
+                ),
+            )
+
+    # ------------------------------------------------------------------------------------------------ what is read
+
+    def _users_of(self, artifact: ObjectKey) -> tuple[str, ...]:
+        return tuple(sorted(key_of(user).name for user in self._users.get(artifact)))
+
+    def _artifact_of(self, deployment: ObjectKey) -> str:
+        return next((each.name for each in _artifact_used(self._deployments.get(deployment) or {})), "")
+
+    def _running(self) -> Iterator[Running]:
+        """The downloads whose pod runs and has an address."""
+        for pod in self._caches.pods.values():
+            name = labels_of(pod).get(names.ARTIFACT, "")
+            artifact = self._caches.artifact(ObjectKey(key_of(pod).namespace, name))
+            ip = dig(pod, "status", "podIP")
+            if artifact is None or dig(pod, "status", "phase") != "Running" or not isinstance(ip, str) or not ip:
+                continue
+            if labels_of(pod).get(names.COMPONENT) == "model-storage":
+                yield Running(artifact=key_of(artifact), uid=uid_of(artifact), ip=ip)
+
+    def _provider_of(self, key: ObjectKey) -> str:
+        provider = dig(self._deployments.get(key), "status", "provider", "name")
+        return provider if isinstance(provider, str) and self._providers.get(ObjectKey("", provider)) else ""
+
+    def _engine_of(self, deployment: Resource) -> Resource | None:
+        """The entry of the provider's capabilities for the engine in use; None if it is not known."""
+        provider, engine = dig(deployment, "status", "provider", "name"), dig(deployment, "status", "engine", "type")
+        config = self._providers.get(ObjectKey("", provider)) if isinstance(provider, str) else None
+        engines = dig(config, "spec", "capabilities", "engines")
+        return next((e for e in engines or () if isinstance(e, dict) and e.get("name") == engine), None)
+
+
+def _artifact_used(deployment: Resource) -> Iterator[ObjectKey]:
+    """The artifact that a deployment uses, by its status."""
+    name = dig(deployment, "status", "modelCache", "artifactName")
+    if isinstance(name, str) and name and not is_deleting(deployment):
+        yield ObjectKey(key_of(deployment).namespace, name)
+
+
+def _use_of(deployment: Resource) -> tuple[object, ...]:
+    """What an artifact reads of its users."""
+    return dig(deployment, "status", "modelCache", "artifactName"), is_deleting(deployment), labels_of(deployment)
+
+
+def _shown(artifact: Resource | None) -> tuple[object, ...] | None:
+    """What the users of an artifact read of it; its progress in steps of ten percent."""
+    if artifact is None:
+        return None
+    status = artifact.get("status") or {}
+    done = dig(status, "progress", "percentage")
+    return (
+        uid_of(artifact),
+        is_deleting(artifact),
+        artifact.get("spec"),
+        status.get("phase"),
+        status.get("reason"),
+        status.get("persistentVolumeClaim"),
+        done // 10 if isinstance(done, int) else None,
+        status.get("message") if status.get("phase") in ("Failed", "Degraded", "NotAvailable") else None,
+    )
+
+
+def _downloads(job: Resource) -> bool:
+    return labels_of(job).get(names.COMPONENT) == "model-storage"
+
+
+def _read_of(deployment: Resource | None, *, own: bool) -> tuple[object, ...] | None:
+    """All that this part reads of a deployment; `own`: also what it writes there, which another writer may change."""
+    if deployment is None:
+        return None
+    status = deployment.get("status") or {}
+    validated = condition_of(deployment, "Validated") or {}
+    read: tuple[object, ...] = (
+        uid_of(deployment),
+        dig(deployment, "metadata", "generation"),
+        is_deleting(deployment),
+        annotations_of(deployment),
+        status.get("engine"),
+        dig(status, "provider", "name"),
+        (validated.get("status"), validated.get("observedGeneration")),
+    )
+    return (*read, status.get("modelCache"), condition_of(deployment, CONDITION)) if own else read

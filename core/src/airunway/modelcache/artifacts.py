@@ -1,0 +1,255 @@
+"""Reconciles one ModelArtifact (spec/platform.md, "Model cache").
+
+A pass is: facts from the caches → decision (`airunway.artifacts.decide_artifact`) → writes → status. Example: the pod
+of a download ends, its Job is Complete, and the pass writes one status with the proof of completion.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from airunway.api import names
+from airunway.artifacts.claims import artifact_labels
+from airunway.artifacts.decision import ArtifactDecision, ArtifactFacts, Flags, decide_artifact
+from airunway.artifacts.results import finished
+from airunway.kinds import MODEL_ARTIFACT
+from airunway.kube import JOB, Client, EventRecorder, NotFound, StatusWriter
+from airunway.modelcache.caches import ArtifactCaches
+from airunway.modelcache.evidence import evidence_of
+from airunway.modelcache.slots import DownloadSlots
+from airunway.owned.apply import apply_objects
+from airunway.owned.error_policies import Refused
+from airunway.owned.history import WriteHistory, fight_text
+from airunway.owned.objects import Mark, complete
+from airunway.owned.plan import conflict_text
+from airunway.owned.writer import Writer
+from airunway.process.runtime_configs import RuntimeConfigs
+from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, uid_of
+from airunway.status import Category, Condition, category_of
+from airunway.status.rootcause import RootCause, find_root_cause
+
+__all__ = ["MARK", "ArtifactReconciler"]
+
+log = logging.getLogger(__name__)
+
+MARK = Mark(names.PART, names.MODEL_CACHE_PART)
+"""The label on all objects of this part."""
+
+_REFUSED_RETRY = 30.0
+"""Seconds until a refused write is tried again."""
+
+
+@dataclass(kw_only=True)
+class _Memory:
+    """What is remembered of one artifact; nothing depends on it after a restart."""
+
+    uid: str
+    """The artifact; another one with its name has a memory of its own."""
+    history: WriteHistory = field(default_factory=WriteHistory)
+    """Recent creations and reverts."""
+    cause: RootCause | None = None
+    """The root cause of the last pass."""
+    refused: Condition | None = None
+    """What kept the last pass from writing."""
+
+
+class ArtifactReconciler:
+    """Reconciles artifacts. `users_of(artifact)` names the deployments that use one; `progress_of(artifact)` is the
+    newest answer of its download.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        caches: ArtifactCaches,
+        configs: RuntimeConfigs,
+        events: EventRecorder,
+        flags: Flags,
+        slots: DownloadSlots,
+        users_of: Callable[[ObjectKey], tuple[str, ...]],
+        progress_of: Callable[[ObjectKey], Resource | None],
+        wake: Callable[[ObjectKey], None],
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._client = client
+        self._caches = caches
+        self._configs = configs
+        self._events = events
+        self._flags = flags
+        self._slots = slots
+        self._users_of = users_of
+        self._progress_of = progress_of
+        self._wake = wake
+        self._clock = clock
+        self._writer = Writer(client=client, manager=names.MODEL_CACHE_MANAGER, kind_of=caches.view_of)
+        self._status = StatusWriter(
+            client=client,
+            kind=MODEL_ARTIFACT,
+            objects=caches.artifacts.objects,
+            manager=names.MODEL_CACHE_MANAGER,
+        )
+        self._memories: dict[ObjectKey, _Memory] = {}
+
+    def forget(self, key: ObjectKey) -> None:
+        """Release all that is remembered of an artifact that is gone."""
+        self._memories.pop(key, None)
+        self._give_back(key)
+
+    async def reconcile(self, key: ObjectKey) -> float | None:
+        """Reconcile one artifact; returns the seconds until the next reconcile, or None. Raises KubeError for a
+        transient failure: the queue retries.
+        """
+        artifact = self._caches.artifact(key)
+        if artifact is None or is_deleting(artifact):
+            self.forget(key)
+            return None
+        memory = self._memory(artifact)
+        facts = self._facts(artifact, memory)
+        decision = decide_artifact(facts)
+        if decision.delete_self:
+            await self._delete(artifact)
+            return None
+        self._settle_slot(key, artifact, decision)
+        if decision.wants_slot and not facts.slot and self._slots.take(key, _created(artifact)):
+            facts = self._facts(artifact, memory)
+            decision = decide_artifact(facts)
+        again = None
+        if decision.objects is not None:
+            again = await self._carry_out(artifact, facts, decision, memory)
+            if memory.refused is not None and facts.refused != memory.refused:
+                decision = decide_artifact(self._facts(artifact, memory))
+        await self._report(artifact, decision)
+        return min((each for each in (decision.requeue_after, again) if each is not None), default=None)
+
+    # ----------------------------------------------------------------------------------------------------------- facts
+
+    def _facts(self, artifact: Resource, memory: _Memory) -> ArtifactFacts:
+        key, now = key_of(artifact), self._clock()
+        resolution = self._configs.resolve(artifact)
+        claims = tuple(self._caches.claims_of((MODEL_ARTIFACT.kind, key)))
+        jobs, pods = tuple(self._caches.jobs_of(key)), tuple(self._caches.pods_of(key))
+        class_name = dig(artifact, "spec", "storageClassName")
+        if not class_name and resolution.config is not None:
+            class_name = resolution.config.storage.class_name
+        if not class_name and claims:
+            class_name = dig(claims[0], "spec", "storageClassName")
+        storage_class = self._caches.classes.get(ObjectKey("", class_name)) if isinstance(class_name, str) else None
+        memory.cause = find_root_cause(
+            evidence_of(artifact, claims=claims, pods=pods, events=self._caches.events_of((*pods, *claims))),
+            now=now,
+            previous=memory.cause,
+        )
+        running = any(not finished(job) for job in jobs)
+        return ArtifactFacts(
+            artifact=artifact,
+            resolution=resolution,
+            claims=claims,
+            jobs=jobs,
+            pods=pods,
+            class_found=not class_name or storage_class is not None,
+            storage_class=storage_class,
+            users=self._users_of(key),
+            progress=self._progress_of(key) if running else None,
+            cause=memory.cause if running or claims else None,
+            refused=memory.refused,
+            slot=running or self._slots.has(key),
+            flags=self._flags,
+            now=now,
+        )
+
+    def _memory(self, artifact: Resource) -> _Memory:
+        memory = self._memories.get(key_of(artifact))
+        if memory is None or memory.uid != uid_of(artifact):
+            memory = self._memories[key_of(artifact)] = _Memory(uid=uid_of(artifact))
+        return memory
+
+    # ----------------------------------------------------------------------------------------------------------- slots
+
+    def _settle_slot(self, key: ObjectKey, artifact: Resource, decision: ArtifactDecision) -> None:
+        if decision.wants_slot:
+            self._slots.take(key, _created(artifact))
+        else:
+            self._give_back(key)
+
+    def _give_back(self, key: ObjectKey) -> None:
+        for other in self._slots.give_back(key):
+            self._wake(other)
+
+    # ---------------------------------------------------------------------------------------------------------- writes
+
+    async def _carry_out(
+        self, artifact: Resource, facts: ArtifactFacts, decision: ArtifactDecision, memory: _Memory
+    ) -> float | None:
+        """Make exactly these objects exist; notes what hinders it, and returns the seconds until the next try."""
+        assert decision.objects is not None, "a decision without objects is not carried out"
+        key = key_of(artifact)
+        labels = artifact_labels(key.name)
+        wanted = [
+            complete(obj, owner=artifact, labels={**labels, **(dig(obj, "metadata", "labels") or {})})
+            for obj in decision.objects
+        ]
+        # Jobs are never changed; those that stay are no concern of the plan.
+        known = {
+            identity: obj
+            for identity, obj in self._caches.known((MODEL_ARTIFACT.kind, key), wanted).items()
+            if not (identity.kind == JOB.kind and identity.name in decision.kept)
+        }
+        memory.refused, text = None, ""
+        try:
+            applied = await apply_objects(
+                self._writer,
+                wanted,
+                known,
+                owner=artifact,
+                mark=MARK,
+                events=self._events,
+                history=memory.history,
+                now=facts.now,
+            )
+        except Refused as no:
+            log.info("%s: %s", key, no)
+            reason = "ResourceConflict" if no.kind is None else no.policy.reason
+            memory.refused = Condition(type="StorageReady", status=False, reason=reason, message=str(no))
+            return _REFUSED_RETRY
+        if applied.foreign:
+            step = applied.foreign[0]
+            assert step.wanted is not None, "a foreign step has the wanted object"
+            assert step.live is not None, "a foreign step has the live object"
+            text = conflict_text(step.wanted, step.live, owner_kind=MODEL_ARTIFACT.kind)
+        elif applied.fought:
+            text = fight_text(applied.fought)
+        if text:
+            memory.refused = Condition(type="StorageReady", status=False, reason="ResourceConflict", message=text)
+        return applied.again
+
+    async def _delete(self, artifact: Resource) -> None:
+        log.info("%s is deleted: nothing uses it", key_of(artifact))
+        try:
+            await self._client.delete(MODEL_ARTIFACT, key_of(artifact), uid=uid_of(artifact), propagation="Background")
+        except NotFound:
+            return
+
+    async def _report(self, artifact: Resource, decision: ArtifactDecision) -> None:
+        if decision.status is None or not await self._status.write(artifact, decision.status):
+            return
+        before, after = condition_of(artifact, "Ready") or {}, condition_of({"status": decision.status}, "Ready") or {}
+        if after.get("status") == "True" and before.get("status") != "True":
+            note = f"{dig(decision.status, 'completed', 'bytes')} bytes are complete and verified"
+            self._events.emit(artifact, reason="ModelCacheReady", note=note, action="Download")
+        download = condition_of({"status": decision.status}, "DownloadReady") or {}
+        old = condition_of(artifact, "DownloadReady") or {}
+        reason = str(download.get("reason", ""))
+        failed = download.get("status") == "False" and category_of(reason) is not Category.PROGRESS
+        if failed and (old.get("status"), old.get("reason")) != ("False", reason):
+            note = f"{reason}: {download.get('message', '')}"
+            self._events.emit(artifact, reason="DownloadFailed", note=note, warning=True, action="Download")
+
+
+def _created(artifact: Resource) -> tuple[str, str, str]:
+    """The order of downloads: creation, then namespace and name."""
+    key = key_of(artifact)
+    return str(dig(artifact, "metadata", "creationTimestamp", default="")), key.namespace, key.name

@@ -1,0 +1,47 @@
+"""How many downloads run at a time (``--max-downloads``); the others wait in the order of their creation."""
+
+from __future__ import annotations
+
+from airunway.resource import ObjectKey
+
+__all__ = ["DownloadSlots"]
+
+
+class DownloadSlots:
+    """The slots of one process. Example: of 11 downloads with 10 slots the youngest waits until one gives its back."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._holders: set[ObjectKey] = set()
+        self._waiting: dict[ObjectKey, tuple[str, str, str]] = {}
+
+    def has(self, key: ObjectKey) -> bool:
+        """Whether the download has a slot."""
+        return key in self._holders
+
+    def claim(self, key: ObjectKey) -> None:
+        """Give a slot to a download that runs already: after a restart there may be more than there are slots."""
+        self._waiting.pop(key, None)
+        self._holders.add(key)
+
+    def take(self, key: ObjectKey, order: tuple[str, str, str]) -> bool:
+        """Take a slot if one is free and nothing older waits; else wait for one."""
+        if key in self._holders:
+            return True
+        self._waiting[key] = order
+        if len(self._holders) >= self._most or key not in self._next():
+            return False
+        self.claim(key)
+        return True
+
+    def give_back(self, key: ObjectKey) -> list[ObjectKey]:
+        """Give a slot back, or stop waiting; returns the downloads that may take one now."""
+        waited = self._waiting.pop(key, None) is not None
+        if key not in self._holders and not waited:
+            return []
+        self._holders.discard(key)
+        return self._next()
+
+    def _next(self) -> list[ObjectKey]:
+        free = self._most - len(self._holders)
+        return sorted(self._waiting, key=lambda each: self._waiting[each])[: max(0, free)]

@@ -1,0 +1,203 @@
+"""The model cache part on a cluster with storage, a played kubelet and a local hub."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airunway.api import names
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_ARTIFACT, MODEL_DEPLOYMENT, RUNTIME_CONFIG
+from airunway.kube import STORAGE_CLASS, Client, NotFound
+from airunway.modelcache.application import ModelCacheApplication, ModelCacheSettings
+from airunway.process.caches import Caches
+from airunway.process.deployment_cache import DeploymentProjection
+from airunway.process.metrics import Metrics, MetricsRole
+from airunway.process.supervisor import Work
+from airunway.resource import ObjectKey, Resource, condition_of, dig
+from airunway_testing.modelhub.hub import Hub, Repository, model_hub
+from airunway_testing.storage.pod_runner import PodRunner, running_pod_runner
+from airunway_testing.storage.provisioner import Provisioner, running_provisioner, storage_class
+from airunway_testing.waiting import Eventually
+
+MODEL = "acme/tiny"
+FILES: dict[str, bytes | str] = {
+    "config.json": '{"architectures": ["Tiny"]}',
+    "model.safetensors": b"weights" * 4000,
+    "pytorch_model.bin": b"other weights" * 4000,
+}
+
+
+@dataclass(kw_only=True)
+class Ground:
+    """One namespace in which deployments are made as the core and a provider would leave them."""
+
+    client: Client
+    namespace: str
+    eventually: Eventually
+    provider: str
+    hub: Hub
+    runner: PodRunner
+    provisioner: Provisioner
+    class_name: str
+
+    async def provide(self, **engine: Any) -> None:
+        """Register the provider, with one engine."""
+        entry = {"name": "vllm", "servingModes": ["aggregated"], "gpuSupport": True, "modelCache": True, **engine}
+        config = {
+            "apiVersion": names.API_VERSION,
+            "kind": "InferenceProviderConfig",
+            "metadata": {"name": self.provider},
+            "spec": {"capabilities": {"engines": [entry]}},
+        }
+        await self.client.apply(INFERENCE_PROVIDER_CONFIG, config, manager="tests", force=True)
+
+    async def config(self, **spec: Any) -> None:
+        """The RuntimeConfig ``default`` of the namespace, with the class and the hub."""
+        wanted = {
+            "storage": {"defaultStorageClassName": self.class_name},
+            "env": [{"name": "HF_ENDPOINT", "value": self.hub.endpoint}],
+            **spec,
+        }
+        metadata = {"name": "default", "namespace": self.namespace}
+        body = {"apiVersion": names.API_VERSION, "kind": "RuntimeConfig", "metadata": metadata, "spec": wanted}
+        await self.client.apply(RUNTIME_CONFIG, body, manager="tests", force=True)
+
+    async def deploy(self, name: str = "llama", *, cache: Resource | None = None, **spec: Any) -> Resource:
+        """A deployment with a cache that the core has validated, with engine and provider."""
+        model = spec.pop("model", {"id": MODEL, "cache": {"mode": "Shared"} if cache is None else cache})
+        made = await self.client.create(
+            MODEL_DEPLOYMENT,
+            {
+                "apiVersion": names.API_VERSION,
+                "kind": "ModelDeployment",
+                "metadata": {"name": name, "namespace": self.namespace},
+                "spec": {"model": model, "resources": {"gpu": {"count": 1}}, **spec},
+            },
+        )
+        condition = {
+            "type": "Validated",
+            "status": "True",
+            "reason": "ValidationPassed",
+            "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+            "observedGeneration": made["metadata"]["generation"],
+        }
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": "ModelDeployment",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "status": {
+                "conditions": [condition],
+                "engine": {"type": "vllm"},
+                "provider": {"name": self.provider},
+            },
+        }
+        return await self.client.apply(
+            MODEL_DEPLOYMENT, body, manager=names.CORE_MANAGER, force=True, subresource="status"
+        )
+
+    async def get(self, name: str = "llama") -> Resource:
+        return await self.client.get(MODEL_DEPLOYMENT, ObjectKey(self.namespace, name))
+
+    async def artifacts(self) -> list[Resource]:
+        return await self.client.list_all(MODEL_ARTIFACT, namespace=self.namespace)
+
+    async def until(self, reason: str, name: str = "llama") -> Resource:
+        """The deployment once ModelCacheReady has this reason."""
+
+        async def look() -> Resource | None:
+            live = await self.get(name)
+            return live if (condition_of(live, "ModelCacheReady") or {}).get("reason") == reason else None
+
+        try:
+            found = await self.eventually(look)
+        except AssertionError as error:
+            live = await self.get(name)
+            artifacts = [dig(each, "status") for each in await self.artifacts()]
+            raise AssertionError(f"{dig(live, 'status')}\n{artifacts}") from error
+        assert isinstance(found, dict)
+        return found
+
+
+async def at_once(work: Work) -> None:
+    """Lead without an election."""
+    await work()
+
+
+@asynccontextmanager
+async def running_part(
+    client: Client, *, namespace: str, settings: ModelCacheSettings | None = None
+) -> AsyncIterator[ModelCacheApplication]:
+    """The part in one namespace, until the context ends."""
+    caches = Caches(
+        client,
+        project=DeploymentProjection((names.CORE_MANAGER, names.MODEL_CACHE_MANAGER)),
+        metrics=Metrics(names.MODEL_CACHE_MANAGER, role=MetricsRole.CORE),
+        namespaces=[namespace],
+    )
+    part = ModelCacheApplication(client=client, caches=caches, instance="test", settings=settings)
+    task = asyncio.create_task(part.run(at_once))
+    try:
+        yield part
+        if task.done():
+            task.result()
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@pytest.fixture
+async def provisioner(kubeconfig: Path, tmp_path: Path) -> AsyncIterator[Provisioner]:
+    async with running_provisioner(kubeconfig, tmp_path / "volumes") as running:
+        yield running
+
+
+@pytest.fixture
+async def runner(kubeconfig: Path, provisioner: Provisioner, tmp_path: Path) -> AsyncIterator[PodRunner]:
+    async with running_pod_runner(kubeconfig, provisioner.volumes, tmp_path / "runner") as running:
+        yield running
+
+
+@pytest.fixture
+async def hub() -> AsyncIterator[Hub]:
+    async with model_hub([Repository(MODEL, FILES), Repository("acme/gated", FILES, gated="auto")]) as running:
+        yield running
+
+
+@pytest.fixture
+async def ground(
+    installed: None,
+    client: Client,
+    namespace: str,
+    eventually: Eventually,
+    hub: Hub,
+    runner: PodRunner,
+    provisioner: Provisioner,
+) -> AsyncIterator[Ground]:
+    class_name = f"class-{uuid.uuid4().hex[:8]}"
+    await client.create(STORAGE_CLASS, storage_class(class_name, waits=True))
+    found = Ground(
+        client=client,
+        namespace=namespace,
+        eventually=eventually,
+        provider=f"p-{namespace}"[:40].rstrip("-"),
+        hub=hub,
+        runner=runner,
+        provisioner=provisioner,
+        class_name=class_name,
+    )
+    await found.provide()
+    await found.config()
+    yield found
+    with suppress(NotFound):
+        await client.delete(INFERENCE_PROVIDER_CONFIG, ObjectKey("", found.provider))
+    with suppress(NotFound):
+        await client.delete(STORAGE_CLASS, ObjectKey("", class_name))
