@@ -323,7 +323,7 @@ async def rolled_out(stage: Stage, waved: list[str]) -> dict[str, Any]:
 
     def done(deployment: Resource) -> bool:
         in_effect = dig(deployment, "status", "provider", "runtimeConfigHash") == wanted.hash
-        return in_effect and dig(deployment, "status", "phase") == "Running"
+        return bool(in_effect and dig(deployment, "status", "phase") == "Running")
 
     while not all(done(each) for each in await _of(stage.client, waved)):
         if time.perf_counter() - started > 300:
