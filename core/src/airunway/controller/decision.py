@@ -134,14 +134,15 @@ def decide(
     now: datetime,
     grants: Grants | None = None,
     resolution: Resolution = NO_CONFIG,
-    granted: bool = False,
+    granted: bool | None = None,
     parts: Sequence[str] = (),
 ) -> CoreDecision:
     """The core's part of the status.
 
     `violations` are those of the current spec; `selector` is whether the built-in provider selection is on; `grants`
     are what the namespace may use (None: anything). `resolution` is the runtime config that the deployment follows;
-    `granted` is whether it may take that config's pod settings at once; `parts` are the parts of the core that are on.
+    `granted` is whether it may take that config's pod settings at once (None: as its status says); `parts` are the
+    parts of the core that are on.
     """
     config = _config_part(deployment, resolution, granted=granted, parts=parts)
     if annotations_of(deployment).get(names.PAUSED) == "true":
@@ -273,7 +274,9 @@ class _ConfigPart:
     events: tuple[Happening, ...] = ()
 
 
-def _config_part(deployment: Resource, resolution: Resolution, *, granted: bool, parts: Sequence[str]) -> _ConfigPart:
+def _config_part(
+    deployment: Resource, resolution: Resolution, *, granted: bool | None, parts: Sequence[str]
+) -> _ConfigPart:
     config = resolution.config
     reason, problem = "", ""
     if resolution.missing:
@@ -305,17 +308,20 @@ def _config_part(deployment: Resource, resolution: Resolution, *, granted: bool,
     )
 
 
-def _rollout(deployment: Resource, config: EffectiveConfig, *, granted: bool) -> Resource:
-    given = config.rollout is Rollout.IMMEDIATELY and (granted or has_grant(deployment, hash_=config.hash))
+def _rollout(deployment: Resource, config: EffectiveConfig, *, granted: bool | None) -> Resource:
+    if config.rollout is not Rollout.IMMEDIATELY:
+        return {}
+    given = has_grant(deployment, hash_=config.hash) if granted is None else granted
     return {"rollout": GRANTED} if given else {}
 
 
 def has_grant(deployment: Resource, *, hash_: str) -> bool:
-    """Whether a deployment was granted the pod settings of the config with this hash.
+    """Whether a deployment was granted the pod settings of the config with this hash, as far as its status says it.
 
     A grant stays while the config stays as it is: withdrawing it would be a write without an effect. One that is still
     under way when the config changes counts for the new settings: the deployment is disturbed already, and another one
-    must not be disturbed beside it.
+    must not be disturbed beside it. The status does not say whether a deployment that is not Ready was Ready with these
+    settings before; a core that has seen it knows that it is not under way.
     """
     effective = dig(deployment, "status", "effectiveRuntimeConfig", default={})
     if dig(effective, "rollout") != GRANTED:
