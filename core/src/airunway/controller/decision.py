@@ -11,7 +11,9 @@ from datetime import datetime, timedelta
 
 from airunway.api import names
 from airunway.configs import (
+    CONFIG_READY,
     DEFAULT,
+    GRANTED,
     MAX_POD_SETTINGS,
     EffectiveConfig,
     Resolution,
@@ -59,7 +61,6 @@ from airunway.validation.policy import Grants
 
 __all__ = [
     "CORE_CONDITIONS",
-    "GRANTED",
     "NO_CONFIG",
     "SILENT_AFTER",
     "CoreDecision",
@@ -74,7 +75,7 @@ CORE_CONDITIONS = frozenset(
         "Validated",
         "EngineSelected",
         "ProviderSelected",
-        "RuntimeConfigReady",
+        CONFIG_READY,
         "ConfigValid",
         "AuthValid",
         "DependenciesReachable",
@@ -86,11 +87,6 @@ CORE_CONDITIONS = frozenset(
 
 NO_CONFIG = Resolution(name=DEFAULT, config=None)
 """What a cluster without runtime configs resolves to."""
-
-GRANTED = "Granted"
-"""``status.effectiveRuntimeConfig.rollout`` of a deployment whose provider may take new pod settings at once."""
-
-_CONFIG_READY = "RuntimeConfigReady"
 
 SILENT_AFTER = timedelta(minutes=5)
 """Time without a heartbeat after which a provider's report counts as outdated (spec/status.md, "Stale")."""
@@ -289,21 +285,21 @@ def _config_part(
     if problem:
         return _ConfigPart(
             status=status,
-            condition=Condition(type=_CONFIG_READY, status=False, reason=reason, message=problem),
-            fault=Fault(component=_CONFIG_READY, reason=reason, message=problem, pending=True),
+            condition=Condition(type=CONFIG_READY, status=False, reason=reason, message=problem),
+            fault=Fault(component=CONFIG_READY, reason=reason, message=problem, pending=True),
         )
     if config is not None:
         text = f"Uses {_named(config)}"
         if config.too_large:
             text = f"Keeps the settings that its pods have: {_too_large(config)}"
-        condition = Condition(type=_CONFIG_READY, status=True, reason="ConfigFound", message=text)
+        condition = Condition(type=CONFIG_READY, status=True, reason="ConfigFound", message=text)
         return _ConfigPart(status=status, condition=condition)
     text = f"No RuntimeConfig or ClusterRuntimeConfig '{DEFAULT}' exists; built-in defaults are used"
-    before = condition_of(deployment, _CONFIG_READY) or {}
+    before = condition_of(deployment, CONFIG_READY) or {}
     known = (before.get("status"), before.get("reason")) == ("True", "UsingDefaults")
     return _ConfigPart(
         status=status,
-        condition=Condition(type=_CONFIG_READY, status=True, reason="UsingDefaults", message=text),
+        condition=Condition(type=CONFIG_READY, status=True, reason="UsingDefaults", message=text),
         events=() if known else (Happening(reason="DefaultRuntimeConfigNotFound", message=text),),
     )
 
@@ -552,7 +548,7 @@ def _paused(deployment: Resource, config: _ConfigPart, *, now: datetime) -> Core
     if not spoken:
         status |= {field: live[field] for field in ("phase", "reason", "message") if field in live}
     conditions = conditions_in(live)
-    kept_types = CORE_CONDITIONS - {"Paused", _CONFIG_READY} | (set() if spoken else set(OVERALL))
+    kept_types = CORE_CONDITIONS - {"Paused", CONFIG_READY} | (set() if spoken else set(OVERALL))
     generation = deployment["metadata"].get("generation", 0)
     message = f"Reconciliation is paused by the annotation {names.PAUSED}"
     paused = written(
@@ -571,7 +567,7 @@ def _paused(deployment: Resource, config: _ConfigPart, *, now: datetime) -> Core
 
 def _unless_only_newer(before: Resource | None, condition: Resource) -> Resource:
     """The condition; the one before if only its generation differs: a spec that is edited under a pause is not read."""
-    if before is None or condition["type"] != _CONFIG_READY:
+    if before is None or condition["type"] != CONFIG_READY:
         return condition
     same = all(before.get(field) == condition[field] for field in ("status", "reason", "message"))
     return before if same else condition

@@ -79,7 +79,7 @@ def has_content_of(desired: Resource, live: Resource, *, manager: str) -> bool:
     return not _differs(content, live, mine, subresource="", walk=_Walk(mine=True, exact=True))
 
 
-def _differs(desired: Resource, live: Resource, mine: list[_Fields], *, subresource: str, walk: _Walk) -> bool:
+def _differs(desired: Resource, live: Resource, mine: Sequence[_Fields], *, subresource: str, walk: _Walk) -> bool:
     for name, value in _content(desired, subresource):
         if next(
             walk.differences(value, live.get(name), _descend(mine, f"f:{name}"), covered=False, path=(name,)), None

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
-from airunway.configs import EffectiveConfig, RoutingRequest, config_name, routing_request
+from airunway.configs import CONFIG_READY, GRANTED, EffectiveConfig, RoutingRequest, config_name, routing_request
 from airunway.kube import has_content_of
 from airunway.owned.objects import named
 from airunway.plugins.contract import Finding, Gateway, RuntimeSettings
@@ -59,7 +59,6 @@ DISAGREEMENT = timedelta(seconds=30)
 NEWER_PODS_WAIT = "NewerPodSettingsWait"
 """Reason of the warning that newer pod settings wait for a change of the spec."""
 
-_READY = "RuntimeConfigReady"
 _DIFFERENT = "core and provider see different runtime configs"
 
 
@@ -96,14 +95,14 @@ def disagree(state: ClusterState) -> bool:
     """Whether core and provider see different configs for this generation. Without the core's condition (an older
     core) there are no configs.
     """
-    condition = condition_of(state.deployment, _READY)
+    condition = condition_of(state.deployment, CONFIG_READY)
     if condition is None or (_is_false(condition, state) and condition.get("reason") != "InvalidSpec"):
         return False
     return not _is_current(condition, state) or _published(state) != _own_hash(state)
 
 
 def _config_gate(state: ClusterState) -> Gate:
-    condition = condition_of(state.deployment, _READY)
+    condition = condition_of(state.deployment, CONFIG_READY)
     if condition is None:
         return Gate()
     config = state.resolution.config if state.resolution is not None else None
@@ -252,7 +251,7 @@ def has_served(state: ClusterState) -> bool:
 
 def is_granted(deployment: Resource) -> bool:
     """Whether the core lets this deployment take new pod settings now (``rollout: Immediately``, in waves)."""
-    granted = dig(deployment, "status", "effectiveRuntimeConfig", "rollout") == "Granted"
+    granted = dig(deployment, "status", "effectiveRuntimeConfig", "rollout") == GRANTED
     published = dig(deployment, "status", "effectiveRuntimeConfig", "hash")
     # A grant is for one config: what changes after that (labels, a newer provider) is not granted by it.
     return bool(granted and dig(deployment, "status", "provider", "runtimeConfigHash") != published)
@@ -352,7 +351,7 @@ def foreign_faults(state: ClusterState) -> Iterator[Fault]:
     a fault then degrades it. Routing counts only where it was asked for.
     """
     deployment, served = state.deployment, has_served(state)
-    ready = condition_of(deployment, _READY)
+    ready = condition_of(deployment, CONFIG_READY)
     if ready is None:
         return
     config = state.resolution.config if state.resolution is not None else None
