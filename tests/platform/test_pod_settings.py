@@ -13,7 +13,7 @@ from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.plugins.host import ProviderHost
-from airunway.resource import ObjectKey, Resource, condition_of, dig, labels_of, uid_of
+from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, labels_of, uid_of
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.expectations import phase_is, running_at
 from airunway_testing.operator import (
@@ -112,6 +112,85 @@ async def test_c11_c13_c14_env_added_under_serving_deployments_restarts_none_of_
     assert {other: uid_of(await client.get(WORKSPACE, other)) for other in keys[1:]} == {
         other: before[other] for other in keys[1:]
     }
+
+
+async def record_of(client: Client, key: ObjectKey) -> str | None:
+    return annotations_of(await client.get(WORKSPACE, key)).get(names.RUNTIME_SETTINGS)
+
+
+async def put_record(client: Client, key: ObjectKey, text: str | None) -> None:
+    annotations = {"metadata": {"annotations": {names.RUNTIME_SETTINGS: text}}}
+    await client.merge_patch(WORKSPACE, key, annotations, manager="by-hand")
+
+
+async def test_c14_a_record_removed_or_edited_by_hand_is_restored_and_changes_no_pod(
+    deploy: Deploy, configs: Configs, client: Client
+) -> None:
+    await configs.write(env=OLD)
+    key = await deploy()
+    await until(client, key, agrees)
+    await configs.write(env=NEW)
+    await until(client, key, waits)
+    before, recorded = await client.get(WORKSPACE, key), await record_of(client, key)
+    assert recorded
+
+    async def restored() -> bool:
+        return await record_of(client, key) == recorded
+
+    for text in (None, "{}"):
+        await put_record(client, key, text)
+        await eventually(restored)
+        after = await client.get(WORKSPACE, key)
+        assert (uid_of(after), after["inference"]) == (uid_of(before), before["inference"])
+
+
+async def test_c14_a_record_removed_while_the_provider_is_down_changes_no_pod(
+    kubeconfig: Path, client: Client, kaito: ProviderHost, configs: Configs, namespace: str, audit_log: Path
+) -> None:
+    simulators = simulators_for((kind.group, kind.kind) for kind in kaito.manifest.upstream)
+    await install_definitions(client, [crd for each in simulators for crd in each.custom_resource_definitions()])
+    await remove_leftovers(client)
+    await configs.write(env=OLD)
+    async with (
+        running_core(kubeconfig),
+        running_simulator(kubeconfig, kaito, level="api"),
+        deployments(client, namespace, SPEC) as create,
+    ):
+        async with running_provider(kubeconfig, kaito):
+            same, other = await create("same"), await create("other", runtimeConfigName="other")
+            await configs.write("other", env=OLD)
+            for key in (same, other):
+                await until(client, key, agrees)
+        before = {key: await client.get(WORKSPACE, key) for key in (same, other)}
+        recorded = await record_of(client, same)
+        for key in (same, other):
+            await put_record(client, key, None)
+        await configs.write("other", env=NEW)
+        log = AuditReader(audit_log)
+        async with running_provider(kubeconfig, kaito):
+            found = await until(client, other, lambda d: "is missing or was edited" in str(d["status"].get("warnings")))
+            assert found["status"]["phase"] == "Running"
+
+            async def restored() -> bool:
+                return await record_of(client, same) == recorded
+
+            await eventually(restored)
+            after = {key: await client.get(WORKSPACE, key) for key in (same, other)}
+            assert {key: obj["inference"] for key, obj in after.items()} == {
+                key: obj["inference"] for key, obj in before.items()
+            }
+            assert {r.name for r in upstream(log.read())} == {"same"}
+            adopt = {"metadata": {"annotations": {names.ADOPT: "now"}}}
+            await client.merge_patch(MODEL_DEPLOYMENT, other, adopt, manager="user")
+            await until(client, other, agrees)
+            assert {"A", "B"} <= set(await env_of(client, other))
+            for key in (same, other):  # while the provider can remove its finalizer
+                await client.delete(MODEL_DEPLOYMENT, key)
+
+            async def away() -> bool:
+                return await client.find(MODEL_DEPLOYMENT, same) is await client.find(MODEL_DEPLOYMENT, other) is None
+
+            await eventually(away)
 
 
 async def test_c3_a_named_config_that_comes_later_is_taken_without_touching_the_deployment(

@@ -13,7 +13,7 @@ import pytest
 
 from airunway.api import names
 from airunway.configs import resolve
-from airunway.controller.application import CoreSettings
+from airunway.controller.application import CoreApplication, CoreSettings
 from airunway.kinds import (
     CLUSTER_RUNTIME_CONFIG,
     INFERENCE_PROVIDER_CONFIG,
@@ -658,6 +658,50 @@ async def test_c12_another_edit_during_a_rollout_disturbs_no_second_deployment(c
     assert not granted(await stage.client.get(MODEL_DEPLOYMENT, other))
     await stage.serves(one, hash_=third)
     await until(stage.client, other, granted)
+
+
+def _are_done(core: CoreApplication, config: ObjectKey, keys: list[ObjectKey]) -> bool:
+    """Whether the core has noted that these deployments have the config's settings and are Ready."""
+    _, grants = core._runtime_config_reconciler._granted[config]
+    return all(key in grants and grants[key].done for key in keys)
+
+
+async def test_c12_one_that_was_done_and_breaks_later_has_no_grant_for_the_next_edit(
+    kubeconfig: Path, stage: Stage
+) -> None:
+    """Nor does its time for the first edit count for the second one."""
+    shift = timedelta()
+
+    def clock() -> datetime:
+        return datetime.now(UTC) + shift
+
+    async def edited(value: str) -> str:
+        config = await stage.config(rollout="Immediately", env=[{"name": "A", "value": value}])
+        effective = resolve("default", namespaced=config, cluster=None).config
+        assert effective is not None
+        return effective.hash
+
+    async with running_core(kubeconfig, clock=clock) as core:
+        first = await edited("1")
+        keys = [await stage.deployment(name) for name in ("a", "b")]
+        for key in keys:
+            await stage.until_hash(key, first)
+            await stage.serves(key, hash_=first)
+        second = await edited("2")
+        for key in keys:
+            await until(stage.client, key, lambda found: granted(found) and hash_of(found) == second)
+            await stage.serves(key, hash_=second)
+        a, b = keys
+        await eventually(lambda: _are_done(core, stage.key("default"), keys))
+        shift = timedelta(hours=2)
+        await stage.serves(b, hash_=second, phase="Deploying")
+        third = await edited("3")
+        for key in keys:
+            await stage.until_hash(key, third)
+        await until(stage.client, a, granted)
+        assert not granted(await stage.client.get(MODEL_DEPLOYMENT, b))
+        conditions = {"conditions": (await stage.config_status())["conditions"]}
+        assert condition_of({"status": conditions}, "RolloutStalled") is None
 
 
 async def test_c12_one_that_takes_too_long_stops_the_rollout(kubeconfig: Path, stage: Stage) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from core.tests.kube.objects import ME
 
-from airunway.kube import FieldChange, changed_fields, needs_apply, owned_by
+from airunway.kube import FieldChange, changed_fields, has_content_of, needs_apply, owned_by
 from airunway.resource import Resource
 
 
@@ -50,6 +50,24 @@ def entry(manager: str, fields: Resource, *, time: str = "") -> Resource:
         "fieldsV1": {"f:spec": fields},
         **({"time": time} if time else {}),
     }
+
+
+def test_content_is_compared_without_metadata_and_with_everything_inside_of_an_atomic_list() -> None:
+    live: Resource = {
+        "apiVersion": "v1",
+        "metadata": {"managedFields": [entry(ME, {"f:containers": {}})], "annotations": {"a": "of another"}},
+        "spec": {"containers": [{"name": "model", "env": [{"name": "A"}]}], "defaulted": True},
+    }
+    desired: Resource = {
+        "apiVersion": "v1",
+        "metadata": {"annotations": {"b": "ours"}},
+        "spec": {"containers": [{"name": "model"}]},
+    }
+    assert not needs_apply({"spec": desired["spec"]}, live, manager=ME), "taken for a default of the server"
+    assert not has_content_of(desired, live, manager=ME)
+    same = {**desired, "spec": {"containers": [{"name": "model", "env": [{"name": "A"}]}]}}
+    assert has_content_of(same, live, manager=ME)
+    assert not has_content_of({**same, "apiVersion": "v2"}, live, manager=ME)
 
 
 def test_an_element_of_a_set_that_is_there_but_not_ours_is_claimed() -> None:

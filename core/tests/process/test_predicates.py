@@ -178,7 +178,7 @@ def test_a_version_alone_is_no_news() -> None:
 READS = RelevantMetadata(
     labels=has_our_prefix,
     status=lambda obj: (dig(obj, "status", "engine"), dig(obj, "status", "provider", "name")),
-    other=lambda obj: labels_of(obj).get("team"),
+    by_labels=lambda obj: labels_of(obj).get("team"),
 )
 ROUTE = {"gateway": {"ready": True}, "conditions": [condition("Validated"), condition("GatewayReady")]}
 

@@ -2,122 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import orjson
 import pytest
 from core.tests.conftest import MakeDeployment, MakeHost
+from core.tests.runtime.configured import (
+    MANAGER,
+    NEW,
+    NONE,
+    OLD,
+    config,
+    decided,
+    env_of,
+    is_as,
+    live,
+    published,
+    written,
+)
 from core.tests.runtime.views import NOW, state
 from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.api import names
-from airunway.configs import Resolution, resolve
-from airunway.plugins.assumed import assumed_context
+from airunway.configs import Resolution
 from airunway.plugins.contract import EngineCapability, Gateway, RuntimeSettings, SecretKey
 from airunway.plugins.host import ProviderHost
-from airunway.plugins.runtime_settings import changed_settings, runtime_settings, settings_of_record, settings_record
-from airunway.resource import Resource, annotations_of, copy_of, dig, format_time, labels_of
-from airunway.runtime.plan import Decision, Do, decide
-from airunway.runtime.pod_settings import NEWER_PODS_WAIT, choose, foreign_faults
-from airunway.runtime.settings_record import Record, new_record, read_record
-from airunway.runtime.translate import parsed, translate
-from airunway.sdk import NoSettings
+from airunway.plugins.runtime_settings import changed_settings, settings_of_record, settings_record
+from airunway.resource import Resource, dig, labels_of
+from airunway.runtime.plan import Do
+from airunway.runtime.pod_settings import NEWER_PODS_WAIT, foreign_faults, keeps
+from airunway.runtime.settings_record import new_record, read_record
 from airunway.status import Category, Phase, roll_up
-
-MANAGER = "airunway-provider-toy"
-OLD: Resource = {"env": [{"name": "A", "value": "1"}]}
-NEW: Resource = {"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "secret-value"}]}
-
-
-def written(deployment: Any, context: Any) -> list[Resource]:
-    """A Thing that carries the pod settings, as an upstream's pod template does."""
-    spec = {
-        "image": deployment.spec.image,
-        "replicas": deployment.spec.scaling.replicas,
-        "model": deployment.spec.model.id,
-        "gpus": deployment.spec.resources.gpu.count,
-        "env": [dict(entry) for entry in context.runtime.env],
-        "podLabels": dict(context.runtime.labels),
-        "gateway": context.gateway.name if context.gateway is not None else "",
-    }
-    metadata = {"name": deployment.metadata.name, "labels": {"airunway.ai/size": "of the translation"}}
-    return [{"apiVersion": context.upstream.api_version, "kind": "Thing", "metadata": metadata, "spec": spec}]
 
 
 @pytest.fixture
 def host(toy: MakeHost) -> ProviderHost:
     return toy(translate_spec=written)
-
-
-def config(name: str = "default", **spec: Any) -> Resolution:
-    metadata = {"name": name, "namespace": "ns"}
-    return resolve(name, namespaced={"kind": "RuntimeConfig", "metadata": metadata, "spec": spec}, cluster=None)
-
-
-NONE = Resolution(name="default", config=None)
-
-
-def published(
-    deployment: Resource, found: Resolution, *, served: bool = True, granted: bool = False, hash_: str | None = None
-) -> Resource:
-    """The deployment with what core (and provider, if it has served) say about it."""
-    ready = {
-        "type": "RuntimeConfigReady",
-        "status": "False" if found.missing else "True",
-        "reason": "ConfigNotFound" if found.missing else "ConfigFound",
-        "message": "No RuntimeConfig 'gpu' exists" if found.missing else "",
-        "observedGeneration": deployment["metadata"].get("generation"),
-        "lastTransitionTime": format_time(NOW),
-    }
-    conditions = [*dig(deployment, "status", "conditions", default=[]), ready]
-    if served:
-        conditions.append(
-            {"type": "Served", "status": "True", "lastTransitionTime": format_time(NOW), "observedGeneration": 1}
-        )
-    status = {**deployment.get("status", {}), "conditions": conditions}
-    if found.config is not None:
-        status["effectiveRuntimeConfig"] = found.config.status() | ({"rollout": "Granted"} if granted else {})
-    if hash_ is not None:
-        status["effectiveRuntimeConfig"] = {"hash": hash_}
-    return {**deployment, "status": status}
-
-
-def live(host: ProviderHost, deployment: Resource, found: Resolution, *, records: bool = True) -> Resource:
-    """What was made of the deployment under that config, as the API server has it."""
-    runtime = runtime_settings(found.config, labels_of(deployment))
-    context = replace(assumed_context(host, engine="vllm", now=NOW), runtime=runtime)
-    made = translate(host, deployment, parsed(deployment), context, records=records, config=found.config)
-    obj = copy_of(made.objects[0])
-    fields: Resource = {f"f:{key}": {} for key in obj["metadata"]["annotations"]}
-    entry = {"manager": MANAGER, "operation": "Apply", "fieldsV1": {"f:metadata": {"f:annotations": fields}}}
-    obj["metadata"] |= {
-        "uid": "uid-1",
-        "creationTimestamp": format_time(NOW - timedelta(hours=1)),
-        "managedFields": [{**entry, "apiVersion": obj["apiVersion"]}],
-    }
-    obj["status"] = {"state": "Starting"}
-    return obj
-
-
-def decided(host: ProviderHost, deployment: Resource, found: Resolution, *objects: Resource, **how: Any) -> Decision:
-    return decide(state(host, deployment, *objects, resolution=found, **how), host, settings=NoSettings())
-
-
-def env_of(decision: Decision) -> list[str]:
-    return [entry["name"] for entry in dig(decision.objects[0], "spec", "env")]
-
-
-def is_as(decision: Decision, obj: Resource) -> bool:
-    """Whether what is wanted is what is there: then nothing is written."""
-    wanted = decision.objects[0]
-    return (wanted["spec"], labels_of(wanted), annotations_of(wanted)) == (
-        obj["spec"],
-        labels_of(obj),
-        annotations_of(obj),
-    )
 
 
 # ----------------------------------------------------------------------------------------------- which settings count
@@ -206,21 +128,6 @@ def test_c14_drift_is_reverted_to_the_recorded_settings(host: ProviderHost, plai
     assert env_of(decision) == ["A"]
 
 
-def test_an_object_of_an_earlier_release_has_no_pod_settings_and_is_not_written(
-    host: ProviderHost, plain: MakeDeployment
-) -> None:
-    labelled = plain(metadata={"labels": {"airunway.ai/tenant": "red"}})
-    obj = live(host, plain(), NONE, records=False)
-    obj["metadata"]["labels"]["airunway.ai/tenant"] = "red"
-    for new in (config(**NEW), NONE):
-        decision = decided(host, published(labelled, new), new, obj)
-        assert (env_of(decision), decision.objects[0]["spec"]["podLabels"]) == ([], {})
-        assert names.RUNTIME_SETTINGS not in decision.objects[0]["metadata"]["annotations"]
-    changed = decided(host, published(plain(image="x"), config(**NEW)), config(**NEW), obj)
-    assert env_of(changed) == ["A", "B"]
-    assert names.RUNTIME_SETTINGS in changed.objects[0]["metadata"]["annotations"]
-
-
 def test_a_new_object_has_a_record_with_or_without_a_config(host: ProviderHost, plain: MakeDeployment) -> None:
     def record(found: Resolution) -> Resource:
         made = decided(host, published(plain(), found, served=False), found).objects[0]
@@ -271,23 +178,12 @@ SETTINGS = st.builds(
 BOOLS = st.booleans()
 
 
-@given(recorded=SETTINGS, current=SETTINGS, changed=BOOLS, served=BOOLS, granted=BOOLS, frozen=BOOLS, exists=BOOLS)
-def test_what_is_chosen_is_recorded_or_current_and_only_what_serves_keeps(
-    recorded: RuntimeSettings,
-    current: RuntimeSettings,
-    *,
-    changed: bool,
-    served: bool,
-    granted: bool,
-    frozen: bool,
-    exists: bool,
+@given(exists=BOOLS, changed=BOOLS, served=BOOLS, granted=BOOLS, frozen=BOOLS)
+def test_only_what_serves_keeps_its_settings(
+    *, exists: bool, changed: bool, served: bool, granted: bool, frozen: bool
 ) -> None:
-    record = Record(lasting="d", pods=recorded)
-    chosen = choose(
-        record, exists=exists, current=current, changed=changed, served=served, granted=granted, frozen=frozen
-    )
-    keeps = exists and (frozen or (served and not changed and not granted))
-    assert chosen == (recorded if keeps else current)
+    kept = keeps(exists=exists, changed=changed, served=served, granted=granted, frozen=frozen)
+    assert kept == (exists and (frozen or (served and not changed and not granted)))
 
 
 @given(SETTINGS)

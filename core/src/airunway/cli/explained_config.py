@@ -24,6 +24,7 @@ def config_explanation(deployment: Resource, configs: Sequence[Resource]) -> Res
 
     What only a cluster knows (hash in use, Gateway, conditions) is absent for a deployment without a status.
     """
+    from airunway.configs import GRANTED
     from airunway.plugins.runtime_settings import resolve_among
 
     found = resolve_among(deployment, configs)
@@ -41,7 +42,7 @@ def config_explanation(deployment: Resource, configs: Sequence[Resource]) -> Res
     if config is not None and isinstance(in_effect, str):
         explained["podSettingsOf"] = in_effect
         explained["podSettingsCurrent"] = in_effect == config.hash
-        explained["rolloutGranted"] = dig(deployment, "status", "effectiveRuntimeConfig", "rollout") == "Granted"
+        explained["rolloutGranted"] = dig(deployment, "status", "effectiveRuntimeConfig", "rollout") == GRANTED
     return {"runtimeConfig": explained, "routing": _routing(deployment, config)}
 
 
@@ -115,7 +116,7 @@ def _list(value: object) -> list[object]:
 
 
 def _routing(deployment: Resource, config: EffectiveConfig | None) -> Resource:
-    from airunway.configs import PathTemplateError, RoutingRequest, path_of, routing_request
+    from airunway.configs import PathTemplateError, RoutingRequest, path_of, path_template_of, routing_request
 
     request = routing_request(deployment, config)
     explained: Resource = {"request": request.value, "because": _because(deployment, config)}
@@ -125,10 +126,14 @@ def _routing(deployment: Resource, config: EffectiveConfig | None) -> Resource:
     if own or (config is not None and config.routing.gateway is not None):
         explained["gatewayNamedBy"] = "spec.gateway.gatewayRef" if own else "spec.routing.gatewayRef of the config"
     if request is RoutingRequest.REQUIRED:
-        template, origin = _template(deployment, config)
-        explained |= {"pathTemplate": template, "pathTemplateFrom": origin}
+        template = path_template_of(deployment, config)
+        named_by = "spec.gateway.pathTemplate" if template.of_deployment else "spec.routing.pathTemplate of the config"
+        explained |= {
+            "pathTemplate": str(template.text),
+            "pathTemplateFrom": "default" if template.is_default else named_by,
+        }
         # Before it is created a deployment has no uid, and no default path.
-        if template != _DEFAULT_PATH or dig(deployment, "metadata", "uid"):
+        if not template.is_default or dig(deployment, "metadata", "uid"):
             try:
                 explained["path"] = path_of(deployment, config)
             except PathTemplateError as error:
@@ -140,17 +145,6 @@ def _routing(deployment: Resource, config: EffectiveConfig | None) -> Resource:
     if condition is not None:
         explained["ready"] = {key: str(condition.get(key, "")) for key in ("status", "reason", "message")}
     return explained
-
-
-_DEFAULT_PATH = "/{.metadata.namespace}/{.metadata.uid}"
-
-
-def _template(deployment: Resource, config: EffectiveConfig | None) -> tuple[str, str]:
-    if own := dig(deployment, "spec", "gateway", "pathTemplate"):
-        return str(own), "spec.gateway.pathTemplate"
-    if config is not None and config.routing.path_template:
-        return config.routing.path_template, "spec.routing.pathTemplate of the config"
-    return _DEFAULT_PATH, "default"
 
 
 def _because(deployment: Resource, config: EffectiveConfig | None) -> str:

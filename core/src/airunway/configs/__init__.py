@@ -8,7 +8,7 @@ from airunway.configs.path_template import (
     parse_template,
     render_path,
 )
-from airunway.configs.patterns import matches, pattern_problem
+from airunway.configs.patterns import is_reserved, matches, pattern_problem
 from airunway.configs.resolution import (
     DEFAULT,
     EffectiveConfig,
@@ -19,8 +19,10 @@ from airunway.configs.resolution import (
     propagated,
     resolve,
 )
-from airunway.configs.routing_request import RoutingRequest, path_of, routing_request
+from airunway.configs.routing_request import PathTemplate, RoutingRequest, path_of, path_template_of, routing_request
 from airunway.configs.settings import (
+    CONFIG_READY,
+    GRANTED,
     MAX_POD_SETTINGS,
     GatewayChoice,
     Problem,
@@ -31,11 +33,14 @@ from airunway.configs.settings import (
 )
 
 __all__ = [
+    "CONFIG_READY",
     "DEFAULT",
+    "GRANTED",
     "MAX_POD_SETTINGS",
     "MAX_RENDERED",
     "EffectiveConfig",
     "GatewayChoice",
+    "PathTemplate",
     "PathTemplateError",
     "Problem",
     "Resolution",
@@ -50,11 +55,13 @@ __all__ = [
     "canonical_quantity",
     "check",
     "config_name",
+    "is_reserved",
     "matches",
     "merge",
     "parse_duration",
     "parse_template",
     "path_of",
+    "path_template_of",
     "pattern_problem",
     "propagated",
     "render_path",

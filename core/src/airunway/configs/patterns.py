@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from airunway.api import names
 
-__all__ = ["PatternError", "matches", "pattern_error", "pattern_problem", "selected"]
+__all__ = ["PatternError", "is_reserved", "matches", "pattern_error", "pattern_problem", "selected"]
 
 _NEVER_PROPAGATED = names.NEVER_PROPAGATED | {"app.kubernetes.io/managed-by"}
 """Keys that are never copied: our code sets them (paths.md, section 4), or they say who manages the deployment."""
@@ -176,13 +176,17 @@ def _selected(
     for key, value in labels.items():
         if not isinstance(key, str) or not isinstance(value, str):
             continue
-        if key in _NEVER_PROPAGATED or any(_is_reserved(key, entry) for entry in reserved):
+        if key in _NEVER_PROPAGATED or is_reserved(key, reserved):
             continue
         if key.startswith(f"{names.GROUP}/") or any(matches(pattern, key) for pattern in patterns):
             yield key, value
 
 
-def _is_reserved(key: str, entry: str) -> bool:
-    if entry.endswith(("/", "-", ".")):
-        return key.startswith(entry)
-    return key == entry or key.startswith(f"{entry}/")
+def is_reserved(key: str, reserved: Iterable[str]) -> bool:
+    """Whether a label key is one of the `reserved` ones: an entry that ends with ``/``, ``-`` or ``.`` is the beginning
+    of a key; any other is a whole key, or all of it before the slash.
+    """
+    return any(
+        key.startswith(entry) if entry.endswith(("/", "-", ".")) else key == entry or key.startswith(f"{entry}/")
+        for entry in reserved
+    )

@@ -172,7 +172,6 @@ def propagated(
 ) -> dict[str, str]:
     """Returns the labels of a deployment that its objects and pods get, below those that our code sets on them.
 
-    `reserved` are the keys that a provider keeps for itself: an entry that ends with ``/``, ``-`` or ``.`` is the
-    beginning of a key; any other is a whole key, or all of it before the slash.
+    `reserved` are the keys that a provider keeps for itself (see `is_reserved`).
     """
     return selected(labels, config.label_patterns if config is not None else (), reserved=reserved)

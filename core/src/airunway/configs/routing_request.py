@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import NamedTuple
 
 from airunway.configs.path_template import PathTemplateError, render_path
 from airunway.configs.resolution import EffectiveConfig
 from airunway.resource import Resource, dig
 
-__all__ = ["RoutingRequest", "path_of", "routing_request"]
+__all__ = ["PathTemplate", "RoutingRequest", "path_of", "path_template_of", "routing_request"]
 
 
 class RoutingRequest(StrEnum):
@@ -37,13 +38,36 @@ def routing_request(deployment: Resource, config: EffectiveConfig | None) -> Rou
     return RoutingRequest.WHERE_POSSIBLE
 
 
+class PathTemplate(NamedTuple):
+    """The template of a deployment's path, and where it comes from."""
+
+    text: object
+    """Text, unless the deployment has something else there, which the API server refuses."""
+    of_deployment: bool = False
+    of_config: bool = False
+
+    @property
+    def is_default(self) -> bool:
+        """Whether neither the deployment nor its config has a template."""
+        return not (self.of_deployment or self.of_config)
+
+
+def path_template_of(deployment: Resource, config: EffectiveConfig | None) -> PathTemplate:
+    """Returns the deployment's own template, else the config's, else that of ``/<namespace>/<uid>``."""
+    own = dig(deployment, "spec", "gateway", "pathTemplate")
+    if own not in (None, ""):
+        return PathTemplate(own, of_deployment=True)
+    if config is not None and config.routing.path_template:
+        return PathTemplate(config.routing.path_template, of_config=True)
+    return PathTemplate("/{.metadata.namespace}/{.metadata.uid}")
+
+
 def path_of(deployment: Resource, config: EffectiveConfig | None) -> str:
-    """Returns the deployment's path: by its own template, the config's, else ``/<namespace>/<uid>``.
+    """Returns the deployment's path, by the template of `path_template_of`.
 
     Raises PathTemplateError, and nothing else, if there is no such path.
     """
-    template = dig(deployment, "spec", "gateway", "pathTemplate")
-    if template not in (None, "") and not isinstance(template, str):
+    template = path_template_of(deployment, config).text
+    if not isinstance(template, str):
         raise PathTemplateError("spec.gateway.pathTemplate must be text")
-    template = template or (config.routing.path_template if config is not None else None)
-    return render_path(template or "/{.metadata.namespace}/{.metadata.uid}", deployment)
+    return render_path(template, deployment)

@@ -24,6 +24,8 @@ from airunway.configs.patterns import pattern_error
 from airunway.resource import Resource, canonical_json, dig
 
 __all__ = [
+    "CONFIG_READY",
+    "GRANTED",
     "MAX_POD_SETTINGS",
     "GatewayChoice",
     "Problem",
@@ -44,6 +46,12 @@ __all__ = [
     "text_at",
     "token_of",
 ]
+
+CONFIG_READY = "RuntimeConfigReady"
+"""Condition of a deployment: its runtime config was found and can be used. The core writes it."""
+
+GRANTED = "Granted"
+"""``status.effectiveRuntimeConfig.rollout`` of a deployment whose provider may take new pod settings at once."""
 
 MAX_POD_SETTINGS = 32 * 1024
 """Bytes of the canonical JSON of environment, pull secrets and token: they are recorded in an annotation."""

@@ -39,7 +39,7 @@ from airunway.process.supervisor import Lead
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.selection import REFUSED_BY, STALE_AFTER, ProviderFacts, provider_facts
 from airunway.status import conditions_in
-from airunway.status.catalogue import CONDITIONS, ConditionWriter
+from airunway.status.catalogue import PARTS, conditions_of
 from airunway.validation import prepare
 from airunway.validation.policy import NAMESPACE_NAME, Policy
 
@@ -49,9 +49,7 @@ __all__ = ["CoreApplication", "CoreSettings", "Part"]
 _RELEVANT = RelevantMetadata()
 
 _PARTS_FIELDS = ("gateway", "modelCache")
-_PARTS_CONDITIONS = frozenset(
-    each.name for each in CONDITIONS if each.writer in (ConditionWriter.GATEWAY, ConditionWriter.MODEL_CACHE)
-)
+_PARTS_CONDITIONS = frozenset(conditions_of(*PARTS))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,9 @@ from datetime import datetime, timedelta
 
 from airunway.api import names
 from airunway.configs import (
+    CONFIG_READY,
     DEFAULT,
+    GRANTED,
     MAX_POD_SETTINGS,
     EffectiveConfig,
     Resolution,
@@ -59,7 +61,6 @@ from airunway.validation.policy import Grants
 
 __all__ = [
     "CORE_CONDITIONS",
-    "GRANTED",
     "NO_CONFIG",
     "SILENT_AFTER",
     "CoreDecision",
@@ -74,7 +75,7 @@ CORE_CONDITIONS = frozenset(
         "Validated",
         "EngineSelected",
         "ProviderSelected",
-        "RuntimeConfigReady",
+        CONFIG_READY,
         "ConfigValid",
         "AuthValid",
         "DependenciesReachable",
@@ -86,11 +87,6 @@ CORE_CONDITIONS = frozenset(
 
 NO_CONFIG = Resolution(name=DEFAULT, config=None)
 """What a cluster without runtime configs resolves to."""
-
-GRANTED = "Granted"
-"""``status.effectiveRuntimeConfig.rollout`` of a deployment whose provider may take new pod settings at once."""
-
-_CONFIG_READY = "RuntimeConfigReady"
 
 SILENT_AFTER = timedelta(minutes=5)
 """Time without a heartbeat after which a provider's report counts as outdated (spec/status.md, "Stale")."""
@@ -134,14 +130,15 @@ def decide(
     now: datetime,
     grants: Grants | None = None,
     resolution: Resolution = NO_CONFIG,
-    granted: bool = False,
+    granted: bool | None = None,
     parts: Sequence[str] = (),
 ) -> CoreDecision:
     """The core's part of the status.
 
     `violations` are those of the current spec; `selector` is whether the built-in provider selection is on; `grants`
     are what the namespace may use (None: anything). `resolution` is the runtime config that the deployment follows;
-    `granted` is whether it may take that config's pod settings at once; `parts` are the parts of the core that are on.
+    `granted` is whether it may take that config's pod settings at once (None: as its status says); `parts` are the
+    parts of the core that are on.
     """
     config = _config_part(deployment, resolution, granted=granted, parts=parts)
     if annotations_of(deployment).get(names.PAUSED) == "true":
@@ -273,7 +270,9 @@ class _ConfigPart:
     events: tuple[Happening, ...] = ()
 
 
-def _config_part(deployment: Resource, resolution: Resolution, *, granted: bool, parts: Sequence[str]) -> _ConfigPart:
+def _config_part(
+    deployment: Resource, resolution: Resolution, *, granted: bool | None, parts: Sequence[str]
+) -> _ConfigPart:
     config = resolution.config
     reason, problem = "", ""
     if resolution.missing:
@@ -286,36 +285,39 @@ def _config_part(deployment: Resource, resolution: Resolution, *, granted: bool,
     if problem:
         return _ConfigPart(
             status=status,
-            condition=Condition(type=_CONFIG_READY, status=False, reason=reason, message=problem),
-            fault=Fault(component=_CONFIG_READY, reason=reason, message=problem, pending=True),
+            condition=Condition(type=CONFIG_READY, status=False, reason=reason, message=problem),
+            fault=Fault(component=CONFIG_READY, reason=reason, message=problem, pending=True),
         )
     if config is not None:
         text = f"Uses {_named(config)}"
         if config.too_large:
             text = f"Keeps the settings that its pods have: {_too_large(config)}"
-        condition = Condition(type=_CONFIG_READY, status=True, reason="ConfigFound", message=text)
+        condition = Condition(type=CONFIG_READY, status=True, reason="ConfigFound", message=text)
         return _ConfigPart(status=status, condition=condition)
     text = f"No RuntimeConfig or ClusterRuntimeConfig '{DEFAULT}' exists; built-in defaults are used"
-    before = condition_of(deployment, _CONFIG_READY) or {}
+    before = condition_of(deployment, CONFIG_READY) or {}
     known = (before.get("status"), before.get("reason")) == ("True", "UsingDefaults")
     return _ConfigPart(
         status=status,
-        condition=Condition(type=_CONFIG_READY, status=True, reason="UsingDefaults", message=text),
+        condition=Condition(type=CONFIG_READY, status=True, reason="UsingDefaults", message=text),
         events=() if known else (Happening(reason="DefaultRuntimeConfigNotFound", message=text),),
     )
 
 
-def _rollout(deployment: Resource, config: EffectiveConfig, *, granted: bool) -> Resource:
-    given = config.rollout is Rollout.IMMEDIATELY and (granted or has_grant(deployment, hash_=config.hash))
+def _rollout(deployment: Resource, config: EffectiveConfig, *, granted: bool | None) -> Resource:
+    if config.rollout is not Rollout.IMMEDIATELY:
+        return {}
+    given = has_grant(deployment, hash_=config.hash) if granted is None else granted
     return {"rollout": GRANTED} if given else {}
 
 
 def has_grant(deployment: Resource, *, hash_: str) -> bool:
-    """Whether a deployment was granted the pod settings of the config with this hash.
+    """Whether a deployment was granted the pod settings of the config with this hash, as far as its status says it.
 
     A grant stays while the config stays as it is: withdrawing it would be a write without an effect. One that is still
     under way when the config changes counts for the new settings: the deployment is disturbed already, and another one
-    must not be disturbed beside it.
+    must not be disturbed beside it. The status does not say whether a deployment that is not Ready was Ready with these
+    settings before; a core that has seen it knows that it is not under way.
     """
     effective = dig(deployment, "status", "effectiveRuntimeConfig", default={})
     if dig(effective, "rollout") != GRANTED:
@@ -546,7 +548,7 @@ def _paused(deployment: Resource, config: _ConfigPart, *, now: datetime) -> Core
     if not spoken:
         status |= {field: live[field] for field in ("phase", "reason", "message") if field in live}
     conditions = conditions_in(live)
-    kept_types = CORE_CONDITIONS - {"Paused", _CONFIG_READY} | (set() if spoken else set(OVERALL))
+    kept_types = CORE_CONDITIONS - {"Paused", CONFIG_READY} | (set() if spoken else set(OVERALL))
     generation = deployment["metadata"].get("generation", 0)
     message = f"Reconciliation is paused by the annotation {names.PAUSED}"
     paused = written(
@@ -565,7 +567,7 @@ def _paused(deployment: Resource, config: _ConfigPart, *, now: datetime) -> Core
 
 def _unless_only_newer(before: Resource | None, condition: Resource) -> Resource:
     """The condition; the one before if only its generation differs: a spec that is edited under a pause is not read."""
-    if before is None or condition["type"] != _CONFIG_READY:
+    if before is None or condition["type"] != CONFIG_READY:
         return condition
     same = all(before.get(field) == condition[field] for field in ("status", "reason", "message"))
     return before if same else condition

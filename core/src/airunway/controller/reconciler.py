@@ -37,7 +37,7 @@ class CoreReconciler:
     """The core's reconcile. It knows no provider by name, and writes nothing upstream.
 
     `resolve` returns the runtime config that a deployment follows, and `is_granted` whether it may take its pod
-    settings at once. `parts` are the parts of the core that are on.
+    settings at once (None: that is not known yet). `parts` are the parts of the core that are on.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class CoreReconciler:
         policies: Policies | None = None,
         guarded: GuardParameters | None = None,
         resolve: Callable[[Resource], Resolution] = lambda _: NO_CONFIG,
-        is_granted: Callable[[Resource, EffectiveConfig | None], bool] = lambda _deployment, _config: False,
+        is_granted: Callable[[Resource, EffectiveConfig | None], bool | None] = lambda _deployment, _config: None,
         parts: Sequence[str] = (),
     ) -> None:
         self._resolve = resolve

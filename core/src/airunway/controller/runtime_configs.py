@@ -5,7 +5,8 @@ A key of this controller has a namespace for a RuntimeConfig and none for a Clus
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from time import monotonic
 
@@ -66,15 +67,19 @@ class RuntimeConfigReconciler:
             kind: StatusWriter(client=client, kind=kind, objects=objects, manager=names.CORE_MANAGER)
             for kind, objects in ((RUNTIME_CONFIG, self._namespaced), (CLUSTER_RUNTIME_CONFIG, self._cluster))
         }
-        self._granted: dict[ObjectKey, tuple[str, dict[ObjectKey, datetime]]] = {}
+        self._granted: dict[ObjectKey, tuple[str, dict[ObjectKey, _Grant]]] = {}
         self._counted: dict[ObjectKey, float] = {}
 
-    def is_granted(self, deployment: Resource, config: EffectiveConfig | None) -> bool:
-        """Whether the deployment may take the pod settings of `config` now."""
-        if config is None:
-            return False
-        hash_, keys = self._granted.get(ObjectKey(config.namespace, config.name), ("", {}))
-        return hash_ == config.hash and key_of(deployment) in keys
+    def is_granted(self, deployment: Resource, config: EffectiveConfig | None) -> bool | None:
+        """Whether the deployment may take the pod settings of `config` now; None until the first pass of the config."""
+        known = self._granted.get(ObjectKey(config.namespace, config.name)) if config is not None else None
+        if config is None or known is None:
+            return None
+        hash_, grants = known
+        grant = grants.get(key_of(deployment))
+        if grant is None or hash_ == config.hash:
+            return grant is not None
+        return not grant.done and not _is_done(deployment, hash_=hash_)  # one under way takes the newer settings
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         """One pass; returns the seconds until the next one if time alone changes the result."""
@@ -107,22 +112,38 @@ class RuntimeConfigReconciler:
             self._granted.pop(key, None)
             return Wave()
         now = self._clock()
-        hash_, granted = self._granted.get(key, ("", {}))
-        followers = [user for user in users if self._follows(user, key)]
-        if hash_ != effective.hash:  # those that are still under way take the newer settings
-            done = {key_of(user) for user in followers if _member(user, hash_=hash_, granted={}).has(hash_)}
-            granted = {each: when for each, when in granted.items() if each not in done}
+        followers = {key_of(user): user for user in users if self._follows(user, key)}
+        grants = self._grants(key, effective, followers, now=now)
         wave = next_wave(
-            [_member(user, hash_=effective.hash, granted=granted) for user in followers],
+            [_member(user, grants.get(each)) for each, user in followers.items()],
             hash_=effective.hash,
             limit=effective.max_concurrent_rollouts,
             patience=effective.status_policy.patience,
             now=now,
         )
-        here = {key_of(user) for user in followers}
-        kept = {each: when for each, when in granted.items() if each in here}
-        self._granted[key] = effective.hash, {**kept, **dict.fromkeys(wave.granted, now)}
+        self._granted[key] = effective.hash, {**grants, **dict.fromkeys(wave.granted, _Grant(at=now))}
         return wave
+
+    def _grants(
+        self, key: ObjectKey, effective: EffectiveConfig, followers: Mapping[ObjectKey, Resource], *, now: datetime
+    ) -> dict[ObjectKey, _Grant]:
+        """The grants of the followers that are known before this pass; after a restart, those in their statuses."""
+        if key not in self._granted:
+            return {
+                each: _Grant(at=_granted_at(user, hash_=effective.hash, now=now))
+                for each, user in followers.items()
+                if has_grant(user, hash_=effective.hash)
+            }
+        hash_, known = self._granted[key]
+        grants = {
+            each: replace(grant, done=grant.done or _is_done(followers[each], hash_=hash_))
+            for each, grant in known.items()
+            if each in followers
+        }
+        if hash_ == effective.hash:
+            return grants
+        # Those that are still under way take the newer settings, and get as much time for them as the others.
+        return {each: _Grant(at=now) for each, grant in grants.items() if not grant.done}
 
     def _follows(self, user: Resource, key: ObjectKey) -> bool:
         """Whether the effective config of a user is called so: a ClusterRuntimeConfig is also used through others."""
@@ -171,11 +192,37 @@ def progress_of(deployment: Resource | None) -> tuple[object, ...]:
     )
 
 
-def _member(deployment: Resource, *, hash_: str, granted: dict[ObjectKey, datetime]) -> Member:
-    key = key_of(deployment)
-    since = granted.get(key)
-    if since is None and has_grant(deployment, hash_=hash_):
-        since = _last_written(deployment)  # granted before this process started
+@dataclass(frozen=True, kw_only=True)
+class _Grant:
+    """That a deployment may take the pod settings of a config."""
+
+    at: datetime
+    """When it was granted."""
+    done: bool = False
+    """Whether the deployment has been Ready with these settings."""
+
+
+def _is_done(deployment: Resource, *, hash_: str) -> bool:
+    """Whether a deployment is Ready with the pod settings of the config with this hash."""
+    return dig(deployment, "status", "provider", "runtimeConfigHash") == hash_ and is_true(deployment, "Ready")
+
+
+def _granted_at(deployment: Resource, *, hash_: str, now: datetime) -> datetime:
+    """When a deployment was granted the config with this hash, as far as its status says it; rather later."""
+    if dig(deployment, "status", "effectiveRuntimeConfig", "hash") != hash_:
+        return now
+    return max(filter(None, (_last_written(deployment), _unready_since(deployment))), default=now)
+
+
+def _unready_since(deployment: Resource) -> datetime | None:
+    ready = condition_of(deployment, "Ready") or {}
+    return parse_time(ready.get("lastTransitionTime")) if ready.get("status") == "False" else None
+
+
+def _member(deployment: Resource, grant: _Grant | None) -> Member:
+    key, since = key_of(deployment), grant.at if grant is not None else None
+    if grant is not None and grant.done:  # it was Ready, and has its time from when it is not any more
+        since = max(grant.at, _unready_since(deployment) or grant.at)
     held = _is_held(deployment)
     return Member(
         key=key,
@@ -219,8 +266,10 @@ def _conditions(config: Resource, effective: EffectiveConfig, wave: Wave) -> lis
     ]
     if texts:
         text = "; ".join(texts)
-        conditions = [Condition(type=type_, status=False, reason="InvalidSpec", message=text)
-                      for type_ in ("ConfigValid", "Ready")]  # fmt: skip
+        conditions = [
+            Condition(type="ConfigValid", status=False, reason="InvalidSpec", message=text),
+            Condition(type="Ready", status=False, reason="InvalidSpec", message=text),
+        ]
     else:
         conditions = [
             Condition(type="ConfigValid", status=True, reason="ConfigurationValid"),

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from airunway.api import names
-from airunway.configs import DEFAULT, Resolution, RoutingRequest, Scope, config_name, resolve, routing_request
+from airunway.configs import DEFAULT, Resolution, RoutingRequest, Scope, config_name, routing_request
 from airunway.configs import check as problems_of
 from airunway.doctor.components import ProcessDeployment
 from airunway.doctor.findings import Found, Severity, check
 from airunway.doctor.snapshot import POOL_GROUPS, Snapshot
 from airunway.gateway.application import DEFAULT_PICKER_IMAGE
+from airunway.plugins.runtime_settings import resolve_among
 from airunway.rbac.rights import picker_role
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, labels_of
 from airunway.routing import PickerProblem, picker_for
@@ -33,17 +35,16 @@ def _configs(seen: Snapshot) -> Iterator[tuple[str, Resource]]:
         yield "/".join(filter(None, (kind, key.namespace, key.name))), config
 
 
-def _by_key(seen: Snapshot) -> Mapping[ObjectKey, Resource]:
-    return {key_of(config): config for _, config in _configs(seen)}
+def _by_name(seen: Snapshot) -> Mapping[str, list[Resource]]:
+    """The configs by their name, with the kind that objects of a list lack."""
+    found: dict[str, list[Resource]] = defaultdict(list)
+    for name, config in _configs(seen):
+        found[key_of(config).name].append({**config, "kind": name.partition("/")[0]})
+    return found
 
 
-def _resolved(deployment: Resource, configs: Mapping[ObjectKey, Resource]) -> Resolution:
-    name = config_name(deployment)
-    return resolve(
-        name,
-        namespaced=configs.get(ObjectKey(key_of(deployment).namespace, name)),
-        cluster=configs.get(ObjectKey("", name)),
-    )
+def _resolved(deployment: Resource, configs: Mapping[str, list[Resource]]) -> Resolution:
+    return resolve_among(deployment, configs.get(config_name(deployment), ()))
 
 
 @check(
@@ -163,7 +164,7 @@ def _invalid(seen: Snapshot) -> Iterator[Found]:
 def _unused(seen: Snapshot) -> Iterator[Found]:
     if any(unseen.part == "deployments" for unseen in seen.unseen):
         return  # more deployments than were read
-    configs = _by_key(seen)
+    configs = _by_name(seen)
     used: set[ObjectKey] = set()
     for deployment in seen.deployments or ():
         if (config := _resolved(deployment, configs).config) is not None:
@@ -188,7 +189,7 @@ def _off(seen: Snapshot) -> Iterator[Found]:
     off = [core for core in seen.cores if core.option("gateway") == "off"]
     if not off:
         return
-    configs = _by_key(seen)
+    configs = _by_name(seen)
     asking = [
         deployment
         for deployment in seen.deployments or ()

@@ -1,6 +1,6 @@
 """A Kubernetes library without any ModelDeployments: client, caches, queue, controller, leader election, events."""
 
-from airunway.kube.apply import FieldChange, changed_fields, needs_apply, owned_by
+from airunway.kube.apply import FieldChange, changed_fields, has_content_of, needs_apply, owned_by
 from airunway.kube.backoff import Backoff, backoff_delay, soonest
 from airunway.kube.client import AccessDecision, Client
 from airunway.kube.config import ClusterConfig, in_cluster_config, load_config
@@ -128,6 +128,7 @@ __all__ = [
     "backoff_delay",
     "changed_fields",
     "compact_objects",
+    "has_content_of",
     "in_cluster_config",
     "intern_status",
     "is_retryable",

@@ -19,7 +19,7 @@ import orjson
 from airunway.quantity import same_quantity
 from airunway.resource import Resource, dig
 
-__all__ = ["FieldChange", "changed_fields", "needs_apply", "owned_by"]
+__all__ = ["FieldChange", "changed_fields", "has_content_of", "needs_apply", "owned_by"]
 
 _QUANTITY_FIELDS = frozenset(
     ("allocatable", "capacity", "divisor", "hard", "limits", "overhead", "requests", "size", "sizeLimit", "storage")
@@ -63,7 +63,23 @@ def needs_apply(desired: Resource, live: Resource | None, *, manager: str, subre
     if live is None:
         return True
     mine = [fields for _, fields in _entries(live, manager=manager, subresource=subresource)]
-    walk = _Walk(mine=True)
+    return _differs(desired, live, mine, subresource=subresource, walk=_Walk(mine=True))
+
+
+def has_content_of(desired: Resource, live: Resource, *, manager: str) -> bool:
+    """Whether all that `manager` has applied to the live object, its metadata apart, is what `desired` has.
+
+    Unlike in `needs_apply`, a field inside an atomic list that only the live object has counts as applied, not as a
+    default of the server: for callers that have no digest of what was applied, and for which False is the safe answer.
+    """
+    if live.get("apiVersion") != desired.get("apiVersion"):
+        return False
+    mine = [{k: v for k, v in fields.items() if k != "f:metadata"} for _, fields in _entries(live, manager=manager)]
+    content = {name: value for name, value in desired.items() if name != "metadata"}
+    return not _differs(content, live, mine, subresource="", walk=_Walk(mine=True, exact=True))
+
+
+def _differs(desired: Resource, live: Resource, mine: Sequence[_Fields], *, subresource: str, walk: _Walk) -> bool:
     for name, value in _content(desired, subresource):
         if next(
             walk.differences(value, live.get(name), _descend(mine, f"f:{name}"), covered=False, path=(name,)), None
@@ -157,6 +173,10 @@ class _Walk:
 
     mine: bool
     """The nodes are our own; a wanted leaf that they do not cover is a difference too."""
+    exact: bool = False
+    """A field that the live object has inside a value that is owned as a whole, and the wanted object lacks, is a
+    difference too. API servers add defaults to such values.
+    """
 
     def differences(
         self, want: Any, have: Any, nodes: list[_Fields], *, covered: bool, path: tuple[_Step, ...]
@@ -195,7 +215,8 @@ class _Walk:
         self, want: Resource, have: Resource, nodes: list[_Fields], *, covered: bool, path: tuple[_Step, ...]
     ) -> Iterator[tuple[_Step, ...]]:
         whole = bool(nodes) and not any(nodes)
-        if whole and want:  # an atomic object: any further field of the live object is a difference
+        # An atomic object: any further field of the live object is a difference.
+        if (whole and want) or (self.exact and (whole or covered)):
             defaults = _ATOMIC_DEFAULTS.get(path[-1], {})
             extra = [name for name in have if name not in want and defaults.get(name) != have[name]]
             yield from ((*path, name) for name in extra)

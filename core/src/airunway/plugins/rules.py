@@ -30,7 +30,7 @@ from airunway.plugins.contract import (
 )
 from airunway.plugins.settings import settings_problem
 from airunway.resource import dig
-from airunway.status.catalogue import CONDITIONS, ConditionWriter
+from airunway.status.catalogue import PARTS, ConditionWriter, conditions_of
 
 __all__ = [
     "MAX_OBJECTS",
@@ -61,11 +61,7 @@ _NAMESAKE = re.compile(r"([a-z0-9][a-z0-9.-]{0,31})?\{name\}([a-z0-9.-]{0,31}[a-
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 """What the API server takes as a condition's reason."""
 _COMPONENT = re.compile(r"[A-Z][A-Za-z0-9]{0,57}")
-_CORE_CONDITIONS = frozenset(
-    condition.name
-    for condition in CONDITIONS
-    if condition.writer in (ConditionWriter.CORE, ConditionWriter.GATEWAY, ConditionWriter.MODEL_CACHE)
-)
+_CORE_CONDITIONS = frozenset(conditions_of(ConditionWriter.CORE, *PARTS))
 
 _CLUSTER_SCOPED = frozenset(
     {

@@ -36,8 +36,8 @@ class RelevantMetadata:
     """Whether a finalizer counts while the deployment is not being deleted."""
     status: Callable[[Resource], object] | None = None
     """What the reader uses of the status that others write; None: all of it."""
-    other: Callable[[Resource], object] = lambda _: None
-    """Anything else of the deployment that the reader uses."""
+    by_labels: Callable[[Resource], object] = lambda _: None
+    """What the reader makes of all labels together; called only for a change of labels."""
 
 
 def needs_reconcile(old: Resource, new: Resource, *, manager: str, echo: bool, relevant: RelevantMetadata) -> bool:
@@ -50,7 +50,7 @@ def needs_reconcile(old: Resource, new: Resource, *, manager: str, echo: bool, r
         return True
     if any(relevant.finalizers(finalizer) for finalizer in set(_finalizers(old)) ^ set(_finalizers(new))):
         return True
-    if relevant.other(old) != relevant.other(new):
+    if labels_of(old) != labels_of(new) and relevant.by_labels(old) != relevant.by_labels(new):
         return True
     before, after = _owned(old, manager), _owned(new, manager)
     if relevant.status is not None:

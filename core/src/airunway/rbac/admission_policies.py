@@ -26,7 +26,7 @@ from airunway.rbac.policy_rules import (
     quoted,
 )
 from airunway.resource import Resource
-from airunway.status.catalogue import CONDITIONS, ConditionWriter
+from airunway.status.catalogue import PARTS, ConditionWriter, conditions_of
 
 __all__ = ["GUARD", "core_guard", "gateway_guard", "provider_guard", "status_guard"]
 
@@ -339,13 +339,9 @@ _USERS_OWN = (
     ),
 )
 
-_CORE_CONDITIONS = ", ".join(
-    f"'{condition.name}'"
-    for condition in CONDITIONS
-    if condition.writer in (ConditionWriter.CORE, ConditionWriter.GATEWAY, ConditionWriter.MODEL_CACHE)
-)
+_CORE_CONDITIONS = ", ".join(f"'{name}'" for name in conditions_of(ConditionWriter.CORE, *PARTS))
 
-_PROVIDER_CONDITIONS = [condition.name for condition in CONDITIONS if condition.writer is ConditionWriter.PROVIDER]
+_PROVIDER_CONDITIONS = conditions_of(ConditionWriter.PROVIDER)
 
 _CORE_STATUS = (
     *(

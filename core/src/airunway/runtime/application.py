@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from airunway.api import names
-from airunway.configs import RoutingRequest, propagated, routing_request
+from airunway.configs import CONFIG_READY, RoutingRequest, propagated, routing_request
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import Client, KubeError, NotFound, Priority, needs_apply, wait_until_synced
 from airunway.plugins.contract import ProviderManifest
@@ -252,7 +252,7 @@ class ProviderSettings:
 
 
 _READ_FIELDS = ("engine", "selection", "effectiveRuntimeConfig", "parts")
-_READ_CONDITIONS = ("Validated", "ProviderSelected", "RuntimeConfigReady", "ModelCacheReady")
+_READ_CONDITIONS = ("Validated", "ProviderSelected", CONFIG_READY, "ModelCacheReady")
 """What a provider reads of the status that core and parts write, besides its own name; ``GatewayReady`` and the route's
 backend only where a route was asked for."""
 
@@ -314,7 +314,7 @@ class ProviderApplication:
             annotations=lambda key: has_our_prefix(key) or "annotations" in host.heeds,
             finalizers=lambda finalizer: finalizer != own,
             status=self._reads_of_status,
-            other=self._propagated,
+            by_labels=self._propagated,
         )
         self._reconciler = ProviderReconciler(
             client=client,

@@ -12,10 +12,11 @@ from datetime import datetime
 from airunway.kube import KubeError, retry_after_of
 from airunway.owned.error_policies import Refused, policy_of
 from airunway.owned.history import WriteHistory
-from airunway.plugins.contract import Finding
+from airunway.plugins.contract import Finding, RuntimeSettings
 from airunway.resource import Resource, dig
 from airunway.runtime.report import StepResult
 from airunway.runtime.retries import Attempts, FailedTry, Subject
+from airunway.runtime.settings_record import Record
 from airunway.status import DEPENDENCY_GRACE, Fault, since
 from airunway.status.codes import CODES
 from airunway.status.evidence import parse_moment
@@ -35,6 +36,8 @@ class Waiting:
     """The input of the last comparison."""
     found: tuple[Finding, ...] = ()
     """Its warnings."""
+    made_with: dict[str, RuntimeSettings] = field(default_factory=dict)
+    """The pod settings of a primary object that has no record, by its uid."""
 
 
 @dataclass(kw_only=True)
@@ -53,6 +56,8 @@ class Memory(WriteHistory):
     """Since when core and provider see different runtime configs; None if they do not."""
     waiting: Waiting = field(default_factory=Waiting)
     """Warnings that a newer transformer or newer settings would be used."""
+    records: dict[str, Record] = field(default_factory=dict)
+    """The last record of the primary object, by its uid: an edit of the annotation is reverted to it."""
 
     def failed(self, subject: Subject, failure: Failure) -> FailedTry[Failure]:
         """Note that a try failed. `FailedTry.what` is the earlier failure if the message is the same."""

@@ -34,6 +34,7 @@ from airunway.resource import (
     dig,
     is_deleting,
     labels_of,
+    uid_of,
 )
 from airunway.runtime.crd_versions import Installed, as_written, newest_waits, writer_of
 from airunway.runtime.diagnosis import is_ready
@@ -44,15 +45,17 @@ from airunway.runtime.pod_settings import (
     carried_results,
     carried_warnings,
     changed,
-    choose,
     current_settings,
     disagree,
     gate_of,
     has_served,
     is_granted,
     is_renamed,
+    keeps,
     not_applied,
+    pods_unknown,
     pods_wait,
+    was_written_as,
 )
 from airunway.runtime.recreation import interruptions, recreate_causes
 from airunway.runtime.report import StepResult, located
@@ -62,6 +65,7 @@ from airunway.runtime.translate import (
     TranslationResult,
     parsed,
     translate,
+    with_counts_of,
     written_for,
 )
 from airunway.sdk.fields import tracked
@@ -185,7 +189,7 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
         log.exception("%s: the provider's plugin is at fault", state.key)
         return replace(watched, results=(plugin_fault(error),))
     digests = written_for(deployment, typed)
-    context = _context(state, host, installed, settings=settings, digests=digests, gate=gate)
+    context = _context(state, host, installed, typed, settings=settings, digests=digests, gate=gate)
     if gate.closed and gate.result is None and (late := not_applied(state, digests)) is not None:
         watched = replace(watched, results=(*watched.results, late))
     do = Do.PREVIEW if state.dry_run else Do.SUSPEND if typed.spec.suspend else Do.APPLY
@@ -228,18 +232,12 @@ def plan(
         return intent
     gate = intent.gate
     current = current_settings(state, host, gate)
-    pods = choose(
-        state.recorded,
-        exists=state.primary is not None,
-        current=current,
-        changed=changed(state, digests),
-        served=has_served(state) or (isinstance(observed, Observation) and is_ready(observed)),
-        granted=is_granted(state.deployment),
-        frozen=gate.frozen,
-    )
-    context = replace(context, runtime=pods)
-    intent = replace(intent, context=context)
     try:
+        pods = _pod_settings(state, host, intent, observed, current=current, known=waiting)
+        if pods is None:
+            return _unknown_settings(state, intent, digests)
+        context = replace(context, runtime=pods)
+        intent = replace(intent, context=context)
         translated = translate(
             host,
             state.deployment,
@@ -249,6 +247,7 @@ def plan(
             records=_records(state, digests, pods),
             before=state.recorded,
             config=gate.config,
+            frozen=gate.frozen and state.primary is not None,
         )
         outdated = _waiting(
             state,
@@ -360,7 +359,14 @@ def _missing(state: ClusterState, host: ProviderHost) -> tuple[StepResult, str] 
 
 
 def _context(
-    state: ClusterState, host: ProviderHost, installed: Installed, *, settings: object, digests: SpecDigests, gate: Gate
+    state: ClusterState,
+    host: ProviderHost,
+    installed: Installed,
+    typed: ModelDeployment,
+    *,
+    settings: object,
+    digests: SpecDigests,
+    gate: Gate,
 ) -> Context[Any]:
     """The plugin's context. An existing object keeps its version, its transformer (ruling 27), and the settings with
     which it was created (ruling 23).
@@ -371,12 +377,12 @@ def _context(
     served = {key: upstream for key, upstream in verdicts if upstream is not None}
     primary, kind = state.primary, host.primary_kind
     upstream, live_kind = installed.upstream, ""
-    wanted_for, spec_changed = digests.wanted, changed(state, digests)
+    wanted_for, spec_changed = digests.wanted, changed(state, typed, digests, frozen=gate.frozen)
     recorded = state.recorded
-    if recorded is not None and not spec_changed:
-        settings = with_kept(settings, recorded.provider)
+    if not spec_changed:
+        settings = with_kept(settings, recorded.provider) if recorded is not None else settings
         wanted_for = annotations_of(primary or {}).get(names.WRITTEN_FOR, wanted_for)
-    elif is_renamed(state):
+    elif is_renamed(state) and not gate.frozen:
         wanted_for = ""
     used = recorded.pods if recorded is not None else RuntimeSettings()
     if primary is not None and (written := host.kinds.get(identity_in(primary)[:2])) is not None:
@@ -463,6 +469,63 @@ def _waiting(
         )
         known.compared = compared
     return known.found
+
+
+def _pod_settings(
+    state: ClusterState,
+    host: ProviderHost,
+    intent: Decision,
+    observed: Observation | PluginFault | None,
+    *,
+    current: RuntimeSettings,
+    known: Waiting,
+) -> RuntimeSettings | None:
+    """The pod settings to write; None if they must be kept and are not known. Raises PluginFault."""
+    typed, context, digests, gate = intent.typed, intent.context, intent.digests, intent.gate
+    assert typed is not None
+    assert context is not None
+    assert digests is not None
+    primary = state.primary
+    kept = keeps(
+        exists=primary is not None,
+        changed=context.spec_changed,
+        served=has_served(state) or (isinstance(observed, Observation) and is_ready(observed)),
+        granted=is_granted(state.deployment),
+        frozen=gate.frozen,
+    )
+    if primary is None or not kept:
+        return current
+    if state.recorded is not None:
+        return state.recorded.pods
+    if (found := known.made_with.get(uid_of(primary))) is not None:
+        return found
+    written_for = annotations_of(primary).get(names.WRITTEN_FOR, "")
+    before = with_counts_of(written_for, state.deployment, typed) or typed
+    for pods in (RuntimeSettings(), current):
+        made = translate(
+            host,
+            state.deployment,
+            before,
+            replace(context, runtime=pods),
+            digests=digests._replace(wanted=written_for),
+            records=pods != RuntimeSettings(),
+            config=gate.config,
+        ).objects
+        if not made:
+            return pods  # nothing is written of a spec that is refused
+        if was_written_as(primary, made[0], manager=names.provider_manager(host.name)):
+            known.made_with = {uid_of(primary): pods}
+            return pods
+    return None
+
+
+def _unknown_settings(state: ClusterState, intent: Decision, digests: SpecDigests) -> Decision:
+    """The decision where pod settings must be kept and are not known: nothing is written."""
+    assert state.primary is not None, "only what exists keeps its settings"
+    warning = pods_unknown(state.primary)
+    late = not_applied(state, digests, why=f"The newest spec is not applied: {warning.message}")
+    results = (*carried_results(state.deployment), *((late,) if late is not None else ()))
+    return replace(intent, do=Do.OBSERVE_ONLY, results=results, warnings=(warning,))
 
 
 def _records(state: ClusterState, digests: SpecDigests, pods: RuntimeSettings) -> bool:

@@ -2,6 +2,12 @@
 
 Example: a config gets another variable while the deployment serves. Core and provider compute the same new hash, so
 the gate is open; the pods keep the recorded settings, and a warning names the variable that waits.
+
+The record is an annotation of the primary object. If it is removed or edited, the last one that this process has read
+is restored. A process that has not read it compares the object with its translation: the object was made without pod
+settings, or with the current ones, if the translation with these gives the same. Otherwise the settings are not known,
+and nothing is written until the spec changes in more than replica counts. So a lost annotation never restarts a model,
+and never takes its settings away.
 """
 
 from __future__ import annotations
@@ -11,15 +17,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from airunway.api import names
-from airunway.configs import EffectiveConfig, RoutingRequest, config_name, routing_request
+from airunway.api.modeldeployment import ModelDeployment
+from airunway.configs import CONFIG_READY, GRANTED, EffectiveConfig, RoutingRequest, config_name, routing_request
+from airunway.kube import has_content_of
+from airunway.owned.objects import named
 from airunway.plugins.contract import Finding, Gateway, RuntimeSettings
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.runtime_settings import changed_settings, runtime_settings
 from airunway.resource import Resource, annotations_of, condition_of, dig, labels_of, parse_time
 from airunway.runtime.report import StepResult
-from airunway.runtime.settings_record import Record
 from airunway.runtime.state import ClusterState
-from airunway.runtime.translate import SpecDigests
+from airunway.runtime.translate import SpecDigests, with_counts_of
 from airunway.status import Category, Fault, category_of, served_before
 from airunway.status.evidence import parse_moment
 
@@ -30,7 +38,6 @@ __all__ = [
     "carried_results",
     "carried_warnings",
     "changed",
-    "choose",
     "config_secrets",
     "current_settings",
     "disagree",
@@ -39,8 +46,11 @@ __all__ = [
     "has_served",
     "is_granted",
     "is_renamed",
+    "keeps",
     "not_applied",
+    "pods_unknown",
     "pods_wait",
+    "was_written_as",
 ]
 
 DISAGREEMENT = timedelta(seconds=30)
@@ -49,7 +59,6 @@ DISAGREEMENT = timedelta(seconds=30)
 NEWER_PODS_WAIT = "NewerPodSettingsWait"
 """Reason of the warning that newer pod settings wait for a change of the spec."""
 
-_READY = "RuntimeConfigReady"
 _DIFFERENT = "core and provider see different runtime configs"
 
 
@@ -86,14 +95,14 @@ def disagree(state: ClusterState) -> bool:
     """Whether core and provider see different configs for this generation. Without the core's condition (an older
     core) there are no configs.
     """
-    condition = condition_of(state.deployment, _READY)
+    condition = condition_of(state.deployment, CONFIG_READY)
     if condition is None or (_is_false(condition, state) and condition.get("reason") != "InvalidSpec"):
         return False
     return not _is_current(condition, state) or _published(state) != _own_hash(state)
 
 
 def _config_gate(state: ClusterState) -> Gate:
-    condition = condition_of(state.deployment, _READY)
+    condition = condition_of(state.deployment, CONFIG_READY)
     if condition is None:
         return Gate()
     config = state.resolution.config if state.resolution is not None else None
@@ -128,11 +137,13 @@ def _waits(text: str, *, since: datetime | None = None) -> StepResult:
     )
 
 
-def not_applied(state: ClusterState, digests: SpecDigests) -> StepResult | None:
-    """The result for a spec that was not written yet because the gate is closed; None if what runs is of this spec."""
+def not_applied(state: ClusterState, digests: SpecDigests, *, why: str = "") -> StepResult | None:
+    """The result for a spec that was not written yet, by default because the gate is closed; None if what runs is of
+    this spec.
+    """
     if state.primary is None or annotations_of(state.primary).get(names.WRITTEN_FOR) == digests.wanted:
         return None
-    return _waits("The newest spec is applied once core and provider see the same runtime config")
+    return _waits(why or "The newest spec is applied once core and provider see the same runtime config")
 
 
 def _unusable(config: EffectiveConfig) -> StepResult:
@@ -212,14 +223,16 @@ def current_settings(state: ClusterState, host: ProviderHost, gate: Gate) -> Run
     return runtime_settings(gate.config, labels_of(state.deployment), reserved=host.manifest.reserved_labels)
 
 
-def changed(state: ClusterState, digests: SpecDigests) -> bool:
+def changed(state: ClusterState, typed: ModelDeployment, digests: SpecDigests, *, frozen: bool = False) -> bool:
     """Whether the deployment's own spec has changed, in anything but replica counts, ``gateway`` and ``suspend``, since
-    the primary object was written. Another name of a runtime config is such a change.
+    the primary object was written. Another name of a runtime config is such a change, unless that config cannot be
+    used (`frozen`): then it counts once the config can be used.
     """
     record = state.recorded
-    if record is None:
-        return annotations_of(state.primary or {}).get(names.WRITTEN_FOR) != digests.wanted
-    return record.lasting != digests.lasting or is_renamed(state)
+    if record is not None:
+        return record.lasting != digests.lasting or (is_renamed(state) and not frozen)
+    written_for = annotations_of(state.primary or {}).get(names.WRITTEN_FOR, "")
+    return written_for != digests.wanted and with_counts_of(written_for, state.deployment, typed) is None
 
 
 def is_renamed(state: ClusterState) -> bool:
@@ -238,34 +251,41 @@ def has_served(state: ClusterState) -> bool:
 
 def is_granted(deployment: Resource) -> bool:
     """Whether the core lets this deployment take new pod settings now (``rollout: Immediately``, in waves)."""
-    granted = dig(deployment, "status", "effectiveRuntimeConfig", "rollout") == "Granted"
+    granted = dig(deployment, "status", "effectiveRuntimeConfig", "rollout") == GRANTED
     published = dig(deployment, "status", "effectiveRuntimeConfig", "hash")
     # A grant is for one config: what changes after that (labels, a newer provider) is not granted by it.
     return bool(granted and dig(deployment, "status", "provider", "runtimeConfigHash") != published)
 
 
-def choose(
-    record: Record | None,
-    *,
-    exists: bool,
-    current: RuntimeSettings,
-    changed: bool,
-    served: bool,
-    granted: bool,
-    frozen: bool = False,
-) -> RuntimeSettings:
-    """Returns the pod settings to write (spec ruling 23).
+def keeps(*, exists: bool, changed: bool, served: bool, granted: bool, frozen: bool = False) -> bool:
+    """Whether the primary object keeps the pod settings that it was made with; otherwise it gets the current ones (spec
+    ruling 23).
 
-    `exists`: there is a primary object, which has `record`; without one it was made with no pod settings. `served`: it
-    serves or has served. `changed`: the deployment's own spec has changed since it was written. `frozen`: the config
-    cannot be used.
+    `exists`: there is a primary object. `served`: it serves or has served. `changed`: the deployment's own spec has
+    changed since it was written. `frozen`: the config cannot be used.
     """
-    if not exists:
-        return current
-    recorded = record.pods if record is not None else RuntimeSettings()
-    if frozen:
-        return recorded
-    return current if changed or granted or not served else recorded
+    return exists and (frozen or (served and not changed and not granted))
+
+
+def was_written_as(live: Resource, wanted: Resource, *, manager: str) -> bool:
+    """Whether the live object was written with the content of `wanted`, whatever became of our annotations.
+
+    The digest of the last write proves it, also where another writer has changed the object since; otherwise the
+    content is compared.
+    """
+    if annotations_of(live).get(names.SPEC_HASH) == annotations_of(wanted).get(names.SPEC_HASH):
+        return True
+    return has_content_of(wanted, live, manager=manager)
+
+
+def pods_unknown(primary: Resource) -> Finding:
+    """The warning that nothing is written because it is not known with which pod settings the object was made."""
+    text = (
+        f"the annotation {names.RUNTIME_SETTINGS} of {named(primary)} is missing or was edited, and the object differs "
+        "from what the current runtime config gives: nothing is written until the spec changes in more than replica "
+        f"counts, or the annotation {names.ADOPT} gets a new value; then the current settings are used"
+    )
+    return Finding(path="", reason="PodSettingsUnknown", message=text)
 
 
 def pods_wait(used: RuntimeSettings, current: RuntimeSettings, *, name: str) -> Finding:
@@ -331,7 +351,7 @@ def foreign_faults(state: ClusterState) -> Iterator[Fault]:
     a fault then degrades it. Routing counts only where it was asked for.
     """
     deployment, served = state.deployment, has_served(state)
-    ready = condition_of(deployment, _READY)
+    ready = condition_of(deployment, CONFIG_READY)
     if ready is None:
         return
     config = state.resolution.config if state.resolution is not None else None

@@ -121,7 +121,7 @@ class ProviderReconciler:
             self._forget(key)
             return None
         memory = self._memories.setdefault(key, Memory())
-        state = self._with_config(await self._gather(deployment), memory)
+        state = self._with_config(await self._gather(deployment, memory), memory)
         intent = intent_of(state, self._host, settings=self._settings)
         if intent.do is Do.SKIP:
             return None
@@ -153,7 +153,7 @@ class ProviderReconciler:
 
     # ------------------------------------------------------------------------------------------------------ gather
 
-    async def _gather(self, deployment: Resource) -> ClusterState:
+    async def _gather(self, deployment: Resource, memory: Memory) -> ClusterState:
         key = key_of(deployment)
         live = self._upstream.known(key)
         state = ClusterState(
@@ -169,8 +169,13 @@ class ProviderReconciler:
             rolled_out=True,
             kubernetes=self._kubernetes(),
             now=self._clock(),
+            remembered=memory.records,
         )
-        return state if state.primary is None else await self._look_behind(state, state.primary)
+        if state.primary is None:
+            return state
+        if state.recorded is not None:
+            memory.records = {uid_of(state.primary): state.recorded}
+        return await self._look_behind(state, state.primary)
 
     def _is_settled(self) -> bool:
         return self._configs.readable and self._evidence.settled() and not self._upstream.unread()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
@@ -18,6 +18,7 @@ from airunway.resource import (
     controller_owner,
     dig,
     key_of,
+    uid_of,
 )
 from airunway.runtime.crd_versions import Installed
 from airunway.runtime.settings_record import Record, read_record
@@ -66,6 +67,8 @@ class ClusterState:
     """The runtime config that the provider itself finds; None if it reads no configs."""
     disagrees_since: datetime | None = None
     """Since when core and provider see different runtime configs; None if they do not."""
+    remembered: Mapping[str, Record] = field(default_factory=dict)
+    """The last records that this process has read, by the uid of the primary object."""
 
     @cached_property
     def key(self) -> ObjectKey:
@@ -89,8 +92,13 @@ class ClusterState:
 
     @cached_property
     def recorded(self) -> Record | None:
-        """The record of the settings with which the primary object was created."""
-        return read_record(self.primary, names.provider_manager(self.provider))
+        """The record of the settings with which the primary object was written: the one that it has, otherwise the last
+        one that it had.
+        """
+        if self.primary is None:
+            return None
+        found = read_record(self.primary, names.provider_manager(self.provider))
+        return found or self.remembered.get(uid_of(self.primary))
 
     @property
     def validated(self) -> Resource | None:

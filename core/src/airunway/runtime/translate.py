@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple
 
 from airunway.api import names
 from airunway.api.bounds import noted_excess
 from airunway.api.modeldeployment import ModelDeployment, ParseError, parse_deployment
+from airunway.api.rules import MAX_REPLICAS
 from airunway.configs import EffectiveConfig, config_name, propagated
 from airunway.json_path import values_at
 from airunway.owned import objects as owned_objects
@@ -49,6 +51,7 @@ __all__ = [
     "parsed",
     "selector_of",
     "translate",
+    "with_counts_of",
     "written_for",
 ]
 
@@ -84,14 +87,16 @@ def translate(
     records: bool = True,
     before: Record | None = None,
     config: EffectiveConfig | None = None,
+    frozen: bool = False,
 ) -> TranslationResult:
     """The blockers of the deployment, or its desired objects. Raises PluginFault.
 
     `deployment` and `typed` are the same object, plain (with namespace and uid) and parsed; `digests` is the result of
     `written_for`, if known already. With `records` the settings in the context are recorded on the primary object;
     `before` is the record that it has, which stays where it says the same. `config` decides which of the
-    deployment's labels the objects get; pods get those of the context. The plugin never sees overrides that its schema
-    refuses. A field that the user set and the provider never read is reported here (ruling 18).
+    deployment's labels the objects get; pods get those of the context. With `frozen` the pod settings of the config
+    that the spec names are not used, and the record keeps the name that it has. The plugin never sees overrides that
+    its schema refuses. A field that the user set and the provider never read is reported here (ruling 18).
     """
     unclaimed = _unclaimed(typed)
     overrides = check_overrides(typed.spec.provider.overrides or {}, host.manifest.override_schema)
@@ -119,7 +124,7 @@ def translate(
     digests = digests or written_for(deployment, typed)
     record = Record(
         lasting=digests.lasting,
-        config=config_name(deployment),
+        config=config_name(deployment) if not frozen else before.config if before is not None else None,
         provider=kept_settings(context.settings),
         pods=context.runtime,
         gateway=context.gateway if before is None or context.spec_changed else before.gateway,
@@ -214,14 +219,54 @@ def written_for(deployment: Resource, typed: ModelDeployment) -> SpecDigests:
     Default values are left out: the API server sets those of the CRD and a preview does not, and a default value that a
     newer release adds must not count as a change of every deployment. `typed` is the same object, parsed.
     """
-    comparable = typed.spec.to_essence()
-    spec = {key: value for key, value in comparable.items() if key not in _NOT_UPSTREAM}
-    engine = dig(deployment, "status", "engine", "type", default="")
-    adopted = annotations_of(deployment).get(names.ADOPT, "")
+    spec = _upstream_spec(typed)
     lasting = {key: value for key, value in spec.items() if key not in _PASSING}
     if scaling := _without_counts(spec.get("scaling") or {}):
         lasting["scaling"] = scaling
-    return SpecDigests(*(digest([part, engine, adopted], length=_HASH_LENGTH) for part in (spec, lasting)))
+    return SpecDigests(wanted=_input_digest(deployment, spec), lasting=_input_digest(deployment, lasting))
+
+
+def _upstream_spec(typed: ModelDeployment) -> Resource:
+    return {key: value for key, value in typed.spec.to_essence().items() if key not in _NOT_UPSTREAM}
+
+
+def _input_digest(deployment: Resource, spec: Mapping[str, object]) -> str:
+    engine = dig(deployment, "status", "engine", "type", default="")
+    adopted = annotations_of(deployment).get(names.ADOPT, "")
+    return digest([spec, engine, adopted], length=_HASH_LENGTH)
+
+
+def with_counts_of(mark: str, deployment: Resource, typed: ModelDeployment) -> ModelDeployment | None:
+    """Returns the deployment with the replica counts of the spec whose digest (`SpecDigests.wanted`) is `mark`; None if
+    more than counts and ``suspend`` has changed since.
+
+    For objects without a record, which has the digest without counts. A deployment has at most `MAX_REPLICAS` of each
+    role, so all counts can be tried.
+    """
+    scaling, counts = typed.spec.scaling, range(MAX_REPLICAS + 1)
+    spec = _upstream_spec(typed)
+    spec.pop("suspend", None)
+    of_roles = {key: value for key, value in (spec.pop("scaling", None) or {}).items() if key != "replicas"}
+    if of_roles:
+        tried = (
+            (scaling.replicas, dict(zip(of_roles, each, strict=True))) for each in product(counts, repeat=len(of_roles))
+        )
+    else:
+        tried = ((count, {}) for count in counts)
+    for replicas, by_role in tried:
+        found = {role: _with_count(of_roles[role], count) for role, count in by_role.items()}
+        wanted = _with_count(found, replicas)
+        if _input_digest(deployment, {**spec, "scaling": wanted} if wanted else spec) == mark:
+            roles = {role: getattr(scaling, role).model_copy(update={"replicas": n}) for role, n in by_role.items()}
+            counted = scaling.model_copy(update={"replicas": replicas, **roles})
+            return typed.model_copy(update={"spec": typed.spec.model_copy(update={"scaling": counted})})
+    return None
+
+
+def _with_count(worker: Mapping[str, object], count: int) -> Resource:
+    """A part of ``scaling`` with a count; the default value is left out, as in every digest."""
+    others = {key: value for key, value in worker.items() if key != "replicas"}
+    return others if count == 1 else {**others, "replicas": count}
 
 
 def _without_counts(scaling: Mapping[str, object]) -> dict[str, object]:

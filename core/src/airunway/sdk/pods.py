@@ -9,6 +9,7 @@ from typing import Any
 
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
+from airunway.configs import is_reserved
 from airunway.engines import literal
 from airunway.plugins.contract import Context, Finding, ModelCache
 from airunway.quantity import parse_quantity
@@ -107,8 +108,8 @@ def model_pod(
     """A pod template (metadata and spec) with one container, called `container`, that runs `launch`.
 
     `size` defaults to the deployment's. `labels` are added to the pod and override the user's. `reserved` are further
-    label keys that the user cannot set; one that ends with ``/`` or ``-`` is a prefix of keys. `node_selector` are node
-    labels required by default; the deployment's override them. Without `shared_memory` nothing is mounted at
+    label keys that the user cannot set; one that ends with ``/``, ``-`` or ``.`` is a prefix of keys. `node_selector`
+    are node labels required by default; the deployment's override them. Without `shared_memory` nothing is mounted at
     ``/dev/shm``, for upstreams that do so themselves. `hardened` defaults to the feature `HARDENED` of the primary
     kind's transformer. A server with `calls_api` keeps its ServiceAccount token; otherwise a hardened pod has a token
     only if the deployment names a ServiceAccount. `without` names fields of the pod spec and of its container that the
@@ -177,18 +178,14 @@ def _user(deployment: ModelDeployment) -> Resource:
 def pod_labels(deployment: ModelDeployment, *, reserved: Sequence[str] = ()) -> dict[str, str]:
     """The user's pod labels without reserved ones (see `model_pod`)."""
     wanted = deployment.spec.pod_template.metadata.labels
-    return {key: value for key, value in wanted.items() if not _is_reserved(key, reserved)}
-
-
-def _is_reserved(key: str, reserved: Sequence[str]) -> bool:
-    return any(key.startswith(each) if each.endswith(("/", "-")) else key == each for each in (*RESERVED, *reserved))
+    return {key: value for key, value in wanted.items() if not is_reserved(key, (*RESERVED, *reserved))}
 
 
 def pod_findings(deployment: ModelDeployment, *, reserved: Sequence[str] = ()) -> Iterator[Finding]:
     """Warnings for fields of a deployment that `model_pod` cannot honour."""
     spec = deployment.spec
     for key in spec.pod_template.metadata.labels:
-        if _is_reserved(key, reserved):
+        if is_reserved(key, (*RESERVED, *reserved)):
             text = f"the label {key} is reserved for the operators and is not put on the pods"
             yield ignored(f"spec.podTemplate.metadata.labels[{key}]", text)
     if spec.secrets.hugging_face_token and any(entry.name == "HF_TOKEN" for entry in spec.env):

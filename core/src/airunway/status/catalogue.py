@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["CONDITIONS", "ConditionType", "ConditionWriter"]
+__all__ = ["CONDITIONS", "PARTS", "ConditionType", "ConditionWriter", "conditions_of"]
 
 
 class ConditionWriter(StrEnum):
@@ -157,3 +157,12 @@ CONDITIONS: tuple[ConditionType, ...] = (
     ),
 )
 """Every condition that core and runtime write. A provider adds ``<Component>Ready`` for further components."""
+
+
+PARTS = (ConditionWriter.GATEWAY, ConditionWriter.MODEL_CACHE)
+"""The parts of the core's process that write conditions."""
+
+
+def conditions_of(*writers: ConditionWriter) -> tuple[str, ...]:
+    """The condition types that one of these writers writes."""
+    return tuple(condition.name for condition in CONDITIONS if condition.writer in writers)

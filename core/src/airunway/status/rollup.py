@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from airunway.resource import Resource, parse_time
-from airunway.status.catalogue import CONDITIONS, ConditionWriter
+from airunway.status.catalogue import PARTS, conditions_of
 from airunway.status.conditions import Condition, as_word, bounded
 from airunway.status.reasons import Category, category_of
 
@@ -39,8 +39,7 @@ PARENTS = ("ConfigValid", "AuthValid", "DependenciesReachable")
 OVERALL = ("Ready", "Reconciling", "Stalled")
 """Conditions about the whole deployment, as kstatus defines them; they belong to the owner of the phase."""
 
-_OF_PARTS = {each.name for each in CONDITIONS if each.writer in (ConditionWriter.GATEWAY, ConditionWriter.MODEL_CACHE)}
-_NO_CHILDREN = frozenset({*PARENTS, *OVERALL, *_OF_PARTS})
+_NO_CHILDREN = frozenset({*PARENTS, *OVERALL, *conditions_of(*PARTS)})
 """Conditions from which no parent is derived."""
 
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from airunway.api import names
-from airunway.configs import Resolution
+from airunway.configs import CONFIG_READY, Resolution
 from airunway.owned.objects import identity_in, named
 from airunway.owned.plan import Action
 from airunway.plugins.contract import UpstreamKind
@@ -252,13 +252,13 @@ def _published(deployment: Resource, resolution: Resolution) -> Resource:
     status = deployment.get("status") or {}
     missing, config = resolution.missing, resolution.config
     condition = {
-        "type": "RuntimeConfigReady",
+        "type": CONFIG_READY,
         "status": "False" if missing else "True",
         "reason": "ConfigNotFound" if missing else "ConfigFound",
         "message": f"no runtime config '{resolution.name}' exists" if missing else "",
         "observedGeneration": deployment["metadata"].get("generation"),
     }
-    others = [each for each in status.get("conditions") or () if each.get("type") != "RuntimeConfigReady"]
+    others = [each for each in status.get("conditions") or () if each.get("type") != CONFIG_READY]
     granted = {"rollout": rollout} if (rollout := dig(status, "effectiveRuntimeConfig", "rollout")) else {}
     effective = {**config.status(), **granted} if config is not None else None
     return {
