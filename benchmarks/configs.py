@@ -322,8 +322,8 @@ async def rolled_out(stage: Stage, waved: list[str]) -> dict[str, Any]:
         raise RuntimeError("the edited config was not found")
 
     def done(deployment: Resource) -> bool:
-        in_effect = dig(deployment, "status", "provider", "runtimeConfigHash") == wanted.hash
-        return bool(in_effect and dig(deployment, "status", "phase") == "Running")
+        in_effect: bool = dig(deployment, "status", "provider", "runtimeConfigHash") == wanted.hash
+        return in_effect and running_at(1)(deployment)
 
     while not all(done(each) for each in await _of(stage.client, waved)):
         if time.perf_counter() - started > 300:
