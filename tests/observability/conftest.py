@@ -211,8 +211,9 @@ async def see(kubeconfig: Path, folder: Path) -> Seen:
             await live_through(client, namespace, proxy)
 
             async def complete() -> bool:
-                """Of every metric a sample, from each process that shows it; some counters of a provider rest. The story
-                ends with a cut, which a process notices a moment later.
+                """Of every metric a sample, from each process that shows it; some counters of a provider rest.
+
+                The story ends with a cut, which a process notices a moment later.
                 """
                 pages["core"], pages["provider"] = await get(http, core), await get(http, provider)
                 others = {metric.name for metric in METRICS if metric.role is MetricsRole.CORE}
