@@ -238,8 +238,8 @@ async def _story(
         narrow = await fleet.standing()
         for name, shape in shapes.items():
             _only_scaled(name, SCALING[shape], *(_of(name, shapes, seen) for seen in (before, wide, narrow)))
-        written = {re.sub("-config-[0-9a-f]+$", "-config", line) for line in upstream_writes(audit.read(), namespace)}
-        assert written == {line.format(name) for name, shape in shapes.items() for line in SCALING[shape].writes}
+        lines = {re.sub("-config-[0-9a-f]+$", "-config", line) for line in upstream_writes(audit.read(), namespace)}
+        assert lines == {line.format(name) for name, shape in shapes.items() for line in SCALING[shape].writes}
         process.kill()
 
     async with process_of(kubeconfig, folder):

@@ -128,8 +128,8 @@ async def _serve(given: argparse.Namespace) -> int:
         await stack.enter_async_context(
             running_picker("0.0.0.0", int(given.grpc_port), lambda: _ready(pools.get(pool), pods), folder=folder)
         )
-        synced = asyncio.gather(*(each.synced.wait() for each in followed))
         ended = asyncio.create_task(draining.wait())
+        synced = asyncio.create_task(_all_synced(followed))
         await asyncio.wait({synced, ended}, timeout=_NEVER_SYNCED, return_when=asyncio.FIRST_COMPLETED)
         if not synced.done() and not ended.done():
             _say("failed to wait for caches to sync")
@@ -139,6 +139,12 @@ async def _serve(given: argparse.Namespace) -> int:
             await asyncio.wait_for(stopped.wait(), _DRAIN)
         synced.cancel()
     return 0
+
+
+async def _all_synced(followed: Sequence[Reflector]) -> bool:
+    for each in followed:
+        await each.synced.wait()
+    return True
 
 
 async def _objectives(client: Client, namespace: str) -> list[Reflector]:
