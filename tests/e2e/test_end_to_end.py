@@ -14,10 +14,14 @@ import pytest
 
 from airunway.api.crds import custom_resource_definitions
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, Client
+from airunway.kube import CLUSTER_ROLE, CUSTOM_RESOURCE_DEFINITION, NAMESPACE, Client
 from airunway.plugins.registry import load
+from airunway.rbac.rights import picker_role
 from airunway.resource import ObjectKey, Resource, key_of
 from airunway_testing.e2e.ground import LABEL
+from airunway_testing.gatewayapi.controller import running_gateway_controller
+from airunway_testing.gatewayapi.kinds import GATEWAY, GATEWAY_CLASS, gateway, gateway_class, listener
+from airunway_testing.gatewayapi.kinds import definitions as gateway_definitions
 from airunway_testing.operator import (
     install_definitions,
     remove_definition,
@@ -83,12 +87,15 @@ async def test_every_step_of_every_provider_passes_and_nothing_is_left(
     for suite in suites.values():
         done = [str(case.get("name")) for case in suite]
         steps = {name.partition(": ")[2] for name in done}
-        assert steps >= {"edit", "scale", "lose pods", "break it", "suspend", "delete"}, done
-        assert (suite.get("failures"), suite.get("skipped")) == ("0", "0")
+        assert steps >= {"edit", "scale", "lose pods", "break it", "route", "suspend", "delete"}, done
+        assert suite.get("failures") == "0"
+        skipped = [str(case.get("name")).partition(": ")[2] for case in suite if case.find("skipped") is not None]
+        assert skipped == ["route"], "there is no Gateway"
     assert "ran on this machine for this namespace" in page
     assert "Workspace v1beta1 (schema " in page
     assert "DynamoGraphDeployment v1beta1 (schema " in page
     assert "nobody: no such provider is installed here" in page
+    assert "the cluster does not serve the Gateway API" in page
     assert page.rstrip().endswith("Nothing."), "nothing is left behind"
 
     assert await runs(client) == []
@@ -112,6 +119,29 @@ async def test_where_ai_runway_runs_nothing_is_started_here_and_what_does_not_ru
         assert await runs(client) == []
         registered = await client.list_all(INFERENCE_PROVIDER_CONFIG)
         assert [key_of(config).name for config in registered] == ["kaito"], "what was there stays"
+
+
+async def test_where_a_gateway_is_usable_a_deployment_is_routed_and_a_younger_one_conflicts(
+    kubeconfig: Path, client: Client, namespace: str, upstreams: None, tmp_path: Path
+) -> None:
+    await install_definitions(client, gateway_definitions())
+    await client.apply(CLUSTER_ROLE, picker_role(), manager="tests", force=True)
+    await client.create(GATEWAY_CLASS, gateway_class())
+    await client.create(GATEWAY, gateway("closed", namespace, listeners=[listener(admits="Same")]))
+    await client.create(GATEWAY, gateway("open", namespace))
+    try:
+        async with running_gateway_controller(kubeconfig):
+            process = await started(kubeconfig, tmp_path, "--providers", "vllm", "--patience", "150")
+            output, _ = await process.communicate()
+        page = (tmp_path / "report.md").read_text(encoding="utf-8")
+        assert process.returncode == 0, output.decode() + page
+        assert f"Gateway {namespace}/open: path /airunway-e2e/" in page
+        assert "conflict; " in page
+        assert page.rstrip().endswith("Nothing."), "nothing is left behind"
+    finally:
+        await client.delete(CLUSTER_ROLE, key_of(picker_role()))
+        for crd in gateway_definitions():
+            await remove_definition(client, key_of(crd).name)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)])

@@ -1,18 +1,21 @@
-"""What is done with a deployment: it runs, is edited, scaled, loses a pod, breaks and heals, is suspended, deleted."""
+"""What is done with a deployment: it runs, is edited, scaled, breaks, heals, is routed, deleted."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import aiohttp
 import yaml
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import POD, SERVICE, Client, Kind, NotFound
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, is_true, key_of, uid_of
+from airunway.routing import MODEL_HEADER, choose, usable
+from airunway.status import Category, category_of
 from airunway_testing.e2e.ground import MANAGER
 from airunway_testing.expectations import Expectation, has_replicas, reason_is, running_at
 from airunway_testing.sandbox.samples import Sample
@@ -32,6 +35,10 @@ _GIVE_UP = 60.0
 """Seconds after which such a root cause is thought to stay."""
 
 _NO_IMAGE = "no-such-image"
+
+_GATEWAY = Kind("gateway.networking.k8s.io", "v1", "Gateway", "gateways")
+_ANSWER = 10.0
+"""Seconds for one answer of a Gateway."""
 
 
 class Failed(Exception):
@@ -120,6 +127,87 @@ class Life:
         await self.until(_all(_running, lambda d: not _has_cause(d)), "Running without a root cause")
         return str(dig(found, "status", "rootCause", "code"))
 
+    async def route(self) -> str:
+        """It is reached through a Gateway under a path and by its model name, and a younger deployment that wants the
+        same path is told so. Raises Missing where no Gateway is usable.
+        """
+        reference = await self._usable_gateway()
+        live = await self.client.get(MODEL_DEPLOYMENT, self.key)
+        before = dig(live, "spec", "gateway")
+        path = f"/airunway-e2e/{self.key.namespace}/{self.key.name}"
+        model = f"{self.key.namespace}-{self.key.name}"[:63]
+        asked = {"enabled": True, "gatewayRef": reference, "pathTemplate": path, "modelName": model}
+        await self._change({"gateway": asked})
+        try:
+            found = await self.until(_decided, "GatewayReady")
+            condition = condition_of(found, "GatewayReady") or {}
+            if condition.get("reason") in ("GatewayNotConfigured", "Forbidden"):  # of the installation
+                raise Missing(f"{condition.get('reason')}: {condition.get('message')}")
+            supported = condition.get("reason") != "PathRoutingNotSupported"
+            if supported and condition.get("status") != "True":
+                raise Failed(f"the route is not ready: {condition.get('reason')}: {condition.get('message')}")
+            answers = await self._answers(dig(found, "status", "gateway"), path=path if supported else "", model=model)
+            await self._conflict(live, asked)
+        finally:
+            await self._change({"gateway": before})
+        how = f"path {path}" if supported else "no path (the engine has no pathRouting)"
+        return f"Gateway {reference['namespace']}/{reference['name']}: {how}, model name {model}, conflict; {answers}"
+
+    async def _usable_gateway(self) -> dict[str, str]:
+        """The first Gateway that is programmed and admits routes of the namespace. Raises Missing."""
+        try:
+            gateways = await self.client.list_all(_GATEWAY)
+        except NotFound as error:
+            raise Missing("the cluster does not serve the Gateway API") from error
+        for gateway in sorted(gateways, key=key_of):
+            reference = {"namespace": key_of(gateway).namespace, "name": key_of(gateway).name}
+            wish: Resource = {
+                "metadata": {"namespace": self.key.namespace, "name": self.key.name},
+                "spec": {"gateway": {"gatewayRef": reference}},
+            }
+            choice = choose(gateways, deployment=wish, config=None, flag="")
+            if is_true(gateway, "Programmed") and usable(choice, namespace=self.key.namespace):
+                return reference
+        raise Missing(
+            f"none of {len(gateways)} Gateways is programmed and admits routes of namespace {self.key.namespace}"
+        )
+
+    async def _answers(self, status: Resource, *, path: str, model: str) -> str:
+        """What the Gateway answers under the path and to the model name; it learns of a route a moment later."""
+        base = str(status.get("url", "")).removesuffix(path)
+        if not base:
+            return "not asked: the Gateway has no address"
+        wanted = {"by model name": (f"{base}/v1/models", {MODEL_HEADER: model})}
+        if path:
+            wanted["by path"] = (f"{base}{path}/v1/models", {})
+        seen = ""
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_ANSWER)) as session:
+            for name, (url, headers) in wanted.items():
+                try:
+                    async with asyncio.timeout(self.patience):
+                        while (seen := await _status_of(session, url, headers)) != "200":
+                            if not seen:
+                                return f"not asked: {base} cannot be reached from this machine"
+                            await asyncio.sleep(0.5)
+                except TimeoutError as error:
+                    raise Failed(f"{name}: {url} answered {seen}") from error
+        return f"answered {' and '.join(wanted)}"
+
+    async def _conflict(self, live: Resource, asked: Resource) -> None:
+        """A younger deployment asks for the same; it is deleted when it has been told."""
+        other = replace(self, key=ObjectKey(self.key.namespace, f"{self.key.name}-b"[-40:].lstrip("-")))
+        body = {
+            "apiVersion": MODEL_DEPLOYMENT.api_version,
+            "kind": MODEL_DEPLOYMENT.kind,
+            "metadata": {"name": other.key.name, "namespace": other.key.namespace},
+            "spec": {**live["spec"], "gateway": asked},
+        }
+        await self.client.create(MODEL_DEPLOYMENT, body, manager=MANAGER)
+        try:
+            await other.until(reason_is("GatewayReady", "RouteConflict"), "the conflict of two deployments")
+        finally:
+            await other.delete()
+
     async def suspend(self) -> str:
         """Nothing of it runs, and it comes back."""
         await self._change({"suspend": True})
@@ -196,7 +284,7 @@ class Life:
         return int(after["metadata"]["generation"])
 
 
-STEPS = (Life.edit, Life.scale, Life.lose_pods, Life.break_it, Life.suspend)
+STEPS = (Life.edit, Life.scale, Life.lose_pods, Life.break_it, Life.route, Life.suspend)
 """A life after its beginning and before its end."""
 
 
@@ -233,6 +321,22 @@ def _absent_image(pods: Sequence[Resource]) -> str:
     image = next(iter(images), "")
     folder, name = image.partition("@")[0].rpartition("/")[::2]
     return f"{folder or 'docker.io'}/{_NO_IMAGE}:{name.partition(':')[2] or 'latest'}"
+
+
+def _decided(deployment: Resource) -> bool:
+    """Whether the route is ready, or has a fault that does not pass by itself."""
+    condition = condition_of(deployment, "GatewayReady")
+    current = condition is not None and condition.get("observedGeneration") == deployment["metadata"]["generation"]
+    return current and condition is not None and category_of(str(condition.get("reason"))) is not Category.PROGRESS
+
+
+async def _status_of(session: aiohttp.ClientSession, url: str, headers: dict[str, str]) -> str:
+    """The HTTP status of an answer; empty if nothing could be reached."""
+    try:
+        async with session.get(url, headers=headers, ssl=False) as answer:
+            return str(answer.status)
+    except (aiohttp.ClientError, TimeoutError):
+        return ""
 
 
 def _running(deployment: Resource) -> bool:
