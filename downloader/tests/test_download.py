@@ -174,7 +174,7 @@ async def test_progress_is_served_while_it_downloads(hub: Hub, claim: Claim) -> 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    hub.inject(Slow(bytes_per_second=200_000), path="model-00001-of-00002.safetensors", times=None)
+    hub.inject(Slow(bytes_per_second=1_000_000), path="model-00001-of-00002.safetensors", times=None)
     running = asyncio.create_task(
         claim.download(
             LLAMA, AIRUNWAY_PROGRESS_PORT=str(port), AIRUNWAY_PROGRESS_HOST="127.0.0.1", AIRUNWAY_ARTIFACT_UID="uid-1"
