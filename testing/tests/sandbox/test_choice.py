@@ -11,7 +11,7 @@ import yaml
 from airunway_testing.sandbox import choice
 from airunway_testing.sandbox.choice import choose
 from airunway_testing.sandbox.errors import SandboxError
-from airunway_testing.sandbox.samples import TYPO, samples_in, secrets_of
+from airunway_testing.sandbox.samples import TYPO, models_of, samples_in, secrets_of
 
 
 def provider_on_path(folder: Path, monkeypatch: pytest.MonkeyPatch, *, sample: str) -> None:
@@ -84,6 +84,15 @@ def test_a_wrong_index_is_told(tmp_path: Path, index: str, says: str) -> None:
     (tmp_path / "a.yaml").write_text("{}")
     with pytest.raises(SandboxError, match=says):
         samples_in(tmp_path)
+
+
+def test_the_models_of_samples_are_those_that_come_from_the_hub(tmp_path: Path) -> None:
+    models = {"a": "{id: acme/llama}", "b": "{id: acme/llama, source: huggingface}", "c": "{id: mine, source: custom}"}
+    for name, model in models.items():
+        (tmp_path / f"{name}.yaml").write_text(f"spec: {{model: {model}}}")
+    index = "".join(f"[[sample]]\nfile = '{name}.yaml'\nshows = 'x'\n" for name in models)
+    (tmp_path / "index.toml").write_text(index)
+    assert models_of(samples_in(tmp_path)) == ["acme/llama"]
 
 
 def test_an_index_that_kubectl_would_apply_is_told(tmp_path: Path) -> None:

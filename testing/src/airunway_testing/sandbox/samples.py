@@ -18,7 +18,7 @@ from airunway.plugins.registry import Distribution
 from airunway.resource import Resource, dig
 from airunway_testing.sandbox.errors import SandboxError
 
-__all__ = ["TYPO", "Sample", "manifests_of", "samples_in", "samples_of", "secrets_of"]
+__all__ = ["TYPO", "Sample", "manifests_of", "models_of", "samples_in", "samples_of", "secrets_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +100,19 @@ def _secrets(sample: Sample) -> Iterator[str]:
     for document in yaml.safe_load_all(sample.path.read_text(encoding="utf-8")):
         if name := dig(document, "spec", "secrets", "huggingFaceToken"):
             yield str(name)
+
+
+def models_of(samples: Sequence[Sample]) -> list[str]:
+    """Ids of the models that samples serve from the hub."""
+    return sorted(
+        {
+            str(model["id"])
+            for sample in samples
+            for document in yaml.safe_load_all(sample.path.read_text(encoding="utf-8"))
+            if (model := dig(document, "spec", "model", default={})).get("id")
+            and model.get("source", "huggingface") == "huggingface"
+        }
+    )
 
 
 def _sample(index: Path, position: int, entry: object) -> Sample:

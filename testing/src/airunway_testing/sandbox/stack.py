@@ -39,8 +39,9 @@ from airunway_testing.gatewayapi.kinds import definitions as gateway_definitions
 from airunway_testing.gatewayapi.kinds import gateway as gateway_object
 from airunway_testing.sandbox.choice import Choice, choose
 from airunway_testing.sandbox.errors import SandboxError
-from airunway_testing.sandbox.samples import Sample
+from airunway_testing.sandbox.samples import Sample, models_of
 from airunway_testing.simulators import Simulator
+from airunway_testing.storage.program import CLASS_NAME as STORAGE_CLASS_NAME
 
 __all__ = ["Sandbox", "Say", "sandbox"]
 
@@ -88,12 +89,17 @@ def sandbox(
     patience: float = PATIENCE,
     together: bool | None = None,
     gateway: bool = False,
+    storage: bool = False,
 ) -> Iterator[Sandbox]:
     """A sandbox of these `providers` (`choose`), while the context lasts. Raises SandboxError, ControlPlaneError.
 
     With `together` core and providers are one process (None: where there are few cores), else one each. With `gateway`
-    it also has the Gateway API, a Gateway and a simulated gateway controller, which start when all else is ready.
+    it also has the Gateway API, a Gateway and a simulated gateway controller, which start when all else is ready. With
+    `storage` (level "cluster", a control plane of its own) it has a default StorageClass, runs download Jobs, and has a
+    hub with the models of the samples.
     """
+    if storage and (level == "api" or kubeconfig is not None):
+        raise SandboxError("storage needs --level cluster and a control plane that the sandbox starts")
     together = (os.cpu_count() or 1) <= FEW_CORES if together is None else together
     chosen = choose(providers)
     with ExitStack() as stack:
@@ -131,6 +137,9 @@ def sandbox(
                 f"Added the Gateway {_GATEWAY.namespace}/{_GATEWAY.name} with a simulated gateway controller; a "
                 "RuntimeConfig 'default' with spec.routing.enabled: true routes all deployments of its namespace."
             )
+        if storage:
+            endpoint = _start_storage(result, cluster, say=say, patience=patience)
+            say(f"Added the default StorageClass {STORAGE_CLASS_NAME} and a hub (HF_ENDPOINT={endpoint}).")
         yield result
 
 
@@ -226,6 +235,18 @@ async def _make_gateway(kubeconfig: Path) -> None:
         await client.apply(GATEWAY_CLASS, gateway_class(), manager="airunway-sandbox", force=True)
         await client.apply(GATEWAY, made, manager="airunway-sandbox", force=True)
         await client.apply(CLUSTER_ROLE, picker_role(), manager="airunway-sandbox", force=True)
+
+
+def _start_storage(box: Sandbox, cluster: Cluster, *, say: Say, patience: float) -> str:
+    """Start provisioner, pod runner and hub in one process; gives the hub's URL."""
+    name, folder = "storage", box.logs.parent / "storage"
+    command = [sys.executable, "-m", "airunway_testing.storage.program", "--kubeconfig", str(cluster.kubeconfig)]
+    models = [f"--model={model}" for model in models_of(box.samples)]
+    ready = _ready_file(box, name)
+    arguments = ["--folder", str(folder), "--ready-file", str(ready), *models]
+    box.parts.start(name, [*command, *arguments], environment={**os.environ, "PYTHONUNBUFFERED": "1"})
+    _wait_until_ready(box, [name], say=say, patience=patience)
+    return ready.read_text()
 
 
 def _ready_file(box: Sandbox, name: str) -> Path:

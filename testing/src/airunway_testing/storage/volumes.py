@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +34,9 @@ class Volumes:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._volumes: dict[str, _Volume] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._volumes))
 
     def __contains__(self, name: str) -> bool:
         return name in self._volumes
