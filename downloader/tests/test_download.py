@@ -9,7 +9,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from downloader.tests.conftest import FILES, LLAMA, Claim, content, tree_digest
+from downloader.tests.conftest import FILES, LLAMA, Claim, content, start, tree_digest
 
 from airunway_testing.modelhub.hub import Hub, Repository, model_hub
 from airunway_testing.modelhub.serving import Slow
@@ -174,7 +174,7 @@ async def test_progress_is_served_while_it_downloads(hub: Hub, claim: Claim) -> 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    hub.inject(Slow(bytes_per_second=200_000), path="model-00001-of-00002.safetensors", times=None)
+    hub.inject(Slow(bytes_per_second=1_000_000), path="model-00001-of-00002.safetensors", times=None)
     running = asyncio.create_task(
         claim.download(
             LLAMA, AIRUNWAY_PROGRESS_PORT=str(port), AIRUNWAY_PROGRESS_HOST="127.0.0.1", AIRUNWAY_ARTIFACT_UID="uid-1"
@@ -199,3 +199,15 @@ async def test_progress_is_served_while_it_downloads(hub: Hub, claim: Claim) -> 
     assert seen[-1]["artifact"] == "uid-1"
     assert seen[-1]["totalBytes"] == SIZE
     assert seen[-1]["phase"] == "Downloading"
+
+
+async def test_proxies_are_used_and_their_exceptions(hub: Hub, claim: Claim) -> None:
+    """The hub plays the proxy: it gets requests for a host that does not exist. Its second host is asked directly."""
+    proxy = hub.endpoint.replace("://", "://user:Canary@")
+    environment = {"HF_ENDPOINT": "http://hub.invalid", "HTTP_PROXY": proxy, "NO_PROXY": "localhost"}
+    process = await start(claim, LLAMA, **environment)
+    out, errors = await process.communicate()
+    assert process.returncode == 0, errors
+    assert claim.files() == FILES
+    assert b"Canary" not in out + errors
+    assert all(each.target.startswith("http://hub.invalid/") for each in hub.requests if each.host == "hub")

@@ -107,7 +107,7 @@ async def test_a40_an_object_that_always_changes_is_never_ready(store: ObjectSto
 @pytest.mark.parametrize("checksum", [True, False])
 async def test_it_goes_on_where_it_ended(store: ObjectStore, claim: Claim, checksum: bool) -> None:
     store.put("models", f"llama/{LARGE}", FILES[LARGE], checksum=checksum, parts=2)
-    store.inject(Stall(after=300_000), path=f"llama/{LARGE}")
+    store.inject(Stall(after=300_000), path=f"llama/{LARGE}", times=None)
     done = await claim.download(URI, AIRUNWAY_STALL_SECONDS="0.3")
     assert done.reason == "Timeout"
     store.clear_faults()

@@ -27,7 +27,7 @@ from airunway_downloader import __version__
 from airunway_downloader.client import Client
 from airunway_downloader.failures import Failure
 from airunway_downloader.files import Filters, Uri, parse_uri
-from airunway_downloader.progress import Progress, serve_progress
+from airunway_downloader.progress import Progress, leave_signals_to_main, serve_progress
 from airunway_downloader.redaction import Redaction
 from airunway_downloader.sources import source_of
 from airunway_downloader.transfer import PARALLEL, Download, Stop, patiently, request_key
@@ -206,6 +206,7 @@ def _write_termination_message(message: str, environment: Mapping[str, str]) -> 
 
 
 def _log(progress: Progress) -> None:
+    leave_signals_to_main()
     while not threading.Event().wait(_LOG_EVERY_S):
         sys.stderr.write(f"{progress.answer().decode()}\n")
 

@@ -79,8 +79,8 @@ class RemoteFile:
 
     @property
     def identity(self) -> str:
-        """Equal for equal contents: what a part of the file is named after."""
-        return f"{self.path}\0{self.size}\0{self.sha256 or self.git_sha1 or self.etag}"
+        """Equal for equal contents, from the list on: what a part of the file is named after."""
+        return f"{self.path}\0{self.size}\0{self.etag or self.sha256 or self.git_sha1}"
 
 
 @dataclass(frozen=True, kw_only=True)

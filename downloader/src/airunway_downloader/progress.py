@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import sys
 import threading
@@ -11,7 +12,7 @@ from collections import deque
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Literal, TypeAlias
 
-__all__ = ["Phase", "Progress", "serve_progress"]
+__all__ = ["Phase", "Progress", "leave_signals_to_main", "serve_progress"]
 
 Phase: TypeAlias = Literal["Listing", "Downloading", "Verifying", "Done"]
 
@@ -133,6 +134,16 @@ def serve_progress(progress: Progress, *, host: str, port: int) -> int:
         except OSError as error:
             sys.stderr.write(f"progress cannot be served on port {port} of {address}: {error.strerror}\n")
             continue
-        threading.Thread(target=server.serve_forever, name="progress", daemon=True).start()
+        threading.Thread(target=_serve, args=(server,), name="progress", daemon=True).start()
         return int(server.server_address[1])
     return 0
+
+
+def _serve(server: _Server) -> None:
+    leave_signals_to_main()
+    server.serve_forever()
+
+
+def leave_signals_to_main() -> None:
+    """Called by each thread: Python handles signals in the main one, which sleeps on if another gets them."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})

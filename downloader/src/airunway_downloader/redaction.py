@@ -14,7 +14,10 @@ _ADDRESS_VARIABLES = ("HF_ENDPOINT", "AWS_ENDPOINT_URL", "HTTP_PROXY", "HTTPS_PR
 
 _PATTERNS = (
     (re.compile(r"(://)[^/\s?#\"'<>]*@"), r"\1***@"),
-    (re.compile(r"(://[^\s?#\"'<>]*\?)[^\s\"'<>]+"), r"\1***"),  # signed URLs have their credentials in the query
+    (
+        re.compile(r"(://[^\s?#\"'<>]{0,1024}\?)[^\s\"'<>]+"),
+        r"\1***",
+    ),  # signed URLs have their credentials in the query
     (re.compile(r"(?i)(bearer|basic)[\s:=\"']++[A-Za-z0-9._~+/=-]{8,}+"), r"\1 ***"),
     (
         re.compile(r"(?i)((?:token|secret|password|signature|credential|key)[\"']?\s*[=:]\s*[\"']?)[^\s&\"']{6,}+"),

@@ -15,7 +15,7 @@ from typing import TypeVar
 from airunway_downloader.client import Response, ShortBodyError
 from airunway_downloader.failures import Failure, SourceChanged, Stopped
 from airunway_downloader.files import Filters, Listing, RemoteFile, Uri
-from airunway_downloader.progress import Progress
+from airunway_downloader.progress import Progress, leave_signals_to_main
 from airunway_downloader.sources import Source
 from airunway_downloader.tree import Part, Placed, Tree
 
@@ -124,7 +124,7 @@ class Download:
         # The largest first: the end is not one long file alone.
         files = sorted(listing.files, key=lambda each: -each.size)
         stop = self._stop
-        pool = ThreadPoolExecutor(PARALLEL, thread_name_prefix="fetch")
+        pool = ThreadPoolExecutor(PARALLEL, thread_name_prefix="fetch", initializer=leave_signals_to_main)
         futures = [pool.submit(self._fetch, file) for file in files]
         try:
             for future in wait(futures, return_when=FIRST_EXCEPTION).done:
