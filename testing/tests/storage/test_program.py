@@ -49,7 +49,7 @@ async def test_the_program_serves_claims_and_models_until_sigterm(
         await client.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
         async def bound() -> bool:
-            return dig(await client.get(PERSISTENT_VOLUME_CLAIM, key), "status", "phase") == "Bound"
+            return bool(dig(await client.get(PERSISTENT_VOLUME_CLAIM, key), "status", "phase") == "Bound")
 
         await eventually(bound)
     finally:
