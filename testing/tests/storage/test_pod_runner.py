@@ -193,6 +193,7 @@ async def test_a_permanent_and_a_transient_error(
     assert (await client.get(POD, played.key))["status"]["phase"] == "Failed"
 
 
+@pytest.mark.slow  # the Job controller waits ten seconds before it replaces a pod
 async def test_a_killed_pod_counts_and_an_evicted_one_is_replaced(
     client: Client, namespace: str, runner: PodRunner, weights: str, eventually: Eventually
 ) -> None:
