@@ -105,11 +105,14 @@ def test_from_nothing_to_ready() -> None:
     assert finished.status == ready().artifact["status"]  # a pass at rest writes nothing
 
 
-@pytest.mark.parametrize(
-    "message",
-    ["", "junk", "[1]", "x" * 5000, {"ok": {**SIZED, "bytes": 0}}, {"ok": {**SIZED, "bytes": -1}}, {"ok": 1}]
-    + [{"ok": {**SIZED, "bytes": 2**60}}, {"ok": {**SIZED, "bytes": True}}, {"v": 2, "ok": SIZED}, {"command": "x"}],
-)
+UNREADABLE: list[Any] = [
+    *("", "junk", "[1]", "x" * 5000),
+    *({"ok": {**SIZED, "bytes": size}} for size in (0, -1, 2**60, True)),
+    *({"ok": 1}, {"v": 2, "ok": SIZED}, {"command": "x", "ok": SIZED}),
+]
+
+
+@pytest.mark.parametrize("message", UNREADABLE)
 def test_a2_a_size_that_cannot_be_is_retried_and_never_ready(message: object) -> None:
     first = facts(artifact())
     begun = after(decide_artifact(first), first)
@@ -170,10 +173,10 @@ def test_a12_a_full_claim_waits_for_a_larger_size() -> None:
     larger = {**kept.artifact, "spec": {**kept.artifact["spec"], "size": "10Gi"}}
     old = kept.claims[0]["metadata"]["name"]
     grown = decide_artifact(replace(kept, artifact=larger, storage_class={"allowVolumeExpansion": True}))
-    assert [o["metadata"]["name"] for o in grown.objects or ()][0] == old
+    assert next(o["metadata"]["name"] for o in grown.objects or ()) == old
     assert kinds(grown) == ["PersistentVolumeClaim", "Job"]
     anew = decide_artifact(replace(kept, artifact=larger, storage_class={}))
-    assert [o["metadata"]["name"] for o in anew.objects or ()][0] != old
+    assert next(o["metadata"]["name"] for o in anew.objects or ()) != old
     assert kinds(anew) == ["PersistentVolumeClaim", "Job"]
     queued = replace(kept, artifact=larger, storage_class={"allowVolumeExpansion": True}, slot=False)
     waiting = decide_artifact(queued)
@@ -199,7 +202,7 @@ def test_a14_a_claim_that_is_gone_is_made_anew_under_another_name(jobs: bool) ->
     names = [o["metadata"]["name"] for o in decision.objects or ()]
     assert names[0] != done.claims[0]["metadata"]["name"]
     unread = after(decision, lost, claims=())  # the new claim is not in the cache yet
-    assert [o["metadata"]["name"] for o in decide_artifact(unread).objects or ()][0] == names[0]
+    assert next(o["metadata"]["name"] for o in decide_artifact(unread).objects or ()) == names[0]
 
 
 @pytest.mark.parametrize(
@@ -297,7 +300,8 @@ def test_a5_another_token_is_another_artifact() -> None:
     def deployment(name: str, token: str = "", mode: str = "Shared") -> Resource:
         model = {"id": "a/b", "cache": {"mode": mode}}
         spec = {"model": model, "secrets": {"huggingFaceToken": token}}
-        return {"metadata": {"name": name, "namespace": "ml", "uid": name}, "spec": spec}
+        metadata = {"name": name, "namespace": "ml", "uid": name}
+        return {"apiVersion": "airunway.ai/v1alpha1", "kind": "ModelDeployment", "metadata": metadata, "spec": spec}
 
     made = [deployment("a"), deployment("b"), deployment("c", "s"), deployment("d", mode="Dedicated")]
     names = [found.name for each in made if (found := request_of(each, None)) is not None]
@@ -347,8 +351,9 @@ def test_any_json_gets_a_decision(data: st.DataObject) -> None:
     new = data.draw(ANY)
     changed = _with(whole, data.draw(st.sampled_from(places)), new) if places else new
     if field not in ("artifact", "progress", "storage_class"):
-        changed = tuple(changed) if isinstance(changed, list) else found
+        changed = tuple(each for each in changed if isinstance(each, dict)) if isinstance(changed, list) else found
     elif field == "artifact" and not isinstance(changed, dict):
         changed = stage.artifact
-    decision = decide_artifact(replace(stage, **{field: changed}))
+    change: dict[str, Any] = {field: changed}
+    decision = decide_artifact(replace(stage, **change))
     assert decision.delete_self or decision.status is None or condition_of({"status": decision.status}, "Ready")
