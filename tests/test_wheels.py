@@ -24,7 +24,13 @@ pytestmark = pytest.mark.slow
 
 OURS = {
     f"{kind}.airunway.ai"
-    for kind in ("clusterruntimeconfigs", "inferenceproviderconfigs", "modeldeployments", "runtimeconfigs")
+    for kind in (
+        "clusterruntimeconfigs",
+        "inferenceproviderconfigs",
+        "modelartifacts",
+        "modeldeployments",
+        "runtimeconfigs",
+    )
 }
 PLAIN = """
 apiVersion: airunway.ai/v1alpha1

@@ -132,6 +132,9 @@ def test_lists_of_named_things_merge_by_name() -> None:
         "ClusterRuntimeConfig.spec.env": ["name"],
         "ClusterRuntimeConfig.spec.imagePullSecrets": ["name"],
         "ClusterRuntimeConfig.status.conditions": ["type"],
+        "ModelArtifact.spec.env": ["name"],
+        "ModelArtifact.spec.imagePullSecrets": ["name"],
+        "ModelArtifact.status.conditions": ["type"],
     }
 
 
@@ -162,6 +165,14 @@ def test_lists_of_named_things_merge_by_name() -> None:
             ["airunway"],
             ["Storage-Class", "Routing", "Used-By", "Age"],
             [],
+        ),
+        (
+            "ModelArtifact",
+            "Namespaced",
+            ["mart"],
+            ["airunway"],
+            ["Phase", "Source", "Progress", "Size", "Used-By", "Age"],
+            ["Reason", "Message"],
         ),
     ],
 )

@@ -49,6 +49,7 @@ def test_crds_writes_files(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [
         "airunway.ai_clusterruntimeconfigs.yaml",
         "airunway.ai_inferenceproviderconfigs.yaml",
+        "airunway.ai_modelartifacts.yaml",
         "airunway.ai_modeldeployments.yaml",
         "airunway.ai_runtimeconfigs.yaml",
     ]

@@ -13,25 +13,34 @@ import yaml
 
 from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
+from airunway.api.modelartifact import MODEL_ARTIFACT_RULES
 from airunway.api.rules import MODEL_DEPLOYMENT_RULES
 from airunway.api.runtimeconfig import CLUSTER_RUNTIME_CONFIG_RULES, RUNTIME_CONFIG_RULES
 from airunway.cel import Evaluator
-from airunway.kinds import CLUSTER_RUNTIME_CONFIG, INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT, RUNTIME_CONFIG
+from airunway.kinds import (
+    CLUSTER_RUNTIME_CONFIG,
+    INFERENCE_PROVIDER_CONFIG,
+    MODEL_ARTIFACT,
+    MODEL_DEPLOYMENT,
+    RUNTIME_CONFIG,
+)
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, ApiError, BadRequest, Client, Invalid, Kind, load_config
 from airunway.resource import ObjectKey, Resource, copy_of
 from airunway.validation import validate
 from airunway_testing.controlplane import Cluster
 
 CORPUS: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "manifests.yaml").read_text(encoding="utf-8"))
-RULES = (*MODEL_DEPLOYMENT_RULES, *RUNTIME_CONFIG_RULES, *CLUSTER_RUNTIME_CONFIG_RULES)
+RULES = (*MODEL_DEPLOYMENT_RULES, *RUNTIME_CONFIG_RULES, *CLUSTER_RUNTIME_CONFIG_RULES, *MODEL_ARTIFACT_RULES)
 RULE_MESSAGES = {rule.message for rule in RULES}
 KINDS = {
-    kind.kind: kind for kind in (MODEL_DEPLOYMENT, INFERENCE_PROVIDER_CONFIG, RUNTIME_CONFIG, CLUSTER_RUNTIME_CONFIG)
+    kind.kind: kind
+    for kind in (MODEL_DEPLOYMENT, INFERENCE_PROVIDER_CONFIG, RUNTIME_CONFIG, CLUSTER_RUNTIME_CONFIG, MODEL_ARTIFACT)
 }
 PARTS = {
     "provider_configs": "InferenceProviderConfig",
     "runtime_configs": "RuntimeConfig",
     "cluster_runtime_configs": "ClusterRuntimeConfig",
+    "model_artifacts": "ModelArtifact",
 }
 
 
@@ -59,14 +68,19 @@ CASES = [
         for title, case in CORPUS["invalid"].items()
     ),
     *(
-        Case(title=f"{kind}: {title}", obj=obj(case["spec"], kind=kind), problems=case["problems"])
+        Case(
+            title=f"{kind}: {title}",
+            obj=obj(case["spec"], kind=kind, name=case.get("name", "llama")),
+            problems=case["problems"],
+        )
         for part, kind in PARTS.items()
         for title, case in CORPUS[part].items()
     ),
 ]
 CHANGES = [
-    Case(title=title, obj=obj(case["new"]), old=obj(case["old"]), problems=case["problems"])
-    for title, case in CORPUS["changes"].items()
+    Case(title=title, obj=obj(case["new"], kind=kind), old=obj(case["old"], kind=kind), problems=case["problems"])
+    for part, kind in (("changes", "ModelDeployment"), ("artifact_changes", "ModelArtifact"))
+    for title, case in CORPUS[part].items()
 ]
 
 each_case = pytest.mark.parametrize("case", [pytest.param(case, id=case.title) for case in CASES])

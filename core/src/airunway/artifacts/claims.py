@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal
 
 from airunway.api import names
+from airunway.configs import EffectiveConfig, propagated
 from airunway.quantity import parse_quantity
-from airunway.resource import Resource, dig
+from airunway.resource import Resource, dig, key_of, labels_of
 
-__all__ = ["artifact_labels", "can_grow", "claim_of", "is_smaller", "size_with_headroom"]
+__all__ = ["artifact_labels", "can_grow", "claim_of", "is_smaller", "labels_for", "size_with_headroom"]
 
 _GIB = 2**30
 
@@ -45,6 +46,13 @@ def artifact_labels(artifact: str, component: str = "") -> dict[str, str]:
         names.CACHE_TYPE: "artifact",
     }
     return {**found, names.COMPONENT: component} if component else found
+
+
+def labels_for(artifact: Resource, config: EffectiveConfig | None, component: str = "") -> dict[str, str]:
+    """Labels of what an artifact owns: those of the artifact that its config propagates, then ours (platform.md)."""
+    found = labels_of(artifact)
+    texts = {key: value for key, value in found.items() if isinstance(key, str) and isinstance(value, str)}
+    return propagated(texts, config) | artifact_labels(key_of(artifact).name, component)
 
 
 def claim_of(

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from airunway.api import names
-from airunway.artifacts.claims import artifact_labels, can_grow, claim_of, is_smaller, size_with_headroom
-from airunway.artifacts.jobs import Step, job_of
+from airunway.artifacts.claims import can_grow, claim_of, is_smaller, labels_for, size_with_headroom
+from airunway.artifacts.jobs import SETTINGS, Step, job_of
 from airunway.artifacts.names import claim_name, job_name
 from airunway.artifacts.results import Result, finished, newest_pod, result_of
 from airunway.artifacts.retries import next_attempt
@@ -29,10 +29,10 @@ from airunway.resource import (
     is_deleting,
     key_of,
     labels_of,
-    parse_time,
     uid_of,
 )
-from airunway.status import Condition
+from airunway.status import CAPACITY_PATIENCE, DEPENDENCY_GRACE, Condition
+from airunway.status.evidence import parse_moment
 from airunway.status.rootcause import RootCause
 
 __all__ = ["ArtifactDecision", "ArtifactFacts", "Flags", "decide_artifact", "is_complete", "is_made"]
@@ -150,7 +150,7 @@ def decide_artifact(facts: ArtifactFacts) -> ArtifactDecision:
     unused = _unused_since(facts)
     if (left := _time_left(facts, state, unused)) is not None and left <= 0:
         return ArtifactDecision(delete_self=True)
-    config = _config_verdict(facts.resolution)
+    config = _config_verdict(facts.resolution, begun=state.claim is not None or state.attempts > 0)
     state.verdicts["RuntimeConfigReady"] = config
     if config.ready is not True:
         return _decision(facts, state, objects=None, unused=unused, left=left)
@@ -169,7 +169,7 @@ def _before(facts: ArtifactFacts) -> _State:
         claim=claim,
         attempts=attempts if _is_count(attempts) else 0,
         last=_text(dig(status, "download", "lastAttemptTime")) or None,
-        next=parse_time(dig(status, "download", "nextAttemptTime")),
+        next=parse_moment(dig(status, "download", "nextAttemptTime")),
         size=size if _is_count(size) and size > 0 else None,
         revision=_text(dig(status, "resolvedRevision")),
         completed=completed if is_complete(facts.artifact, claim) and isinstance(completed, dict) else None,
@@ -187,12 +187,15 @@ def _present_claim(facts: ArtifactFacts) -> Resource | None:
 # --------------------------------------------------------------------------------------------------------------- steps
 
 
-def _config_verdict(resolution: Resolution) -> Verdict:
+def _config_verdict(resolution: Resolution, *, begun: bool) -> Verdict:
     if resolution.missing:
         text = f"there is neither a RuntimeConfig nor a ClusterRuntimeConfig {resolution.name}"
         return Verdict(ready=False, reason="ConfigNotFound", message=text)
     if resolution.config is None:
         return Verdict(ready=True, reason="UsingDefaults", message="there is no runtime config, and none is needed")
+    if resolution.config.too_large and not begun:
+        text = f"the runtime config {resolution.config.name} has more than 32 KiB of pod settings: make it smaller"
+        return Verdict(ready=False, reason="InvalidSpec", message=text)
     return Verdict(ready=True, reason="ConfigFound", message=f"follows the runtime config {resolution.config.name}")
 
 
@@ -217,7 +220,15 @@ def _steps(facts: ArtifactFacts, state: _State) -> tuple[tuple[Resource, ...] | 
     job, state = _step(facts, state, Step.DOWNLOAD, claim=name)
     if state.completed is not None:
         return (claim,), state, False
-    return (claim, job) if job is not None else (claim,), state, True
+    return (claim, job) if job is not None else (claim,), state, job is not None or _holds_slot(facts, state)
+
+
+def _holds_slot(facts: ArtifactFacts, state: _State) -> bool:
+    """Whether a download runs or waits for its turn; one that failed and waits for its next try holds back no other."""
+    if state.verdicts["DownloadReady"].reason == "Queued":
+        return True
+    own = job_name(key_of(facts.artifact).name, Step.DOWNLOAD, uid=uid_of(facts.artifact), attempt=state.attempts)
+    return any(key_of(job).name == own and not finished(job) for job in facts.jobs)
 
 
 def _complete(state: _State) -> Verdict:
@@ -313,7 +324,7 @@ def _failed(
     due = next_attempt(result, attempts=state.attempts, ended=result.at or _ended(live) or facts.now)
     if due is not None and due <= facts.now:
         return _start(facts, state, step, claim=claim, attempt=state.attempts + 1)
-    if due is None and _has_grown(facts, state):
+    if due is None and not _must_grow(facts, state, full=True):
         return _start(facts, state, step, claim=claim, attempt=state.attempts + 1)
     when = f"; it is tried again at {format_time(due)}" if due is not None else _size_hint(facts, state)
     failed = _waits(replace(state, next=due), result.reason, f"{result.message}{when}")
@@ -322,9 +333,15 @@ def _failed(
 
 def _wait_for_next(facts: ArtifactFacts, state: _State, step: Step, *, claim: str) -> tuple[Resource | None, _State]:
     """The failed Job is gone and its next try is recorded."""
-    if state.next is None or state.next <= facts.now:
+    if state.next is None or state.next <= facts.now or _deleted_by_hand(facts, state, step):
         return _start(facts, state, step, claim=claim, attempt=state.attempts + 1)
     return None, _kept(facts, state)
+
+
+def _deleted_by_hand(facts: ArtifactFacts, state: _State, step: Step) -> bool:
+    """Whether the Job went before its time to live was over: a user asks for a new try."""
+    began = parse_moment(state.last)
+    return began is not None and began <= facts.now < began + timedelta(seconds=SETTINGS[step].ttl)
 
 
 def _kept(facts: ArtifactFacts, state: _State) -> _State:
@@ -335,11 +352,12 @@ def _kept(facts: ArtifactFacts, state: _State) -> _State:
     return _waits(state, _text(before.get("reason")) or "JobFailed", _text(before.get("message")))
 
 
-def _must_grow(facts: ArtifactFacts, state: _State) -> bool:
-    """Whether the last try filled the claim, and the claim has not grown since."""
-    return dig(condition_of(facts.artifact, "DownloadReady"), "reason") == "StorageFull" and not _has_grown(
-        facts, state
-    )
+def _must_grow(facts: ArtifactFacts, state: _State, *, full: bool = False) -> bool:
+    """Whether the last try filled the claim (`full`: its Job says so), and no larger claim was asked for since."""
+    before = dig(condition_of(facts.artifact, "DownloadReady"), "reason")
+    if full and before == "Queued":  # it was asked for, and the new try waits for its turn
+        return False
+    return (full or before == "StorageFull") and not _has_grown(facts, state)
 
 
 def _has_grown(facts: ArtifactFacts, state: _State) -> bool:
@@ -374,7 +392,7 @@ def _ended(job: Resource) -> datetime | None:
     conditions = dig(job, "status", "conditions")
     for each in conditions if isinstance(conditions, list) else ():
         if dig(each, "type") in ("Failed", "Complete") and dig(each, "status") == "True":
-            return parse_time(dig(each, "lastTransitionTime"))
+            return parse_moment(dig(each, "lastTransitionTime"))
     return None
 
 
@@ -399,7 +417,7 @@ def _claim(facts: ArtifactFacts, state: _State) -> tuple[Resource, _State]:
     artifact, live = facts.artifact, state.claim
     wanted, allocated = _wanted_size(facts, state), dig(live, "spec", "resources", "requests", "storage")
     if live is not None and is_smaller(allocated, wanted) and not can_grow(facts.storage_class):
-        if state.completed is None:
+        if state.completed is None and _explicit_size(artifact):
             live = None  # made anew: it is not complete, and a larger one cannot be had otherwise
         else:
             wanted = str(allocated)
@@ -409,12 +427,16 @@ def _claim(facts: ArtifactFacts, state: _State) -> tuple[Resource, _State]:
         key_of(live).name if live is not None else _free_name(facts, state),
         size=wanted,
         class_name=dig(live, "spec", "storageClassName") if live is not None else _class_name(facts),
-        access_mode=_access_mode(facts),
-        labels=artifact_labels(key_of(artifact).name),
+        access_mode=_text(_first(dig(live, "spec", "accessModes"))) or _access_mode(facts),
+        labels=labels_for(artifact, facts.resolution.config),
     )
     if "StorageReady" not in state.verdicts:
         state.verdicts["StorageReady"] = _storage_verdict(facts, live)
     return claim, replace(state, claim=live)
+
+
+def _first(value: object) -> object:
+    return value[0] if isinstance(value, list) and value else None
 
 
 def _class_name(facts: ArtifactFacts) -> str:
@@ -434,9 +456,11 @@ def _access_mode(facts: ArtifactFacts) -> str:
 def _free_name(facts: ArtifactFacts, state: _State) -> str:
     """A name for a new claim: not that of a claim that was lost, or is going away while pods still mount it."""
     artifact = facts.artifact
-    taken = {key_of(claim).name for claim in facts.claims} | {_text(dig(artifact, "status", "persistentVolumeClaim"))}
-    if not facts.claims and dig(artifact, "status", "completed") is None:
-        taken = set()  # the claim of an earlier pass, which may not be in the cache yet
+    named = _text(dig(artifact, "status", "persistentVolumeClaim"))
+    taken = {key_of(claim).name for claim in facts.claims}
+    if named and named not in taken and dig(artifact, "status", "completed") is None:
+        return named  # the claim of an earlier pass, which may not be in the cache yet
+    taken.add(named)
     for attempt in range(len(taken) + 1):
         name = claim_name(key_of(artifact).name, uid=uid_of(artifact), attempt=attempt)
         if name not in taken:
@@ -466,7 +490,7 @@ def _unused_since(facts: ArtifactFacts) -> datetime | None:
     """Since when nothing uses it; None while something does."""
     if facts.users:
         return None
-    return parse_time(dig(facts.artifact, "status", "unusedSince")) or facts.now
+    return parse_moment(dig(facts.artifact, "status", "unusedSince")) or facts.now
 
 
 def _time_left(facts: ArtifactFacts, state: _State, unused: datetime | None) -> float | None:
@@ -493,11 +517,17 @@ def _decision(
     unused: datetime | None,
     left: float | None,
 ) -> ArtifactDecision:
-    now = facts.now
+    now, config = facts.now, facts.resolution.config
+    policy = config.status_policy if config is not None else None
     status, wake = status_of(
-        facts.artifact, state.verdicts, created=bool(state.attempts or state.claim), now=now, cause=facts.cause
+        facts.artifact,
+        state.verdicts,
+        created=bool(state.attempts or state.claim),
+        now=now,
+        cause=facts.cause,
+        grace=policy.grace if policy is not None else DEPENDENCY_GRACE,
+        patience=policy.patience if policy is not None else CAPACITY_PATIENCE,
     )
-    config = facts.resolution.config
     claim = next((o["metadata"]["name"] for o in objects or () if o["kind"] == "PersistentVolumeClaim"), None)
     allocated = next(
         (o["spec"]["resources"]["requests"]["storage"] for o in objects or () if o["kind"] == "PersistentVolumeClaim"),
@@ -539,6 +569,10 @@ def _progress(facts: ArtifactFacts, state: _State) -> Resource | None:
         return found if isinstance(found, dict) and dig(found, "percentage") != 100 else None
     done = min(done, total)
     found = {"totalBytes": total, "downloadedBytes": done, "percentage": done * 100 // total}
+    before = dig(facts.artifact, "status", "progress")
+    same = ("totalBytes", total), ("downloadedBytes", done), ("bytesPerSecond", speed or None)
+    if isinstance(before, dict) and all(before.get(key) == value for key, value in same):
+        return before  # the same answer: a new estimate alone is worth no write
     if _is_count(speed) and speed > 0:
         left = min((total - done) / speed, timedelta(days=365).total_seconds())
         found |= {"bytesPerSecond": speed, "estimatedCompletion": format_time(facts.now + timedelta(seconds=left))}

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from airunway.artifacts.claims import artifact_labels
+from airunway.artifacts.claims import labels_for
 from airunway.artifacts.results import PERMANENT_EXIT
 from airunway.configs import EffectiveConfig
-from airunway.resource import Resource, dig, filled, key_of, uid_of
+from airunway.resource import Resource, dig, filled, uid_of
 
 __all__ = ["PROGRESS_PORT", "SETTINGS", "Step", "job_of"]
 
@@ -54,8 +54,8 @@ def job_of(
     artifact: Resource, step: Step, *, name: str, image: str, revision: str, claim: str, config: EffectiveConfig | None
 ) -> Resource:
     """The Job of a step, without owner and namespace. `claim` is mounted by a download only."""
-    settings, spec = SETTINGS[step], artifact.get("spec") or {}
-    labels = artifact_labels(key_of(artifact).name, settings.component)
+    settings, spec = SETTINGS[step], _object(artifact.get("spec"))
+    labels = labels_for(artifact, config, settings.component)
     container: Resource = {
         "name": step.value,
         "image": image,
@@ -127,7 +127,7 @@ def _failure_rules(step: Step) -> list[Resource]:
 
 def _words(spec: Resource, step: Step, revision: str) -> list[str]:
     """The downloader's arguments; the kubelet expands ``$(NAME)``, so dollar signs are doubled."""
-    source = spec.get("source") or {}
+    source = _object(spec.get("source"))
     words = [str(source.get("uri", ""))]
     if step is Step.DOWNLOAD:
         words += ["--into", _AT]
@@ -141,10 +141,14 @@ def _words(spec: Resource, step: Step, revision: str) -> list[str]:
 
 def _environment(artifact: Resource, config: EffectiveConfig | None) -> list[Resource]:
     """The config's variables, then the artifact's, the token, and what names the artifact."""
-    spec = artifact.get("spec") or {}
+    spec = _object(artifact.get("spec"))
     found = {str(each.get("name")): dict(each) for each in (config.env if config is not None else ())}
     own = spec.get("env")
-    found |= {str(each["name"]): dict(each) for each in own if isinstance(each, dict) and "name" in each} if own else {}
+    found |= (
+        {str(each["name"]): dict(each) for each in own if isinstance(each, dict) and "name" in each}
+        if isinstance(own, list)
+        else {}
+    )
     token = dig(spec, "secrets", "huggingFaceToken") or (config.token if config is not None else "")
     if token and _TOKEN_KEY not in found:
         source = {"secretKeyRef": {"name": token, "key": _TOKEN_KEY}}
@@ -158,3 +162,7 @@ def _pull_secrets(spec: Resource, config: EffectiveConfig | None) -> list[Resour
     named = [str(each.get("name")) for each in own if isinstance(each, dict)] if isinstance(own, list) else []
     shared = config.image_pull_secrets if config is not None else ()
     return [{"name": name} for name in dict.fromkeys((*named, *shared))]
+
+
+def _object(value: object) -> Resource:
+    return value if isinstance(value, dict) else {}

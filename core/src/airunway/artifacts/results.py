@@ -13,8 +13,9 @@ from datetime import datetime
 import orjson
 
 from airunway.redaction import bounded, redacted
-from airunway.resource import Resource, dig, labels_of, parse_time
+from airunway.resource import Resource, dig, labels_of
 from airunway.status import REASONS
+from airunway.status.evidence import parse_moment
 
 __all__ = ["MAX_BYTES", "PERMANENT_EXIT", "Result", "finished", "newest_pod", "result_of"]
 
@@ -59,7 +60,7 @@ def result_of(pod: Resource | None, *, command: str, container: str) -> Result:
     state = _terminated(pod, container)
     if state is None:
         return _failed("JobFailed", "the pod of the Job has no result", at=None)
-    at = parse_time(dig(state, "finishedAt"))
+    at = parse_moment(dig(state, "finishedAt"))
     if state.get("reason") == "OOMKilled":
         return _failed("PodOOMKilled", "the container used more memory than its limit", at=at)
     text = state.get("message")

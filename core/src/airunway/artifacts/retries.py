@@ -26,4 +26,5 @@ def next_attempt(result: Result, *, attempts: int, ended: datetime) -> datetime 
         return ended + LONGEST
     seconds = _FIRST * 2 ** min(max(attempts, 1) - 1, 10)
     asked = result.retry_after or 0.0
-    return ended + min(LONGEST, timedelta(seconds=max(seconds, asked)))
+    # A server that asks for more than an hour gets it.
+    return ended + max(min(LONGEST, timedelta(seconds=seconds)), timedelta(seconds=asked))

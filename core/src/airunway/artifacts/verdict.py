@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from airunway.resource import Resource, dig, format_time
 from airunway.status import (
+    CAPACITY_PATIENCE,
+    DEPENDENCY_GRACE,
     Category,
     Condition,
     Fault,
@@ -52,10 +54,14 @@ def status_of(
     created: bool,
     now: datetime,
     cause: RootCause | None = None,
+    grace: timedelta = DEPENDENCY_GRACE,
+    patience: timedelta = CAPACITY_PATIENCE,
 ) -> tuple[Resource, float | None]:
     """Phase, reason, message, root cause and conditions; and after how many seconds they change by time alone."""
-    before = conditions_in(artifact.get("status") or {})
-    generation = dig(artifact, "metadata", "generation", default=0)
+    found_status = artifact.get("status")
+    before = conditions_in(found_status if isinstance(found_status, dict) else {})
+    generation = dig(artifact, "metadata", "generation")
+    generation = generation if type(generation) is int else 0
     children = [Condition(type=t, status=v.ready, reason=v.reason, message=v.message) for t, v in verdicts.items()]
     faults = [
         Fault(component=t, reason=v.reason, message=v.message, since=since(before, t, v.reason) or now)
@@ -69,11 +75,15 @@ def status_of(
         created=created,
         now=now,
         running_message="The weights are complete and verified",
+        grace=grace,
+        patience=patience,
     )
     own = [Condition(type=c.type, status=c.status, reason=c.reason, message=c.message) for c in children]
     found = written(own, previous=before, generation=generation, now=now)
     overall = [c for c in overall_conditions(rollup) if c.type == "Ready"]
-    conditions = written([*own, *parent_conditions(found), *overall], previous=before, generation=generation, now=now)
+    conditions = written(
+        [*own, *parent_conditions(found, of_parts=True), *overall], previous=before, generation=generation, now=now
+    )
     status: Resource = {
         "observedGeneration": generation,
         "phase": _phase(rollup),

@@ -39,8 +39,10 @@ PARENTS = ("ConfigValid", "AuthValid", "DependenciesReachable")
 OVERALL = ("Ready", "Reconciling", "Stalled")
 """Conditions about the whole deployment, as kstatus defines them; they belong to the owner of the phase."""
 
-_NO_CHILDREN = frozenset({*PARENTS, *OVERALL, *conditions_of(*PARTS)})
-"""Conditions from which no parent is derived."""
+_OF_NO_KIND = frozenset({*PARENTS, *OVERALL})
+"""Conditions from which no parent is derived, whatever the kind."""
+_NO_CHILDREN = _OF_NO_KIND | {*conditions_of(*PARTS)}
+"""Conditions of a deployment from which no parent is derived."""
 
 
 class Phase(StrEnum):
@@ -206,12 +208,13 @@ def _abnormal(type_: str, status: bool, verdict: Rollup) -> Condition:
     return Condition(type=type_, status=True, reason=verdict.reason, message=verdict.message)
 
 
-def parent_conditions(conditions: Iterable[Resource]) -> list[Condition]:
+def parent_conditions(conditions: Iterable[Resource], *, of_parts: bool = False) -> list[Condition]:
     """Returns ``ConfigValid``, ``AuthValid`` and ``DependenciesReachable``, derived from all other False conditions.
 
     Conditions of the core's parts do not count: a refused route is no fault of the deployment's own configuration
-    (spec/platform.md, "Readiness"). Unknown counts too if the reason is Stale (a missing heartbeat). All three are
-    always returned; a False one has the reason and message of its first child, sorted by type.
+    (spec/platform.md, "Readiness"). With `of_parts` they count, for a kind that a part reconciles. Unknown counts too
+    if the reason is Stale (a missing heartbeat). All three are always returned; a False one has the reason and message
+    of its first child, sorted by type.
     """
     against: dict[str, Resource] = {}
     parent_of = {
@@ -222,7 +225,8 @@ def parent_conditions(conditions: Iterable[Resource]) -> list[Condition]:
     }
     for child in sorted(conditions, key=lambda c: str(c.get("type"))):
         # The overall conditions repeat their children, and the parents must not be derived from themselves.
-        if child.get("type") in _NO_CHILDREN or child.get("status") not in ("False", "Unknown"):
+        ignored = _OF_NO_KIND if of_parts else _NO_CHILDREN
+        if child.get("type") in ignored or child.get("status") not in ("False", "Unknown"):
             continue
         category = category_of(str(child.get("reason")))
         parent = parent_of.get(category)

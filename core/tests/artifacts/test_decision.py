@@ -1,0 +1,359 @@
+"""What becomes of one ModelArtifact, by the rows A of spec/platform-cases.md."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airunway.artifacts.claims import size_with_headroom
+from airunway.artifacts.decision import ArtifactDecision, ArtifactFacts, Flags, decide_artifact
+from airunway.artifacts.names import artifact_name, claim_name, job_name
+from airunway.artifacts.request import request_of
+from airunway.artifacts.results import result_of
+from airunway.artifacts.retries import next_attempt
+from airunway.configs import resolve
+from airunway.resource import Resource, condition_of, format_time
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+DIGEST = f"sha256:{'a' * 64}"
+MADE = {"airunway.ai/managed-by": "airunway", "airunway.ai/part": "model-cache"}
+SIZED = {"bytes": 5 * 2**30, "files": 3, "revision": "c0ffee"}
+FETCHED = {**SIZED, "digest": DIGEST}
+
+
+def artifact(*, status: Resource | None = None, labels: Resource | None = None, **spec: Any) -> Resource:
+    metadata = {"name": "llama", "namespace": "ml", "uid": "u1", "generation": 1, "labels": labels or {}}
+    return {"metadata": metadata, "spec": {"source": {"uri": "hf://a/b"}, **spec}, "status": status or {}}
+
+
+def facts(obj: Resource, *, config: Resource | None = None, **more: Any) -> ArtifactFacts:
+    named = {"metadata": {"name": "default", "namespace": "ml"}, "spec": config} if config is not None else None
+    resolution = resolve("default", namespaced=named, cluster=None)
+    base: dict[str, Any] = {"resolution": resolution, "users": ("chat",), "flags": Flags(image="d:1"), "now": NOW}
+    return ArtifactFacts(artifact=obj, **(base | more))
+
+
+def after(decision: ArtifactDecision, before: ArtifactFacts, **more: Any) -> ArtifactFacts:
+    """The next facts: the status is written, claims and Jobs of the decision exist."""
+    objects = decision.objects or ()
+    claims = tuple(
+        {**o, "metadata": {**o["metadata"], "uid": f"uid-{o['metadata']['name']}"}, "status": {"phase": "Bound"}}
+        for o in objects
+        if o["kind"] == "PersistentVolumeClaim"
+    )
+    jobs = (*before.jobs, *(o for o in objects if o["kind"] == "Job"))
+    found = {"claims": claims, "jobs": jobs} | more
+    return replace(before, artifact={**before.artifact, "status": decision.status}, **found)
+
+
+def ended(before: ArtifactFacts, message: object, *, complete: bool, at: datetime = NOW) -> ArtifactFacts:
+    """The last Job has ended, and its pod said `message`."""
+    job = before.jobs[-1]
+    step = job["spec"]["template"]["spec"]["containers"][0]["name"]
+    condition = {"type": "Complete" if complete else "Failed", "status": "True", "lastTransitionTime": format_time(at)}
+    text = message if isinstance(message, str) else json.dumps({"v": 1, "command": step, **(message or {})})  # type: ignore[dict-item]
+    state = {"exitCode": 0 if complete else 3, "message": text, "finishedAt": format_time(at)}
+    pod = {
+        "metadata": {"name": "p", "labels": {"batch.kubernetes.io/job-name": job["metadata"]["name"]}},
+        "status": {"containerStatuses": [{"name": step, "state": {"terminated": state}}]},
+    }
+    return replace(before, jobs=(*before.jobs[:-1], {**job, "status": {"conditions": [condition]}}), pods=(pod,))
+
+
+def measured() -> ArtifactFacts:
+    """The size is known, claim and download Job exist."""
+    first = facts(artifact())
+    sized = ended(after(decide_artifact(first), first), {"ok": SIZED}, complete=True)
+    return after(decide_artifact(sized), sized)
+
+
+def ready() -> ArtifactFacts:
+    done = ended(measured(), {"ok": FETCHED}, complete=True)
+    return after(decide_artifact(done), done, claims=done.claims)
+
+
+def state(decision: ArtifactDecision) -> tuple[str, str]:
+    assert decision.status is not None
+    return decision.status["phase"], decision.status["reason"]
+
+
+def kinds(decision: ArtifactDecision) -> list[str]:
+    return [each["kind"] for each in decision.objects or ()]
+
+
+def test_from_nothing_to_ready() -> None:
+    first = facts(artifact())
+    assert kinds(decide_artifact(first)) == ["Job"]
+    running = measured()
+    assert [c["spec"]["resources"]["requests"]["storage"] for c in running.claims] == ["6Gi"]
+    decision = decide_artifact(running)
+    assert (state(decision), decision.wants_slot) == (("Progressing", "Downloading"), True)
+    finished = decide_artifact(ready())
+    assert (state(finished), finished.wants_slot, kinds(finished)) == (
+        ("Ready", "Ready"),
+        False,
+        ["PersistentVolumeClaim"],
+    )
+    assert finished.status is not None
+    assert finished.status["completed"]["digest"] == DIGEST
+    assert finished.status == ready().artifact["status"]  # a pass at rest writes nothing
+
+
+UNREADABLE: list[Any] = [
+    *("", "junk", "[1]", "x" * 5000),
+    *({"ok": {**SIZED, "bytes": size}} for size in (0, -1, 2**60, True)),
+    *({"ok": 1}, {"v": 2, "ok": SIZED}, {"command": "x", "ok": SIZED}),
+]
+
+
+@pytest.mark.parametrize("message", UNREADABLE)
+def test_a2_a_size_that_cannot_be_is_retried_and_never_ready(message: object) -> None:
+    first = facts(artifact())
+    begun = after(decide_artifact(first), first)
+    failed = decide_artifact(ended(begun, message, complete=True))
+    assert state(failed)[0] == "Failed"
+    assert failed.requeue_after == 60
+    later = replace(after(failed, ended(begun, message, complete=True)), now=NOW + timedelta(minutes=2))
+    assert kinds(decide_artifact(later)) == ["Job"]
+
+
+def test_a2_the_pod_of_another_job_says_nothing() -> None:
+    done = ended(measured(), {"ok": FETCHED}, complete=True)
+    foreign = {**done.pods[0], "metadata": {"name": "p", "labels": {"batch.kubernetes.io/job-name": "other"}}}
+    assert state(decide_artifact(replace(done, pods=(foreign,))))[0] == "Failed"
+
+
+def test_a3_a_job_that_is_gone_is_made_again_under_its_name() -> None:
+    running = measured()
+    again = decide_artifact(replace(running, jobs=()))
+    assert [o["metadata"]["name"] for o in again.objects or () if o["kind"] == "Job"] == [
+        running.jobs[-1]["metadata"]["name"]
+    ]
+    assert kinds(decide_artifact(replace(ready(), jobs=(), pods=()))) == ["PersistentVolumeClaim"]
+
+
+def test_a6_without_users_it_goes_after_five_minutes_unless_it_is_ready() -> None:
+    alone = replace(facts(artifact(labels=MADE)), users=())
+    left = decide_artifact(alone)
+    assert (left.delete_self, left.requeue_after) == (False, 300)
+    assert decide_artifact(replace(after(left, alone), now=NOW + timedelta(minutes=5))).delete_self
+    assert not decide_artifact(replace(after(left, alone), users=("b",), now=NOW + timedelta(hours=1))).delete_self
+    users_own = replace(facts(artifact()), users=())
+    later = replace(after(decide_artifact(users_own), users_own), now=NOW + timedelta(days=9))
+    assert not decide_artifact(later).delete_self
+
+
+@pytest.mark.parametrize(("retention", "hours", "gone"), [({}, 999, False), ({"policy": "DeleteUnused"}, 24, True)])
+def test_a32_a_ready_one_stays_or_goes_after_its_time(retention: Resource, hours: int, gone: bool) -> None:
+    done = ready()
+    obj = {**done.artifact, "spec": {**done.artifact["spec"], "retention": retention}}
+    obj["metadata"] = {**obj["metadata"], "labels": MADE}
+    obj["status"] = {**obj["status"], "unusedSince": format_time(NOW)}
+    unused = replace(done, artifact=obj, users=())
+    assert not decide_artifact(replace(unused, now=NOW + timedelta(hours=hours - 1))).delete_self
+    assert decide_artifact(replace(unused, now=NOW + timedelta(hours=hours))).delete_self is gone
+    assert not decide_artifact(replace(unused, now=NOW - timedelta(hours=9))).delete_self
+    assert not decide_artifact(replace(unused, users=("a",), now=NOW + timedelta(days=99))).delete_self
+
+
+def test_a12_a_full_claim_waits_for_a_larger_size() -> None:
+    full = ended(measured(), {"error": {"reason": "StorageFull", "message": "no space"}}, complete=False)
+    failed = decide_artifact(full)
+    assert (state(failed), failed.requeue_after, failed.wants_slot) == (("Failed", "StorageFull"), None, False)
+    assert failed.status is not None
+    assert "set spec.size" in failed.status["message"]
+    kept = after(failed, full, claims=full.claims)
+    assert kinds(decide_artifact(replace(kept, now=NOW + timedelta(days=1)))) == ["PersistentVolumeClaim"]
+    larger = {**kept.artifact, "spec": {**kept.artifact["spec"], "size": "10Gi"}}
+    old = kept.claims[0]["metadata"]["name"]
+    grown = decide_artifact(replace(kept, artifact=larger, storage_class={"allowVolumeExpansion": True}))
+    assert next(o["metadata"]["name"] for o in grown.objects or ()) == old
+    assert kinds(grown) == ["PersistentVolumeClaim", "Job"]
+    anew = decide_artifact(replace(kept, artifact=larger, storage_class={}))
+    assert next(o["metadata"]["name"] for o in anew.objects or ()) != old
+    assert kinds(anew) == ["PersistentVolumeClaim", "Job"]
+    queued = replace(kept, artifact=larger, storage_class={"allowVolumeExpansion": True}, slot=False)
+    waiting = decide_artifact(queued)
+    assert state(waiting)[1] == "Queued"
+    started = replace(after(waiting, queued), slot=True)
+    assert kinds(decide_artifact(started)) == ["PersistentVolumeClaim", "Job"]
+
+
+def test_a13_a_missing_class() -> None:
+    decision = decide_artifact(facts(artifact(size="1Gi", storageClassName="fast"), class_found=False))
+    assert state(decision) == ("NotAvailable", "StorageClassNotFound")
+    assert decision.status is not None
+    assert "fast" in condition_of({"status": decision.status}, "StorageReady")["message"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("jobs", [True, False])
+def test_a14_a_claim_that_is_gone_is_made_anew_under_another_name(jobs: bool) -> None:
+    done = ready()
+    lost = replace(done, claims=()) if jobs else replace(done, claims=(), jobs=(), pods=())
+    decision = decide_artifact(lost)
+    assert state(decision)[0] != "Ready"
+    assert kinds(decision) == ["PersistentVolumeClaim", "Job"]
+    names = [o["metadata"]["name"] for o in decision.objects or ()]
+    assert names[0] != done.claims[0]["metadata"]["name"]
+    unread = after(decision, lost, claims=())  # the new claim is not in the cache yet
+    assert next(o["metadata"]["name"] for o in decide_artifact(unread).objects or ()) == names[0]
+
+
+@pytest.mark.parametrize(
+    ("reason", "phase", "parent"),
+    [
+        ("GatedModel", "Degraded", "AuthValid"),
+        ("Unauthorized", "Degraded", "AuthValid"),
+        ("SourceNotFound", "Failed", "ConfigValid"),
+        ("VerificationFailed", "Failed", ""),
+        ("Timeout", "Starting", "DependenciesReachable"),
+    ],
+)
+def test_a18_a19_a21_faults_of_the_source(reason: str, phase: str, parent: str) -> None:
+    failed = decide_artifact(ended(measured(), {"error": {"reason": reason, "message": "why"}}, complete=False))
+    assert state(failed)[0] == phase
+    assert not failed.wants_slot
+    wrong = [
+        type_
+        for type_ in ("ConfigValid", "AuthValid", "DependenciesReachable")
+        if condition_of({"status": failed.status}, type_)["status"] == "False"  # type: ignore[index]
+    ]
+    assert wrong == ([parent] if parent else [])
+
+
+def test_a21_a_delay_that_the_server_asks_for_is_honoured() -> None:
+    error = {"reason": "RateLimited", "message": "429", "retryAfter": 7200}
+    failed = decide_artifact(ended(measured(), {"error": error}, complete=False))
+    assert failed.status is not None
+    assert failed.status["download"]["nextAttemptTime"] == format_time(NOW + timedelta(hours=2))
+
+
+def test_a25_headroom() -> None:
+    sizes = [size_with_headroom(n, p) for n, p in ((1, 0), (2**30, 0), (2**30, 100), (2**30 + 1, 0), (4 * 2**30, 10))]
+    assert sizes == ["1Gi", "1Gi", "2Gi", "2Gi", "5Gi"]
+    assert decide_artifact(facts(artifact(size="1500Mi"))).objects[0]["spec"]["resources"]["requests"] == {  # type: ignore[index]
+        "storage": "1500Mi"
+    }
+
+
+def test_a26_attempts_and_next_time_survive_a_restart() -> None:
+    failing = ended(measured(), {"error": {"reason": "Timeout", "message": "x"}}, complete=False)
+    failed = decide_artifact(failing)
+    gone = replace(after(failed, failing, claims=failing.claims), jobs=(), pods=())
+    late = {**gone.artifact["status"]["download"], "lastAttemptTime": format_time(NOW - timedelta(hours=1))}
+    gone = replace(gone, artifact={**gone.artifact, "status": {**gone.artifact["status"], "download": late}})
+    waits = decide_artifact(replace(gone, now=NOW + timedelta(seconds=30)))
+    assert (kinds(waits), waits.requeue_after) == (["PersistentVolumeClaim"], 30)
+    again = decide_artifact(replace(gone, now=NOW + timedelta(seconds=60)))
+    assert again.status is not None
+    assert (again.status["download"]["attempts"], kinds(again)) == (2, ["PersistentVolumeClaim", "Job"])
+
+
+def test_a27_a_failed_job_that_is_deleted_by_hand_is_tried_at_once() -> None:
+    failing = ended(measured(), {"error": {"reason": "Timeout", "message": "x"}}, complete=False)
+    gone = replace(after(decide_artifact(failing), failing, claims=failing.claims), jobs=(), pods=())
+    assert kinds(decide_artifact(gone)) == ["PersistentVolumeClaim", "Job"]
+
+
+def test_a28_names_fit_and_differ() -> None:
+    uris = [f"hf://a/{'x' * n}.Y_{n}" for n in (1, 60, 61, 253)] + ["hf://a/B.c", "hf://a/b-c", "hf://a/---"]
+    names = [artifact_name(uri, "ns") for uri in uris]
+    long = [claim_name("a" * 52, uid="u", attempt=0), claim_name("a" * 51 + "b", uid="v", attempt=0)]
+    long += [job_name("a" * 52, "check-size", uid="u", attempt=n) for n in (1, 2)]
+    assert len({*names, *long}) == len(names) + len(long)
+    assert [n for n in names if len(n) > 52 or not n[0].isalnum() or n != n.lower() or "." in n] == []
+    assert [n for n in long if len(n) > 63] == []
+
+
+def test_a36_without_a_slot_it_is_queued_without_a_timer() -> None:
+    waiting = decide_artifact(replace(measured(), jobs=(), slot=False))
+    assert (state(waiting), waiting.wants_slot, waiting.requeue_after) == (("Pending", "Queued"), True, None)
+
+
+def test_labels_of_the_artifact_reach_claim_and_jobs_and_never_win_over_ours() -> None:
+    labels = {"team": "x", "other": "y", "airunway.ai/artifact": "not-mine"}
+    config = {"labelPropagation": {"enabled": True, "match": ["team"]}}
+    decision = decide_artifact(facts(artifact(labels=labels, size="1Gi"), config=config))
+    for each in decision.objects or ():
+        assert each["metadata"]["labels"]["team"] == "x"
+        assert "other" not in each["metadata"]["labels"]
+        assert each["metadata"]["labels"]["airunway.ai/artifact"] == "llama"
+
+
+def test_the_same_answer_of_a_download_changes_no_status() -> None:
+    answer = {"totalBytes": 100, "downloadedBytes": 50, "bytesPerSecond": 5}
+    running = replace(measured(), progress=answer)
+    first = decide_artifact(running)
+    assert first.status is not None
+    assert first.status["progress"]["percentage"] == 50
+    later = replace(after(first, running, claims=running.claims), now=NOW + timedelta(seconds=5))
+    assert decide_artifact(later).status == first.status
+
+
+def test_a5_another_token_is_another_artifact() -> None:
+    def deployment(name: str, token: str = "", mode: str = "Shared") -> Resource:
+        model = {"id": "a/b", "cache": {"mode": mode}}
+        spec = {"model": model, "secrets": {"huggingFaceToken": token}}
+        metadata = {"name": name, "namespace": "ml", "uid": name}
+        return {"apiVersion": "airunway.ai/v1alpha1", "kind": "ModelDeployment", "metadata": metadata, "spec": spec}
+
+    made = [deployment("a"), deployment("b"), deployment("c", "s"), deployment("d", mode="Dedicated")]
+    names = [found.name for each in made if (found := request_of(each, None)) is not None]
+    assert len(names) == 4
+    assert names[0] == names[1]
+    assert len(set(names)) == 3
+
+
+def test_times_between_tries_double_up_to_an_hour() -> None:
+    fault = result_of(None, command="download", container="download")
+    found = [next_attempt(fault, attempts=n, ended=NOW) for n in (1, 2, 3, 7, 99)]
+    assert [(each - NOW).total_seconds() for each in found if each] == [60, 120, 240, 3600, 3600]
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.just("9999-12-31T23:59:59Z"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    below = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
+    return [path, *(place for key, each in below for place in _places(each, (*path, key)))]
+
+
+def _with(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    if not path:
+        return new
+    if isinstance(value, dict):
+        return {**value, path[0]: _with(value[path[0]], path[1:], new)}
+    return [_with(each, path[1:], new) if n == path[0] else each for n, each in enumerate(value)]
+
+
+STAGES = [facts(artifact()), measured(), ended(measured(), {"ok": FETCHED}, complete=True), ready()]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_any_json_gets_a_decision(data: st.DataObject) -> None:
+    """One place of what the API server sent is anything; names and kinds of objects are the API server's own."""
+    stage = data.draw(st.sampled_from(STAGES))
+    field = data.draw(st.sampled_from(["artifact", "claims", "jobs", "pods", "progress", "storage_class"]))
+    found = getattr(stage, field)
+    whole = {**found} if isinstance(found, dict) else list(found or ())
+    places = [p for p in _places(whole) if "metadata" not in p[:2] and len(p) > (0 if field == "artifact" else 1)]
+    new = data.draw(ANY)
+    changed = _with(whole, data.draw(st.sampled_from(places)), new) if places else new
+    if field not in ("artifact", "progress", "storage_class"):
+        changed = tuple(each for each in changed if isinstance(each, dict)) if isinstance(changed, list) else found
+    elif field == "artifact" and not isinstance(changed, dict):
+        changed = stage.artifact
+    change: dict[str, Any] = {field: changed}
+    decision = decide_artifact(replace(stage, **change))
+    assert decision.delete_self or decision.status is None or condition_of({"status": decision.status}, "Ready")
