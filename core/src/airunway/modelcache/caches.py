@@ -163,10 +163,10 @@ def _owners_of(obj: Resource) -> Iterator[tuple[str, ObjectKey]]:
     namespace, owner = key_of(obj).namespace, controller_owner(obj)
     if owner is not None and owner.get("kind") in ("ModelArtifact", "ModelDeployment"):
         yield str(owner["kind"]), ObjectKey(namespace, str(owner.get("name")))
-    elif name := _artifact_label(obj):
-        yield "ModelArtifact", ObjectKey(namespace, name)
-    elif name := labels_of(obj).get(names.MODEL_DEPLOYMENT):
-        yield "ModelDeployment", ObjectKey(namespace, name)
+    elif artifact := _artifact_label(obj):
+        yield "ModelArtifact", ObjectKey(namespace, artifact)
+    elif deployment := labels_of(obj).get(names.MODEL_DEPLOYMENT):
+        yield "ModelDeployment", ObjectKey(namespace, deployment)
 
 
 def _job_pod(pod: Resource) -> Resource:
