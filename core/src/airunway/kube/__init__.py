@@ -60,7 +60,14 @@ from airunway.kube.queue import Priority, QueueClosed, WorkQueue
 from airunway.kube.reflector import AnyReflector, Handler, Index, Reflector, UnionReflector, reflector_of
 from airunway.kube.session import user_agent_of
 from airunway.kube.status import StatusWriter
-from airunway.kube.transforms import LAST_APPLIED, compact_objects, intern_status, strip_managed_fields, transform_once
+from airunway.kube.transforms import (
+    LAST_APPLIED,
+    compact_bytes,
+    compact_objects,
+    intern_status,
+    strip_managed_fields,
+    transform_once,
+)
 from airunway.kube.watch import WatchEvent
 
 __all__ = [
@@ -127,6 +134,7 @@ __all__ = [
     "api_error",
     "backoff_delay",
     "changed_fields",
+    "compact_bytes",
     "compact_objects",
     "has_content_of",
     "in_cluster_config",

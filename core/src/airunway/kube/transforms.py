@@ -10,7 +10,14 @@ import orjson
 
 from airunway.resource import Resource, dig, uid_of
 
-__all__ = ["LAST_APPLIED", "compact_objects", "intern_status", "strip_managed_fields", "transform_once"]
+__all__ = [
+    "LAST_APPLIED",
+    "compact_bytes",
+    "compact_objects",
+    "intern_status",
+    "strip_managed_fields",
+    "transform_once",
+]
 
 _MAX_SHARED = 1024
 """How many different field sets, or conditions, are remembered; at the limit all are forgotten."""
@@ -27,8 +34,16 @@ _LONGEST_FIELDS = 4096
 _MAX_REMEMBERED = 64
 """How many object states are remembered for their second appearance; more than there are writes at a time."""
 
+_DIFFERENT = frozenset({"f:ownerReferences"})
+"""Field sets of the metadata that name a uid: no two objects have the same."""
+
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """The annotation in which kubectl keeps a copy of the applied object."""
+
+
+def compact_bytes(text: bytes) -> bytes:
+    """The same bytes in a block of their own size, for keeping: orjson returns them in a buffer of whole KiBs."""
+    return bytes(memoryview(text))
 
 
 def strip_managed_fields(keep: str | Collection[str] = ()) -> Callable[[Resource], Resource]:
@@ -50,7 +65,7 @@ def strip_managed_fields(keep: str | Collection[str] = ()) -> Callable[[Resource
             for part, below in fields.items():
                 # Each part on its own: the owner's uid in the metadata differs and would prevent all sharing.
                 if part == "f:metadata" and isinstance(below, dict):
-                    below.update((key, shared_part(value)) for key, value in list(below.items()))
+                    below.update((k, shared_part(value)) for k, value in list(below.items()) if k not in _DIFFERENT)
                 else:
                     fields[part] = shared_part(below)
         return entry
@@ -62,7 +77,12 @@ def strip_managed_fields(keep: str | Collection[str] = ()) -> Callable[[Resource
             text = orjson.dumps(fields)
         except TypeError:  # nested deeper than orjson allows: the fields of a free-form object
             return fields
-        return shared.setdefault(text, fields) if len(text) <= _LONGEST_FIELDS else fields
+        if len(text) > _LONGEST_FIELDS:
+            return fields
+        known = shared.get(text)
+        if known is None:
+            known = shared[compact_bytes(text)] = fields
+        return known
 
     def project(obj: Resource) -> Resource:
         metadata = obj.get("metadata")

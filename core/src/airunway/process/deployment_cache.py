@@ -27,7 +27,7 @@ from airunway.api.bounds import (
 )
 from airunway.api.names import GROUP, provider_finalizer, provider_of_finalizer, provider_of_manager
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import LAST_APPLIED, Client, compact_objects
+from airunway.kube import LAST_APPLIED, Client, compact_bytes, compact_objects
 from airunway.resource import Resource, dig, key_of, uid_of
 from airunway.selection import REFUSED_BY, is_denied, refused_by
 
@@ -93,7 +93,7 @@ class DeploymentProjection:
             obj[EXCESS] = found
             obj["spec"] = outline(spec)
         elif size.length + _PER_VALUE * size.values > _AT_HAND:
-            obj[_PACKED] = orjson.dumps(spec)
+            obj[_PACKED] = compact_bytes(orjson.dumps(spec))
             obj["spec"] = outline(spec)
         # Which manager refused stands in fields of other managers, which are not kept.
         refusing = refused_by(obj) if self._providers is None else ()
