@@ -13,10 +13,10 @@ Packages in import order: each imports only from those before it (``.importlinte
 ``sdk``         everything that a provider may import
 ``selection``   engine and provider selection
 ``artifacts``   cached weights: names, claims, Jobs, results, what becomes of an artifact
-``routing``     routes: choice of Gateway, claims, the objects of a route, the Gateway's verdict
 ``kube``        a Kubernetes client: reflector, work queue, controller, lease
 ``owned``       the objects that are made for an owner: plan, create-only apply, conflicts
 ``process``     a long-running process: signals, probes, metrics, logs
+``routing``     routes: choice of Gateway, claims, the objects of a route, the Gateway's verdict
 ``gateway``     the part that makes routes, pools and endpoint pickers
 ``modelcache``  the part that fetches weights: artifacts, claims, Jobs, and what deployments learn of them
 ``runtime``     the reconciler that every provider shares

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from airunway.plugins.contract import Component, Endpoint, Finding, Observation, Replicas
 from airunway.resource import Resource, format_time
-from airunway.runtime.diagnosis import ABSENCE_PATIENCE, STALE_AFTER, Diagnosis, conclude, diagnose
+from airunway.runtime.diagnosis import ABSENCE_PATIENCE, UPSTREAM_STALE_AFTER, Diagnosis, conclude, diagnose
 from airunway.runtime.evidence import PODS_PER_DEPLOYMENT, is_history, limited
 from airunway.runtime.memory import Memory
 from airunway.runtime.report import Report
@@ -310,8 +310,8 @@ def test_an_upstream_that_does_not_look_at_a_change() -> None:
         resource={"kind": "Workspace", "metadata": {"name": "llama"}, "status": {"conditions": [moved]}},
     )
     status, found = outcome(report, pod(), phase="Running")
-    assert (status["phase"], found.wake_after) == ("Deploying", STALE_AFTER.total_seconds())
-    stale, found = outcome(report, pod(), phase="Deploying", now=NOW + STALE_AFTER)
+    assert (status["phase"], found.wake_after) == ("Deploying", UPSTREAM_STALE_AFTER.total_seconds())
+    stale, found = outcome(report, pod(), phase="Deploying", now=NOW + UPSTREAM_STALE_AFTER)
     assert (stale["phase"], condition(stale, "Ready")["status"]) == ("Deploying", "Unknown")
     assert (stale["reason"], stale["rootCause"]["code"]) == ("StaleStatus", "Provider.Stale")
     assert "Workspace 'llama'" in stale["message"]
@@ -329,9 +329,9 @@ def test_a_sign_of_life_after_the_change_gives_the_upstream_more_time() -> None:
         applied=NOW,
         resource={"metadata": {}, "status": {"conditions": conditions}},
     )
-    patient, found = outcome(report, pod(ready=False), now=NOW + STALE_AFTER)
+    patient, found = outcome(report, pod(ready=False), now=NOW + UPSTREAM_STALE_AFTER)
     assert (patient["reason"], found.wake_after) == ("Progressing", 240.0)
-    stale, _ = outcome(report, pod(ready=False), now=sign + STALE_AFTER)
+    stale, _ = outcome(report, pod(ready=False), now=sign + UPSTREAM_STALE_AFTER)
     assert stale["reason"] == "StaleStatus"
 
 
@@ -409,7 +409,7 @@ def test_a_spec_that_is_refused_while_the_one_before_serves_degrades_and_keeps_i
 
 def test_a_spec_that_is_refused_is_no_status_that_stands_still() -> None:
     report = replace(
-        upstream(True, "Ready", current=False, refused=REFUSAL), applied=NOW - 2 * STALE_AFTER, warnings=()
+        upstream(True, "Ready", current=False, refused=REFUSAL), applied=NOW - 2 * UPSTREAM_STALE_AFTER, warnings=()
     )
     status, _ = outcome(report, pod(), phase="Running")
     assert status["reason"] == "ConfigNotFound"

@@ -1,4 +1,4 @@
-"""Builds the claims that this part makes, and decides how large they are (spec/platform.md, "Model cache"). Pure.
+"""Builds the claims that this part makes, and adds headroom to a measured size (spec/platform.md, "Model cache"). Pure.
 
 Example: 14.9 GB measured with 10 % headroom becomes a claim of ``16Gi``; an explicit size is taken as it is.
 """

@@ -1,4 +1,4 @@
-"""Which runtime config a deployment follows, and what it says (spec/platform.md, "Resolution" and "Merge").
+"""Which runtime config a deployment follows, what it says, and its hash (spec/platform.md, "Resolution" and "Merge").
 
 A deployment in the namespace ``ml-team`` without a ``runtimeConfigName`` follows the RuntimeConfig ``default`` of
 ``ml-team``, else the ClusterRuntimeConfig ``default``, else none.

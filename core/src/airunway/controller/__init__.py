@@ -1,0 +1,1 @@
+"""The reconcilers of the core: deployments, provider configs, runtime configs."""

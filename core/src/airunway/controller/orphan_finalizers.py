@@ -1,4 +1,7 @@
-"""Removes finalizers of providers that are gone from deleted deployments (spec ruling 21)."""
+"""Removes finalizers of providers that are gone from deleted deployments (spec ruling 21).
+
+A provider that is there removes its own (`runtime.apply`); both do so after `names.FINALIZER_TIMEOUT`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Converts a deployment's engine settings into command-line arguments."""
+"""Converts a deployment's engine settings into command-line arguments; program, model and port are `sdk.launch`'s."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which objects belong to an owner, and what we write on them. Pure.
+"""Which objects belong to an owner and which are foreign, and what we write on ours. Pure.
 
 Example: the gateway part's HTTPRoute of the deployment ``llama`` has the owner reference of ``llama``, the label
 ``airunway.ai/model-deployment: llama`` and the mark ``airunway.ai/part: gateway``.

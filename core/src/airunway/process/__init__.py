@@ -1,0 +1,1 @@
+"""A long-running process: its parts, caches, signals, probes, metrics and logs."""

@@ -51,8 +51,6 @@ def core_guard(user: str, *, name: str = GUARD) -> list[Resource]:
 
     Of runtime configs it writes only the status. Of the status of a deployment it does not write the provider's part.
 
-    Of runtime configs it writes only the status.
-
     `user` is its account's name as the API server knows it: ``system:serviceaccount:NAMESPACE:NAME``.
     """
     theirs = f"f.startsWith({quoted(f'{names.GROUP}/')}) && f.endsWith('-provider')"

@@ -1,0 +1,1 @@
+"""The reconciler that every provider shares: gather, observe, plan, apply, report."""

@@ -35,7 +35,7 @@ __all__ = [
     "NOT_YET",
     "PODS",
     "RULES",
-    "STALE_AFTER",
+    "UPSTREAM_STALE_AFTER",
     "WORKER",
     "Diagnosis",
     "PodSummary",
@@ -289,7 +289,7 @@ def _advice(role: str, pods: Iterable[PodFacts]) -> str:
 # ------------------------------------------------------------------------------------------------- which source counts
 
 
-STALE_AFTER = timedelta(minutes=5)
+UPSTREAM_STALE_AFTER = timedelta(minutes=5)
 """Time for which an upstream may ignore a change before its status counts as unknown (spec/status.md, "Stale")."""
 
 
@@ -617,7 +617,7 @@ def _stale(report: Report, observation: Observation, now: datetime) -> tuple[Fau
         if isinstance(c, dict)
     ]
     last = max([report.applied, *(sign for sign in signs if sign is not None)])
-    left = (last + STALE_AFTER - now).total_seconds()
+    left = (last + UPSTREAM_STALE_AFTER - now).total_seconds()
     if left > 0:
         return None, left
     kind, name = report.primary.get("kind"), dig(report.primary, "metadata", "name")

@@ -1,6 +1,7 @@
 """Computes one phase from the components: the roll-up that the core and every provider share (spec/status.md).
 
-Pure and total: from any faults, the previous phase and the time it computes a verdict. No other code sets a phase.
+Pure and total: from any faults, the previous phase and the time it computes a verdict. No other code sets
+a phase, except ``Terminating`` (`runtime.report`).
 """
 
 from __future__ import annotations

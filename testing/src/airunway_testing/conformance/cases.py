@@ -204,6 +204,8 @@ OF_THE_CORE: Mapping[str, str] = {
     "spec.provider.name": "what brings a deployment to a provider",
     "spec.provider.overrides": "merged into the primary object by the runtime, by the manifest's schema",
     "spec.model.cache.artifactName": "part of the cache, which reaches a provider as `context.cache`",
+    "spec.model.cache.accessMode": "part of the cache, which reaches a provider as `context.cache`",
+    "spec.model.cache.revision": "part of the cache, which reaches a provider as `context.cache`",
     "spec.model.cache.size": "part of the cache, which reaches a provider as `context.cache`",
     "spec.model.cache.storageClassName": "part of the cache, which reaches a provider as `context.cache`",
     "spec.gateway": "routing is the core's; where a provider makes the pool, it learns of it as `context.gateway`",
