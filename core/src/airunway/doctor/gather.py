@@ -16,7 +16,13 @@ from airunway.doctor.rights import expected_rights
 from airunway.doctor.snapshot import GATEWAY_GROUP, POOL_GROUPS, Call, Right, Snapshot, Unseen
 from airunway.doctor.webhook_comparison import configuration_names, services_of
 from airunway.gateway.kinds import GATEWAY
-from airunway.kinds import CLUSTER_RUNTIME_CONFIG, INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT, RUNTIME_CONFIG
+from airunway.kinds import (
+    CLUSTER_RUNTIME_CONFIG,
+    INFERENCE_PROVIDER_CONFIG,
+    MODEL_ARTIFACT,
+    MODEL_DEPLOYMENT,
+    RUNTIME_CONFIG,
+)
 from airunway.kube import (
     CLUSTER_ROLE,
     CUSTOM_RESOURCE_DEFINITION,
@@ -59,7 +65,8 @@ _BINDING = Kind(
     "validatingadmissionpolicybindings",
     namespaced=False,
 )
-_CONFIGS = (RUNTIME_CONFIG, CLUSTER_RUNTIME_CONFIG)
+_KINDS = (MODEL_DEPLOYMENT, INFERENCE_PROVIDER_CONFIG, RUNTIME_CONFIG, CLUSTER_RUNTIME_CONFIG, MODEL_ARTIFACT)
+"""Our kinds, by whose CRDs the installation is judged."""
 
 _HELM = "owner=helm"
 """The label of the Secrets in which Helm stores releases; name, revision and status are labels too."""
@@ -178,7 +185,7 @@ class _Reader:
     async def _definitions(self) -> dict[str, Resource]:
         return await self._named(
             CUSTOM_RESOURCE_DEFINITION,
-            [f"{kind.plural}.{kind.group}" for kind in (MODEL_DEPLOYMENT, INFERENCE_PROVIDER_CONFIG, *_CONFIGS)],
+            [f"{kind.plural}.{kind.group}" for kind in _KINDS],
         )
 
     async def _components(self) -> tuple[Any, ...]:
