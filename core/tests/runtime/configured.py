@@ -46,9 +46,17 @@ NONE = Resolution(name="default", config=None)
 
 
 def published(
-    deployment: Resource, found: Resolution, *, served: bool = True, granted: bool = False, hash_: str | None = None
+    deployment: Resource,
+    found: Resolution,
+    *,
+    served: bool = True,
+    granted: bool = False,
+    hash_: str | None = None,
+    in_effect: Resolution | None = None,
 ) -> Resource:
-    """The deployment with what core (and provider, if it has served) say about it."""
+    """The deployment with what core (and provider, if it has served) say about it. `in_effect` is the config whose
+    settings its pods have, by the provider's status.
+    """
     ready = {
         "type": "RuntimeConfigReady",
         "status": "False" if found.missing else "True",
@@ -67,6 +75,8 @@ def published(
         status["effectiveRuntimeConfig"] = found.config.status() | ({"rollout": "Granted"} if granted else {})
     if hash_ is not None:
         status["effectiveRuntimeConfig"] = {"hash": hash_}
+    if in_effect is not None and in_effect.config is not None:
+        status["provider"] = {**status.get("provider", {}), "runtimeConfigHash": in_effect.config.hash}
     return {**deployment, "status": status}
 
 

@@ -67,6 +67,9 @@ def recorded(decision: Decision) -> Resource:
     return found
 
 
+MADE = config(**OLD)
+"""The config under which the objects of lost records were made."""
+
 LOST = pytest.mark.parametrize("lost", [without_record, with_edited_record], ids=["removed", "edited"])
 
 
@@ -81,7 +84,7 @@ def test_a_lost_record_is_restored_by_the_process_that_has_read_it(
 ) -> None:
     obj, found = live(host, plain(), config(**OLD)), config(**now)
     remembered = last_record(obj)
-    decision = decided(host, published(plain(**change), found), found, lost(obj), remembered=remembered)
+    decision = decided(host, published(plain(**change), found, in_effect=MADE), found, lost(obj), remembered=remembered)
     assert env_of(decision) == ["A"]
     assert recorded(decision)["pods"] == OLD
     assert is_as(decision, obj) or change, "with its record the object is as it was"
@@ -93,7 +96,7 @@ def test_after_a_restart_an_object_with_the_current_settings_gets_a_record_of_th
     host: ProviderHost, plain: MakeDeployment, lost: Any, change: Resource
 ) -> None:
     obj = lost(live(host, plain(), config(**OLD)))
-    decision = decided(host, published(plain(**change), config(**OLD)), config(**OLD), obj)
+    decision = decided(host, published(plain(**change), config(**OLD), in_effect=MADE), config(**OLD), obj)
     assert (decision.do, env_of(decision), recorded(decision)["pods"]) == (Do.APPLY, ["A"], OLD)
     assert decision.warnings == ()
 
@@ -105,7 +108,7 @@ def test_after_a_restart_an_object_with_other_settings_is_not_written(
 ) -> None:
     obj = lost(live(host, plain(), config(**OLD)))
     for change in ({}, {"scaling": {"replicas": 3}}):
-        decision = decided(host, published(plain(**change), now), now, obj)
+        decision = decided(host, published(plain(**change), now, in_effect=MADE), now, obj)
         assert (decision.do, decision.objects, decision.plan) == (Do.OBSERVE_ONLY, (), None)
         assert decision.config_hash is None, "the hash of the settings in effect stays"
         (warning,) = decision.warnings
@@ -126,7 +129,7 @@ def test_an_object_whose_settings_are_not_known_takes_the_current_ones_with(
     host: ProviderHost, plain: MakeDeployment, deployment: Resource, how: dict[str, Any]
 ) -> None:
     obj = without_record(live(host, plain(), config(**OLD)))
-    decision = decided(host, published(plain(**deployment), config(**NEW), **how), config(**NEW), obj)
+    decision = decided(host, published(plain(**deployment), config(**NEW), in_effect=MADE, **how), config(**NEW), obj)
     assert (decision.do, env_of(decision), recorded(decision)["pods"]) == (Do.APPLY, ["A", "B"], NEW)
 
 
@@ -135,7 +138,7 @@ def test_a_lost_record_is_no_cause_to_take_another_image_of_the_provider(toy: Ma
     host = toy(translate_spec=lambda deployment, context: _imaged(deployment, context, image="engine:1"))
     newer = toy(translate_spec=lambda deployment, context: _imaged(deployment, context, image="engine:2"))
     obj = without_record(live(host, plain(), config(**OLD)))
-    assert decided(newer, published(plain(), config(**OLD)), config(**OLD), obj).do is Do.OBSERVE_ONLY
+    assert decided(newer, published(plain(), config(**OLD), in_effect=MADE), config(**OLD), obj).do is Do.OBSERVE_ONLY
 
 
 def _imaged(deployment: Any, context: Any, *, image: str) -> list[Resource]:
@@ -148,10 +151,10 @@ def test_the_settings_of_a_lost_record_are_compared_by_content_where_the_digest_
 ) -> None:
     obj = without_record(live(host, plain(), config(**OLD)))
     del obj["metadata"]["annotations"][names.SPEC_HASH]
-    decision = decided(host, published(plain(), config(**OLD)), config(**OLD), obj)
+    decision = decided(host, published(plain(), config(**OLD), in_effect=MADE), config(**OLD), obj)
     assert (decision.do, env_of(decision)) == (Do.APPLY, ["A"])
     obj["spec"]["env"] = [{"name": "BY_HAND", "value": "1"}]
-    assert decided(host, published(plain(), config(**OLD)), config(**OLD), obj).do is Do.OBSERVE_ONLY
+    assert decided(host, published(plain(), config(**OLD), in_effect=MADE), config(**OLD), obj).do is Do.OBSERVE_ONLY
 
 
 # ------------------------------------------------------------------------------------------- made without a record
@@ -189,6 +192,15 @@ def test_an_object_of_an_earlier_release_has_no_pod_settings_and_is_not_written(
         decision = decided(host, published(labelled, new), new, obj)
         assert (env_of(decision), decision.objects[0]["spec"]["podLabels"]) == ([], {})
         assert names.RUNTIME_SETTINGS not in decision.objects[0]["metadata"]["annotations"]
+
+
+def test_an_object_of_an_earlier_release_is_not_held_because_the_provider_writes_another_image(
+    toy: MakeHost, plain: MakeDeployment
+) -> None:
+    host = toy(translate_spec=lambda deployment, context: _imaged(deployment, context, image="engine:1"))
+    newer = toy(translate_spec=lambda deployment, context: _imaged(deployment, context, image="engine:2"))
+    obj = live(host, plain(), NONE, records=False)
+    assert decided(newer, published(plain(scaling={"replicas": 3}), NONE), NONE, obj).do is Do.APPLY
 
 
 def test_drift_of_an_object_of_an_earlier_release_is_reverted(host: ProviderHost, plain: MakeDeployment) -> None:

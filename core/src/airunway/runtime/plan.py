@@ -497,6 +497,8 @@ def _pod_settings(
         return current
     if state.recorded is not None:
         return state.recorded.pods
+    if dig(state.deployment, "status", "provider", "runtimeConfigHash") is None:
+        return RuntimeSettings()  # no runtime config was ever in effect: there are no settings to lose
     if (found := known.made_with.get(uid_of(primary))) is not None:
         return found
     written_for = annotations_of(primary).get(names.WRITTEN_FOR, "")

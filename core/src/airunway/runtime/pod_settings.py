@@ -7,7 +7,8 @@ The record is an annotation of the primary object. If it is removed or edited, t
 is restored. A process that has not read it compares the object with its translation: the object was made without pod
 settings, or with the current ones, if the translation with these gives the same. Otherwise the settings are not known,
 and nothing is written until the spec changes in more than replica counts. So a lost annotation never restarts a model,
-and never takes its settings away.
+and never takes its settings away. Where no config was ever in effect (`status.provider.runtimeConfigHash`), there are
+no settings to lose, and an object without a record is written as before.
 """
 
 from __future__ import annotations
