@@ -432,7 +432,8 @@ async def test_a_deleted_config_takes_no_complete_cache_away(ground: Ground) -> 
         await ground.client.delete(RUNTIME_CONFIG, ObjectKey(ground.namespace, "own"))
 
         async def said() -> bool:
-            return (condition_of(await ground.artifact(), "RuntimeConfigReady") or {})["reason"] == "ConfigNotFound"
+            condition = condition_of(await ground.artifact(), "RuntimeConfigReady") or {}
+            return condition.get("reason") == "ConfigNotFound"
 
         await ground.eventually(said)
         await ground.deploy("next", cache={"mode": "Shared", "artifactName": "mine"})

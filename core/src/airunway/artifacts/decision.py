@@ -40,6 +40,9 @@ __all__ = ["ArtifactDecision", "ArtifactFacts", "Flags", "decide_artifact", "is_
 _ABANDONED = timedelta(minutes=5)
 """How long a made artifact that is not complete stays without a user."""
 
+_POD_LAG = timedelta(seconds=5)
+"""How long the watch of pods may lag behind that of Jobs; until then a Job without its pod's result has not failed."""
+
 _TTL = timedelta(hours=24)
 """``retention.ttlAfterUnused`` if the spec does not say it."""
 
@@ -119,6 +122,8 @@ class _State:
     """When the last try began."""
     next: datetime | None = None
     """When the next try is due."""
+    look: datetime | None = None
+    """When to look again for a pod that has not been seen."""
     size: int | None = None
     """Measured size in bytes."""
     revision: str = ""
@@ -286,6 +291,9 @@ def _follow(
     if not ended:
         return None, _running(facts, state, step)
     result = result_of(newest_pod(list(facts.pods), key_of(live).name), command=step.value, container=step.value)
+    at = _ended(live)
+    if not result.ok and result.at is None and at is not None and abs(facts.now - at) < _POD_LAG:
+        return None, replace(_running(facts, state, step), look=facts.now + _POD_LAG)
     if ended == "Complete" and result.ok:
         return None, _succeeded(facts, state, step, result)
     return _failed(facts, state, step, live, result, claim=claim)
@@ -554,7 +562,8 @@ def _decision(
     }
     status |= {key: value for key, value in parts.items() if value is not None}
     due = (state.next - now).total_seconds() if state.next is not None else None
-    waits = [each for each in (wake, left, due) if each is not None]
+    look = (state.look - now).total_seconds() if state.look is not None else None
+    waits = [each for each in (wake, left, due, look) if each is not None]
     return ArtifactDecision(objects=objects, status=status, requeue_after=max(0.0, min(waits)) if waits else None)
 
 
