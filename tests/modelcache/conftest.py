@@ -72,7 +72,13 @@ class Ground:
         await self.client.apply(RUNTIME_CONFIG, body, manager="tests", force=True)
 
     async def deploy(
-        self, name: str = "llama", *, cache: Resource | None = None, labels: dict[str, str] | None = None, **spec: Any
+        self,
+        name: str = "llama",
+        *,
+        cache: Resource | None = None,
+        labels: dict[str, str] | None = None,
+        annotations: dict[str, str] | None = None,
+        **spec: Any,
     ) -> Resource:
         """A deployment with a cache that the core has validated, with engine and provider."""
         model = spec.pop("model", {"id": MODEL, "cache": {"mode": "Shared"} if cache is None else cache})
@@ -81,7 +87,12 @@ class Ground:
             {
                 "apiVersion": names.API_VERSION,
                 "kind": "ModelDeployment",
-                "metadata": {"name": name, "namespace": self.namespace, "labels": labels or {}},
+                "metadata": {
+                    "name": name,
+                    "namespace": self.namespace,
+                    "labels": labels or {},
+                    "annotations": annotations or {},
+                },
                 "spec": {"model": model, "resources": {"gpu": {"count": 1}}, **spec},
             },
         )

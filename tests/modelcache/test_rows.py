@@ -439,3 +439,35 @@ async def test_a_deleted_config_takes_no_complete_cache_away(ground: Ground) -> 
         await ground.deploy("next", cache={"mode": "Shared", "artifactName": "mine"})
         assert (await ground.until("Ready", "next"))["status"]["modelCache"] == before
         assert (await ground.until("Ready"))["status"]["modelCache"] == before
+
+
+async def test_a2_a_pod_with_the_labels_of_a_download_that_no_job_owns_does_not_count(ground: Ground) -> None:
+    ground.runner.unpullable.add(DEFAULT_DOWNLOADER_IMAGE)
+    async with running_part(ground.client, namespace=ground.namespace) as part:
+        await ground.deploy(cache={"mode": "Shared", "size": "1Gi"})
+        await ground.until("ImageNotFound")
+        (pod,) = await ground.client.list_all(POD, namespace=ground.namespace)
+        forged = await ground.client.create(
+            POD,
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": "forged", "namespace": ground.namespace, "labels": labels_of(pod)},
+                "spec": {"containers": [{"name": "download", "image": DEFAULT_DOWNLOADER_IMAGE}]},
+            },
+        )
+        await ground.eventually(lambda: part._caches.pods.get(key_of(forged)) is not None)
+        owned = part._caches.owned(await ground.artifact()).pods
+        assert [key_of(each) for each in owned] == [key_of(pod)]
+
+
+async def test_x5_paused_and_dry_run_deployments_make_nothing(ground: Ground) -> None:
+    async with running_part(ground.client, namespace=ground.namespace) as part:
+        await ground.deploy("paused", annotations={names.PAUSED: "true"})
+        await ground.deploy("tried", annotations={names.DRY_RUN: "true"})
+        live = await ground.until("DryRun", "tried")
+        said = (condition_of(live, "ModelCacheReady") or {})["message"]
+        assert "would create ModelArtifact" in said
+        await settled(ground, part)
+        assert await ground.artifacts() == []
+        assert condition_of(await ground.get("paused"), "ModelCacheReady") is None

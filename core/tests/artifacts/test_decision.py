@@ -205,7 +205,7 @@ def test_a13_a_refused_object_is_said_and_counts_as_one_try(child: str) -> None:
 def test_a_complete_artifact_stays_ready_without_its_class_and_with_a_claim_that_cannot_grow() -> None:
     no = Condition(type="StorageReady", status=False, reason="QuotaExceeded", message="exceeded quota")
     for change in ({"class_found": False}, {"refused": no}):
-        assert state(decide_artifact(replace(ready(), **change))) == ("Ready", "Ready")  # type: ignore[arg-type]
+        assert state(decide_artifact(replace(ready(), **change))) == ("Ready", "Ready")
 
 
 def test_a34_numbers_that_no_status_can_hold_are_no_progress() -> None:
