@@ -7,6 +7,7 @@ import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,16 @@ import pytest
 
 from airunway.api import names
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_ARTIFACT, MODEL_DEPLOYMENT, RUNTIME_CONFIG
-from airunway.kube import STORAGE_CLASS, Client, NotFound
+from airunway.kube import JOB, STORAGE_CLASS, Client, Kind, NotFound
 from airunway.modelcache.application import ModelCacheApplication, ModelCacheSettings
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.metrics import Metrics, MetricsRole
 from airunway.process.supervisor import Work
-from airunway.resource import ObjectKey, Resource, condition_of, dig
+from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, labels_of
 from airunway_testing.modelhub.hub import Hub, Repository, model_hub
-from airunway_testing.storage.pod_runner import PodRunner, running_pod_runner
+from airunway_testing.modelhub.serving import Slow
+from airunway_testing.storage.pod_runner import PlayedPod, PodRunner, running_pod_runner
 from airunway_testing.storage.provisioner import Provisioner, running_provisioner, storage_class
 from airunway_testing.waiting import Eventually
 
@@ -69,7 +71,15 @@ class Ground:
         body = {"apiVersion": names.API_VERSION, "kind": "RuntimeConfig", "metadata": metadata, "spec": wanted}
         await self.client.apply(RUNTIME_CONFIG, body, manager="tests", force=True)
 
-    async def deploy(self, name: str = "llama", *, cache: Resource | None = None, **spec: Any) -> Resource:
+    async def deploy(
+        self,
+        name: str = "llama",
+        *,
+        cache: Resource | None = None,
+        labels: dict[str, str] | None = None,
+        annotations: dict[str, str] | None = None,
+        **spec: Any,
+    ) -> Resource:
         """A deployment with a cache that the core has validated, with engine and provider."""
         model = spec.pop("model", {"id": MODEL, "cache": {"mode": "Shared"} if cache is None else cache})
         made = await self.client.create(
@@ -77,7 +87,12 @@ class Ground:
             {
                 "apiVersion": names.API_VERSION,
                 "kind": "ModelDeployment",
-                "metadata": {"name": name, "namespace": self.namespace},
+                "metadata": {
+                    "name": name,
+                    "namespace": self.namespace,
+                    "labels": labels or {},
+                    "annotations": annotations or {},
+                },
                 "spec": {"model": model, "resources": {"gpu": {"count": 1}}, **spec},
             },
         )
@@ -109,6 +124,38 @@ class Ground:
     async def artifacts(self) -> list[Resource]:
         return await self.client.list_all(MODEL_ARTIFACT, namespace=self.namespace)
 
+    async def artifact(self) -> Resource:
+        """The only artifact."""
+        (found,) = await self.artifacts()
+        return found
+
+    async def all_of(self, kind: Kind) -> list[Resource]:
+        """The objects of a kind that are not going away."""
+        return [each for each in await self.client.list_all(kind, namespace=self.namespace) if not is_deleting(each)]
+
+    async def downloads(self) -> list[Resource]:
+        """The Jobs that fetch weights."""
+        return [job for job in await self.all_of(JOB) if labels_of(job).get(names.COMPONENT) == "model-storage"]
+
+    async def remove(self, name: str) -> None:
+        """Delete a deployment."""
+        await self.client.delete(MODEL_DEPLOYMENT, ObjectKey(self.namespace, name))
+
+    def slow(self, speed: int = 14_000) -> None:
+        """The next download of the weights takes two seconds."""
+        self.hub.inject(Slow(bytes_per_second=speed), path="model.safetensors")
+
+    async def downloading(self) -> PlayedPod:
+        """The pod of the newest download, once it runs."""
+
+        def look() -> PlayedPod | None:
+            found = [each for each in self.runner.pods.values() if "-download-" in each.key.name and each.running]
+            return found[-1] if found else None
+
+        found = await self.eventually(look)
+        assert isinstance(found, PlayedPod)
+        return found
+
     async def until(self, reason: str, name: str = "llama") -> Resource:
         """The deployment once ModelCacheReady has this reason."""
 
@@ -133,16 +180,23 @@ async def at_once(work: Work) -> None:
 
 @asynccontextmanager
 async def running_part(
-    client: Client, *, namespace: str, settings: ModelCacheSettings | None = None
+    client: Client,
+    *,
+    namespace: str,
+    settings: ModelCacheSettings | None = None,
+    later: timedelta = timedelta(),
+    instance: str = "test",
 ) -> AsyncIterator[ModelCacheApplication]:
-    """The part in one namespace, until the context ends."""
+    """The part in one namespace, until the context ends. Its clock is so much `later`."""
     caches = Caches(
         client,
         project=DeploymentProjection((names.CORE_MANAGER, names.MODEL_CACHE_MANAGER)),
         metrics=Metrics(names.MODEL_CACHE_MANAGER, role=MetricsRole.CORE),
         namespaces=[namespace],
     )
-    part = ModelCacheApplication(client=client, caches=caches, instance="test", settings=settings)
+    part = ModelCacheApplication(
+        client=client, caches=caches, instance=instance, settings=settings, clock=lambda: datetime.now(UTC) + later
+    )
     task = asyncio.create_task(part.run(at_once))
     try:
         yield part
@@ -168,7 +222,9 @@ async def runner(kubeconfig: Path, provisioner: Provisioner, tmp_path: Path) -> 
 
 @pytest.fixture
 async def hub() -> AsyncIterator[Hub]:
-    async with model_hub([Repository(MODEL, FILES), Repository("acme/gated", FILES, gated="auto")]) as running:
+    async with model_hub(
+        [Repository(MODEL, FILES), Repository("acme/other", FILES), Repository("acme/gated", FILES, gated="auto")]
+    ) as running:
         yield running
 
 

@@ -19,6 +19,7 @@ from airunway.artifacts.results import result_of
 from airunway.artifacts.retries import next_attempt
 from airunway.configs import resolve
 from airunway.resource import Resource, condition_of, format_time
+from airunway.status import Condition
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DIGEST = f"sha256:{'a' * 64}"
@@ -126,7 +127,9 @@ def test_a2_a_size_that_cannot_be_is_retried_and_never_ready(message: object) ->
 def test_a2_the_pod_of_another_job_says_nothing() -> None:
     done = ended(measured(), {"ok": FETCHED}, complete=True)
     foreign = {**done.pods[0], "metadata": {"name": "p", "labels": {"batch.kubernetes.io/job-name": "other"}}}
-    assert state(decide_artifact(replace(done, pods=(foreign,))))[0] == "Failed"
+    lagging = decide_artifact(replace(done, pods=(foreign,)))
+    assert (state(lagging)[0], lagging.requeue_after) == ("Progressing", 5), "the watch of pods may lag"
+    assert state(decide_artifact(replace(done, pods=(foreign,), now=NOW + timedelta(seconds=5))))[0] == "Failed"
 
 
 def test_a3_a_job_that_is_gone_is_made_again_under_its_name() -> None:
@@ -183,6 +186,38 @@ def test_a12_a_full_claim_waits_for_a_larger_size() -> None:
     assert state(waiting)[1] == "Queued"
     started = replace(after(waiting, queued), slot=True)
     assert kinds(decide_artifact(started)) == ["PersistentVolumeClaim", "Job"]
+
+
+@pytest.mark.parametrize("child", ["StorageReady", "DownloadReady"])
+def test_a13_a_refused_object_is_said_and_counts_as_one_try(child: str) -> None:
+    no = Condition(type=child, status=False, reason="QuotaExceeded", message="exceeded quota")
+    for stage in (facts(artifact()), measured()):
+        refused = replace(stage, jobs=(), refused=no)
+        first = decide_artifact(refused)
+        assert condition_of({"status": first.status}, child)["reason"] == "QuotaExceeded"  # type: ignore[index]
+        again = replace(refused, artifact={**refused.artifact, "status": first.status}, now=NOW + timedelta(minutes=1))
+        assert (again.artifact["status"]["download"], kinds(decide_artifact(again))) == (
+            decide_artifact(again).status["download"],  # type: ignore[index]
+            kinds(first),
+        )
+
+
+def test_a_complete_artifact_stays_ready_without_its_class_and_with_a_claim_that_cannot_grow() -> None:
+    no = Condition(type="StorageReady", status=False, reason="QuotaExceeded", message="exceeded quota")
+    for change in ({"class_found": False}, {"refused": no}):
+        assert state(decide_artifact(replace(ready(), **change))) == ("Ready", "Ready")
+
+
+def test_a34_numbers_that_no_status_can_hold_are_no_progress() -> None:
+    for answer in ({"totalBytes": 2**63, "downloadedBytes": 1}, {"totalBytes": 0, "downloadedBytes": 0}):
+        decision = decide_artifact(replace(measured(), progress=answer))
+        assert "progress" not in (decision.status or {})
+    fast = {"totalBytes": 10, "downloadedBytes": 1, "bytesPerSecond": 2**63}
+    assert decide_artifact(replace(measured(), progress=fast)).status["progress"] == {  # type: ignore[index]
+        "totalBytes": 10,
+        "downloadedBytes": 1,
+        "percentage": 10,
+    }
 
 
 def test_a13_a_missing_class() -> None:

@@ -16,7 +16,7 @@ from airunway.api import names
 from airunway.artifacts.claims import can_grow, claim_of, is_smaller, labels_for, size_with_headroom
 from airunway.artifacts.jobs import SETTINGS, Step, job_of
 from airunway.artifacts.names import claim_name, job_name
-from airunway.artifacts.results import Result, finished, newest_pod, result_of
+from airunway.artifacts.results import MAX_BYTES, Result, finished, newest_pod, result_of
 from airunway.artifacts.retries import next_attempt
 from airunway.artifacts.verdict import Verdict, status_of
 from airunway.configs import Resolution, parse_duration
@@ -39,6 +39,9 @@ __all__ = ["ArtifactDecision", "ArtifactFacts", "Flags", "decide_artifact", "is_
 
 _ABANDONED = timedelta(minutes=5)
 """How long a made artifact that is not complete stays without a user."""
+
+_POD_LAG = timedelta(seconds=5)
+"""How long the watch of pods may lag behind that of Jobs; until then a Job without its pod's result has not failed."""
 
 _TTL = timedelta(hours=24)
 """``retention.ttlAfterUnused`` if the spec does not say it."""
@@ -119,6 +122,8 @@ class _State:
     """When the last try began."""
     next: datetime | None = None
     """When the next try is due."""
+    look: datetime | None = None
+    """When to look again for a pod that has not been seen."""
     size: int | None = None
     """Measured size in bytes."""
     revision: str = ""
@@ -155,6 +160,9 @@ def decide_artifact(facts: ArtifactFacts) -> ArtifactDecision:
     if config.ready is not True:
         return _decision(facts, state, objects=None, unused=unused, left=left)
     objects, state, wants_slot = _steps(facts, state)
+    if facts.refused is not None and state.completed is None:  # a claim that could not grow still has its weights
+        refused = facts.refused
+        state.verdicts[refused.type] = Verdict(ready=refused.status, reason=refused.reason, message=refused.message)
     decision = _decision(facts, state, objects=objects, unused=unused, left=left)
     return replace(decision, wants_slot=wants_slot, kept=_kept_jobs(facts, objects))
 
@@ -206,10 +214,6 @@ def _steps(facts: ArtifactFacts, state: _State) -> tuple[tuple[Resource, ...] | 
         if state.size is None:
             return (job,) if job is not None else (), state, False
         state = replace(state, attempts=0, next=None, last=None)
-    if facts.refused is not None:
-        state.verdicts["StorageReady"] = Verdict(
-            ready=False, reason=facts.refused.reason, message=facts.refused.message
-        )
     claim, state = _claim(facts, state)
     if state.completed is not None:
         state.verdicts["DownloadReady"] = _complete(state)
@@ -273,7 +277,8 @@ def _start(
         claim=claim,
         config=facts.resolution.config,
     )
-    started = replace(state, attempts=attempt, last=format_time(facts.now), next=None)
+    began = state.last if attempt == state.attempts else None  # the same try: its Job may exist already
+    started = replace(state, attempts=attempt, last=began or format_time(facts.now), next=None)
     text = "the size of the weights is measured" if step is Step.CHECK_SIZE else "the download starts"
     return job, _waits(started, "JobRunning" if step is Step.CHECK_SIZE else "Starting", text)
 
@@ -286,6 +291,9 @@ def _follow(
     if not ended:
         return None, _running(facts, state, step)
     result = result_of(newest_pod(list(facts.pods), key_of(live).name), command=step.value, container=step.value)
+    at = _ended(live)
+    if not result.ok and result.at is None and at is not None and abs(facts.now - at) < _POD_LAG:
+        return None, replace(_running(facts, state, step), look=facts.now + _POD_LAG)
     if ended == "Complete" and result.ok:
         return None, _succeeded(facts, state, step, result)
     return _failed(facts, state, step, live, result, claim=claim)
@@ -430,8 +438,7 @@ def _claim(facts: ArtifactFacts, state: _State) -> tuple[Resource, _State]:
         access_mode=_text(_first(dig(live, "spec", "accessModes"))) or _access_mode(facts),
         labels=labels_for(artifact, facts.resolution.config),
     )
-    if "StorageReady" not in state.verdicts:
-        state.verdicts["StorageReady"] = _storage_verdict(facts, live)
+    state.verdicts["StorageReady"] = _storage_verdict(facts, live)
     return claim, replace(state, claim=live)
 
 
@@ -469,14 +476,14 @@ def _free_name(facts: ArtifactFacts, state: _State) -> str:
 
 
 def _storage_verdict(facts: ArtifactFacts, live: Resource | None) -> Verdict:
+    phase = dig(live, "status", "phase")
+    if live is not None and phase == "Bound":
+        return Verdict(ready=True, reason="Bound", message=f"claim {key_of(live).name} is bound")
     if not facts.class_found:
         text = f"there is no StorageClass {_class_name(facts)}: create it, or name another one"
         return Verdict(ready=False, reason="StorageClassNotFound", message=text)
     if live is None:
         return Verdict(ready=False, reason="Starting", message="the claim is created")
-    phase = dig(live, "status", "phase")
-    if phase == "Bound":
-        return Verdict(ready=True, reason="Bound", message=f"claim {key_of(live).name} is bound")
     if dig(facts.storage_class, "volumeBindingMode") == "WaitForFirstConsumer":
         text = f"claim {key_of(live).name} is bound when the download's pod is scheduled"
         return Verdict(ready=False, reason="PvcPending", message=text)
@@ -555,7 +562,8 @@ def _decision(
     }
     status |= {key: value for key, value in parts.items() if value is not None}
     due = (state.next - now).total_seconds() if state.next is not None else None
-    waits = [each for each in (wake, left, due) if each is not None]
+    look = (state.look - now).total_seconds() if state.look is not None else None
+    waits = [each for each in (wake, left, due, look) if each is not None]
     return ArtifactDecision(objects=objects, status=status, requeue_after=max(0.0, min(waits)) if waits else None)
 
 
@@ -564,7 +572,7 @@ def _progress(facts: ArtifactFacts, state: _State) -> Resource | None:
         total = dig(state.completed, "bytes")
         return {"totalBytes": total, "downloadedBytes": total, "percentage": 100}
     total, done, speed = (dig(facts.progress, key) for key in ("totalBytes", "downloadedBytes", "bytesPerSecond"))
-    if not _is_count(total) or not _is_count(done) or total <= 0:
+    if not _is_count(total) or not _is_count(done) or not 0 < total <= MAX_BYTES:
         found = dig(facts.artifact, "status", "progress")
         return found if isinstance(found, dict) and dig(found, "percentage") != 100 else None
     done = min(done, total)
@@ -573,7 +581,7 @@ def _progress(facts: ArtifactFacts, state: _State) -> Resource | None:
     same = ("totalBytes", total), ("downloadedBytes", done), ("bytesPerSecond", speed or None)
     if isinstance(before, dict) and all(before.get(key) == value for key, value in same):
         return before  # the same answer: a new estimate alone is worth no write
-    if _is_count(speed) and speed > 0:
+    if _is_count(speed) and 0 < speed <= MAX_BYTES:
         left = min((total - done) / speed, timedelta(days=365).total_seconds())
         found |= {"bytesPerSecond": speed, "estimatedCompletion": format_time(facts.now + timedelta(seconds=left))}
     return found

@@ -15,7 +15,7 @@ from airunway.resource import Resource, annotations_of, condition_of, dig, is_de
 from airunway.status import Category, category_of
 from airunway.status.conditions import Condition
 
-__all__ = ["CONDITION", "CacheDecision", "CacheFacts", "decide_cache", "pods_that_mount", "wants_cache"]
+__all__ = ["CONDITION", "CacheDecision", "CacheFacts", "decide_cache", "is_usable", "pods_that_mount", "wants_cache"]
 
 CONDITION = "ModelCacheReady"
 """The condition that this part writes on deployments that ask for a cache."""
@@ -42,7 +42,7 @@ class CacheFacts:
     engine: Resource | None = None
     """The entry of the provider's capabilities for the engine in use; None if it is not known yet."""
     others: int = 0
-    """Other deployments that use the artifact."""
+    """Other deployments that use the artifact, and come first where one pod can mount the claim."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +57,15 @@ class CacheDecision:
     """``status.modelCache``; None: it is withdrawn."""
     condition: Condition | None = None
     """``ModelCacheReady``; None: it is withdrawn."""
+
+
+def is_usable(artifact: Resource) -> bool:
+    """Whether the weights are complete on the artifact's claim, whatever else is wrong with the artifact: a runtime
+    config that is deleted takes no cache away.
+    """
+    status = artifact.get("status")
+    claim, completed = dig(status, "persistentVolumeClaim"), dig(status, "completed")
+    return isinstance(claim, str) and bool(claim) and isinstance(completed, dict) and not is_deleting(artifact)
 
 
 def wants_cache(deployment: Resource) -> bool:
@@ -131,7 +140,8 @@ def _without_artifact(facts: CacheFacts, request: CacheRequest) -> CacheDecision
         )
         return _no(request, "ReferenceNotFound", text, claim=_kept_claim(facts))
     if dig(deployment, "spec", "suspend") is True:
-        return _no(request, "Suspended", "The deployment is suspended; its weights are fetched when it is resumed")
+        text = "The deployment is suspended; its weights are fetched when it is resumed"
+        return _no(request, "Suspended", text, claim=_kept_claim(facts))
     if names.DRY_RUN in annotations_of(deployment):
         text = f"would create ModelArtifact {request.name} for {request.uri}, its claim and its download"
         return _no(request, "DryRun", text)
@@ -143,9 +153,8 @@ def _without_artifact(facts: CacheFacts, request: CacheRequest) -> CacheDecision
 
 
 def _with_artifact(facts: CacheFacts, request: CacheRequest, artifact: Resource) -> CacheDecision:
-    status = artifact.get("status") or {}
-    claim = status.get("persistentVolumeClaim")
-    if status.get("phase") == "Ready" and isinstance(claim, str) and not is_deleting(artifact):
+    if is_usable(artifact):
+        claim = artifact["status"]["persistentVolumeClaim"]
         cache = _model_cache(request, claim, ready=True)
         text = f"ModelArtifact {request.name} is Ready on claim {claim}"
         condition = Condition(type=CONDITION, status=True, reason="Ready", message=text)

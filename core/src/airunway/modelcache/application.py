@@ -93,6 +93,7 @@ class ModelCacheApplication:
             flags=Flags(image=settings.image),
             slots=self._slots,
             users_of=self._users_of,
+            labels_of_users=self._labels_of_users,
             progress_of=self._progress.of,
             wake=self._wake_artifact,
             clock=clock,
@@ -103,9 +104,7 @@ class ModelCacheApplication:
             caches=self._caches,
             configs=self._configs,
             engine_of=self._engine_of,
-            others=lambda key, artifact: (
-                len(self._users.get(ObjectKey(key.namespace, artifact)) or ()) - (self._artifact_of(key) == artifact)
-            ),
+            others=self._users_before,
             events=self._base.events,
             clock=clock,
         )
@@ -135,8 +134,10 @@ class ModelCacheApplication:
 
     async def _work(self) -> None:
         """The leader's part. Downloads that run keep their slots."""
-        for key in list(self._caches.artifacts.reflector.keys()):
-            if any(not finished(job) and _downloads(job) for job in self._caches.jobs_of(key)):
+        self._slots.clear()
+        for artifact in self._caches.artifacts.reflector.values():
+            key = key_of(artifact)
+            if any(not finished(job) and _downloads(job) for job in self._caches.owned(artifact).jobs):
                 self._slots.claim(key)
             self._artifact_queue.add(key, Priority.BULK)
         self._base.enqueue_all("lead", self._matters)
@@ -162,6 +163,9 @@ class ModelCacheApplication:
         if used and (old is None or new is None or _use_of(old) != _use_of(new)):
             for artifact in used:
                 self._wake_artifact(artifact)
+                self._wake_conflicting(artifact)
+            if new is not None:  # what became of the artifact before its index had this user woke no pass
+                self._queue.add(key, self._base.urgency)
         if new is None or not (self._matters(old) or self._matters(new)):
             return
         if _read_of(old, own=not echo) != _read_of(new, own=not echo):
@@ -194,6 +198,12 @@ class ModelCacheApplication:
     def _wake_artifact(self, key: ObjectKey) -> None:
         self._artifact_queue.add(key, self._base.urgency)
 
+    def _wake_conflicting(self, artifact: ObjectKey) -> None:
+        """Users that could not mount the claim beside another one: that one may have left."""
+        for user in self._users.get(artifact):
+            if (condition_of(user, CONDITION) or {}).get("reason") == "AccessModeConflict":
+                self._queue.add(key_of(user), self._base.urgency)
+
     def _wake_artifacts(self) -> None:
         for key in list(self._caches.artifacts.reflector.keys()):
             self._wake_artifact(key)
@@ -212,8 +222,19 @@ class ModelCacheApplication:
     def _users_of(self, artifact: ObjectKey) -> tuple[str, ...]:
         return tuple(sorted(key_of(user).name for user in self._users.get(artifact)))
 
-    def _artifact_of(self, deployment: ObjectKey) -> str:
-        return next((each.name for each in _artifact_used(self._deployments.get(deployment) or {})), "")
+    def _labels_of_users(self, artifact: ObjectKey) -> dict[str, str] | None:
+        """The labels on whose values all users of an artifact agree; None if nothing uses it."""
+        users = [labels_of(user) for user in self._users.get(artifact)]
+        if not users:
+            return None
+        first, *others = users
+        return {key: value for key, value in first.items() if all(each.get(key) == value for each in others)}
+
+    def _users_before(self, deployment: Resource, artifact: str) -> int:
+        """How many users of an artifact come before a deployment: those that have its claim, then the older ones."""
+        key, own = key_of(deployment), _seniority(deployment)
+        users = self._users.get(ObjectKey(key.namespace, artifact))
+        return sum(key_of(user) != key and _seniority(user) < own for user in users)
 
     def _running(self) -> Iterator[Running]:
         """The downloads whose pod runs and has an address."""
@@ -223,7 +244,7 @@ class ModelCacheApplication:
             ip = dig(pod, "status", "podIP")
             if artifact is None or dig(pod, "status", "phase") != "Running" or not isinstance(ip, str) or not ip:
                 continue
-            if labels_of(pod).get(names.COMPONENT) == "model-storage":
+            if _downloads(pod) and pod in self._caches.owned(artifact).pods:
                 yield Running(artifact=key_of(artifact), uid=uid_of(artifact), ip=ip)
 
     def _provider_of(self, key: ObjectKey) -> str:
@@ -245,6 +266,12 @@ def _artifact_used(deployment: Resource) -> Iterator[ObjectKey]:
         yield ObjectKey(key_of(deployment).namespace, name)
 
 
+def _seniority(deployment: Resource) -> tuple[bool, str, str]:
+    """The order in which deployments get a claim that one pod can mount."""
+    created = str(dig(deployment, "metadata", "creationTimestamp", default=""))
+    return not dig(deployment, "status", "modelCache", "claimName"), created, key_of(deployment).name
+
+
 def _use_of(deployment: Resource) -> tuple[object, ...]:
     """What an artifact reads of its users."""
     return dig(deployment, "status", "modelCache", "artifactName"), is_deleting(deployment), labels_of(deployment)
@@ -262,14 +289,16 @@ def _shown(artifact: Resource | None) -> tuple[object, ...] | None:
         artifact.get("spec"),
         status.get("phase"),
         status.get("reason"),
+        status.get("message"),
         status.get("persistentVolumeClaim"),
+        "completed" in status,
         done // 10 if isinstance(done, int) else None,
-        status.get("message") if status.get("phase") in ("Failed", "Degraded", "NotAvailable") else None,
     )
 
 
-def _downloads(job: Resource) -> bool:
-    return labels_of(job).get(names.COMPONENT) == "model-storage"
+def _downloads(obj: Resource) -> bool:
+    """Whether a Job, or a Job's pod, fetches weights."""
+    return labels_of(obj).get(names.COMPONENT) == "model-storage"
 
 
 def _read_of(deployment: Resource | None, *, own: bool) -> tuple[object, ...] | None:

@@ -7,36 +7,33 @@ of a download ends, its Job is Complete, and the pass writes one status with the
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from airunway.api import names
 from airunway.artifacts.claims import artifact_labels
-from airunway.artifacts.decision import ArtifactDecision, ArtifactFacts, Flags, decide_artifact
+from airunway.artifacts.decision import ArtifactDecision, ArtifactFacts, Flags, decide_artifact, is_made
 from airunway.artifacts.results import finished
+from airunway.configs import propagated
 from airunway.kinds import MODEL_ARTIFACT
 from airunway.kube import JOB, Client, EventRecorder, NotFound, StatusWriter
-from airunway.modelcache.caches import ArtifactCaches
+from airunway.modelcache.caches import MARK, ArtifactCaches
 from airunway.modelcache.evidence import evidence_of
 from airunway.modelcache.slots import DownloadSlots
-from airunway.owned.apply import apply_objects
-from airunway.owned.error_policies import Refused
+from airunway.owned.apply import Applied, apply_objects
 from airunway.owned.history import WriteHistory, fight_text
-from airunway.owned.objects import Mark, complete
+from airunway.owned.objects import Identity, complete, identity_in, is_ours
 from airunway.owned.plan import conflict_text
 from airunway.owned.writer import Writer
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, uid_of
+from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, labels_of, uid_of
 from airunway.status import Category, Condition, category_of
 from airunway.status.rootcause import RootCause, find_root_cause
 
-__all__ = ["MARK", "ArtifactReconciler"]
+__all__ = ["ArtifactReconciler"]
 
 log = logging.getLogger(__name__)
-
-MARK = Mark(names.PART, names.MODEL_CACHE_PART)
-"""The label on all objects of this part."""
 
 _REFUSED_RETRY = 30.0
 """Seconds until a refused write is tried again."""
@@ -57,8 +54,11 @@ class _Memory:
 
 
 class ArtifactReconciler:
-    """Reconciles artifacts. `users_of(artifact)` names the deployments that use one; `progress_of(artifact)` is the
-    newest answer of its download.
+    """Reconciles artifacts.
+
+    `users_of(artifact)` names the deployments that use one, `labels_of_users(artifact)` has the
+    labels that all of them have (None: it has no users), and `progress_of(artifact, uid)` is the newest answer of its
+    download.
     """
 
     def __init__(
@@ -71,7 +71,8 @@ class ArtifactReconciler:
         flags: Flags,
         slots: DownloadSlots,
         users_of: Callable[[ObjectKey], tuple[str, ...]],
-        progress_of: Callable[[ObjectKey], Resource | None],
+        labels_of_users: Callable[[ObjectKey], dict[str, str] | None],
+        progress_of: Callable[[ObjectKey, str], Resource | None],
         wake: Callable[[ObjectKey], None],
         clock: Callable[[], datetime],
     ) -> None:
@@ -82,6 +83,7 @@ class ArtifactReconciler:
         self._flags = flags
         self._slots = slots
         self._users_of = users_of
+        self._labels_of_users = labels_of_users
         self._progress_of = progress_of
         self._wake = wake
         self._clock = clock
@@ -108,6 +110,7 @@ class ArtifactReconciler:
             self.forget(key)
             return None
         memory = self._memory(artifact)
+        artifact = await self._labelled(artifact)
         facts = self._facts(artifact, memory)
         decision = decide_artifact(facts)
         if decision.delete_self:
@@ -120,7 +123,7 @@ class ArtifactReconciler:
         again = None
         if decision.objects is not None:
             again = await self._carry_out(artifact, facts, decision, memory)
-            if memory.refused is not None and facts.refused != memory.refused:
+            if facts.refused != memory.refused:
                 decision = decide_artifact(self._facts(artifact, memory))
         await self._report(artifact, decision)
         return min((each for each in (decision.requeue_after, again) if each is not None), default=None)
@@ -130,8 +133,8 @@ class ArtifactReconciler:
     def _facts(self, artifact: Resource, memory: _Memory) -> ArtifactFacts:
         key, now = key_of(artifact), self._clock()
         resolution = self._configs.resolve(artifact)
-        claims = tuple(self._caches.claims_of((MODEL_ARTIFACT.kind, key)))
-        jobs, pods = tuple(self._caches.jobs_of(key)), tuple(self._caches.pods_of(key))
+        owned = self._caches.owned(artifact)
+        claims, jobs, pods = owned.claims, owned.jobs, owned.pods
         class_name = dig(artifact, "spec", "storageClassName")
         if not class_name and resolution.config is not None:
             class_name = resolution.config.storage.class_name
@@ -153,7 +156,7 @@ class ArtifactReconciler:
             class_found=not class_name or storage_class is not None,
             storage_class=storage_class,
             users=self._users_of(key),
-            progress=self._progress_of(key) if running else None,
+            progress=self._progress_of(key, uid_of(artifact)) if running else None,
             cause=memory.cause if running or claims else None,
             refused=memory.refused,
             slot=running or self._slots.has(key),
@@ -184,7 +187,10 @@ class ArtifactReconciler:
     async def _carry_out(
         self, artifact: Resource, facts: ArtifactFacts, decision: ArtifactDecision, memory: _Memory
     ) -> float | None:
-        """Make exactly these objects exist; notes what hinders it, and returns the seconds until the next try."""
+        """Make exactly these objects exist; notes what hinders it, and returns the seconds until the next try.
+
+        A Job is created once its claim is ours, and is never changed: two processes with two images have one Job.
+        """
         assert decision.objects is not None, "a decision without objects is not carried out"
         key = key_of(artifact)
         labels = artifact_labels(key.name)
@@ -192,39 +198,77 @@ class ArtifactReconciler:
             complete(obj, owner=artifact, labels={**labels, **(dig(obj, "metadata", "labels") or {})})
             for obj in decision.objects
         ]
-        # Jobs are never changed; those that stay are no concern of the plan.
-        known = {
-            identity: obj
-            for identity, obj in self._caches.known((MODEL_ARTIFACT.kind, key), wanted).items()
-            if not (identity.kind == JOB.kind and identity.name in decision.kept)
-        }
-        memory.refused, text = None, ""
-        try:
-            applied = await apply_objects(
-                self._writer,
-                wanted,
-                known,
-                owner=artifact,
-                mark=MARK,
-                events=self._events,
-                history=memory.history,
-                now=facts.now,
-            )
-        except Refused as no:
-            log.info("%s: %s", key, no)
-            reason = "ResourceConflict" if no.kind is None else no.policy.reason
-            memory.refused = Condition(type="StorageReady", status=False, reason=reason, message=str(no))
+        found = self._caches.known((MODEL_ARTIFACT.kind, key), wanted)
+        stay = {identity_in(obj) for obj in wanted if obj["kind"] == JOB.kind}
+        stay |= {identity for identity in found if identity.kind == JOB.kind and identity.name in decision.kept}
+        stay = {identity for identity in stay if identity in found and is_ours(found[identity], artifact, MARK)}
+        known = {identity: obj for identity, obj in found.items() if identity not in stay}
+        claims = [obj for obj in wanted if obj["kind"] != JOB.kind]
+        jobs = [obj for obj in wanted if obj["kind"] == JOB.kind and identity_in(obj) not in stay]
+        applied = await self._apply(claims, known, artifact, facts=facts, memory=memory)
+        memory.refused = _trouble(applied)
+        if memory.refused is None and jobs:
+            known = {identity: obj for identity, obj in known.items() if identity.kind == JOB.kind} | {**applied.live}
+            made = await self._apply([*claims, *jobs], known, artifact, facts=facts, memory=memory)
+            memory.refused = _trouble(made)
+            applied = replace(made, again=min((w for w in (applied.again, made.again) if w is not None), default=None))
+        if applied.refused:
+            log.info("%s: %s", key, applied.refused[0])
             return _REFUSED_RETRY
-        if applied.foreign:
-            step = applied.foreign[0]
-            assert step.wanted is not None, "a foreign step has the wanted object"
-            assert step.live is not None, "a foreign step has the live object"
-            text = conflict_text(step.wanted, step.live, owner_kind=MODEL_ARTIFACT.kind)
-        elif applied.fought:
-            text = fight_text(applied.fought)
-        if text:
-            memory.refused = Condition(type="StorageReady", status=False, reason="ResourceConflict", message=text)
         return applied.again
+
+    async def _apply(
+        self,
+        wanted: list[Resource],
+        known: Mapping[Identity, Resource],
+        artifact: Resource,
+        *,
+        facts: ArtifactFacts,
+        memory: _Memory,
+    ) -> Applied:
+        return await apply_objects(
+            self._writer,
+            wanted,
+            known,
+            owner=artifact,
+            mark=MARK,
+            events=self._events,
+            history=memory.history,
+            now=facts.now,
+        )
+
+    async def _labelled(self, artifact: Resource) -> Resource:
+        """The artifact with the labels on which its users agree, if this part made it (platform.md, "Labels").
+
+        The rest of the spec is applied as it is, so that what a user changed stays.
+        """
+        agreed = self._labels_of_users(key_of(artifact)) if is_made(artifact) else None
+        if agreed is None:
+            return artifact
+        kept = {key: value for key, value in labels_of(artifact).items() if key in _OWN_LABELS}
+        wanted = propagated(agreed, self._configs.resolve(artifact).config) | kept
+        ours = _labels_applied(artifact)
+        if ours == set(wanted) and all(labels_of(artifact).get(key) == value for key, value in wanted.items()):
+            return artifact
+        metadata = artifact["metadata"]
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": MODEL_ARTIFACT.kind,
+            "metadata": {
+                **{field: metadata[field] for field in ("name", "namespace", "resourceVersion")},
+                "labels": wanted,
+                **({"ownerReferences": owners} if (owners := metadata.get("ownerReferences")) else {}),
+            },
+            "spec": artifact["spec"],
+        }
+        objects = self._caches.artifacts.objects
+        with objects.writing(key_of(artifact)):
+            try:
+                answer = await self._client.apply(MODEL_ARTIFACT, body, manager=names.MODEL_CACHE_MANAGER, force=True)
+            except NotFound:
+                return artifact
+            objects.note(answer)
+        return objects.get(key_of(artifact)) or artifact
 
     async def _delete(self, artifact: Resource) -> None:
         log.info("%s is deleted: nothing uses it", key_of(artifact))
@@ -247,6 +291,41 @@ class ArtifactReconciler:
         if failed and (old.get("status"), old.get("reason")) != ("False", reason):
             note = f"{reason}: {download.get('message', '')}"
             self._events.emit(artifact, reason="DownloadFailed", note=note, warning=True, action="Download")
+
+
+def _trouble(applied: Applied) -> Condition | None:
+    """What keeps an artifact from the objects that it needs, as its condition says it."""
+    if applied.refused:
+        no = applied.refused[0]
+        return _hindered(no.obj, no.policy.reason, str(no))
+    if applied.foreign:
+        step = applied.foreign[0]
+        assert step.wanted is not None, "a foreign step has the wanted object"
+        assert step.live is not None, "a foreign step has the live object"
+        text = conflict_text(step.wanted, step.live, owner_kind=MODEL_ARTIFACT.kind)
+        return _hindered(step.wanted, "ResourceConflict", text)
+    if applied.fought:
+        return _hindered(applied.fought[0].subject, "ResourceConflict", fight_text(applied.fought))
+    return None
+
+
+def _hindered(obj: Resource, reason: str, message: str) -> Condition:
+    type_ = "DownloadReady" if obj.get("kind") == JOB.kind else "StorageReady"
+    return Condition(type=type_, status=False, reason=reason, message=message)
+
+
+_OWN_LABELS = frozenset({names.MANAGED_BY, names.PART, names.MODEL_DEPLOYMENT})
+
+
+def _labels_applied(artifact: Resource) -> set[str]:
+    """Keys of the labels that this part has applied."""
+    entries = dig(artifact, "metadata", "managedFields", default=[])
+    fields = (
+        dig(entry, "fieldsV1", "f:metadata", "f:labels", default={})
+        for entry in entries
+        if entry.get("manager") == names.MODEL_CACHE_MANAGER and not entry.get("subresource")
+    )
+    return {key.removeprefix("f:") for each in fields for key in each if key.startswith("f:")}
 
 
 def _created(artifact: Resource) -> tuple[str, str, str]:

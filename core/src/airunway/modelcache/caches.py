@@ -21,15 +21,17 @@ from airunway.kube import (
     compact_objects,
     transform_once,
 )
-from airunway.owned.objects import Identity, identity_in
+from airunway.owned.objects import Identity, Mark, identity_in, is_ours
 from airunway.process.caches import Caches, SharedCache
 from airunway.resource import ObjectKey, Resource, controller_owner, dig, key_of, labels_of, uid_of
 from airunway.status.evidence import EventFacts, event_facts
 
-__all__ = ["ArtifactCaches", "View"]
+__all__ = ["MARK", "ArtifactCaches", "Owned", "View"]
 
-_OURS = f"{names.PART}=model-cache"
+MARK = Mark(names.PART, names.MODEL_CACHE_PART)
+"""The label on all objects of this part."""
 
+_OURS = f"{MARK.key}={MARK.value}"
 
 _FACTS = "facts"
 
@@ -49,6 +51,18 @@ class View:
     """The cache with the answers to our own writes."""
     of: Index
     """Our objects by the kind and key of the artifact or deployment that they belong to."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owned:
+    """What belongs to exactly one artifact, by uid: an earlier one may have had its name."""
+
+    claims: tuple[Resource, ...]
+    """Its claims."""
+    jobs: tuple[Resource, ...]
+    """Its Jobs."""
+    pods: tuple[Resource, ...]
+    """Pods that these Jobs own; one that only has their labels does not count."""
 
 
 class ArtifactCaches:
@@ -109,7 +123,7 @@ class ArtifactCaches:
         """The kinds that have not been read yet."""
         views = (self._artifacts, *self._views.values())
         found = [view.kind.plural for view in views if not view.reflector.synced.is_set()]
-        caches = (self.pods, self.classes)
+        caches = (self.pods, self.classes, self._events)
         return [*found, *(cache.kind.plural for cache in caches if not cache.synced.is_set())]
 
     def view_of(self, obj: Resource) -> View | None:
@@ -127,17 +141,17 @@ class ArtifactCaches:
     def artifact(self, key: ObjectKey) -> Resource | None:
         return self._artifacts.objects.get(key)
 
-    def jobs_of(self, artifact: ObjectKey) -> list[Resource]:
-        """The Jobs of an artifact."""
-        return self._owned(JOB, ("ModelArtifact", artifact))
-
-    def claims_of(self, owner: tuple[str, ObjectKey]) -> list[Resource]:
-        """The claims of an artifact or deployment, by its kind and key."""
-        return self._owned(PERSISTENT_VOLUME_CLAIM, owner)
-
-    def pods_of(self, artifact: ObjectKey) -> list[Resource]:
-        """The pods of an artifact's Jobs."""
-        return list(self._pods_of.get(artifact))
+    def owned(self, artifact: Resource) -> Owned:
+        """The claims, Jobs and pods of an artifact."""
+        key = key_of(artifact)
+        owner = (MODEL_ARTIFACT.kind, key)
+        claims, jobs = (
+            tuple(obj for obj in self._owned(kind, owner) if is_ours(obj, artifact, MARK))
+            for kind in (PERSISTENT_VOLUME_CLAIM, JOB)
+        )
+        uids = {uid_of(job) for job in jobs}
+        pods = (pod for pod in self._pods_of.get(key) if dig(controller_owner(pod), "uid") in uids)
+        return Owned(claims=claims, jobs=jobs, pods=tuple(pods))
 
     def _owned(self, kind: Kind, owner: tuple[str, ObjectKey]) -> list[Resource]:
         view = self._views[kind]

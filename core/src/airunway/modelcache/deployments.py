@@ -8,8 +8,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from airunway.api import names
-from airunway.artifacts.deployments import CONDITION, CacheDecision, CacheFacts, decide_cache
+from airunway.artifacts.deployments import CONDITION, CacheDecision, CacheFacts, decide_cache, is_usable
 from airunway.artifacts.request import CacheRequest, request_of
+from airunway.configs import propagated
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, EventRecorder, MutationCache, StatusWriter
 from airunway.modelcache.caches import ArtifactCaches
@@ -17,7 +18,7 @@ from airunway.owned.error_policies import Occupied, Refused
 from airunway.owned.writer import Writer
 from airunway.process.logs import log_phase
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.resource import ObjectKey, Resource, condition_of, controller_owner, dig, is_deleting, key_of
+from airunway.resource import ObjectKey, Resource, condition_of, controller_owner, dig, is_deleting, key_of, labels_of
 from airunway.status import Category, Condition, category_of
 from airunway.status.conditions import conditions_in, written
 
@@ -30,7 +31,7 @@ _REFUSED_RETRY = 30.0
 
 
 def artifact_of(deployment: Resource, request: CacheRequest | None, live: Resource | None) -> CacheRequest | None:
-    """The request with the artifact that the deployment uses already, if that is Ready and has the same weights.
+    """The request with the artifact that the deployment uses already, if that is complete and has the same weights.
 
     A new default of its runtime config (a StorageClass, an access mode) fetches nothing again (spec ruling 31).
     """
@@ -38,15 +39,17 @@ def artifact_of(deployment: Resource, request: CacheRequest | None, live: Resour
         return request
     wanted, spec = request.artifact["spec"], live.get("spec") or {}
     same = (
-        dig(live, "status", "phase") == "Ready"
+        is_usable(live)
         and spec.get("source") == wanted["source"]
         and (controller_owner(live) is None) == (controller_owner(request.artifact) is None)
         and all(spec.get(field) == _own(deployment, field) for field in _OWN if _own(deployment, field))
+        and dig(deployment, "spec", "secrets", "huggingFaceToken") in (None, "", dig(spec, *_TOKEN))
     )
     return replace(request, name=key_of(live).name, artifact=live) if same else request
 
 
 _OWN = ("storageClassName", "accessMode")
+_TOKEN = ("secrets", "huggingFaceToken")
 
 
 def _own(deployment: Resource, field: str) -> object:
@@ -55,7 +58,7 @@ def _own(deployment: Resource, field: str) -> object:
 
 class CacheReconciler:
     """Reconciles the caches of deployments. `engine_of(deployment)` is the provider's entry for the engine in use;
-    `others(deployment, artifact)` counts the other users of an artifact.
+    `others(deployment, artifact)` counts the users of an artifact that come before the deployment.
     """
 
     def __init__(
@@ -66,7 +69,7 @@ class CacheReconciler:
         caches: ArtifactCaches,
         configs: RuntimeConfigs,
         engine_of: Callable[[Resource], Resource | None],
-        others: Callable[[ObjectKey, str], int],
+        others: Callable[[Resource, str], int],
         events: EventRecorder,
         clock: Callable[[], datetime],
     ) -> None:
@@ -111,21 +114,23 @@ class CacheReconciler:
                 artifact=artifact,
                 config_missing=self._configs.resolve(deployment).missing,
                 engine=self._engine_of(deployment),
-                others=self._others(key, request.name) if request is not None else 0,
+                others=self._others(deployment, request.name) if request is not None else 0,
             )
         )
         again = None
         if decision.artifact is not None:
-            trouble = await self._make(decision.artifact)
+            trouble = await self._make(deployment, decision.artifact)
             if trouble is not None:
                 decision, again = replace(decision, condition=trouble), _REFUSED_RETRY
         await self._report(deployment, decision)
         return again
 
-    async def _make(self, artifact: Resource) -> Condition | None:
+    async def _make(self, deployment: Resource, artifact: Resource) -> Condition | None:
         """Create the artifact; returns what hinders it. One that exists already has the same weights by its name."""
+        metadata = artifact["metadata"]
+        labels = propagated(labels_of(deployment), self._configs.resolve(deployment).config) | metadata["labels"]
         try:
-            await self._writer.apply(artifact, None)
+            await self._writer.apply({**artifact, "metadata": {**metadata, "labels": labels}}, None)
         except Occupied:
             return None  # the watch brings it
         except Refused as no:

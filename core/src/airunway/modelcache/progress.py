@@ -66,9 +66,10 @@ class ProgressReader:
         self._answers: dict[ObjectKey, Resource] = {}
         self._places = asyncio.Semaphore(_AT_A_TIME)
 
-    def of(self, artifact: ObjectKey) -> Resource | None:
-        """The newest answer; None if there is none."""
-        return self._answers.get(artifact)
+    def of(self, artifact: ObjectKey, uid: str) -> Resource | None:
+        """The newest answer; None if there is none for the artifact with this uid."""
+        answer = self._answers.get(artifact)
+        return answer if dig(answer, "artifact") == uid else None
 
     async def run(self) -> None:
         """Ask until cancelled."""

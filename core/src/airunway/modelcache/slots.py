@@ -15,6 +15,11 @@ class DownloadSlots:
         self._holders: set[ObjectKey] = set()
         self._waiting: dict[ObjectKey, tuple[str, str, str]] = {}
 
+    def clear(self) -> None:
+        """Forget everything: another process may have led since."""
+        self._holders.clear()
+        self._waiting.clear()
+
     def has(self, key: ObjectKey) -> bool:
         """Whether the download has a slot."""
         return key in self._holders

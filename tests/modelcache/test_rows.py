@@ -1,0 +1,473 @@
+"""Rows A and X of spec/platform-cases.md for the model cache part, on a cluster with the real downloader."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from tests.modelcache.conftest import Ground, running_part
+
+from airunway.api import names
+from airunway.artifacts.names import claim_name
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_ARTIFACT, MODEL_DEPLOYMENT, RUNTIME_CONFIG
+from airunway.kube import JOB, NAMESPACE, PERSISTENT_VOLUME_CLAIM, POD, Kind
+from airunway.modelcache import artifacts, progress
+from airunway.modelcache.application import DEFAULT_DOWNLOADER_IMAGE, ModelCacheApplication, ModelCacheSettings
+from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, labels_of, uid_of
+from airunway_testing.modelhub.serving import Stall
+
+pytestmark = pytest.mark.cluster
+
+RESOURCE_QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas")
+FIVE_MINUTES = timedelta(minutes=5, seconds=1)
+
+
+async def claim_names(ground: Ground) -> list[str]:
+    return sorted(key_of(claim).name for claim in await ground.all_of(PERSISTENT_VOLUME_CLAIM))
+
+
+async def nothing_left(ground: Ground) -> bool:
+    kinds = (MODEL_ARTIFACT, PERSISTENT_VOLUME_CLAIM, JOB, POD)
+    return not any([await ground.client.list_all(kind, namespace=ground.namespace) for kind in kinds])
+
+
+async def test_a4_two_processes_at_once_make_one_artifact_one_claim_and_one_download(ground: Ground) -> None:
+    async with (
+        running_part(ground.client, namespace=ground.namespace, instance="one"),
+        running_part(ground.client, namespace=ground.namespace, instance="two"),
+    ):
+        await ground.deploy("one")
+        await ground.deploy("two")
+        await ground.until("Ready", "one")
+        await ground.until("Ready", "two")
+    assert len(await ground.artifacts()) == len(await claim_names(ground)) == len(await ground.downloads()) == 1
+    assert len(ground.runner.pods) == 2, "one pod for each step"
+
+
+async def test_a6_a_download_goes_on_for_its_other_user_and_goes_without_any(ground: Ground) -> None:
+    ground.hub.inject(Stall(after=100))
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.deploy("one")
+        await ground.deploy("two")
+        played = await ground.downloading()
+        await ground.remove("one")
+        await ground.eventually(lambda: users(ground, ["two"]))
+        assert played.running
+        await ground.remove("two")
+        await ground.eventually(lambda: users(ground, None))
+    assert played.running
+    async with running_part(ground.client, namespace=ground.namespace, later=FIVE_MINUTES):
+        await ground.eventually(lambda: nothing_left(ground))
+
+
+async def users(ground: Ground, wanted: list[str] | None) -> bool:
+    return bool(dig(await ground.artifact(), "status", "usedBy") == wanted)
+
+
+async def test_a6_a_ready_artifact_stays_without_users_and_serves_the_next_one(ground: Ground) -> None:
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.deploy("one")
+        await ground.until("Ready", "one")
+        await ground.remove("one")
+        await ground.eventually(lambda: users(ground, None))
+    async with running_part(ground.client, namespace=ground.namespace, later=FIVE_MINUTES):
+        await ground.deploy("two")
+        await ground.until("Ready", "two")
+    assert len(await ground.downloads()) == 1
+    assert len(ground.runner.pods) == 2
+
+
+async def test_a7_a_dedicated_cache_goes_with_its_deployment(ground: Ground) -> None:
+    ground.hub.inject(Stall(after=100))
+    async with running_part(ground.client, namespace=ground.namespace):
+        made = await ground.deploy(cache={"mode": "Dedicated"})
+        await ground.downloading()
+        artifact = await ground.artifact()
+        assert dig(artifact, "metadata", "ownerReferences")[0]["uid"] == uid_of(made)
+        assert dig(artifact, "status", "mode") == "Dedicated"
+        await ground.remove("llama")
+        await ground.eventually(lambda: nothing_left(ground))
+
+
+async def test_a8_an_evicted_pod_is_replaced_and_counts_as_no_attempt(ground: Ground) -> None:
+    ground.slow(7_000)
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.deploy()
+        played = await ground.downloading()
+        await ground.runner.evict(played.key)
+        await ground.until("Ready")
+    artifact = await ground.artifact()
+    assert (artifact["status"]["download"]["attempts"], len(await ground.downloads())) == (1, 1)
+    assert len(ground.runner.pods) == 3
+
+
+@pytest.mark.parametrize("with_jobs", [True, False])
+async def test_a14_a_claim_deleted_by_hand_is_fetched_anew_under_another_name(ground: Ground, with_jobs: bool) -> None:
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.deploy()
+        before = (await ground.until("Ready"))["status"]["modelCache"]["claimName"]
+        if not with_jobs:
+            for job in await ground.all_of(JOB):
+                await ground.client.delete(JOB, key_of(job))
+            await ground.eventually(lambda: no_pods(ground))
+        ground.slow()
+        await ground.client.delete(PERSISTENT_VOLUME_CLAIM, ObjectKey(ground.namespace, before))
+        lost = await ground.until("CacheLost")
+        assert dig(lost, "status", "modelCache", "claimName") == before, "what serves goes on with its claim"
+        after = (await ground.until("Ready"))["status"]["modelCache"]["claimName"]
+        assert after != before
+
+
+async def no_pods(ground: Ground) -> bool:
+    return not await ground.client.list_all(POD, namespace=ground.namespace)
+
+
+async def test_a15_a_shared_artifact_deleted_under_two_users_is_made_again(ground: Ground) -> None:
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.deploy("one")
+        await ground.deploy("two")
+        before = (await ground.until("Ready", "one"))["status"]["modelCache"]["claimName"]
+        await ground.until("Ready", "two")
+        old = await ground.artifact()
+        ground.slow()
+        await ground.client.delete(MODEL_ARTIFACT, key_of(old))
+        for name in ("one", "two"):
+            lost = await ground.until("CacheLost", name)
+            assert dig(lost, "status", "modelCache", "claimName") == before
+        for name in ("one", "two"):
+            again = await ground.until("Ready", name)
+            assert dig(again, "status", "modelCache", "claimName") != before
+        new = await ground.artifact()
+        assert (key_of(new), uid_of(new) != uid_of(old)) == (key_of(old), True)
+        assert (condition_of(new, "StorageReady") or {})["reason"] == "Bound"
+
+
+async def test_a16_read_write_once_is_refused_to_three_replicas_before_anything_is_made(ground: Ground) -> None:
+    async with running_part(ground.client, namespace=ground.namespace):
+        cache = {"mode": "Shared", "accessMode": "ReadWriteOnce"}
+        await ground.deploy(cache=cache, scaling={"replicas": 3})
+        await ground.until("AccessModeConflict")
+        assert await ground.artifacts() == []
+
+
+async def test_a16_a_second_user_of_read_write_once_waits_for_the_first_to_leave(ground: Ground) -> None:
+    async with running_part(ground.client, namespace=ground.namespace):
+        cache = {"mode": "Shared", "accessMode": "ReadWriteOnce"}
+        await ground.deploy("one", cache=cache)
+        await ground.until("Ready", "one")
+        await ground.deploy("another", cache=cache)
+        conflict = await ground.until("AccessModeConflict", "another")
+        assert "claimName" not in conflict["status"]["modelCache"]
+        await ground.client.merge_patch(  # a pass of the first one, which serves
+            MODEL_DEPLOYMENT, ObjectKey(ground.namespace, "one"), {"spec": {"resources": {"gpu": {"count": 2}}}}
+        )
+        await ground.eventually(lambda: users(ground, ["another", "one"]))
+        assert (condition_of(await ground.get("one"), "ModelCacheReady") or {})["status"] == "True"
+        await ground.remove("one")
+        await ground.until("Ready", "another")
+
+
+async def test_a18_a26_a27_a_restart_is_no_attempt_and_a_deleted_job_is_tried_at_once(ground: Ground) -> None:
+    model = {"id": "acme/gated", "cache": {"mode": "Shared", "size": "1Gi"}}
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.deploy(model=model)
+        await ground.until("GatedModel")
+        before = await ground.artifact()
+    async with running_part(ground.client, namespace=ground.namespace) as part:
+        await settled(ground, part)
+        after = await ground.artifact()
+        assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+        assert after["status"]["download"]["attempts"] == 1
+        (job,) = await ground.downloads()
+        await ground.client.delete(JOB, key_of(job))
+        await ground.eventually(lambda: attempts(ground, 2))
+
+
+async def attempts(ground: Ground, wanted: int) -> bool:
+    return bool(dig(await ground.artifact(), "status", "download", "attempts") == wanted)
+
+
+async def settled(ground: Ground, part: ModelCacheApplication) -> None:
+    """Wait until the part has done all that it had to do at its start, and one more deployment."""
+    name = f"fence-{len(await ground.all_of(MODEL_DEPLOYMENT))}"
+    await ground.deploy(name, cache={"mode": "Shared", "artifactName": "there-is-none"})
+    await ground.until("ReferenceNotFound", name)
+    queues = [part._queue, part._artifact_queue]
+    await ground.eventually(lambda: not any(queue.depth for queue in queues))
+
+
+async def versions(ground: Ground) -> dict[tuple[str, str], str]:
+    kinds = (MODEL_DEPLOYMENT, MODEL_ARTIFACT, PERSISTENT_VOLUME_CLAIM, JOB)
+    found = [(kind.kind, each) for kind in kinds for each in await ground.all_of(kind)]
+    return {(kind, key_of(each).name): each["metadata"]["resourceVersion"] for kind, each in found}
+
+
+async def test_x4_a27_a20_a_restart_a_removed_job_and_another_provider_write_nothing(ground: Ground) -> None:
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.deploy("one", labels={"team": "a"})
+        await ground.deploy("two", cache={"mode": "Dedicated"})
+        for name in ("one", "two"):
+            await ground.until("Ready", name)
+        for job in await ground.all_of(JOB):
+            await ground.client.delete(JOB, key_of(job))
+        await ground.eventually(lambda: no_pods(ground))
+    before = await versions(ground)
+    async with running_part(ground.client, namespace=ground.namespace) as part:
+        await settled(ground, part)
+        after = await versions(ground)
+        assert {key: value for key, value in after.items() if "fence" not in key[1]} == before
+        assert await ground.downloads() == []
+        pods = len(ground.runner.pods)
+        cache = (await ground.get("one"))["status"]["modelCache"]
+        other = await move_provider(ground, "one")
+        try:
+            await settled(ground, part)
+            live = await ground.get("one")
+            assert dig(live, "status", "provider", "name") == other
+            assert (live["status"]["modelCache"], len(ground.runner.pods)) == (cache, pods)
+        finally:
+            await ground.client.delete(INFERENCE_PROVIDER_CONFIG, ObjectKey("", other))
+
+
+async def move_provider(ground: Ground, name: str) -> str:
+    """Give the deployment another provider with the same engine, as a migration does; returns its name."""
+    other = f"{ground.provider}-b"
+    config = await ground.client.get(INFERENCE_PROVIDER_CONFIG, ObjectKey("", ground.provider))
+    body = {**config, "metadata": {"name": other}}
+    await ground.client.create(INFERENCE_PROVIDER_CONFIG, body)
+    await ground.client.merge_patch(
+        MODEL_DEPLOYMENT,
+        ObjectKey(ground.namespace, name),
+        {"status": {"provider": {"name": other}}},
+        subresource="status",
+    )
+    return other
+
+
+def user_made(ground: Ground, **spec: object) -> Resource:
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "ModelArtifact",
+        "metadata": {"name": "mine", "namespace": ground.namespace},
+        "spec": {"source": {"uri": "hf://acme/tiny"}, "size": "1Gi", **spec},
+    }
+
+
+async def test_a30_a_foreign_claim_under_our_name_is_neither_used_nor_deleted(ground: Ground) -> None:
+    artifact = await ground.client.create(MODEL_ARTIFACT, user_made(ground))
+    name = claim_name("mine", uid=uid_of(artifact), attempt=0)
+    spec = {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": ground.class_name,
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    body = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": ground.namespace},
+        "spec": spec,
+    }
+    foreign = await ground.client.create(PERSISTENT_VOLUME_CLAIM, body)
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.deploy(cache={"mode": "Shared", "artifactName": "mine"})
+        await ground.until("ResourceConflict")
+        live = await ground.client.get(PERSISTENT_VOLUME_CLAIM, key_of(foreign))
+        assert live["metadata"]["resourceVersion"] == foreign["metadata"]["resourceVersion"]
+        assert await ground.downloads() == []
+        await ground.client.delete(PERSISTENT_VOLUME_CLAIM, key_of(foreign))
+        await ground.until("Ready")
+
+
+async def test_a31_a_namespace_is_deleted_with_everything_in_it(ground: Ground) -> None:
+    ground.slow(3_000)
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.deploy()
+        await ground.downloading()
+        await ground.client.delete(NAMESPACE, ObjectKey("", ground.namespace))
+
+        async def gone() -> bool:
+            return await ground.client.find(NAMESPACE, ObjectKey("", ground.namespace)) is None
+
+        await ground.eventually(gone)
+
+
+JUNK = [b"junk", b"x" * 2**20, b'{"artifact": "another", "totalBytes": 5, "downloadedBytes": 1}', "silent", "refused"]
+
+
+@pytest.mark.parametrize("answer", JUNK, ids=["junk", "large", "another", "silent", "refused"])
+async def test_a34_a_progress_that_cannot_be_read_is_unknown_and_hinders_nothing(
+    ground: Ground, answer: bytes | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "INTERVAL", 0.1)
+    ground.runner.progress = answer  # type: ignore[assignment]
+    ground.slow()
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.deploy()
+        live = await ground.until("Downloading")
+        assert "% of" not in (condition_of(live, "ModelCacheReady") or {})["message"]
+        assert "progress" not in (await ground.artifact())["status"]
+        await ground.until("Ready")
+
+
+async def test_the_progress_of_a_slow_download_rises_in_steps_of_ten_percent(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "INTERVAL", 0.1)
+    ground.slow(7_000)
+    seen: list[int] = []
+    said: set[str] = set()
+
+    async def look() -> bool:
+        for artifact in await ground.artifacts():
+            done = dig(artifact, "status", "progress", "percentage")
+            if isinstance(done, int) and done not in seen:
+                seen.append(done)
+        condition = condition_of(await ground.get(), "ModelCacheReady") or {}
+        if condition.get("reason") == "Downloading" and "%" in condition["message"]:
+            said.add(condition["message"].split(": ")[1])
+        return condition.get("status") == "True"
+
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.deploy()
+        await ground.eventually(look)
+    assert seen == sorted(seen)
+    assert seen[-1] == 100
+    assert len(seen) > 3, seen
+    assert len(said) > 2, said
+    assert {text.split(" ")[0][-1] for text in said} == {"0"}
+
+
+async def test_a36_a_download_over_the_limit_is_queued_and_starts_when_one_ends(ground: Ground) -> None:
+    ground.slow(7_000)
+    settings = ModelCacheSettings(max_downloads=1)
+    async with running_part(ground.client, namespace=ground.namespace, settings=settings):
+        await ground.deploy("one")
+        await ground.downloading()
+        await ground.deploy("two", model={"id": "acme/other", "cache": {"mode": "Shared"}})
+        await ground.until("Queued", "two")
+        assert len(await ground.downloads()) == 1
+        await ground.until("Ready", "one")
+        await ground.until("Ready", "two")
+
+
+async def test_a37_an_image_that_cannot_be_pulled_is_named_on_artifact_and_deployment(ground: Ground) -> None:
+    ground.runner.unpullable.add(DEFAULT_DOWNLOADER_IMAGE)
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.deploy()
+        live = await ground.until("ImageNotFound")
+        assert DEFAULT_DOWNLOADER_IMAGE in (condition_of(live, "ModelCacheReady") or {})["message"]
+        artifact = await ground.artifact()
+        assert (condition_of(artifact, "DownloadReady") or {})["reason"] == "ImageNotFound"
+        assert dig(artifact, "status", "rootCause", "code") == "ImagePull.NotFound"
+        ground.runner.unpullable.clear()
+        await ground.until("Ready")
+    assert "rootCause" not in (await ground.artifact())["status"]
+
+
+async def test_a38_jobs_are_admitted_to_a_restricted_namespace(ground: Ground) -> None:
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    await ground.client.merge_patch(NAMESPACE, ObjectKey("", ground.namespace), {"metadata": {"labels": labels}})
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.deploy()
+        await ground.until("Ready")
+
+
+async def test_l7_a_shared_artifact_has_the_labels_on_which_its_users_agree(ground: Ground) -> None:
+    await ground.config(labelPropagation={"enabled": True, "match": ["team", "cost-center"]})
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.deploy("one", labels={"team": "a", "cost-center": "1", "other": "x"})
+        await ground.until("Ready", "one")
+        (job,) = await ground.downloads()
+        pod = dig(job, "spec", "template", "metadata", "labels")
+        for labels in (labels_of(job), pod, *map(labels_of, await ground.all_of(PERSISTENT_VOLUME_CLAIM))):
+            assert (labels.get("team"), labels.get("cost-center"), labels.get("other")) == ("a", "1", None)
+        await ground.deploy("two", labels={"team": "a", "cost-center": "2"})
+        await ground.eventually(lambda: labelled(ground, "a", None))
+        await ground.remove("two")
+        await ground.eventually(lambda: labelled(ground, "a", "1"))
+        assert len(await ground.downloads()) == 1
+
+
+async def labelled(ground: Ground, team: str | None, center: str | None) -> bool:
+    found = [await ground.artifact(), *await ground.all_of(PERSISTENT_VOLUME_CLAIM)]
+    return all((labels_of(each).get("team"), labels_of(each).get("cost-center")) == (team, center) for each in found)
+
+
+async def test_a13_a_quota_is_said_on_artifact_and_deployment_and_its_end_is_noticed(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifacts, "_REFUSED_RETRY", 0.5)
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "none", "namespace": ground.namespace},
+        "spec": {"hard": {"persistentvolumeclaims": "0"}},
+    }
+    await ground.client.create(RESOURCE_QUOTA, quota)
+
+    async def counted() -> bool:
+        live = await ground.client.get(RESOURCE_QUOTA, ObjectKey(ground.namespace, "none"))
+        return dig(live, "status", "hard") is not None
+
+    await ground.eventually(counted)
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.deploy()
+        await ground.until("QuotaExceeded")
+        artifact = await ground.artifact()
+        assert (condition_of(artifact, "StorageReady") or {})["reason"] == "QuotaExceeded"
+        assert await ground.downloads() == [], "no download starts without its claim"
+        await ground.client.delete(RESOURCE_QUOTA, ObjectKey(ground.namespace, "none"))
+        await ground.until("Ready")
+
+
+async def test_a_deleted_config_takes_no_complete_cache_away(ground: Ground) -> None:
+    named = {"apiVersion": names.API_VERSION, "kind": "RuntimeConfig"}
+    spec = (await ground.client.get(RUNTIME_CONFIG, ObjectKey(ground.namespace, "default")))["spec"]
+    body = {**named, "metadata": {"name": "own", "namespace": ground.namespace}, "spec": spec}
+    await ground.client.create(RUNTIME_CONFIG, body)
+    await ground.client.create(MODEL_ARTIFACT, user_made(ground, runtimeConfigName="own"))
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.deploy(cache={"mode": "Shared", "artifactName": "mine"})
+        before = (await ground.until("Ready"))["status"]["modelCache"]
+        await ground.client.delete(RUNTIME_CONFIG, ObjectKey(ground.namespace, "own"))
+
+        async def said() -> bool:
+            condition = condition_of(await ground.artifact(), "RuntimeConfigReady") or {}
+            return condition.get("reason") == "ConfigNotFound"
+
+        await ground.eventually(said)
+        await ground.deploy("next", cache={"mode": "Shared", "artifactName": "mine"})
+        assert (await ground.until("Ready", "next"))["status"]["modelCache"] == before
+        assert (await ground.until("Ready"))["status"]["modelCache"] == before
+
+
+async def test_a2_a_pod_with_the_labels_of_a_download_that_no_job_owns_does_not_count(ground: Ground) -> None:
+    ground.runner.unpullable.add(DEFAULT_DOWNLOADER_IMAGE)
+    async with running_part(ground.client, namespace=ground.namespace) as part:
+        await ground.deploy(cache={"mode": "Shared", "size": "1Gi"})
+        await ground.until("ImageNotFound")
+        (pod,) = await ground.client.list_all(POD, namespace=ground.namespace)
+        forged = await ground.client.create(
+            POD,
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": "forged", "namespace": ground.namespace, "labels": labels_of(pod)},
+                "spec": {"containers": [{"name": "download", "image": DEFAULT_DOWNLOADER_IMAGE}]},
+            },
+        )
+        await ground.eventually(lambda: part._caches.pods.get(key_of(forged)) is not None)
+        owned = part._caches.owned(await ground.artifact()).pods
+        assert [key_of(each) for each in owned] == [key_of(pod)]
+
+
+async def test_x5_paused_and_dry_run_deployments_make_nothing(ground: Ground) -> None:
+    async with running_part(ground.client, namespace=ground.namespace) as part:
+        await ground.deploy("paused", annotations={names.PAUSED: "true"})
+        await ground.deploy("tried", annotations={names.DRY_RUN: "true"})
+        live = await ground.until("DryRun", "tried")
+        said = (condition_of(live, "ModelCacheReady") or {})["message"]
+        assert "would create ModelArtifact" in said
+        await settled(ground, part)
+        assert await ground.artifacts() == []
+        assert condition_of(await ground.get("paused"), "ModelCacheReady") is None
