@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from airunway.api.crds import custom_resource_definitions
 from airunway.kube import Client, load_config
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import remove_definition
@@ -87,7 +88,7 @@ def test_wheels_find_each_other_by_entry_point(wheels: dict[str, Path], tmp_path
     programs = environment(tmp_path, "airunway-kaito", wheels=wheels)
     assert run(programs / "airunway", "provider", "list", cwd=tmp_path).split() == ["kaito", "airunway-kaito", "0.1.0"]
     crds = run(programs / "airunway", "crds", cwd=tmp_path)
-    assert crds.count("kind: CustomResourceDefinition") == 4
+    assert crds.count("kind: CustomResourceDefinition") == len(custom_resource_definitions())
     loaded = run(
         programs / "python",
         "-c",
@@ -176,7 +177,9 @@ def test_wheels_carry_licence_types_and_data(wheels: dict[str, Path]) -> None:
     ):
         assert data in zipfile.ZipFile(wheels[wheel]).namelist()
     core = zipfile.ZipFile(wheels["airunway"]).namelist()
-    assert sum(entry.startswith("airunway/api/crds/") and entry.endswith(".yaml") for entry in core) == 4
+    assert sum(entry.startswith("airunway/api/crds/") and entry.endswith(".yaml") for entry in core) == len(
+        custom_resource_definitions()
+    )
 
 
 def test_the_core_is_production_code_only(wheels: dict[str, Path]) -> None:

@@ -35,6 +35,7 @@ from tools.supply.provenance import PREDICATE
 from tools.supply.signing import Signer
 
 from airunway import __version__
+from airunway.api.crds import custom_resource_definitions
 
 pytestmark = [pytest.mark.chart, pytest.mark.slow]
 
@@ -219,7 +220,7 @@ def test_the_plain_manifests_are_crds_core_and_its_namespace(made: Path) -> None
     objects = [obj for obj in yaml.safe_load_all((made / "install.yaml").read_text()) if obj]
     kinds = [obj["kind"] for obj in objects]
     assert kinds[0] == "Namespace"
-    assert kinds.count("CustomResourceDefinition") == 4
+    assert kinds.count("CustomResourceDefinition") == len(custom_resource_definitions())
     assert kinds.count("Deployment") == 1
     crds = [obj for obj in yaml.safe_load_all((made / "crds.yaml").read_text()) if obj]
     assert {obj["kind"] for obj in crds} == {"CustomResourceDefinition"}

@@ -341,8 +341,8 @@ def gateway_contents(images: Sequence[str]) -> tuple[dict[str, str], list[Policy
                     f"c in variables.kept || variables.{IMAGES}.exists(i, c.image == i || "
                     "[':', '@'].exists(s, c.image.startsWith(i + s)) && !c.image.substring(size(i)).contains('/'))"
                 ),
-                message="an endpoint picker has an image of the repository of --epp-image: others are listed in the "
-                "value endpointPicker.images of the chart airunway",
+                message="an endpoint picker has an image of the repository of --epp-image; the value "
+                "endpointPicker.images of the chart airunway allows others",
             ),
             PolicyRule(
                 expression=_containers(
