@@ -5,10 +5,23 @@ from __future__ import annotations
 import pytest
 from tests.modelcache.conftest import FILES, Ground, running_part
 
-from airunway.kube import JOB, PERSISTENT_VOLUME_CLAIM
+from airunway.kube import EVENT, JOB, PERSISTENT_VOLUME_CLAIM
 from airunway.resource import condition_of, dig, key_of
 
 pytestmark = pytest.mark.cluster
+
+
+async def said(ground: Ground, reason: str) -> set[tuple[str, str]]:
+    """What the events with this reason are about, and their types, once both artifact and deployment have one."""
+
+    async def look() -> set[tuple[str, str]] | None:
+        events = await ground.client.list_all(EVENT, namespace=ground.namespace)
+        found = {(dig(each, "regarding", "kind"), each["type"]) for each in events if each.get("reason") == reason}
+        return found if len(found) == 2 else None
+
+    found = await ground.eventually(look)
+    assert isinstance(found, set)
+    return found
 
 
 async def test_two_deployments_of_one_model_share_one_claim_and_one_download(ground: Ground) -> None:
@@ -31,6 +44,7 @@ async def test_two_deployments_of_one_model_share_one_claim_and_one_download(gro
             "check-size",
             "model-storage",
         ]
+        assert await said(ground, "ModelCacheReady") == {("ModelArtifact", "Normal"), ("ModelDeployment", "Normal")}
     volume = claims[0]["spec"]["volumeName"]
     folder = ground.provisioner.volumes.folder(volume)
     assert (folder / "model" / "model.safetensors").read_bytes() == FILES["model.safetensors"]
@@ -44,3 +58,4 @@ async def test_a18_a_gated_model_without_a_token_is_said_on_artifact_and_deploym
         assert artifact["status"]["phase"] == "Degraded"
         assert (condition_of(artifact, "AuthValid") or {})["status"] == "False"
         assert dig(live, "status", "modelCache", "ready") is False
+        assert await said(ground, "DownloadFailed") == {("ModelArtifact", "Warning"), ("ModelDeployment", "Warning")}

@@ -30,9 +30,10 @@ pytestmark = pytest.mark.apiserver
 ELSEWHERE = {
     *("FinalizerTimeout", "ServiceInterrupted", "UnverifiedSchema", "UnsupportedSchema"),
     *("RouteReady", "RouteNotReady"),
+    *("ModelCacheReady", "DownloadFailed"),
 }
-"""Events that need a world of their own, and have a test of their own: below, in tests/kuberay/test_life.py, and in
-core/tests/gateway/test_routes.py.
+"""Events that need a world of their own, and have a test of their own: below, in tests/kuberay/test_life.py,
+core/tests/gateway/test_routes.py and tests/modelcache/test_cache.py.
 """
 
 RELATED = {

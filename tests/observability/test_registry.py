@@ -50,9 +50,9 @@ def test_every_event_of_the_source_is_registered_and_the_other_way_round() -> No
     assert {reason for _, reason, _ in found} == set(EVENTS)
     for room, reason, warning in found:
         event = EVENTS[reason]
-        emitters = {"controller": {Emitter.CORE}, "gateway": {Emitter.GATEWAY}}
-        # What makes owned objects serves providers and the gateway part alike.
-        both = {Emitter.PROVIDER, Emitter.GATEWAY} if room == "owned" else {Emitter.PROVIDER}
+        emitters = {"controller": {Emitter.CORE}, "gateway": {Emitter.GATEWAY}, "modelcache": {Emitter.MODEL_CACHE}}
+        # What makes owned objects serves providers and the parts of the core alike.
+        both = {Emitter.PROVIDER, Emitter.GATEWAY, Emitter.MODEL_CACHE} if room == "owned" else {Emitter.PROVIDER}
         assert emitters.get(room, both) <= set(event.emitters), reason
         assert event.warning is warning, reason
 

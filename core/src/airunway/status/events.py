@@ -17,6 +17,7 @@ class Emitter(StrEnum):
 
     CORE = "airunway-controller"
     GATEWAY = "airunway-gateway"
+    MODEL_CACHE = "airunway-model-cache"
     PROVIDER = "airunway-provider-<name>"
 
 
@@ -63,28 +64,28 @@ _REGISTERED = (
     ),
     EventReason(
         name="ResourceCreated",
-        emitters=(Emitter.PROVIDER, Emitter.GATEWAY),
+        emitters=(Emitter.PROVIDER, Emitter.GATEWAY, Emitter.MODEL_CACHE),
         action="Create",
         note="Created <Kind> '<name>'",
         meaning="An upstream object was made.",
     ),
     EventReason(
         name="ResourceUpdated",
-        emitters=(Emitter.PROVIDER, Emitter.GATEWAY),
+        emitters=(Emitter.PROVIDER, Emitter.GATEWAY, Emitter.MODEL_CACHE),
         action="Update",
         note="Updated <Kind> '<name>'",
         meaning="An upstream object was changed because the deployment was.",
     ),
     EventReason(
         name="ResourceRecreated",
-        emitters=(Emitter.PROVIDER, Emitter.GATEWAY),
+        emitters=(Emitter.PROVIDER, Emitter.GATEWAY, Emitter.MODEL_CACHE),
         action="Recreate",
         note="<Kind> '<name>' is deleted and made again: <fields> cannot be changed in place",
         meaning="A change needs a new upstream object; this is said before the old one is deleted.",
     ),
     EventReason(
         name="ServiceInterrupted",
-        emitters=(Emitter.PROVIDER, Emitter.GATEWAY),
+        emitters=(Emitter.PROVIDER, Emitter.GATEWAY, Emitter.MODEL_CACHE),
         action="Update",
         note="<Kind> '<name>' is changed in place: <what is not served meanwhile>",
         meaning="A change is made in place and takes the model away for a while; this is said before it is written.",
@@ -92,7 +93,7 @@ _REGISTERED = (
     ),
     EventReason(
         name="DriftDetected",
-        emitters=(Emitter.PROVIDER, Emitter.GATEWAY),
+        emitters=(Emitter.PROVIDER, Emitter.GATEWAY, Emitter.MODEL_CACHE),
         action="Revert",
         note="<Kind> '<name>' was modified directly, reconciling: <field> (by <manager>)",
         meaning="Somebody else changed a field of an upstream object that is ours; it was put back.",
@@ -112,6 +113,23 @@ _REGISTERED = (
         note="<reason>: <why the route does not work, as in the message of GatewayReady>",
         meaning="GatewayReady became False for a fault, or for another fault than before. There is no event while the "
         "route only waits for something.",
+        warning=True,
+    ),
+    EventReason(
+        name="ModelCacheReady",
+        emitters=(Emitter.MODEL_CACHE,),
+        action="Download",
+        note="<what is complete, as in the message of ModelCacheReady>",
+        meaning="The cached weights are complete and verified. Emitted on the ModelArtifact and on each deployment "
+        "that uses it.",
+    ),
+    EventReason(
+        name="DownloadFailed",
+        emitters=(Emitter.MODEL_CACHE,),
+        action="Download",
+        note="<reason>: <why the weights cannot be fetched>",
+        meaning="Weights cannot be fetched, or for another reason than before. Emitted on the ModelArtifact and on "
+        "each deployment that uses it; there is no event while a download only waits or runs.",
         warning=True,
     ),
     EventReason(
