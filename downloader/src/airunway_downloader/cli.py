@@ -29,7 +29,7 @@ from airunway_downloader.failures import Failure
 from airunway_downloader.files import Filters, Uri, parse_uri
 from airunway_downloader.progress import Progress, leave_signals_to_main, serve_progress
 from airunway_downloader.redaction import Redaction
-from airunway_downloader.sources import source_of
+from airunway_downloader.sources import Source, source_of
 from airunway_downloader.transfer import PARALLEL, Download, Stop, patiently, request_key
 from airunway_downloader.tree import Tree, node_identity
 
@@ -124,7 +124,15 @@ def _carry_out(order: _Order, environment: Mapping[str, str], stop: Stop) -> dic
     progress = Progress(environment.get("AIRUNWAY_ARTIFACT_UID", ""))
     port = int(_number(environment, "AIRUNWAY_PROGRESS_PORT", _PORT))
     serve_progress(progress, host=environment.get("AIRUNWAY_PROGRESS_HOST", ""), port=port)
-    threading.Thread(target=_log, args=(progress,), name="log", daemon=True).start()
+    ended = threading.Event()
+    threading.Thread(target=_log, args=(progress, ended), name="log", daemon=True).start()
+    try:
+        return _download(order, source, progress, stop=stop, stall=stall)
+    finally:
+        ended.set()
+
+
+def _download(order: _Order, source: Source, progress: Progress, *, stop: Stop, stall: float) -> dict[str, object]:
     os.umask(0o022)  # engines read the files under other accounts
     order.into.mkdir(parents=True, exist_ok=True)
     tree = Tree(order.into, node=node_identity(), writer=secrets.token_hex(6), goes_on=stop.check)
@@ -205,9 +213,9 @@ def _write_termination_message(message: str, environment: Mapping[str, str]) -> 
         sys.stderr.write(f"the termination message cannot be written to {path}: {error.strerror}\n")
 
 
-def _log(progress: Progress) -> None:
+def _log(progress: Progress, ended: threading.Event) -> None:
     leave_signals_to_main()
-    while not threading.Event().wait(_LOG_EVERY_S):
+    while not ended.wait(_LOG_EVERY_S):
         sys.stderr.write(f"{progress.answer().decode()}\n")
 
 
