@@ -15,12 +15,12 @@ from airunway.gateway.caches import GatewayCaches
 from airunway.gateway.kinds import HTTP_ROUTE, INFERENCE_POOL
 from airunway.gateway.model_name import ask
 from airunway.gateway.reconciler import RouteReconciler, serves_generation
-from airunway.kinds import INFERENCE_PROVIDER_CONFIG
-from airunway.kube import Client, Kind, Priority, compact_objects, wait_until_synced
+from airunway.kube import Client, Kind, Priority, wait_until_synced
 from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import whole
 from airunway.process.predicates import RelevantMetadata, needs_reconcile
+from airunway.process.provider_capabilities import ProviderCapabilities
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.process.supervisor import Lead
 from airunway.resource import (
@@ -84,7 +84,7 @@ class GatewayApplication:
             deployments=self._deployments,
             on_change=lambda cause, users: self._base.enqueue_all(("config", cause), among=users),
         )
-        self._providers = caches.of(INFERENCE_PROVIDER_CONFIG, project=compact_objects(names.CORE_MANAGER))
+        self._providers = ProviderCapabilities(caches, on_change=self._on_provider)
         self._foreign = GatewayCaches(
             caches,
             notify=self._on_object,
@@ -107,7 +107,7 @@ class GatewayApplication:
             deployments=self._known,
             caches=self._foreign,
             configs=self._configs,
-            engine_of=self._engine_of,
+            engine_of=self._providers.engine_of,
             claims=Claims(),
             events=self._base.events,
             flags=Flags(
@@ -122,7 +122,7 @@ class GatewayApplication:
 
     def unready(self) -> str | None:
         """Why the part cannot work yet, or None."""
-        if (problem := not_synced([self._deployments, self._providers]) or self._configs.unready()) is not None:
+        if (problem := not_synced([self._deployments, self._providers.configs]) or self._configs.unready()) is not None:
             return problem
         if unread := self._foreign.unread():
             return f"these kinds have not been read yet: {', '.join(unread)}"
@@ -134,7 +134,6 @@ class GatewayApplication:
         # After a restart of this part the cache is full already, and announces nothing.
         for key in list(self._deployments.keys()):
             self._note_references(key, None, self._known.get(key))
-        self._providers.add_handler(self._on_provider)
         async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as self._http:
             try:
                 await self._base.run(self._follow, lead, self._work)
@@ -146,9 +145,9 @@ class GatewayApplication:
         group.create_task(self._providers.run(), name="gateway: providers")
         group.create_task(self._configs.run(), name="gateway: runtime configs")
         self._foreign.start(group)
-        await wait_until_synced([self._deployments, self._providers])
-        while self._foreign.unread() or self._configs.unready() is not None:
-            await asyncio.sleep(0.05)
+        await wait_until_synced([self._deployments, self._providers.configs])
+        await self._configs.read()
+        await self._foreign.read()
 
     async def _work(self) -> None:
         """The leader's part. Claims come first: who is older must not depend on the order of the first passes."""
@@ -159,7 +158,11 @@ class GatewayApplication:
         )
         self._base.enqueue_all("lead")
         controller = self._base.controller(
-            "gateway", self._queue, self._reconciler.reconcile, provider_of=self._provider_of, workers=self._workers
+            "gateway",
+            self._queue,
+            self._reconciler.reconcile,
+            provider_of=lambda key: self._providers.provider_of(self._deployments.get(key)),
+            workers=self._workers,
         )
         async with asyncio.TaskGroup() as group:
             group.create_task(controller.run(), name="workers")
@@ -235,25 +238,10 @@ class GatewayApplication:
             self._base.enqueue_all("gateways", self._matters)
             await asyncio.sleep(_BETWEEN)
 
-    def _on_provider(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
-        if dig(old, "spec", "capabilities") != dig(new, "spec", "capabilities"):
-            self._base.enqueue_all(
-                ("provider", key.name), lambda deployment: dig(deployment, "status", "provider", "name") == key.name
-            )
-
-    def _provider_of(self, key: ObjectKey) -> str:
-        provider = dig(self._deployments.get(key), "status", "provider", "name")
-        return provider if isinstance(provider, str) and self._providers.get(ObjectKey("", provider)) else ""
-
-    def _engine_of(self, deployment: Resource) -> Resource | None:
-        """The entry of the provider's capabilities for the engine in use; None if it is not known."""
-        provider, engine = dig(deployment, "status", "provider", "name"), dig(deployment, "status", "engine", "type")
-        config = self._providers.get(ObjectKey("", provider)) if isinstance(provider, str) else None
-        engines = dig(config, "spec", "capabilities", "engines")
-        for entry in engines if isinstance(engines, list) else ():
-            if isinstance(entry, dict) and entry.get("name") == engine:
-                return entry
-        return None
+    def _on_provider(self, provider: str) -> None:
+        self._base.enqueue_all(
+            ("provider", provider), lambda deployment: dig(deployment, "status", "provider", "name") == provider
+        )
 
     # ---------------------------------------------------------------------------------------------------- model names
 

@@ -17,7 +17,15 @@ from airunway.gateway.kinds import (
     OPTIONAL,
     PICKER_KINDS,
 )
-from airunway.kube import Index, Kind, MutationCache, compact_bytes, compact_objects, transform_once
+from airunway.kube import (
+    Index,
+    Kind,
+    MutationCache,
+    compact_bytes,
+    compact_objects,
+    transform_once,
+    wait_until_answered,
+)
 from airunway.owned.objects import Identity, identity_in
 from airunway.process.caches import Caches, SharedCache
 from airunway.resource import ObjectKey, Resource, controller_owner, copy_of, dig, key_of, labels_of
@@ -88,7 +96,6 @@ class GatewayCaches:
             for kind in (*OPTIONAL, *PICKER_KINDS)
         }
         self._served: frozenset[Kind] = frozenset()
-        self._answered: set[Kind] = set()
 
     def _view(self, caches: Caches, kind: Kind, *, ours: bool) -> View:
         packed = kind is HTTP_ROUTE  # there is one for each deployment
@@ -123,10 +130,11 @@ class GatewayCaches:
 
     def unread(self) -> list[str]:
         """The kinds of which it was never known what there is: neither read completely nor known to be absent."""
-        self._answered |= {
-            view.kind for view in self._views.values() if view.reflector.synced.is_set() or view.reflector.missing
-        }
-        return [view.kind.plural for view in self._views.values() if view.kind not in self._answered]
+        return [view.kind.plural for view in self._views.values() if not view.reflector.answered.is_set()]
+
+    async def read(self) -> None:
+        """Wait until none of the kinds is unread."""
+        await wait_until_answered([view.reflector for view in self._views.values()])
 
     def gateways(self) -> list[Resource]:
         return [] if not self.serves(GATEWAY) else list(self._views[GATEWAY.group, GATEWAY.kind].reflector.values())

@@ -4,7 +4,7 @@ from airunway.kube.apply import FieldChange, changed_fields, has_content_of, nee
 from airunway.kube.backoff import Backoff, backoff_delay, soonest
 from airunway.kube.client import AccessDecision, Client
 from airunway.kube.config import ClusterConfig, in_cluster_config, load_config
-from airunway.kube.controller import Controller, PassResult, wait_until_synced
+from airunway.kube.controller import Controller, PassResult, wait_until_answered, wait_until_synced
 from airunway.kube.discovery import served_kinds, served_resources, wait_until_established
 from airunway.kube.error_kinds import ErrorKind
 from airunway.kube.errors import (
@@ -153,6 +153,7 @@ __all__ = [
     "strip_managed_fields",
     "transform_once",
     "user_agent_of",
+    "wait_until_answered",
     "wait_until_established",
     "wait_until_synced",
 ]

@@ -12,7 +12,7 @@ from airunway.kube.errors import ApiError, Forbidden, Unauthorized, is_retryable
 from airunway.kube.queue import QueueClosed, WorkQueue
 from airunway.kube.reflector import AnyReflector
 
-__all__ = ["Controller", "PassResult", "wait_until_synced"]
+__all__ = ["Controller", "PassResult", "wait_until_answered", "wait_until_synced"]
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +33,12 @@ async def wait_until_synced(reflectors: Iterable[AnyReflector], *, timeout: floa
     async with asyncio.timeout(timeout):
         for reflector in reflectors:
             await reflector.synced.wait()
+
+
+async def wait_until_answered(reflectors: Iterable[AnyReflector]) -> None:
+    """Returns when it is known of every reflector's kind what there is, or that the server does not serve it."""
+    for reflector in reflectors:
+        await reflector.answered.wait()
 
 
 class Controller(Generic[K]):

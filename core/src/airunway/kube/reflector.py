@@ -70,6 +70,7 @@ class Reflector:
     - `synced` is set after the first full list and stays set; reads may lag behind later, during faults.
     - `missing` is true while the server answers 404 for the kind (its CRD is not installed). Cached objects stay until
       a list shows otherwise. `retry_now` ends the backoff (0.2–30 s).
+    - `answered` is set once the kind is synced or missing for the first time, and stays set.
     - `project` trims an object before it is cached and passed to handlers; it may change the object in place. If it
       returns None, the object is treated as if it did not exist.
     - Handlers run inside the loop that reads: they must be quick and must not wait. An exception in one is logged.
@@ -94,6 +95,7 @@ class Reflector:
         self.kind = kind
         self.namespace = namespace
         self.synced = asyncio.Event()
+        self.answered = asyncio.Event()
         self.missing = False
         self.restarts = 0
         self.on_restart = on_restart
@@ -181,6 +183,8 @@ class Reflector:
         if missing and not self.missing:
             log.log(self._absence, "%s is not served (%s); waiting for it", self.kind, error)
         self.missing = missing
+        if missing:
+            self.answered.set()
         if isinstance(error, ApiError) and (
             error.status == 504
             or not (isinstance(error, Forbidden | Unauthorized | TooManyRequests) or error.status >= 500)
@@ -247,6 +251,7 @@ class Reflector:
         if not self.synced.is_set():
             log.info("%s: %d objects", self.kind, len(self._objects))
             self.synced.set()
+            self.answered.set()
 
     async def _watch(self) -> bool:
         """Follows one watch to its end; returns whether the watch was healthy."""
@@ -359,8 +364,8 @@ def _is_older(left: str | None, right: str | None) -> bool:
 class UnionReflector:
     """The union of reflectors that share no object; it is read and run like one `Reflector`.
 
-    `synced` is set once all of them are synced; `missing` is true while the server answers 404 to any of them. Raises
-    ValueError if there are no reflectors, or reflectors of different kinds.
+    `synced` is set once all of them are synced, `answered` once all are answered; `missing` is true while the server
+    answers 404 to any of them. Raises ValueError if there are no reflectors, or reflectors of different kinds.
     """
 
     kind: Kind
@@ -371,6 +376,7 @@ class UnionReflector:
             raise ValueError("a union needs one reflector at least, and all of the same kind")
         self.kind = reflectors[0].kind
         self.synced = asyncio.Event()
+        self.answered = asyncio.Event()
         self._parts = tuple(reflectors)
         apart = self.kind.namespaced and all(part.namespace for part in reflectors)
         self._by_namespace = {part.namespace: part for part in reflectors} if apart else {}
@@ -443,9 +449,15 @@ class UnionReflector:
         async with asyncio.TaskGroup() as group:
             for part in self._parts:
                 group.create_task(part.run(), name=f"{self.kind.plural} in {part.namespace}")
-            for part in self._parts:
-                await part.synced.wait()
-            self.synced.set()
+            await self._first_answers()
+
+    async def _first_answers(self) -> None:
+        for part in self._parts:
+            await part.answered.wait()
+        self.answered.set()
+        for part in self._parts:
+            await part.synced.wait()
+        self.synced.set()
 
 
 AnyReflector: TypeAlias = Reflector | UnionReflector

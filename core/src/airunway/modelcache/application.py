@@ -11,8 +11,7 @@ from airunway.api import names
 from airunway.artifacts.decision import Flags
 from airunway.artifacts.deployments import CONDITION, wants_cache
 from airunway.artifacts.results import finished
-from airunway.kinds import INFERENCE_PROVIDER_CONFIG
-from airunway.kube import Client, Priority, compact_objects, wait_until_synced
+from airunway.kube import Client, Priority, wait_until_synced
 from airunway.modelcache.artifacts import ArtifactReconciler
 from airunway.modelcache.caches import ArtifactCaches
 from airunway.modelcache.deployments import CacheReconciler
@@ -20,6 +19,7 @@ from airunway.modelcache.progress import ProgressReader, Running
 from airunway.modelcache.slots import DownloadSlots
 from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches
+from airunway.process.provider_capabilities import ProviderCapabilities
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.process.supervisor import Lead
 from airunway.resource import (
@@ -82,7 +82,7 @@ class ModelCacheApplication:
         self._artifact_configs = RuntimeConfigs(
             caches, deployments=self._caches.artifacts.reflector, on_change=self._on_artifact_config
         )
-        self._providers = caches.of(INFERENCE_PROVIDER_CONFIG, project=compact_objects(names.CORE_MANAGER))
+        self._providers = ProviderCapabilities(caches, on_change=self._on_provider)
         self._slots = DownloadSlots(settings.max_downloads)
         self._progress = ProgressReader(running=self._running, on_change=self._wake_artifact)
         self._artifacts = ArtifactReconciler(
@@ -103,7 +103,7 @@ class ModelCacheApplication:
             deployments=self._known,
             caches=self._caches,
             configs=self._configs,
-            engine_of=self._engine_of,
+            engine_of=self._providers.engine_of,
             others=self._users_before,
             events=self._base.events,
             clock=clock,
@@ -111,7 +111,7 @@ class ModelCacheApplication:
 
     def unready(self) -> str | None:
         """Why the part cannot work yet, or None."""
-        problem = not_synced([self._deployments, self._providers, self._caches.artifacts.reflector])
+        problem = not_synced([self._deployments, self._providers.configs, self._caches.artifacts.reflector])
         if problem is not None or (problem := self._configs.unready()) is not None:
             return problem
         unread = self._caches.unread()
@@ -120,7 +120,6 @@ class ModelCacheApplication:
     async def run(self, lead: Lead) -> None:
         """Watch the API server until cancelled; reconcile while leading."""
         self._known.add_listener(self._on_deployment)
-        self._providers.add_handler(self._on_provider)
         await self._base.run(self._follow, lead, self._work)
 
     async def _follow(self, group: asyncio.TaskGroup) -> None:
@@ -128,9 +127,9 @@ class ModelCacheApplication:
         group.create_task(self._configs.run(), name="model cache: runtime configs")
         group.create_task(self._artifact_configs.run(), name="model cache: runtime configs of artifacts")
         self._caches.start(group)
-        await wait_until_synced([self._deployments, self._providers])
-        while self._caches.unread() or self._configs.unready() is not None:
-            await asyncio.sleep(0.05)
+        await wait_until_synced([self._deployments, self._providers.configs])
+        await self._configs.read()
+        await self._caches.read()
 
     async def _work(self) -> None:
         """The leader's part. Downloads that run keep their slots."""
@@ -142,7 +141,11 @@ class ModelCacheApplication:
             self._artifact_queue.add(key, Priority.BULK)
         self._base.enqueue_all("lead", self._matters)
         deployments = self._base.controller(
-            "model-cache", self._queue, self._reconciler.reconcile, provider_of=self._provider_of, workers=self._workers
+            "model-cache",
+            self._queue,
+            self._reconciler.reconcile,
+            provider_of=lambda key: self._providers.provider_of(self._deployments.get(key)),
+            workers=self._workers,
         )
         artifacts = self._base.controller(
             "model-artifacts",
@@ -208,14 +211,11 @@ class ModelCacheApplication:
         for key in list(self._caches.artifacts.reflector.keys()):
             self._wake_artifact(key)
 
-    def _on_provider(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
-        if dig(old, "spec", "capabilities") != dig(new, "spec", "capabilities"):
-            self._base.enqueue_all(
-                ("provider", key.name),
-                lambda deployment: (
-                    wants_cache(deployment) and dig(deployment, "status", "provider", "name") == key.name
-                ),
-            )
+    def _on_provider(self, provider: str) -> None:
+        self._base.enqueue_all(
+            ("provider", provider),
+            lambda deployment: wants_cache(deployment) and dig(deployment, "status", "provider", "name") == provider,
+        )
 
     # ------------------------------------------------------------------------------------------------ what is read
 
@@ -246,17 +246,6 @@ class ModelCacheApplication:
                 continue
             if _downloads(pod) and pod in self._caches.owned(artifact).pods:
                 yield Running(artifact=key_of(artifact), uid=uid_of(artifact), ip=ip)
-
-    def _provider_of(self, key: ObjectKey) -> str:
-        provider = dig(self._deployments.get(key), "status", "provider", "name")
-        return provider if isinstance(provider, str) and self._providers.get(ObjectKey("", provider)) else ""
-
-    def _engine_of(self, deployment: Resource) -> Resource | None:
-        """The entry of the provider's capabilities for the engine in use; None if it is not known."""
-        provider, engine = dig(deployment, "status", "provider", "name"), dig(deployment, "status", "engine", "type")
-        config = self._providers.get(ObjectKey("", provider)) if isinstance(provider, str) else None
-        engines = dig(config, "spec", "capabilities", "engines")
-        return next((e for e in engines or () if isinstance(e, dict) and e.get("name") == engine), None)
 
 
 def _artifact_used(deployment: Resource) -> Iterator[ObjectKey]:

@@ -20,6 +20,7 @@ from airunway.kube import (
     MutationCache,
     compact_objects,
     transform_once,
+    wait_until_synced,
 )
 from airunway.owned.objects import Identity, Mark, identity_in, is_ours
 from airunway.process.caches import Caches, SharedCache
@@ -119,12 +120,17 @@ class ArtifactCaches:
         """Whether the cluster serves ModelArtifacts, as far as it is known."""
         return not self._artifacts.reflector.missing
 
+    def _all(self) -> list[SharedCache]:
+        views = (self._artifacts, *self._views.values())
+        return [*(view.reflector for view in views), self.pods, self._events, self.classes]
+
     def unread(self) -> list[str]:
         """The kinds that have not been read yet."""
-        views = (self._artifacts, *self._views.values())
-        found = [view.kind.plural for view in views if not view.reflector.synced.is_set()]
-        caches = (self.pods, self.classes, self._events)
-        return [*found, *(cache.kind.plural for cache in caches if not cache.synced.is_set())]
+        return [cache.kind.plural for cache in self._all() if not cache.synced.is_set()]
+
+    async def read(self) -> None:
+        """Wait until none of the kinds is unread."""
+        await wait_until_synced(self._all())
 
     def view_of(self, obj: Resource) -> View | None:
         """How an object is written; None for a kind that this part does not write."""
@@ -181,8 +187,7 @@ class ArtifactCaches:
 
     def start(self, group: asyncio.TaskGroup) -> None:
         """Start the watches in `group`."""
-        owned = (view.reflector for view in self._views.values())
-        for cache in (self._artifacts.reflector, *owned, self.pods, self._events, self.classes):
+        for cache in self._all():
             group.create_task(cache.run(), name=f"model cache: {cache.kind.plural}")
 
     def _on_event(self, _key: ObjectKey, _old: Resource | None, new: Resource | None) -> None:

@@ -168,8 +168,7 @@ class SharedCache(UnionReflector):
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._source.follow(), name=str(self.kind))
-                await self._source.reflector.synced.wait()
-                self.synced.set()
+                await self._first_answers()
         finally:
             self.on_restart = None
             for handler in list(self._handlers):

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from airunway.api import names
 from airunway.configs import Resolution, config_name, resolve
 from airunway.kinds import CLUSTER_RUNTIME_CONFIG, RUNTIME_CONFIG
-from airunway.kube import AnyReflector, compact_objects
+from airunway.kube import AnyReflector, compact_objects, wait_until_answered
 from airunway.process.caches import Caches, SharedCache
 from airunway.resource import ObjectKey, Resource, dig, key_of
 
@@ -41,9 +41,7 @@ class RuntimeConfigs:
         self._on_change = on_change
         self._users = deployments.add_index(lambda deployment: (_looked_up(deployment),))
         self._known: dict[ObjectKey, tuple[Resource | None, Resource | None, Resolution]] = {}
-        self._read: set[SharedCache] = set()
         self._problems: dict[SharedCache, str] = {}
-        self._answered = asyncio.Event()
         for cache in (self.namespaced, self.cluster):
             cache.add_handler(self._on_config)
 
@@ -77,30 +75,24 @@ class RuntimeConfigs:
     @property
     def readable(self) -> bool:
         """Whether both kinds have been read once, or found not to be installed; it stays true."""
-        self._look()
-        return len(self._read) == 2
+        return self.namespaced.answered.is_set() and self.cluster.answered.is_set()
 
     def unready(self) -> str | None:
         """Why the configs are not readable yet, with kind and verb; None if they are."""
         if self.readable:
             return None
-        cache = self.namespaced if self.namespaced not in self._read else self.cluster
+        cache = self.cluster if self.namespaced.answered.is_set() else self.namespaced
         kind, cause = cache.kind, self._problems.get(cache)
         if cause is None:
             return f"the {kind.plural} have not been read yet"
         remedy = ": grant list and watch on them to the account of this process" if cause == "Forbidden" else ""
         return f"cannot list {kind.plural}.{kind.group} ({cause}){remedy}"
 
-    def _look(self) -> None:
-        self._read |= {cache for cache in (self.namespaced, self.cluster) if cache.synced.is_set() or cache.missing}
-        if len(self._read) == 2:
-            self._answered.set()
-
     # ---------------------------------------------------------------------------------------------- following
 
     async def read(self) -> None:
         """Wait until the configs are readable."""
-        await self._answered.wait()
+        await wait_until_answered([self.namespaced, self.cluster])
 
     async def run(self) -> None:
         """Follow both kinds until cancelled."""
@@ -108,17 +100,10 @@ class RuntimeConfigs:
             for cache in (self.namespaced, self.cluster):
                 cache.on_restart = self._notice(cache)
                 group.create_task(cache.run(), name=str(cache.kind))
-                group.create_task(self._first(cache), name=f"{cache.kind}: first list")
-            self._look()  # another reader of the shared caches may have found the kinds missing
-
-    async def _first(self, cache: SharedCache) -> None:
-        await cache.synced.wait()
-        self._look()
 
     def _notice(self, cache: SharedCache) -> Callable[[str], None]:
         def failed(cause: str) -> None:
             self._problems[cache] = cause
-            self._look()
 
         return failed
 
