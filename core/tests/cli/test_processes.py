@@ -128,6 +128,7 @@ async def downloads_of(client: Client, namespace: str, eventually: Eventually) -
         return sorted(found) if all(found) else None
 
     said = await eventually(reasons)
+    assert isinstance(said, list)
     (job,) = await client.list_all(JOB, namespace=namespace)
     return job["spec"]["template"]["spec"]["containers"][0]["image"], said
 
