@@ -22,11 +22,11 @@ from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.metrics import Metrics, MetricsRole
 from airunway.process.supervisor import Work
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, labels_of
+from airunway_testing.eventually import Eventually
 from airunway_testing.modelhub.hub import Hub, Repository, model_hub
 from airunway_testing.modelhub.serving import Slow
 from airunway_testing.storage.pod_runner import PlayedPod, PodRunner, running_pod_runner
 from airunway_testing.storage.provisioner import Provisioner, running_provisioner, storage_class
-from airunway_testing.waiting import Eventually
 
 MODEL = "acme/tiny"
 FILES: dict[str, bytes | str] = {
