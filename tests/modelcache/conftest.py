@@ -96,18 +96,22 @@ class Ground:
                 "spec": {"model": model, "resources": {"gpu": {"count": 1}}, **spec},
             },
         )
+        return await self.validate(made)
+
+    async def validate(self, deployment: Resource) -> Resource:
+        """Say what the core says of a valid generation."""
         condition = {
             "type": "Validated",
             "status": "True",
             "reason": "ValidationPassed",
             "message": "",
             "lastTransitionTime": "2026-01-01T00:00:00Z",
-            "observedGeneration": made["metadata"]["generation"],
+            "observedGeneration": deployment["metadata"]["generation"],
         }
         body = {
             "apiVersion": names.API_VERSION,
             "kind": "ModelDeployment",
-            "metadata": {"name": name, "namespace": self.namespace},
+            "metadata": {"name": deployment["metadata"]["name"], "namespace": self.namespace},
             "status": {
                 "conditions": [condition],
                 "engine": {"type": "vllm"},

@@ -330,9 +330,14 @@ def _asked_for(deployment: Resource, config: EffectiveConfig | None) -> set[str]
     asked = set()
     if routing_request(deployment, config) is RoutingRequest.REQUIRED:
         asked.add("gateway")
-    if dig(deployment, "spec", "model", "cache", "mode", default="None") != "None":
+    if dig(deployment, "spec", "model", "cache", "mode", default="None") != "None" or _has_sized_volume(deployment):
         asked.add("model-cache")
     return asked
+
+
+def _has_sized_volume(deployment: Resource) -> bool:
+    volumes = dig(deployment, "spec", "model", "storage", "volumes")
+    return any(dig(volume, "size") is not None for volume in volumes) if isinstance(volumes, list) else False
 
 
 def _not_found(name: str, namespace: str) -> str:

@@ -252,7 +252,7 @@ class ProviderSettings:
 
 
 _READ_FIELDS = ("engine", "selection", "effectiveRuntimeConfig", "parts")
-_READ_CONDITIONS = ("Validated", "ProviderSelected", CONFIG_READY, "ModelCacheReady")
+_READ_CONDITIONS = ("Validated", "ProviderSelected", CONFIG_READY, "ModelCacheReady", "StorageReady")
 """What a provider reads of the status that core and parts write, besides its own name; ``GatewayReady`` and the route's
 backend only where a route was asked for."""
 

@@ -29,6 +29,7 @@ from airunway.resource import Resource, annotations_of, condition_of, dig, label
 from airunway.runtime.report import StepResult
 from airunway.runtime.state import ClusterState
 from airunway.runtime.translate import SpecDigests, with_counts_of
+from airunway.runtime.volume_claims import claims_hinder
 from airunway.status import Category, Fault, category_of, served_before
 from airunway.status.evidence import parse_moment
 
@@ -89,6 +90,9 @@ class Gate:
 def gate_of(state: ClusterState, host: ProviderHost) -> Gate:
     """The gate for a deployment whose spec is valid."""
     gate = _config_gate(state)
+    if not gate.closed and state.primary is None and (why := claims_hinder(state.deployment)) is not None:
+        result = StepResult(component="Storage", reason="PvcPending", message=why, blocks_ready=True, pending=True)
+        return Gate(config=gate.config, closed=True, result=result if why else None)
     return gate if gate.closed else _with_gateway(gate, state, host)
 
 
@@ -363,6 +367,9 @@ def foreign_faults(state: ClusterState) -> Iterator[Fault]:
         cache = condition_of(deployment, "ModelCacheReady")
         if cache is not None and (fault := _fault(cache, "ModelCache", served=served)) is not None:
             yield fault
+    storage = condition_of(deployment, "StorageReady")
+    if storage is not None and (fault := _fault(storage, "Storage", served=served)) is not None:
+        yield fault
     if routing_request(deployment, config) is RoutingRequest.REQUIRED:
         gateway = condition_of(deployment, "GatewayReady") or _unanswered(deployment)
         if (fault := _fault(gateway, "Gateway", served=served)) is not None:
