@@ -86,7 +86,8 @@ def test_a_watch_that_was_cut_is_counted_with_its_cause(seen: Seen) -> None:
 
 
 def test_what_the_metrics_say(seen: Seen) -> None:
-    leads = {of(component="airunway-controller"): 1, of(component="airunway-gateway"): 1}
+    parts = ("airunway-controller", "airunway-gateway", "airunway-model-cache")
+    leads = {of(component=part): 1 for part in parts}
     assert seen.samples("core", "airunway_leader") == leads
     assert seen.samples("provider", "airunway_leader") == {of(component="airunway-provider-kaito"): 1}
     assert seen.samples("core", "airunway_provider_ready")[of(provider="kaito")] == 1

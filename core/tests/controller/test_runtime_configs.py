@@ -23,10 +23,10 @@ from airunway.kinds import (
 from airunway.kube import EVENT, Client, Kind, NotFound, Priority
 from airunway.resource import ObjectKey, Resource, condition_of, dig, filled, format_time, key_of
 from airunway_testing.audit import AuditReader
+from airunway_testing.eventually import eventually
 from airunway_testing.fault_plan import Fault
 from airunway_testing.faultproxy import FaultProxy
 from airunway_testing.operator import install_definitions, remove_definition, remove_leftovers, running_core, until
-from airunway_testing.waiting import eventually
 
 pytestmark = pytest.mark.apiserver
 

@@ -335,9 +335,14 @@ def _asked_for(deployment: Resource, config: EffectiveConfig | None) -> set[str]
     asked = set()
     if routing_request(deployment, config) is RoutingRequest.REQUIRED:
         asked.add("gateway")
-    if wants_cache(deployment):
+    if wants_cache(deployment) or _has_sized_volume(deployment):
         asked.add("model-cache")
     return asked
+
+
+def _has_sized_volume(deployment: Resource) -> bool:
+    volumes = dig(deployment, "spec", "model", "storage", "volumes")
+    return any(dig(volume, "size") is not None for volume in volumes) if isinstance(volumes, list) else False
 
 
 def _not_found(name: str, namespace: str) -> str:

@@ -253,9 +253,9 @@ class ProviderSettings:
 
 
 _READ_FIELDS = ("engine", "selection", "effectiveRuntimeConfig", "parts")
-_READ_CONDITIONS = ("Validated", "ProviderSelected", CONFIG_READY)
-"""What a provider reads of the status that core and parts write, besides its own name; of the parts only where a route
-or a cache was asked for (`cache_reads`)."""
+_READ_CONDITIONS = ("Validated", "ProviderSelected", CONFIG_READY, "StorageReady")
+"""What a provider reads of the status that core and parts write, besides its own name; of a route or a cache only where
+one was asked for (`cache_reads`)."""
 
 
 class ProviderApplication:

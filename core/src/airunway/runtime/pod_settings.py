@@ -30,6 +30,7 @@ from airunway.runtime.model_cache import cache_faults, cache_verdict
 from airunway.runtime.report import StepResult
 from airunway.runtime.state import ClusterState
 from airunway.runtime.translate import SpecDigests, with_counts_of
+from airunway.runtime.volume_claims import claims_hinder
 from airunway.status import Category, Fault, category_of, served_before
 from airunway.status.evidence import parse_moment
 
@@ -108,6 +109,9 @@ def gate_of(
     gate = replace(gate, cache=cache.cache, planned=cache.planned)
     if cache.closed:
         return replace(gate, closed=True, result=cache.result, late=cache.late)
+    if state.primary is None and (why := claims_hinder(state.deployment)) is not None:
+        result = StepResult(component="Storage", reason="PvcPending", message=why, blocks_ready=True, pending=True)
+        return replace(gate, closed=True, result=result if why else None)
     return _with_gateway(gate, state, host)
 
 
@@ -382,6 +386,9 @@ def foreign_faults(state: ClusterState, host: ProviderHost) -> Iterator[Fault]:
     if not invalid and (fault := _fault(ready, "RuntimeConfig", served=served)) is not None:
         yield fault
     yield from cache_faults(state, host, served=served)
+    storage = condition_of(deployment, "StorageReady")
+    if storage is not None and (fault := _fault(storage, "Storage", served=served)) is not None:
+        yield fault
     if routing_request(deployment, config) is RoutingRequest.REQUIRED:
         gateway = condition_of(deployment, "GatewayReady") or _unanswered(deployment)
         if (fault := _fault(gateway, "Gateway", served=served)) is not None:

@@ -60,8 +60,8 @@ from airunway.resource import (
     uid_of,
 )
 from airunway_testing.controlplane.stages import PLAYED_BY_RUNNER
+from airunway_testing.eventually import eventually
 from airunway_testing.storage.volumes import Volumes
-from airunway_testing.waiting import eventually
 
 __all__ = ["ENTRYPOINT", "PlayedPod", "PodRunner", "Progress", "running_pod_runner"]
 
