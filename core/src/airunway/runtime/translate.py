@@ -128,6 +128,7 @@ def translate(
         config=config_name(deployment) if not frozen else before.config if before is not None else None,
         provider=kept_settings(context.settings),
         pods=context.runtime,
+        cache=context.cache,
         gateway=context.gateway if before is None or context.spec_changed else before.gateway,
     )
     desired = complete(
