@@ -1,0 +1,192 @@
+"""A model as sizing sees it: its weights, its layers, and the numbers of heads that limit how it can be split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airunway.sizing.counting import Mixture, count_parameters, mixture_of
+from airunway.sizing.fields import MAX_LAYERS, Config, Reader, text_of
+from airunway.sizing.layers import LayerGroup, LayerKind, layer_groups
+from airunway.sizing.precision import Precision, Scope, precision_of
+from airunway.sizing.tensors import TensorTotals
+from airunway.sizing.values import Unknown
+
+__all__ = ["Checkpoint", "Weights", "gguf_checkpoint", "read_checkpoint", "unknown_checkpoint"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """The weights of a whole model, in bytes."""
+
+    size: int
+    read: int | None
+    """Bytes that one token reads: without input embeddings and experts that it does not use; None: unknown."""
+    experts: int
+    """Of `size`, the experts of a mixture."""
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """What is known of a model. What is not known is an `Unknown`, never a default."""
+
+    model: str
+    source: str
+    """Where the facts come from."""
+    licence: str = ""
+    """SPDX name or the publisher's; empty if it is not known."""
+    weights: Weights | Unknown
+    layers: tuple[LayerGroup, ...] | Unknown
+    layer_count: int | None = None
+    heads: int | None = None
+    kv_heads: int | None = None
+    hidden: int | None = None
+    intermediate: int | None = None
+    vocabulary: int | None = None
+    max_context: int | None = None
+    """The longest context that the model was made for, in tokens."""
+    element: int = 2
+    """Bytes of an element of activations, and of the KV cache unless it is set."""
+    precision: Precision | None = None
+    mixture: Mixture | None = None
+    gguf: bool = False
+
+
+def unknown_checkpoint(model: str, *, why: str) -> Checkpoint:
+    """A model of which nothing is known, with the reason."""
+    return Checkpoint(model=model, source="", weights=Unknown(why=why), layers=Unknown(why=why))
+
+
+def read_checkpoint(
+    config: Config,
+    *,
+    model: str,
+    source: str,
+    tensors: TensorTotals | None = None,
+    parameters: int | None = None,
+    size: int | None = None,
+    licence: str = "",
+) -> Checkpoint:
+    """The facts of a model from its config.json.
+
+    The weights are `tensors`, the sums of the safetensors headers; else `size`, the bytes that the checkpoint's index
+    gives; else `parameters` times the bytes of the real data type; else the parameters that the shapes give, for
+    families whose tensors are known. Raises ModelConfigError for fields that no model can have.
+    """
+    text = Reader(text_of(config, model=model), model=model)
+    whole = Reader(config, model=model)
+    precision = precision_of(whole, text)
+    heads = text.count("num_attention_heads", "n_head", "num_heads")
+    vocabulary, hidden = text.count("vocab_size"), text.count("hidden_size", "n_embd", "d_model")
+    mixture = mixture_of(text)
+    tables = vocabulary * hidden if vocabulary is not None and hidden is not None else None
+    tied = text.flag("tie_word_embeddings", default=whole.flag("tie_word_embeddings", default=True))
+    weights: Weights | Unknown
+    if tensors is not None:
+        weights = _weights(tensors.size, tensors.experts, 0 if tied else tensors.embedding, mixture, source)
+    elif size is not None:
+        experts = _expert_bytes(precision, mixture)
+        weights = _weights(size, experts, _embedding_bytes(precision, tables, tied=tied), mixture, f"{source}: size")
+    else:
+        multimodal = whole.has("vision_config", "audio_config")
+        counted: int | Unknown | None = parameters
+        if counted is None:
+            counted = (
+                Unknown(why="the tensors of a multimodal model are not counted from its config.json")
+                if multimodal
+                else count_parameters(text)
+            )
+        weights = _from_parameters(counted, precision, mixture, tables, tied=tied, source=source)
+    return Checkpoint(
+        model=model,
+        source=source,
+        licence=licence,
+        weights=weights,
+        layers=layer_groups(text),
+        layer_count=text.count("num_hidden_layers", "n_layer", "num_layers", most=MAX_LAYERS),
+        heads=heads,
+        kv_heads=text.count("num_key_value_heads", "num_kv_heads", "multi_query_group_num") or heads,
+        hidden=hidden,
+        intermediate=text.count("intermediate_size", "n_inner"),
+        vocabulary=vocabulary,
+        max_context=text.count("max_position_embeddings", "n_positions", "max_sequence_length"),
+        element=precision.plain if isinstance(precision, Precision) else 2,
+        precision=precision if isinstance(precision, Precision) else None,
+        mixture=mixture,
+    )
+
+
+def gguf_checkpoint(base: Checkpoint, *, size: int, source: str) -> Checkpoint:
+    """The facts of a GGUF file of that size: the layers of its `base`, and the file as weights."""
+    experts = 0
+    if isinstance(base.weights, Weights) and base.weights.size:
+        experts = size * base.weights.experts // base.weights.size
+    return Checkpoint(
+        model=base.model,
+        source=source,
+        licence=base.licence,
+        weights=_weights(size, experts, 0, base.mixture, source),
+        layers=base.layers,
+        layer_count=base.layer_count,
+        heads=base.heads,
+        kv_heads=base.kv_heads,
+        hidden=base.hidden,
+        intermediate=base.intermediate,
+        vocabulary=base.vocabulary,
+        max_context=base.max_context,
+        mixture=base.mixture,
+        gguf=True,
+    )
+
+
+def is_latent(checkpoint: Checkpoint) -> bool:
+    """Whether the model has multi-head latent attention."""
+    layers = checkpoint.layers
+    return not isinstance(layers, Unknown) and any(group.kind is LayerKind.LATENT for group in layers)
+
+
+def _weights(size: int, experts: int, embedding: int, mixture: Mixture | None, source: str) -> Weights:
+    read: int | None = size - embedding
+    if mixture is not None:
+        unused = experts * (mixture.experts - mixture.used) // mixture.experts
+        read = size - embedding - unused if experts else None
+    return Weights(size=size, read=read, experts=experts, source=source)
+
+
+def _expert_bytes(precision: Precision | Unknown, mixture: Mixture | None) -> int:
+    if mixture is None or isinstance(precision, Unknown):
+        return 0
+    return int(mixture.parameters * precision.weight)
+
+
+def _embedding_bytes(precision: Precision | Unknown, tables: int | None, *, tied: bool) -> int:
+    return 0 if tied or tables is None or isinstance(precision, Unknown) else tables * precision.plain
+
+
+def _from_parameters(
+    counted: int | Unknown,
+    precision: Precision | Unknown,
+    mixture: Mixture | None,
+    tables: int | None,
+    *,
+    tied: bool,
+    source: str,
+) -> Weights | Unknown:
+    if isinstance(counted, Unknown):
+        return counted
+    if isinstance(precision, Unknown):
+        return precision
+    experts = _expert_bytes(precision, mixture)
+    if precision.scope is Scope.NONE:
+        size = float(counted * precision.plain)
+    elif precision.scope is Scope.EXPERTS:
+        if mixture is None:
+            return Unknown(why=f"{precision.title} weights of a model whose experts are not known")
+        size = experts + (counted - mixture.parameters) * float(precision.plain)
+    else:
+        if tables is None:
+            return Unknown(why="config.json: vocab_size or hidden_size is missing, which are not quantized")
+        plain = tables * (1 if tied else 2)
+        size = (counted - plain) * precision.weight + plain * precision.plain
+    where = f"{source}: {counted:,} parameters, {precision.title}"
+    return _weights(int(size), experts, _embedding_bytes(precision, tables, tied=tied), mixture, where)
