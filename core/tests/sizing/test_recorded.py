@@ -23,14 +23,16 @@ PLANNER = (
     "/accuracy/results/v0.19.0/results_raw.csv"
 )
 H100 = 79.19
-W4A16 = {
-    "quant_method": "compressed-tensors",
-    "config_groups": {
-        "group_0": {"weights": {"num_bits": 4, "type": "int", "group_size": 128, "symmetric": True}},
-    },
-}
-W8 = {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "int"}}}}
-FP8 = {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "float"}}}}
+
+
+def compressed(**weights: Any) -> dict[str, Any]:
+    """The quantization_config of a compressed-tensors checkpoint."""
+    return {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": weights}}}
+
+
+W4A16 = compressed(num_bits=4, type="int", group_size=128, symmetric=True)
+W8 = compressed(num_bits=8, type="int")
+FP8 = compressed(num_bits=8, type="float")
 CODE_LLAMA_7B = {
     "model_type": "llama",
     "num_hidden_layers": 32,
@@ -97,6 +99,7 @@ RUNS = {
     "dense, tp 2": Run(model=LLAMA, parallel=2, weights=7.51, tokens=1044688),
     "dense, tp 4": Run(model=LLAMA, parallel=4, weights=3.77, tokens=2209792),
     "dense, pp 2": Run(model=LLAMA, stages=2, weights=7.51, tokens=1075312),
+    "dense, pp 4": Run(model=LLAMA, stages=4, weights=4.26, tokens=2257264),
     "multi-head": Run(model="codellama/CodeLlama-7b-hf", weights=12.56, tokens=126256),
     "gqa": Run(model=QWEN, weights=14.25, tokens=1096000),
     "gqa, heads replicated": Run(model=QWEN, parallel=4, weights=3.55, tokens=5043280),

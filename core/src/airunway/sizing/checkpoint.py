@@ -11,7 +11,7 @@ from airunway.sizing.precision import Precision, Scope, precision_of
 from airunway.sizing.tensors import TensorTotals
 from airunway.sizing.values import Unknown
 
-__all__ = ["Checkpoint", "Weights", "gguf_checkpoint", "read_checkpoint", "unknown_checkpoint"]
+__all__ = ["Checkpoint", "Weights", "gguf_checkpoint", "is_latent", "read_checkpoint", "unknown_checkpoint"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,19 @@ class Weights:
     """Bytes that one token reads: without input embeddings and experts that it does not use; None: unknown."""
     experts: int
     """Of `size`, the experts of a mixture."""
+    tables: tuple[int, int]
+    """Of `size`, the tables of the first and the last pipeline stage: input embeddings and output layer (the same table
+    twice if they are tied)."""
+    tied: bool
     source: str
+
+    def of_stage(self, *, layers: int, stages: int) -> int:
+        """Bytes of the largest of `stages` pipeline stages of a model with that many layers."""
+        if stages == 1:
+            return self.size
+        first, last = self.tables
+        blocks = self.size - first - (0 if self.tied else last)
+        return -(-blocks * -(-layers // stages) // layers) + max(self.tables)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,10 +95,16 @@ def read_checkpoint(
     tied = text.flag("tie_word_embeddings", default=whole.flag("tie_word_embeddings", default=True))
     weights: Weights | Unknown
     if tensors is not None:
-        weights = _weights(tensors.size, tensors.experts, 0 if tied else tensors.embedding, mixture, source)
+        both = (tensors.embedding, tensors.embedding)
+        weights = _weights(
+            tensors.size, experts=tensors.experts, tables=both, tied=tied, mixture=mixture, source=source
+        )
     elif size is not None:
         experts = _expert_bytes(precision, mixture)
-        weights = _weights(size, experts, _embedding_bytes(precision, tables, tied=tied), mixture, f"{source}: size")
+        both = _tables(precision, tables)
+        weights = _weights(
+            size, experts=experts, tables=both, tied=tied, mixture=mixture, source=f"{source}: {size:,} bytes"
+        )
     else:
         multimodal = whole.has("vision_config", "audio_config")
         counted: int | Unknown | None = parameters
@@ -125,7 +143,7 @@ def gguf_checkpoint(base: Checkpoint, *, size: int, source: str) -> Checkpoint:
         model=base.model,
         source=source,
         licence=base.licence,
-        weights=_weights(size, experts, 0, base.mixture, source),
+        weights=_weights(size, experts=experts, tables=(0, 0), tied=True, mixture=base.mixture, source=source),
         layers=base.layers,
         layer_count=base.layer_count,
         heads=base.heads,
@@ -145,12 +163,15 @@ def is_latent(checkpoint: Checkpoint) -> bool:
     return not isinstance(layers, Unknown) and any(group.kind is LayerKind.LATENT for group in layers)
 
 
-def _weights(size: int, experts: int, embedding: int, mixture: Mixture | None, source: str) -> Weights:
-    read: int | None = size - embedding
+def _weights(
+    size: int, *, experts: int, tables: tuple[int, int], tied: bool, mixture: Mixture | None, source: str
+) -> Weights:
+    table = 0 if tied else tables[0]
+    read: int | None = size - table
     if mixture is not None:
         unused = experts * (mixture.experts - mixture.used) // mixture.experts
-        read = size - embedding - unused if experts else None
-    return Weights(size=size, read=read, experts=experts, source=source)
+        read = size - table - unused if experts else None
+    return Weights(size=size, read=read, experts=experts, tables=tables, tied=tied, source=source)
 
 
 def _expert_bytes(precision: Precision | Unknown, mixture: Mixture | None) -> int:
@@ -159,8 +180,10 @@ def _expert_bytes(precision: Precision | Unknown, mixture: Mixture | None) -> in
     return int(mixture.parameters * precision.weight)
 
 
-def _embedding_bytes(precision: Precision | Unknown, tables: int | None, *, tied: bool) -> int:
-    return 0 if tied or tables is None or isinstance(precision, Unknown) else tables * precision.plain
+def _tables(precision: Precision | Unknown, elements: int | None) -> tuple[int, int]:
+    """Bytes of input embeddings and output layer; neither is quantized."""
+    table = 0 if elements is None or isinstance(precision, Unknown) else elements * precision.plain
+    return table, table
 
 
 def _from_parameters(
@@ -189,4 +212,5 @@ def _from_parameters(
         plain = tables * (1 if tied else 2)
         size = (counted - plain) * precision.weight + plain * precision.plain
     where = f"{source}: {counted:,} parameters, {precision.title}"
-    return _weights(int(size), experts, _embedding_bytes(precision, tables, tied=tied), mixture, where)
+    both = _tables(precision, tables)
+    return _weights(int(size), experts=experts, tables=both, tied=tied, mixture=mixture, source=where)

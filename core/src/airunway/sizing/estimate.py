@@ -117,9 +117,11 @@ def sequence_bytes(
 ) -> int:
     """KV cache of one sequence on one GPU. `chunk` are the prompt tokens of one batch; `plain` the model's bytes."""
     size = 0.0
+    whole = sum(group.layers for group in layers)
+    portion = -(-whole // layout.stages) / whole
     counts = _padded(layers) if reserve.pages else {group: group.layers for group in layers}
     for group in layers:
-        share = counts[group] / group.layers / layout.stages
+        share = counts[group] / group.layers * portion
         if group.kind is LayerKind.STATE:
             size += (
                 share * reserve.states * group.state_bytes(tensor_parallel=layout.tensor_parallel, conv_element=plain)
@@ -250,7 +252,10 @@ def _loaded(checkpoint: Checkpoint, weights: Weights, layout: Layout, expert_mul
         padded = -(-mixture.intermediate // expert_multiple) * expert_multiple
         size += weights.experts * (padded - mixture.intermediate) // mixture.intermediate
         source += f"; the engine pads experts from {mixture.intermediate:,} to {padded:,}"
-    return Term(name="weights", size=-(-size // layout.gpus), source=f"{source}; over {layout.gpus} GPUs")
+    grown = replace(weights, size=size)
+    stage = grown.of_stage(layers=checkpoint.layer_count or layout.stages, stages=layout.stages)
+    split = f"; over {layout.gpus} GPUs" if layout.gpus > 1 else ""
+    return Term(name="weights", size=-(-stage // layout.tensor_parallel), source=f"{source}{split}")
 
 
 def _batch(reserve: Reserve, workload: Workload, total: int) -> tuple[int, int]:
