@@ -281,7 +281,7 @@ def _split(
     runtime = Term(
         name="runtime",
         size=reserve.runtime_parallel if parallel else reserve.runtime,
-        source=reserve.source,
+        source=reserve.measured,
     )
     given = workload.fraction
     fraction = reserve.fraction if given is None else given
@@ -289,19 +289,23 @@ def _split(
     activations = Term(
         name="activations",
         size=_activations(checkpoint, reserve, layout, tokens, sequences),
-        source=f"{tokens:,} prompt tokens and {sequences:,} sequences in a batch; {reserve.source}",
+        source=f"{tokens:,} prompt tokens and {sequences:,} sequences in a batch; {reserve.measured}",
     )
-    graphs = Term(name="CUDA graphs", size=0 if workload.eager else reserve.graphs, source=reserve.source)
+    graphs = Term(name="CUDA graphs", size=0 if workload.eager else reserve.graphs, source=reserve.measured)
     if reserve.share is Share.TOTAL:
         assert fraction is not None
-        budget = Term(name="budget", size=int(total * fraction), source=f"{named} {fraction:g} of {gib(total)}")
+        budget = Term(
+            name="budget", size=int(total * fraction), source=f"{named} {fraction:g} of {gib(total)}; {reserve.source}"
+        )
         inside = (graphs,) if reserve.graphs_inside else ()
         return budget, (loaded, activations, runtime, *inside)
     if reserve.share is Share.FREE_AT_START:
         if fraction is None:
             fraction = static_fraction(total, gpus=layout.gpus, tokens=tokens, sequences=sequences)
         size = int((total - runtime.size) * fraction)
-        source = f"{named} {fraction:.3g} of what the runtime ({gib(runtime.size)}) leaves of {gib(total)}"
+        source = (
+            f"{named} {fraction:.3g} of what the runtime ({gib(runtime.size)}) leaves of {gib(total)}; {reserve.source}"
+        )
         return Term(name="budget", size=size, source=source), ((loaded, activations) if reserve.logits else (loaded,))
     source = f"{named} {fraction:g} of what is free after the weights"
     return Term(name="budget", size=total, source=source), (loaded, activations, runtime, graphs)

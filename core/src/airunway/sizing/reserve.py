@@ -60,6 +60,9 @@ class Reserve:
     expert_multiple: int = 1
     """MXFP4 experts are padded to a multiple of this."""
     source: str
+    """Where the fraction and its rules were read."""
+    measured: str
+    """Where the bytes of activations, runtime and graphs were measured."""
 
 
 _VLLM_BATCHES = ((70 * GIB, 8192, 1024), (0, 2048, 256))
@@ -67,7 +70,7 @@ _PLANNER = "github.com/jgchn/llm-d-planner, accuracy/results/v0.19.0"
 _VERSIONS = "github.com/llm-d-incubation/llm-d-planner, accuracy/accuracy_report.md, part 2"
 
 
-def _vllm(since: tuple[int, ...], source: str, **changes: object) -> Reserve:
+def _vllm(since: tuple[int, ...], *, source: str, measured: str, **changes: object) -> Reserve:
     fields: dict[str, object] = {
         "fraction": 0.9,
         "logits": 15.0,
@@ -85,6 +88,7 @@ def _vllm(since: tuple[int, ...], source: str, **changes: object) -> Reserve:
         pages=True,
         expert_multiple=256,
         source=source,
+        measured=measured,
         **fields,  # type: ignore[arg-type]
     )
 
@@ -92,20 +96,28 @@ def _vllm(since: tuple[int, ...], source: str, **changes: object) -> Reserve:
 RESERVES: tuple[Reserve, ...] = (
     _vllm(
         (0, 27),
-        "vLLM, vllm/config/cache.py (commit 002f10e0): fraction 0.92; CUDA graphs as in 0.21",
+        source="vLLM, vllm/config/cache.py at commit 002f10e0",
+        measured=f"vLLM 0.19 ({_PLANNER})",
         fraction=0.92,
         graphs_inside=True,
         states=2,
     ),
     _vllm(
         (0, 21),
-        f"vLLM 0.19 ({_PLANNER}); CUDA graphs inside the fraction since 0.21 (github.com/vllm-project/vllm/pull/30515)",
+        source="vLLM 0.21: CUDA graphs are inside the fraction (github.com/vllm-project/vllm/pull/30515)",
+        measured=f"vLLM 0.19 ({_PLANNER})",
         graphs_inside=True,
         states=2,
     ),
-    _vllm((0, 18), f"vLLM 0.19 ({_PLANNER})"),
-    _vllm((0, 17), f"vLLM 0.17 ({_VERSIONS})", runtime=int(0.13 * GIB)),
-    _vllm((0, 8), f"vLLM 0.15 and 0.16 ({_VERSIONS})", logits=38.0, runtime=int(0.13 * GIB)),
+    _vllm((0, 18), source="vLLM 0.19", measured=f"vLLM 0.19 ({_PLANNER})"),
+    _vllm((0, 17), source="vLLM 0.17", measured=f"vLLM 0.17 ({_VERSIONS})", runtime=int(0.13 * GIB)),
+    _vllm(
+        (0, 8),
+        source="vLLM 0.15 and 0.16",
+        measured=f"vLLM 0.15 and 0.16 ({_VERSIONS})",
+        logits=38.0,
+        runtime=int(0.13 * GIB),
+    ),
     Reserve(
         engine="sglang",
         since=(0, 5),
@@ -116,7 +128,8 @@ RESERVES: tuple[Reserve, ...] = (
         runtime=int(0.51 * GIB),
         runtime_parallel=int(1.0 * GIB),
         batches=((160 * GIB, 16384, 512), (60 * GIB, 8192, 256), (35 * GIB, 4096, 32), (0, 2048, 24)),
-        source="SGLang, server_args.py (github.com/sgl-project/sglang/pull/10975): the fraction by GPU memory",
+        source="SGLang, server_args.py (github.com/sgl-project/sglang/pull/10975): by the GPU's memory",
+        measured=f"the CUDA context in vLLM 0.19 ({_PLANNER})",
     ),
     Reserve(
         engine="trtllm",
@@ -128,8 +141,8 @@ RESERVES: tuple[Reserve, ...] = (
         runtime_parallel=int(2.1 * GIB),
         graphs=int(1.04 * GIB),
         batches=((0, 8192, 0),),
-        source="TensorRT-LLM, KvCacheConfig.free_gpu_memory_fraction: 0.9 of what is free after the weights; runtime "
-        f"and activations as measured with vLLM ({_PLANNER})",
+        source="TensorRT-LLM, KvCacheConfig.free_gpu_memory_fraction",
+        measured=f"as with vLLM 0.19 ({_PLANNER}); TensorRT-LLM itself was not measured",
     ),
     Reserve(
         engine="llamacpp",
@@ -142,7 +155,8 @@ RESERVES: tuple[Reserve, ...] = (
         runtime=int(0.51 * GIB),
         runtime_parallel=int(0.51 * GIB),
         batches=((0, 512, 512),),
-        source="llama.cpp: the whole GPU; logits of one micro batch of 512 tokens",
+        source="llama.cpp: the whole GPU",
+        measured="logits of one micro batch of 512 tokens; the CUDA context as in vLLM 0.19",
     ),
 )
 """Newest first for each engine."""
