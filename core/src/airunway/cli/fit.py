@@ -221,8 +221,11 @@ def sized(
     fetch: bool,
     sequences: int,
     as_model: bool,
+    ask: bool = True,
 ) -> Sized:
     """Sizes one deployment. With `as_model`, GPUs are not those of its spec: the fewest that fit are looked for.
+
+    `ask`: installed plugins say whether they refuse the deployment, which takes a second or more.
 
     Raises ModelConfigError, ManifestError, PluginError and OSError.
     """
@@ -240,7 +243,8 @@ def sized(
     now = datetime.now(UTC)
     configs = _configs(around, providers, unseen)
     facts = [provider_facts(config) for config in configs]
-    explanation = explain(deployment, facts, now=now, asked=inputs.asking_plugins(deployment, now=now))
+    asked = inputs.asking_plugins(deployment, now=now) if ask else None
+    explanation = explain(deployment, facts, now=now, asked=asked)
     chosen = explanation.engine.engine if explanation.engine is not None else None
     engine = str(dig(deployment, "spec", "engine", "type") or chosen or "")
     try:

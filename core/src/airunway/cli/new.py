@@ -137,16 +137,19 @@ def _sized_choice(
                 fetch=fetch,
                 sequences=1,
                 as_model=True,
+                ask=False,
             )
         except ModelConfigError as error:
             inputs.fail(str(error))
     best = _best(found, gpu_type)
-    if best is None or best[0].verdict in (Verdict.UNKNOWN, Verdict.NOT, Verdict.IMPOSSIBLE):
-        why = (
-            best[0].why if best is not None else "; ".join(each.why for each in found.unseen) or "no node offers a GPU"
-        )
-        inputs.fail(f"{model}: the number of GPUs cannot be computed: {why}. Use --gpus, or --gpu, --nodes")
+    if best is None:
+        why = "; ".join(each.why for each in found.unseen) or "no node offers a GPU"
+        inputs.fail(f"{model}: the number of GPUs cannot be computed: {why}. Use --gpus, --gpu or --nodes")
     estimate, resource = best
+    if estimate.verdict is Verdict.UNKNOWN:
+        inputs.fail(f"{model}: the number of GPUs cannot be computed: {estimate.why}. Use --gpus")
+    if estimate.verdict in (Verdict.NOT, Verdict.IMPOSSIBLE):
+        inputs.fail(f"{model}: it fits on no node: {estimate.why}. See airunway fit {model}")
     if estimate.verdict is Verdict.LESS and context_length is not None:
         inputs.fail(f"{model}: it fits on no node as asked for: {estimate.why}. See airunway fit {model}")
     longest, tokens, context_why = found.checkpoint.max_context, context_length, "as the option says"
