@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airunway.resource import Resource
+from airunway.resource import Resource, dig
 
 if TYPE_CHECKING:
     from airunway.kube import Client, Kind
@@ -68,23 +68,26 @@ def read_surroundings(*, kubeconfig: Path | None, context: str | None, namespace
         nodes = await _listed(client, NODE)
         unfinished = "status.phase!=Succeeded,status.phase!=Failed"
         pods = await _listed(client, POD, field_selector=unfinished, scope=" in all namespaces")
-        claims: list[Resource] | Unseen = []
-        slices: list[Resource] | Unseen = []
-        if await client.is_served(part):
-            claims, slices = await _listed(client, claim), await _listed(client, part)
+        claims: list[Resource] = []
+        slices: list[Resource] = []
+        # Claims matter if a pod has some; without them its GPUs would count as free.
+        if not isinstance(pods, Unseen) and any(dig(pod, "spec", "resourceClaims") for pod in pods):
+            held, parts = await _listed(client, claim), await _listed(client, part)
+            if isinstance(held, Unseen) or isinstance(parts, Unseen):
+                pods = held if isinstance(held, Unseen) else parts
+            else:
+                claims, slices = held, parts
         maps = await _listed(
             client,
             CONFIG_MAP,
             namespace=namespace or client.config.namespace,
             label_selector=f"{CATALOGUE_LABEL}=true",
         )
-        # Without claims the free GPUs would be too many.
-        unseen = next((each for each in (claims, slices) if isinstance(each, Unseen)), None)
         return Surroundings(
             nodes=nodes,
-            pods=unseen if unseen is not None else pods,
-            claims=[] if isinstance(claims, Unseen) else claims,
-            slices=[] if isinstance(slices, Unseen) else slices,
+            pods=pods,
+            claims=claims,
+            slices=slices,
             configs=await _listed(client, INFERENCE_PROVIDER_CONFIG),
             models={} if isinstance(maps, Unseen) else entries_of_config_maps(maps),
             models_unseen=maps if isinstance(maps, Unseen) else None,
