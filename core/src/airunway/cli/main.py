@@ -18,6 +18,7 @@ from airunway.cli.explain import explain
 from airunway.cli.install import install, manifests, uninstall, upgrade
 from airunway.cli.preflight import preflight
 from airunway.cli.render import render
+from airunway.cli.status import StatusCommand, status
 from airunway.cli.validate import validate
 
 __all__ = ["app", "main"]
@@ -111,6 +112,7 @@ for command, summary in (
     (preflight, "Show what an upstream's new CRDs would do to deployments."),
 ):
     app.command(short_help=summary)(command)
+app.command(short_help="Show how a deployment is doing, and which part is at fault.", cls=StatusCommand)(status)
 
 
 def _print_version(wanted: bool) -> None:
