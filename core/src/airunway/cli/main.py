@@ -16,6 +16,7 @@ from airunway.cli.crds import crds, schema
 from airunway.cli.doctor import doctor
 from airunway.cli.explain import explain
 from airunway.cli.install import install, manifests, uninstall, upgrade
+from airunway.cli.logs import logs
 from airunway.cli.preflight import preflight
 from airunway.cli.render import render
 from airunway.cli.status import StatusCommand, status
@@ -113,6 +114,7 @@ for command, summary in (
 ):
     app.command(short_help=summary)(command)
 app.command(short_help="Show how a deployment is doing, and which part is at fault.", cls=StatusCommand)(status)
+app.command(short_help="Print the logs of all containers of a deployment, crashed ones included.")(logs)
 
 
 def _print_version(wanted: bool) -> None:

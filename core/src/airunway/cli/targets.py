@@ -67,11 +67,22 @@ def about_deployment(
             inputs.fail(await _not_found(client, key))
         except Forbidden as error:
             inputs.fail(denied(error, key.namespace))
+        except ExceptionGroup as errors:
+            # A task of several failed: its error is the user's.
+            if (refused := errors.subgroup(Forbidden)) is not None:
+                inputs.fail(denied(_first(refused), key.namespace))
+            raise
 
     try:
         return inputs.on_cluster(main, kubeconfig=kubeconfig, context=context)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
+
+
+def _first(errors: BaseExceptionGroup[Forbidden]) -> Forbidden:
+    """The first error of a group."""
+    error = errors.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 async def _not_found(client: Client, key: ObjectKey) -> str:

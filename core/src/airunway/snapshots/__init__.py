@@ -2,6 +2,6 @@
 
 from airunway.snapshots.following import follow_snapshots
 from airunway.snapshots.reading import MOST_REQUESTS, read_snapshot
-from airunway.snapshots.sources import Source, pod_sources, sources_of
+from airunway.snapshots.sources import EVENT, Source, all_pod_sources, sources_of
 
-__all__ = ["MOST_REQUESTS", "Source", "follow_snapshots", "pod_sources", "read_snapshot", "sources_of"]
+__all__ = ["EVENT", "MOST_REQUESTS", "Source", "all_pod_sources", "follow_snapshots", "read_snapshot", "sources_of"]

@@ -11,7 +11,7 @@ from airunway.kinds import MODEL_ARTIFACT
 from airunway.kube import DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, POD, REPLICA_SET, SERVICE, STATEFUL_SET, Kind
 from airunway.resource import ObjectKey, Resource, dig, key_of
 
-__all__ = ["EVENT", "Content", "Served", "Source", "event_sources", "pod_sources", "sources_of"]
+__all__ = ["EVENT", "Content", "Served", "Source", "all_pod_sources", "event_sources", "pod_sources", "sources_of"]
 
 Content: TypeAlias = Literal["pods", "events", "objects"]
 """What a source is a part of."""
@@ -75,6 +75,12 @@ def pod_sources(deployment: Resource) -> Iterator[Source]:
     first = selector.partition(",")[0] if isinstance(selector, str) else ""
     if first and first != ours:
         yield Source(content="pods", kind=POD, key=ObjectKey(key.namespace, ""), label_selector=first, limit=2048)
+
+
+def all_pod_sources(deployment: Resource) -> list[Source]:
+    """The lists of a deployment's pods, and of those that fetch its weights."""
+    cache = _of_cache(deployment, key_of(deployment).namespace)
+    return [*pod_sources(deployment), *(source for source in cache if source.content == "pods")]
 
 
 def sources_of(deployment: Resource, config: Resource | None, served: Served) -> list[Source]:
