@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import typer
-
 from airunway.redaction import printable
 
-__all__ = ["Line", "Screen", "fitted", "is_ascii", "wrapped"]
+__all__ = ["Line", "Screen", "is_ascii", "wrapped"]
 
 
 @dataclass(frozen=True)
@@ -43,20 +42,13 @@ def wrapped(lines: Iterable[Line], width: int | None) -> Iterator[Line]:
         yield from (Line(part, line.style) for part in parts or [""])
 
 
-def fitted(texts: Sequence[str], width: int | None) -> str:
-    """Texts beside each other, without those at the end that do not fit into the width."""
-    chosen = list(texts)
-    while width is not None and len(chosen) > 1 and len("  ".join(chosen)) > width:
-        chosen.pop()
-    return "  ".join(chosen)
-
-
 class Screen:
-    """Standard output. On a terminal `draw` replaces what it drew before; in a pipe it appends lines that are new."""
+    """Standard output. `draw` replaces what is on the terminal."""
 
     def __init__(self) -> None:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may not have every character
         self._terminal = sys.stdout.isatty()
-        self._drawn: tuple[str, ...] = ()
         self._colour = self._terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
     @property
@@ -76,13 +68,6 @@ class Screen:
         # Clear from the top instead of going up by lines: a resized terminal wraps them anew.
         sys.stdout.write("\x1b[H\x1b[J" + "\n".join(self._styled(line) for line in shown))
         sys.stdout.flush()
-
-    def append(self, text: str) -> None:
-        """Write one line, unless it is the newest already."""
-        plain = printable(text)
-        if self._drawn[-1:] != (plain,):
-            self._drawn = (plain,)
-            typer.echo(plain)
 
     def _styled(self, line: Line) -> str:
         text = printable(line.text)

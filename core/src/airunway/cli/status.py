@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -147,12 +148,15 @@ async def _watch(client: Client, key: ObjectKey, output: Output, patience: timed
             return await _follow(client, key, output, ends=patience is not None)
     except TimeoutError:
         return LATE
+    finally:
+        if sys.stdout.isatty():
+            typer.echo()  # what comes next is not to stand in the last line of the screen
 
 
 async def _follow(client: Client, key: ObjectKey, output: Output, *, ends: bool) -> int:
     from contextlib import aclosing
 
-    from airunway.cli.screens import Screen, is_ascii
+    from airunway.cli.screens import Line, Screen, is_ascii
     from airunway.cli.status_screen import change_lines, status_lines
     from airunway.snapshots import follow_snapshots
     from airunway.view import outcome_of
@@ -170,8 +174,7 @@ async def _follow(client: Client, key: ObjectKey, output: Output, *, ends: bool)
                 lines = status_lines(view, now=datetime.now(UTC), width=size.columns, ascii_only=is_ascii())
                 screen.draw(lines, rows=size.lines)
             elif output == "text":
-                for line in change_lines(before, view):
-                    screen.append(line)
+                screen.print(Line(text) for text in change_lines(before, view))
             elif before is None or before != view:
                 _print(view, output)
             before = view

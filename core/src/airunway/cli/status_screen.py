@@ -24,7 +24,7 @@ _WIDEST_NAME = 56
 def status_lines(view: DeploymentView, *, now: datetime, width: int | None, ascii_only: bool) -> list[Line]:
     """The whole screen. Lines are wrapped to `width`; None: not at all."""
     found = [*_headline(view, now, ascii_only), Line(""), *_facts(view), Line("")]
-    found += _tree(view.tree, now, ascii_only)
+    found += _tree(view.tree, now, width=width, ascii_only=ascii_only)
     if isinstance(view.pods, Unseen):
         found.append(Line(f"  pods not seen: {_why(view.pods)}", "cyan", 4))
     for title, section in (
@@ -94,9 +94,10 @@ def _facts(view: DeploymentView) -> Iterator[Line]:
         yield Line(f"Gateway:  {view.url}", "", 10)
 
 
-def _tree(root: TreeNode, now: datetime, ascii_only: bool) -> list[Line]:
+def _tree(root: TreeNode, now: datetime, *, width: int | None, ascii_only: bool) -> list[Line]:
     rows = list(_rows(root, "", "", ascii_only))
-    widest = min(max((len(label) for label, _, _ in rows), default=0), _WIDEST_NAME)
+    most = _WIDEST_NAME if width is None else min(_WIDEST_NAME, width // 2)
+    widest = min(max((len(label) for label, _, _ in rows), default=0), most)
     lines = []
     for label, node, indent in rows:
         text = "  ".join(filter(None, [label.ljust(widest), *_columns(node, now)])).rstrip()
@@ -107,10 +108,12 @@ def _tree(root: TreeNode, now: datetime, ascii_only: bool) -> list[Line]:
 
 
 def _rows(node: TreeNode, first: str, further: str, ascii_only: bool) -> Iterator[tuple[str, TreeNode, int]]:
-    mark = " " if not node.read else (_LETTERS if ascii_only else _MARKS)[node.health]
+    mark = (_LETTERS if ascii_only else _MARKS)[node.health]
+    if node.health is Health.OK and not node.state:
+        mark = "." if ascii_only else "·"  # it exists, and has no state of its own or was not read
     many = f"{node.count} {node.kind}s: {node.name} …" if node.count > 1 else f"{node.kind} {node.name}"
     role = f" ({node.pod.role})" if node.pod is not None and node.pod.role else ""
-    yield f"{first}{mark} {many}{role}".replace("  ", " ", 0), node, len(further)
+    yield f"{first}{mark} {many}{role}", node, len(further)
     corner, tee, bar = ("`- ", "|- ", "|  ") if ascii_only else ("└─ ", "├─ ", "│  ")
     for place, child in enumerate(node.children):
         last = place == len(node.children) - 1
@@ -140,7 +143,7 @@ def _ending(ending: EndingRow | None) -> str:
 
 
 def _conditions(view: DeploymentView, now: datetime) -> Iterator[Line]:
-    told = {view.message, *((f"{view.cause.evidence} {view.cause.remedy}",) if view.cause else ())}
+    told = {view.message, *((view.cause.evidence,) if view.cause is not None else ())}
     for row in view.conditions:
         if row.good or (row.status == "Unknown" and not row.message):
             continue
@@ -152,7 +155,8 @@ def _conditions(view: DeploymentView, now: datetime) -> Iterator[Line]:
 def _recently(view: DeploymentView, now: datetime) -> Iterator[Line]:
     if isinstance(view.timeline, Unseen):
         return
-    entries = [entry for entry in view.timeline if entry.source != "condition"]
+    told = view.cause.evidence if view.cause is not None else ""
+    entries = [e for e in view.timeline if e.source != "condition" and not (told and told in e.message)]
     for entry in entries[-_RECENT:]:
         yield Line(f"  {_entry(entry, now)}", "", 8)
 

@@ -245,7 +245,7 @@ def _about(snapshot: DeploymentSnapshot, pods: tuple[PodRow, ...]) -> list[Resou
     """The events about the deployment and what is below it: warnings are read for the whole namespace."""
     if isinstance(snapshot.events, Unseen):
         return []
-    uids = {uid_of(snapshot.deployment), *map(uid_of, snapshot.objects)}
+    uids = {uid_of(snapshot.deployment), *map(uid_of, snapshot.objects)} - {""}
     own = word(dig(snapshot.deployment, "metadata", "name"))
     known = {("ModelDeployment", own), *(("Pod", pod.name) for pod in pods)}
     for obj in snapshot.objects:
@@ -260,7 +260,8 @@ def _about(snapshot: DeploymentSnapshot, pods: tuple[PodRow, ...]) -> list[Resou
     found: dict[str, Resource] = {}
     for event in snapshot.events:
         about = event.get("involvedObject")
-        named = (word(dig(about, "kind")), word(dig(about, "name")))
+        kind_, name_ = dig(about, "kind"), dig(about, "name")
+        named = (kind_, name_) if isinstance(kind_, str) and isinstance(name_, str) else ("", "")
         if (
             dig(about, "uid") in uids
             or named in known

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -65,17 +66,10 @@ def _of_conditions(deployment: Resource) -> Iterator[TimelineEntry]:
 
 
 def _of_events(events: Iterable[Resource]) -> Iterator[TimelineEntry]:
-    for event in events:
-        times = (
-            dig(event, "series", "lastObservedTime"),
-            event.get("lastTimestamp"),
-            event.get("eventTime"),
-            event.get("firstTimestamp"),
-        )
-        time = next((moment for text in times if (moment := parse_moment(text)) is not None), None)
+    timed = [(time, event) for event in events if (time := _time_of(event)) is not None]
+    # Texts are cleaned of the newest only: a namespace can have ten thousand events.
+    for time, event in heapq.nlargest(LONGEST, timed, key=lambda entry: entry[0]):
         count = dig(event, "series", "count") or event.get("count")
-        if time is None:
-            continue
         yield TimelineEntry(
             time=time,
             source="event",
@@ -85,6 +79,17 @@ def _of_events(events: Iterable[Resource]) -> Iterator[TimelineEntry]:
             count=count if isinstance(count, int) and count > 0 else 1,
             warning=event.get("type") == "Warning",
         )
+
+
+def _time_of(event: Resource) -> datetime | None:
+    """When an event of ``v1`` happened last."""
+    times = (
+        dig(event, "series", "lastObservedTime"),
+        event.get("lastTimestamp"),
+        event.get("eventTime"),
+        event.get("firstTimestamp"),
+    )
+    return next((moment for text in times if (moment := parse_moment(text)) is not None), None)
 
 
 def _of_endings(pods: Iterable[PodRow]) -> Iterator[TimelineEntry]:
