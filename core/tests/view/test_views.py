@@ -120,7 +120,7 @@ def test_a_hostile_deployment_is_shown_in_bounded_plain_lines() -> None:
         "lastTimestamp": "2026-01-01T11:00:00Z",
         "involvedObject": {"kind": "ModelDeployment", "name": "llama"},
     }
-    events = tuple({**event, "metadata": {"uid": str(number)}, "count": number} for number in range(10_000))
+    events = tuple({**event, "metadata": {"uid": str(number)}, "count": number + 1} for number in range(10_000))
     spoiled = deployment(message=HOSTILE, rootCause=cause, warnings=[HOSTILE] * 100, conditions=[condition] * 50)
     spoiled["spec"]["model"]["id"] = HOSTILE
     circle = [owned("Job", "-rf", "a", {"kind": "Job", "metadata": {"name": "b", "uid": "b"}})]
