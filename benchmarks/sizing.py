@@ -1,4 +1,4 @@
-"""How long does sizing take: one model against the nodes of a cluster, and the wheel's catalogue read for the first time?
+"""How long does sizing take: one model against the nodes of a cluster, and the catalogue read for the first time?
 
 Pure Python, no cluster. The bound of the same run is one estimate. Read the CPU times on a machine that others use too.
 Prints JSON.
