@@ -384,7 +384,7 @@ def read_cluster(
 def read_runtime_configs(deployment: Resource, *, kubeconfig: Path | None, context: str | None) -> list[Resource]:
     """The RuntimeConfig and the ClusterRuntimeConfig of the name that the deployment follows, if they exist.
 
-    A cluster without these kinds has none. One that must not be read is said on standard error, and counts as absent.
+    A cluster without these kinds has none. One that may not be read is reported on stderr, and counts as absent.
     Exits with 1 on other errors.
     """
     from airunway.configs import config_name
