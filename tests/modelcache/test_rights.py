@@ -19,10 +19,10 @@ from airunway.rbac.rights import core_rights, model_cache_rights
 from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, uid_of
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import Cluster
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.modelhub.serving import Stall
 from airunway_testing.rights import applied, granted, unused
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -437,6 +437,7 @@ _CORE_STATUS = (
             (".?parts", "the parts", "[]"),
             (".?gateway", "the route", "{}"),
             (".?modelCache", "the model cache", "{}"),
+            (".?rollout", "what may be taken now", "{}"),
         )
     ),
     PolicyRule(
@@ -455,6 +456,7 @@ _PROVIDERS_STATUS = (
             (".?provider.?resourceName", "the provider's object", "''"),
             (".?provider.?resourceKind", "the provider's object", "''"),
             (".?provider.?runtimeConfigHash", "the config in use", "''"),
+            (".?provider.?claimName", "the claim in use", "''"),
             (".?endpoint", "the endpoint", "{}"),
             (".?selector", "the selector", "''"),
             (".?replicas", "the replicas", "{}"),
