@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from airunway.api import names
-from airunway.artifacts.claims import artifact_labels, claim_of
+from airunway.artifacts.claims import Wish, artifact_labels, claim_of
 from airunway.artifacts.jobs import Step, job_of
 from airunway.artifacts.names import claim_name, job_name, volume_claim_name
 from airunway.artifacts.request import request_of
@@ -870,7 +870,7 @@ def _artifact(name: str) -> Resource:
 
 def _claim_of_artifact(name: str = _WEIGHTS) -> Resource:
     called = claim_name(name, uid=OWNER["uid"], attempt=0)
-    made = claim_of(called, size="1Gi", class_name=None, access_mode="ReadWriteMany")
+    made = claim_of(called, Wish(size="1Gi", class_name=None, access_mode="ReadWriteMany"))
     return complete(made, owner=_artifact(name), labels=artifact_labels(name))
 
 
@@ -891,9 +891,8 @@ def _job_of_artifact(name: str = _WEIGHTS, step: Step = Step.DOWNLOAD) -> Resour
 def _claim_of_volume(deployment: str = MINE) -> Resource:
     owner = {"apiVersion": names.API_VERSION, "kind": "ModelDeployment"}
     owner["metadata"] = {"name": deployment, "namespace": CUSTOMER, "uid": OWNER["uid"]}
-    made = claim_of(
-        volume_claim_name(deployment, "scratch-space"), size="1Gi", class_name="fast", access_mode="ReadWriteOnce"
-    )
+    wish = Wish(size="1Gi", class_name="fast", access_mode="ReadWriteOnce")
+    made = claim_of(volume_claim_name(deployment, "scratch-space"), wish)
     return complete(made, owner=owner, labels=our_labels(owner, MARK))
 
 
