@@ -15,7 +15,9 @@ from airunway.cli import options, processes
 from airunway.cli.crds import crds, schema
 from airunway.cli.doctor import doctor
 from airunway.cli.explain import explain
+from airunway.cli.fit import fit
 from airunway.cli.install import install, manifests, uninstall, upgrade
+from airunway.cli.new import new
 from airunway.cli.preflight import preflight
 from airunway.cli.render import render
 from airunway.cli.validate import validate
@@ -102,6 +104,8 @@ for command, summary in (
     (crds, "Print the CustomResourceDefinitions as YAML."),
     (validate, "Check manifests as the API server would, without one."),
     (explain, "Show why a deployment gets its engine and provider."),
+    (fit, "Show whether a model fits on the GPUs, with every term."),
+    (new, "Print a manifest for a model; writes nothing."),
     (render, "Print what a provider would create, without a cluster."),
     (doctor, "Check an installation: what is wrong, and what to do."),
     (install, "Install CRDs, core and providers with helm."),
