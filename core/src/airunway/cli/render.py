@@ -44,9 +44,9 @@ def render(
 
     The output is for the newest upstream that the provider knows, or for --upstream-version. Owner references are
     left out because they need the uid from the cluster. A deployment follows the runtime configs that are given, as
-    in a cluster; one that names a config that is not given is refused. A model cache and claims of volumes are mounted
-    as if they were there; the digits at the end of a cache's claim are known in a cluster only. Exits with 1 if the deployment is invalid or
-    refused.
+    in a cluster; one that names a config that is not given is refused. A model cache and claims of volumes are
+    mounted as if they were there; the digits at the end of a cache's claim are known in a cluster only. Exits with 1
+    if the deployment is invalid or refused.
     """
     values = parse_settings(settings or [])
     objects: list[Resource] = []

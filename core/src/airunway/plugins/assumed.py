@@ -30,8 +30,8 @@ def assumed_context(
 
     `upstream_version` selects the transformers of that upstream release. `absent` are optional kinds (by
     `UpstreamKind.key`) that are treated as not installed. `runtime` are the pod settings of a runtime config
-    (`runtime_settings`; None: none), `cache` is the model cache that is mounted. Raises PluginFault if the provider has no transformer for any
-    of its versions, or for that release; SettingsError for invalid settings.
+    (`runtime_settings`; None: none), `cache` is the model cache that is mounted. Raises PluginFault if the provider has
+    no transformer for any of its versions, or for that release; SettingsError for invalid settings.
     """
     served = {}
     for kind in host.manifest.upstream:
