@@ -101,6 +101,7 @@ generate: sync  ## Write the generated files (CRDs, charts, dashboard, alerts, r
 	@$(RUN) python -m tools.doctor_page
 	@$(RUN) python -m tools.sdk_reference
 	@$(RUN) python -m tools.conditions_page
+	@$(RUN) python -m tools.cache_faults_page
 	@$(RUN) python -m tools.cli_page
 
 .PHONY: wheels

@@ -58,11 +58,11 @@ from airunway.webhook.certificates import new_authority
 from airunway.webhook.configuration import CONFIGURATION_KIND, configuration_object, webhook_settings
 from airunway.webhook.secret import SECRET
 from airunway_testing.controlplane.nodes import gpu_node
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.gatewayapi.kinds import definitions, istio_definitions
 from airunway_testing.operator import gone, install_definitions, remove_definition, remove_leftovers
 from airunway_testing.rights import account_of
 from airunway_testing.simulators import load_simulator
-from airunway_testing.waiting import PATIENCE
 
 MANAGER = "tests-doctor"
 RBAC, POLICIES, GATEWAYS = "rbac.authorization.k8s.io", CONFIGURATION_KIND.group, "gateway.networking.k8s.io"

@@ -25,8 +25,8 @@ from airunway.install.bundled_charts import in_order, placed
 from airunway.install.cluster import named
 from airunway.resource import Resource, dig
 from airunway_testing.controlplane import ControlPlane
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.kubetools import kubectl_path
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.chart, pytest.mark.slow]
 

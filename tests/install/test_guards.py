@@ -36,8 +36,8 @@ from airunway.kube import NAMESPACE as NAMESPACE_KIND
 from airunway.plugins.contract import UpstreamKind
 from airunway.resource import ObjectKey, Resource, key_of, owner_reference
 from airunway_testing.controlplane import ControlPlane
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.kubetools import kubectl_path
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.chart, pytest.mark.apiserver, pytest.mark.slow]
 

@@ -22,11 +22,11 @@ from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.metrics import Metrics, MetricsRole
 from airunway.process.supervisor import Work
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, labels_of
+from airunway_testing.eventually import Eventually
 from airunway_testing.modelhub.hub import Hub, Repository, model_hub
 from airunway_testing.modelhub.serving import Slow
 from airunway_testing.storage.pod_runner import PlayedPod, PodRunner, running_pod_runner
 from airunway_testing.storage.provisioner import Provisioner, running_provisioner, storage_class
-from airunway_testing.waiting import Eventually
 
 MODEL = "acme/tiny"
 FILES: dict[str, bytes | str] = {
@@ -48,6 +48,7 @@ class Ground:
     runner: PodRunner
     provisioner: Provisioner
     class_name: str
+    kubeconfig: Path
 
     async def provide(self, **engine: Any) -> None:
         """Register the provider, with one engine."""
@@ -96,18 +97,22 @@ class Ground:
                 "spec": {"model": model, "resources": {"gpu": {"count": 1}}, **spec},
             },
         )
+        return await self.validate(made)
+
+    async def validate(self, deployment: Resource) -> Resource:
+        """Say what the core says of a valid generation."""
         condition = {
             "type": "Validated",
             "status": "True",
             "reason": "ValidationPassed",
             "message": "",
             "lastTransitionTime": "2026-01-01T00:00:00Z",
-            "observedGeneration": made["metadata"]["generation"],
+            "observedGeneration": deployment["metadata"]["generation"],
         }
         body = {
             "apiVersion": names.API_VERSION,
             "kind": "ModelDeployment",
-            "metadata": {"name": name, "namespace": self.namespace},
+            "metadata": {"name": deployment["metadata"]["name"], "namespace": self.namespace},
             "status": {
                 "conditions": [condition],
                 "engine": {"type": "vllm"},
@@ -232,6 +237,7 @@ async def hub() -> AsyncIterator[Hub]:
 async def ground(
     installed: None,
     client: Client,
+    kubeconfig: Path,
     namespace: str,
     eventually: Eventually,
     hub: Hub,
@@ -249,6 +255,7 @@ async def ground(
         runner=runner,
         provisioner=provisioner,
         class_name=class_name,
+        kubeconfig=kubeconfig,
     )
     await found.provide()
     await found.config()

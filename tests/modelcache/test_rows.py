@@ -350,20 +350,6 @@ async def test_a36_a_download_over_the_limit_is_queued_and_starts_when_one_ends(
         await ground.until("Ready", "two")
 
 
-async def test_a37_an_image_that_cannot_be_pulled_is_named_on_artifact_and_deployment(ground: Ground) -> None:
-    ground.runner.unpullable.add(DEFAULT_DOWNLOADER_IMAGE)
-    async with running_part(ground.client, namespace=ground.namespace):
-        await ground.deploy()
-        live = await ground.until("ImageNotFound")
-        assert DEFAULT_DOWNLOADER_IMAGE in (condition_of(live, "ModelCacheReady") or {})["message"]
-        artifact = await ground.artifact()
-        assert (condition_of(artifact, "DownloadReady") or {})["reason"] == "ImageNotFound"
-        assert dig(artifact, "status", "rootCause", "code") == "ImagePull.NotFound"
-        ground.runner.unpullable.clear()
-        await ground.until("Ready")
-    assert "rootCause" not in (await ground.artifact())["status"]
-
-
 async def test_a38_jobs_are_admitted_to_a_restricted_namespace(ground: Ground) -> None:
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     await ground.client.merge_patch(NAMESPACE, ObjectKey("", ground.namespace), {"metadata": {"labels": labels}})

@@ -52,6 +52,7 @@ CORE_OPTIONS = {
     "--enable-provider-selector": f"{PROCESSES}::test_an_error_is_all_that_is_logged_at_that_level",
     **dict.fromkeys(("--no-enable-provider-selector", "--policy", "--guard-parameters"), CORE),
     **dict.fromkeys(("--gateway", "--gateway-name", "--epp-image", "--epp-version"), CORE),
+    **dict.fromkeys(("--model-cache", "--downloader-image", "--max-downloads"), CORE),
     "--webhook-access-review-pods": WEBHOOK,
     "--webhook-bind-address": WEBHOOK,
     "--webhook-service": "core/tests/webhook/test_command.py::test_a_wrong_option_is_named",

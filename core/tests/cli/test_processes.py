@@ -18,19 +18,19 @@ import pytest
 import yaml
 
 from airunway.api import names
-from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
-from airunway.kube import CONFIG_MAP, Client, Kind, NotFound
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_ARTIFACT, MODEL_DEPLOYMENT
+from airunway.kube import CONFIG_MAP, JOB, Client, Kind, NotFound
 from airunway.plugins.registry import discover
 from airunway.process.effective_settings import published_in
 from airunway.resource import ObjectKey, Resource, condition_of, copy_of, dig, key_of
 from airunway.webhook import webhook_settings
 from airunway.webhook.configuration import CONFIGURATION_KIND
 from airunway_testing.controlplane.ports import reserved_ports
+from airunway_testing.eventually import PATIENCE, Eventually
 from airunway_testing.operator import gone, install_definitions, remove_leftovers, running_core, until
 from airunway_testing.reviews import WebhookClient
 from airunway_testing.simulators import load_simulator
 from airunway_testing.toy.names import TOY
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 
@@ -111,8 +111,30 @@ def deployment(namespace: str, name: str, **spec: object) -> Resource:
     }
 
 
+async def downloads_of(client: Client, namespace: str, eventually: Eventually) -> tuple[str, list[str]]:
+    """The image of the only Job of two artifacts, and the reasons of both once both have one."""
+    for name in ("one", "two"):
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": MODEL_ARTIFACT.kind,
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"source": {"uri": f"hf://acme/{name}"}, "size": "1Gi"},
+        }
+        await client.create(MODEL_ARTIFACT, body)
+
+    async def reasons() -> list[str] | None:
+        live = await client.list_all(MODEL_ARTIFACT, namespace=namespace)
+        found = [str((condition_of(each, "DownloadReady") or {}).get("reason", "")) for each in live]
+        return sorted(found) if all(found) else None
+
+    said = await eventually(reasons)
+    assert isinstance(said, list)
+    (job,) = await client.list_all(JOB, namespace=namespace)
+    return job["spec"]["template"]["spec"]["containers"][0]["image"], said
+
+
 async def test_the_core_does_as_its_options_say(
-    client: Client, two_contexts: Path, namespace: str, tmp_path: Path
+    client: Client, two_contexts: Path, namespace: str, tmp_path: Path, eventually: Eventually
 ) -> None:
     await install_definitions(client)
     await remove_leftovers(client)
@@ -128,6 +150,7 @@ async def test_the_core_does_as_its_options_say(
         "--guard-parameters",
         *("--gateway", "auto", "--gateway-name", "infra/edge"),
         *("--epp-image", "registry.example/picker:tested", "--epp-version", "0.10"),
+        *("--model-cache", "on", "--downloader-image", "registry.example/downloader:tested", "--max-downloads", "1"),
         "--leader-elect",
         "--log-level",
         "debug",
@@ -154,10 +177,12 @@ async def test_the_core_does_as_its_options_say(
             # It is another namespace's, and older: had the core looked at it, it would have said something by now.
             assert condition_of(await client.get(MODEL_DEPLOYMENT, elsewhere), "Validated") is None
             leases = await client.list_all(LEASE, namespace=namespace)
-            assert [dig(lease, "spec", "holderIdentity") for lease in leases] == ["pod-0", "pod-0"]
+            assert [dig(lease, "spec", "holderIdentity") for lease in leases] == ["pod-0", "pod-0", "pod-0"]
             route = next(found for found in published_in(leases) if found.manager == names.GATEWAY_MANAGER).options
             assert (route["gateway"], route["gateway-name"]) == ("auto", "infra/edge")
             assert (route["epp-image"], route["epp-version"]) == ("registry.example/picker:tested", "0.10")
+            fetched_by = await downloads_of(client, namespace, eventually)
+            assert fetched_by == ("registry.example/downloader:tested", ["Queued", "Starting"])
             assert (await fetched(f"{core.probes}/readyz"))[0] == 200
             assert "airunway_modeldeployment_total" in (await fetched(f"{core.metrics}/metrics"))[1]
             assert "debug" in {line["level"] for line in core.lines()}
@@ -242,7 +267,8 @@ async def test_everything_in_one_process_does_as_its_options_say(
         seen = await until(client, ObjectKey(namespace, "vllm"), lambda d: condition_of(d, "Validated") is not None)
         assert "engine 'vllm' is not allowed in namespace" in dig(seen, "status", "message")
         assert {"kaito", "toy"} <= set(installed)
-        parts = ["airunway-controller", "airunway-gateway", *(f"airunway-provider-{name}" for name in installed)]
+        parts = ["airunway-controller", "airunway-gateway", "airunway-model-cache"]
+        parts += [f"airunway-provider-{name}" for name in installed]
         leases = await client.list_all(LEASE, namespace=namespace)
         assert sorted(dig(lease, "metadata", "name") for lease in leases) == parts
         assert await fetched(f"{process.probes}/readyz") == (200, "ok")

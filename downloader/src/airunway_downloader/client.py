@@ -35,7 +35,10 @@ __all__ = ["BODY_LIMIT", "Client", "Response", "ShortBodyError", "failure_of_sta
 BODY_LIMIT = 64 << 20
 """Bytes of the longest answer that is not a file."""
 
-_CHUNK = 1 << 18
+_CHUNK = 1 << 20
+"""Bytes of a body that are read at a time, at most: what has arrived is not waited for."""
+_DRAINED = 1 << 18
+"""Bytes of a body that are read so that its connection can be used again."""
 _REDIRECTS = 5
 _REDIRECTED = {301, 302, 303, 307, 308}
 _CONNECT_S = 30.0
@@ -235,7 +238,7 @@ def _redirected(url: str, location: str) -> str:
 
 def _is_short(response: urllib3.BaseHTTPResponse) -> bool:
     remaining = getattr(response, "length_remaining", None)
-    return remaining is not None and remaining <= _CHUNK
+    return remaining is not None and remaining <= _DRAINED
 
 
 def _origin(url: str) -> tuple[str, str, int | None]:

@@ -27,7 +27,7 @@ from airunway_testing.kubetools import kubectl_path
 
 if TYPE_CHECKING:
     from airunway.kube import Client
-    from airunway_testing.waiting import Eventually
+    from airunway_testing.eventually import Eventually
 
 __all__ = [
     "Kubectl",
@@ -177,8 +177,8 @@ async def client(kubeconfig: Path) -> AsyncIterator["Client"]:
 
 @pytest.fixture
 def eventually() -> "Eventually":
-    """Looks until there is something true to be seen, and gives that (`airunway_testing.waiting`)."""
-    from airunway_testing.waiting import eventually
+    """Looks until there is something true to be seen, and gives that (`airunway_testing.eventually`)."""
+    from airunway_testing.eventually import eventually
 
     return eventually
 

@@ -40,8 +40,8 @@ from airunway.resource import ObjectKey, Resource, is_deleting, key_of, uid_of
 from airunway.runtime.application import ProviderApplication, ProviderSettings
 from airunway.runtime.crd_versions import crd_facts
 from airunway_testing.controlplane.stages import OUTCOME
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.simulators import Level, simulators_for
-from airunway_testing.waiting import PATIENCE
 
 __all__ = [
     "MODEL_DEPLOYMENT",

@@ -16,6 +16,7 @@ __all__ = [
     "ENDPOINT_PICKER_ROLE",
     "FINALIZER_TIMEOUT",
     "GATEWAY_MANAGER",
+    "GATEWAY_PART",
     "GROUP",
     "INFERENCE_GATEWAY",
     "MANAGED_BY",
@@ -65,8 +66,11 @@ ARTIFACT = f"{GROUP}/artifact"
 CACHE_TYPE = f"{GROUP}/cache.type"
 """Label on what a ModelArtifact owns: ``artifact``."""
 
+GATEWAY_PART = "gateway"
+"""Value of the label `PART` on what the gateway part makes; its name in ``status.parts``."""
+
 MODEL_CACHE_PART = "model-cache"
-"""Value of the label `PART` on what the model cache part makes."""
+"""Value of the label `PART` on what the model cache part makes; its name in ``status.parts``."""
 
 INFERENCE_GATEWAY = f"{GROUP}/inference-gateway"
 """Label on a Gateway: ``"true"`` chooses it among several for deployments that name none."""

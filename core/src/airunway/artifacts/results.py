@@ -17,7 +17,7 @@ from airunway.resource import Resource, dig, labels_of
 from airunway.status import REASONS
 from airunway.status.evidence import parse_moment
 
-__all__ = ["MAX_BYTES", "PERMANENT_EXIT", "Result", "finished", "newest_pod", "result_of"]
+__all__ = ["MAX_BYTES", "PERMANENT_EXIT", "Result", "exit_code", "finished", "newest_pod", "result_of"]
 
 MAX_BYTES = 2**50
 """Largest size that is believed, in bytes: one PiB."""
@@ -138,6 +138,11 @@ def _terminated(pod: Resource, container: str) -> Resource | None:
             state = dig(status, "state", "terminated")
             return state if isinstance(state, dict) else None
     return None
+
+
+def exit_code(pod: Resource, *, container: str) -> object:
+    """The exit code of a pod's container; None if it has not ended."""
+    return dig(_terminated(pod, container), "exitCode")
 
 
 def finished(job: Resource) -> str:

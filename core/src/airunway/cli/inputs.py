@@ -38,6 +38,7 @@ __all__ = [
     "parse_target",
     "policy_in",
     "provider_configs_in",
+    "read_artifacts",
     "read_cluster",
     "read_namespace_labels",
     "ready_configs",
@@ -406,6 +407,31 @@ def read_runtime_configs(deployment: Resource, *, kubeconfig: Path | None, conte
             if found is not None:
                 configs.append({**found, "kind": kind.kind})
         return configs
+
+    return on_cluster(read, kubeconfig=kubeconfig, context=context)
+
+
+def read_artifacts(deployment: Resource, *, kubeconfig: Path | None, context: str | None) -> list[Resource]:
+    """The ModelArtifacts of the deployment's namespace, if it asks for a model cache.
+
+    A cluster without the kind has none. Without the right to list them, that is said on standard error. Exits with 1 on
+    other errors.
+    """
+    from airunway.kinds import MODEL_ARTIFACT
+    from airunway.kube import Forbidden, NotFound
+    from airunway.resource import dig
+
+    if dig(deployment, "spec", "model", "cache", "mode") in (None, "None"):
+        return []
+
+    async def read(client: Client) -> list[Resource]:
+        try:
+            return await client.list_all(MODEL_ARTIFACT, namespace=key_of(deployment).namespace)
+        except NotFound:
+            return []
+        except Forbidden as error:
+            typer.echo(printable(f"airunway: {error}: they count as absent here"), err=True)
+            return []
 
     return on_cluster(read, kubeconfig=kubeconfig, context=context)
 

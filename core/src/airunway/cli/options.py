@@ -17,6 +17,7 @@ __all__ = [
     "CoreOptions",
     "GatewayOptions",
     "Kubeconfig",
+    "ModelCacheOptions",
     "ProviderOptions",
     "SwitchCommand",
     "WebhookOptions",
@@ -114,6 +115,16 @@ class GatewayOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ModelCacheOptions:
+    """The options of the part that fetches weights."""
+
+    mode: str = "on"
+    """``on`` or ``off``: whether it runs."""
+    downloader_image: str = ""
+    max_downloads: int = 10
+
+
+@dataclass(frozen=True, kw_only=True)
 class CoreOptions:
     """Options of the core."""
 
@@ -121,6 +132,7 @@ class CoreOptions:
     policy: Path | None = None
     guard_parameters: bool = False
     gateway: GatewayOptions = field(default_factory=GatewayOptions)
+    model_cache: ModelCacheOptions = field(default_factory=ModelCacheOptions)
     webhook: WebhookOptions = field(default_factory=WebhookOptions)
 
 
@@ -157,6 +169,19 @@ def core(
     epp_version: Annotated[
         str, typer.Option(help="Release of that image, such as 0.10, if its tag does not say it.")
     ] = "",
+    model_cache: Annotated[
+        Literal["on", "off"],
+        typer.Option(
+            help="Fetch weights once (spec.model.cache, ModelArtifacts) and make the claims of sized volumes. off: "
+            "never; what exists stays."
+        ),
+    ] = "on",
+    downloader_image: Annotated[
+        str, typer.Option(help="Image of the Jobs that fetch weights (default: the one of this release).")
+    ] = "",
+    max_downloads: Annotated[
+        int, typer.Option(min=1, help="Downloads of weights at a time; the others wait in the order of their creation.")
+    ] = 10,
     webhook_bind_address: Annotated[
         str, typer.Option(help="Address of the admission webhook, e.g. :9443; 0: none.")
     ] = "0",
@@ -193,6 +218,7 @@ def core(
         policy=policy,
         guard_parameters=guard_parameters,
         gateway=GatewayOptions(mode=gateway, gateway_name=gateway_name, epp_image=epp_image, epp_version=epp_version),
+        model_cache=ModelCacheOptions(mode=model_cache, downloader_image=downloader_image, max_downloads=max_downloads),
         webhook=WebhookOptions(
             bind_address=webhook_bind_address,
             service=webhook_service,

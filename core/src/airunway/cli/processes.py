@@ -83,28 +83,27 @@ def run(
     from airunway.process.metrics import Metrics, MetricsRole
     from airunway.validation.policy import PolicyError
 
-    managers = [names.provider_manager(chosen.name) for chosen in providers]
-    routes = core is not None and core.gateway.mode != "off"
-    if core is not None:
-        managers[:0] = [names.CORE_MANAGER, names.GATEWAY_MANAGER] if routes else [names.CORE_MANAGER]
-    alone = not providers or (core is None and len(providers) == 1)
-    component = managers[0] if alone else "airunway"
-    metrics = Metrics(component, role=MetricsRole.CORE if core is not None else MetricsRole.EVERY)
-    instance = _instance()
+    given = given or ProviderOptions()
     try:
         namespaces = _namespaces(common.watch_namespaces)
-        parts = [_provider_part(chosen, providers, given or ProviderOptions(), namespaces) for chosen in providers]
-        if core is not None:
-            parts[:0] = [_core_part(core, namespaces), *([_gateway_part(core)] if routes else [])]
+        parts = _core_parts(core, namespaces) if core is not None else {}
+        parts |= {
+            names.provider_manager(chosen.name): _provider_part(chosen, providers, given, namespaces)
+            for chosen in providers
+        }
     except (PluginError, PolicyError, ValueError) as error:
         raise _end(error) from error
+    alone = not providers or (core is None and len(providers) == 1)
+    component = next(iter(parts)) if alone else "airunway"
+    metrics = Metrics(component, role=MetricsRole.CORE if core is not None else MetricsRole.EVERY)
+    instance = _instance()
 
     def make(client: Client) -> Factories:
-        project = DeploymentProjection(managers, providers=[p.name for p in providers] if core is None else None)
+        project = DeploymentProjection(list(parts), providers=[p.name for p in providers] if core is None else None)
         caches = Caches(client, project=project, metrics=metrics, namespaces=namespaces)
-        return {manager: partial(part, caches, instance) for manager, part in zip(managers, parts, strict=True)}
+        return {manager: partial(part, caches, instance) for manager, part in parts.items()}
 
-    effective = dict(_effective(common, core, providers, given or ProviderOptions(), instance=instance))
+    effective = dict(_effective(common, core, providers, given, instance=instance))
     _serve(common, metrics=metrics, instance=instance, make=make, effective=effective)
 
 
@@ -120,27 +119,34 @@ def _effective(
         "watch-namespaces": ",".join(_namespaces(common.watch_namespaces)),
     }
     if core is not None:
-        options = shared | {
+        of_core = {
             "enable-provider-selector": _text(core.selector),
             "policy": str(core.policy or ""),
             "guard-parameters": _text(core.guard_parameters),
-            "gateway": core.gateway.mode,
-            "gateway-name": core.gateway.gateway_name,
-            "epp-image": core.gateway.epp_image,
-            "epp-version": core.gateway.epp_version,
             **{
                 f"webhook-{name.replace('_', '-')}": _text(value)
                 for name, value in asdict(core.webhook).items()
                 if value not in ("", None)
             },
         }
-        yield names.CORE_MANAGER, EffectiveSettings(manager=names.CORE_MANAGER, pod=instance, options=options)
-        if core.gateway.mode != "off":
-            part = {name: options[name] for name in ("gateway", "gateway-name", "epp-image", "epp-version")}
-            yield (
-                names.GATEWAY_MANAGER,
-                EffectiveSettings(manager=names.GATEWAY_MANAGER, pod=instance, options=shared | part),
-            )
+        of_parts = {
+            names.GATEWAY_MANAGER: {
+                "gateway": core.gateway.mode,
+                "gateway-name": core.gateway.gateway_name,
+                "epp-image": core.gateway.epp_image,
+                "epp-version": core.gateway.epp_version,
+            },
+            names.MODEL_CACHE_MANAGER: {
+                "model-cache": core.model_cache.mode,
+                "downloader-image": core.model_cache.downloader_image,
+                "max-downloads": str(core.model_cache.max_downloads),
+            },
+        }
+        for options in of_parts.values():
+            of_core |= options
+        for manager, options in ((names.CORE_MANAGER, of_core), *of_parts.items()):
+            if manager == names.CORE_MANAGER or manager in _managers_of_parts(core):
+                yield manager, EffectiveSettings(manager=manager, pod=instance, options=shared | options)
     for chosen in providers:
         manager = names.provider_manager(chosen.name)
         yield (
@@ -158,6 +164,29 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _managers_of_parts(core: CoreOptions) -> dict[str, str]:
+    """The parts of the core that are on: their field managers, with their names in ``status.parts``."""
+    from airunway.api import names
+
+    found = {}
+    if core.gateway.mode != "off":
+        found[names.GATEWAY_MANAGER] = names.GATEWAY_PART
+    if core.model_cache.mode != "off":
+        found[names.MODEL_CACHE_MANAGER] = names.MODEL_CACHE_PART
+    return found
+
+
+def _core_parts(core: CoreOptions, namespaces: tuple[str, ...]) -> dict[str, Part]:
+    """The core and its parts that are on, by their field managers. Raises PolicyError or ValueError for invalid
+    options.
+    """
+    from airunway.api import names
+
+    makers = {names.GATEWAY_MANAGER: _gateway_part, names.MODEL_CACHE_MANAGER: _model_cache_part}
+    found = {names.CORE_MANAGER: _core_part(core, namespaces)}
+    return found | {manager: makers[manager](core) for manager in _managers_of_parts(core)}
+
+
 def _core_part(options: CoreOptions, namespaces: tuple[str, ...]) -> Part:
     """A function that creates the core. Raises PolicyError or ValueError for invalid options."""
     from airunway.controller.application import CoreApplication, CoreSettings
@@ -172,7 +201,7 @@ def _core_part(options: CoreOptions, namespaces: tuple[str, ...]) -> Part:
         namespaces=namespaces,
         policy=PolicyFile(options.policy) if options.policy is not None else None,
         guard_parameters=_own_namespace() if options.guard_parameters else "",
-        parts=("gateway",) if options.gateway.mode != "off" else (),
+        parts=tuple(_managers_of_parts(options).values()),
     )
 
     def make(caches: Caches, instance: str) -> CoreApplication:
@@ -205,6 +234,21 @@ def _gateway_part(options: CoreOptions) -> Part:
 
     def make(caches: Caches, instance: str) -> GatewayApplication:
         return GatewayApplication(client=caches.client, caches=caches, instance=instance, settings=settings)
+
+    return make
+
+
+def _model_cache_part(options: CoreOptions) -> Part:
+    """A function that creates the part that fetches weights."""
+    from airunway.modelcache.application import ModelCacheApplication, ModelCacheSettings
+
+    given = options.model_cache
+    settings = ModelCacheSettings(max_downloads=given.max_downloads)
+    if given.downloader_image:
+        settings = replace(settings, image=given.downloader_image)
+
+    def make(caches: Caches, instance: str) -> ModelCacheApplication:
+        return ModelCacheApplication(client=caches.client, caches=caches, instance=instance, settings=settings)
 
     return make
 

@@ -142,15 +142,32 @@ class Session:
                 return b"".join(parts)
 
     async def stream(
-        self, verb: str, path: str, *, resource: str, params: Mapping[str, str]
+        self,
+        verb: str,
+        path: str,
+        *,
+        resource: str,
+        params: Mapping[str, str],
+        method: str = "GET",
+        body: object = None,
+        accept: str = "",
+        silence: float | None = None,
     ) -> AsyncGenerator[bytes, None]:
-        """Yields the body of a successful GET as it arrives, with a limit on silence instead of on the total time."""
+        """Yields the body of a successful answer as it arrives, with a limit on silence instead of on the total time.
+
+        `silence` is that limit in seconds; None: `watch_inactivity`; infinite: none.
+        """
+        quiet = self.watch_inactivity if silence is None else silence
         limits = aiohttp.ClientTimeout(
-            total=None, sock_connect=min(self.timeout, self.watch_inactivity), sock_read=self.watch_inactivity
+            total=None,
+            sock_connect=min(self.timeout, self.watch_inactivity),
+            sock_read=None if quiet == float("inf") else quiet,
         )
-        response = await self._send(verb, "GET", path, resource=resource, params=params, limits=limits)
+        response = await self._send(
+            verb, method, path, resource=resource, params=params, body=body, accept=accept, limits=limits
+        )
         try:
-            with _as_ours(f"watch of {path}"):
+            with _as_ours(f"{verb} of {path}"):
                 async for chunk in response.content.iter_any():
                     yield chunk
         finally:

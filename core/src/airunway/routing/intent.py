@@ -41,7 +41,7 @@ __all__ = [
 
 CONDITION = "GatewayReady"
 
-MARK = Mark(names.PART, "gateway")
+MARK = Mark(names.PART, names.GATEWAY_PART)
 """The label on all objects of the gateway part."""
 
 

@@ -88,14 +88,14 @@ CONDITIONS: tuple[ConditionType, ...] = (
     ConditionType(
         name="ModelCacheReady",
         writer=ConditionWriter.MODEL_CACHE,
-        reserved=True,
-        meaning="The cached weights are complete.",
+        good="True or absent",
+        meaning="The cached weights are complete. Absent where no model cache is asked for.",
     ),
     ConditionType(
         name="StorageReady",
         writer=ConditionWriter.MODEL_CACHE,
-        reserved=True,
-        meaning="The claims of volumes with a size are there.",
+        good="True or absent",
+        meaning="The claims of all volumes are there and bound. Absent without volumes, and where the part is off.",
     ),
     ConditionType(
         name="GatewayReady",
