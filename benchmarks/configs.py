@@ -46,8 +46,8 @@ from airunway.resource import ObjectKey, Resource, dig, digest
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.expectations import running_at
-from airunway_testing.killing import own_process
 from airunway_testing.operator import install_definitions, running_simulator
+from airunway_testing.operator_process import operator_process
 from airunway_testing.simulators import load_simulator
 
 RESOLVE_BUDGET_MS = 0.3
@@ -197,7 +197,7 @@ async def on_api_server(arguments: argparse.Namespace, plane: ControlPlane) -> d
         for part, command in (("core", ("controller",)), ("provider", ("provider", "run", "toy"))):
             folder = Path(on.enter_context(tempfile.TemporaryDirectory(prefix=f"configs-{part}-")))
             addresses = ("--metrics-bind-address", METRICS[part], "--health-probe-bind-address", "0")
-            running = await on.enter_async_context(own_process(plane.kubeconfig, folder, *command, *addresses))
+            running = await on.enter_async_context(operator_process(plane.kubeconfig, folder, *command, *addresses))
             pids[part] = running.pid
         await on.enter_async_context(running_simulator(plane.kubeconfig, toy, level="api"))
         stage = Stage(client=client, audit=AuditReader(plane.audit_log), pids=pids, users=users)

@@ -26,7 +26,7 @@ from airunway.plugins.contract import Observed
 from airunway.plugins.registry import load
 from airunway.resource import Resource
 from airunway.status.evidence import Evidence, pod_facts
-from airunway_testing.telling import Teller
+from airunway_testing.status_replay import StatusReplay
 
 BUDGET_MS = 5.0
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -110,11 +110,11 @@ def main() -> None:
             pod_facts(pod(n), role_label=manifest.role_label, serving_roles=manifest.serving_roles)
             for n in range(arguments.workers + 1)
         )
-        teller, evidence = Teller(host=host, deployment={**wanted}), Evidence(pods=facts)
+        replay, evidence = StatusReplay(host=host, deployment={**wanted}), Evidence(pods=facts)
         read = timed(partial(host.translate_status, typed, observed, context), arguments.samples)
-        whole = timed(partial(teller.look, observed, evidence, now=NOW), arguments.samples)
+        whole = timed(partial(replay.reconcile, observed, evidence, now=NOW), arguments.samples)
         result[case] = {
-            "phase": teller.deployment["status"]["phase"],
+            "phase": replay.deployment["status"]["phase"],
             "translate_status_ms": read,
             "with_pods_and_diagnosis_ms": whole,
             "within_budget": read["p99"] <= BUDGET_MS,

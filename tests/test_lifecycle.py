@@ -16,10 +16,10 @@ from airunway.kube import CONFIG_MAP, Client, Kind, NotFound, Reflector
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_true, uid_of
 from airunway_testing.audit import AuditReader
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import condition_is, phase_is
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import gone, running_core, running_provider, running_simulator, until
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 

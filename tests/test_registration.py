@@ -9,9 +9,9 @@ import pytest
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey
+from airunway_testing.eventually import eventually
 from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.operator import running_provider
-from airunway_testing.waiting import eventually
 
 pytestmark = pytest.mark.apiserver
 

@@ -20,10 +20,10 @@ from airunway.kube import ApiError, BadRequest, Client, Invalid, Kind, NotFound,
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, controller_owner, dig, is_true, uid_of
 from airunway_testing.audit import AuditReader
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.faultproxy import CHAOS, Fault, FaultProxy
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import Limits, gone, running_core, running_provider, running_simulator, until
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 

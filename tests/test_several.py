@@ -19,9 +19,9 @@ from airunway.process.effective_settings import published_in
 from airunway.process.supervisor import Application, Lead
 from airunway.resource import ObjectKey, Resource, condition_of, dig
 from airunway_testing.audit import AuditReader
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import condition_is, running_at
 from airunway_testing.faultproxy import FaultProxy
-from airunway_testing.killing import own_process
 from airunway_testing.operator import (
     gone,
     install_definitions,
@@ -30,9 +30,9 @@ from airunway_testing.operator import (
     running_together,
     until,
 )
+from airunway_testing.operator_process import operator_process
 from airunway_testing.simulators import load_simulator
 from airunway_testing.toy.provider import MANIFEST, TRANSFORMERS
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 
@@ -101,7 +101,7 @@ async def test_a_process_that_is_killed_and_started_again_writes_nothing(
 ) -> None:
     """But the heartbeats: everything stands as it would be written."""
     wanted = {"gemma": manifest(provider={"name": "kaito"}), "toy-one": of_toy(manifest)}
-    async with own_process(kubeconfig, tmp_path, "run", "kaito", "toy") as process:
+    async with operator_process(kubeconfig, tmp_path, "run", "kaito", "toy") as process:
         for deployment in wanted.values():
             await client.create(MODEL_DEPLOYMENT, deployment)
         for name in wanted:
@@ -111,7 +111,7 @@ async def test_a_process_that_is_killed_and_started_again_writes_nothing(
         assert await asyncio.to_thread(process.wait) == -9
     audit = AuditReader(audit_log)
     before = {name: await client.get(MODEL_DEPLOYMENT, ObjectKey(namespace, name)) for name in wanted}
-    async with own_process(kubeconfig, tmp_path, "run", "kaito", "toy"):
+    async with operator_process(kubeconfig, tmp_path, "run", "kaito", "toy"):
         # A new one comes after all that is looked at at the start.
         await client.create(MODEL_DEPLOYMENT, of_toy(manifest, "toy-two"))
         await until(client, ObjectKey(namespace, "toy-two"), running_at(1))
@@ -214,7 +214,7 @@ async def test_each_part_has_its_lease_and_says_farewell(
     parts = (names.CORE_MANAGER, names.provider_manager("kaito"), names.provider_manager("toy"))
     configs = [ObjectKey("", name) for name in ("kaito", "toy")]
     flags = ("--leader-elect", "--unknown-schema=Fail", "--set=kaito.instanceType=big")
-    async with own_process(kubeconfig, tmp_path, "run", "kaito", "toy", *flags) as process:
+    async with operator_process(kubeconfig, tmp_path, "run", "kaito", "toy", *flags) as process:
         for part in parts:
             lease = await client.get(LEASE, ObjectKey("default", part))
             assert dig(lease, "spec", "holderIdentity") == "own-process"

@@ -14,10 +14,10 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CONFIG_MAP, EVENT, Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time, uid_of
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import plan_says, reason_is, running_at, says
 from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.operator import gone, running_core, running_provider, running_simulator, until
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airunway_testing.waiting import eventually
+from airunway_testing.eventually import eventually
 
 
 async def test_what_is_true_in_the_end_is_given_whether_it_is_looked_up_or_awaited() -> None:

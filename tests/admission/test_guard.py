@@ -16,8 +16,8 @@ from airunway.rbac.admission_policies import core_guard, provider_guard, status_
 from airunway.rbac.rights import Rights, core_rights, provider_rights
 from airunway.resource import ObjectKey, Resource, condition_of, owner_reference
 from airunway_testing.controlplane import Cluster
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.rights import applied, granted
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 

@@ -17,9 +17,9 @@ from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig
 from airunway.runtime.application import ProviderSettings
 from airunway_testing.controlplane import Cluster
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import running_core, running_provider, running_simulator, until
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 

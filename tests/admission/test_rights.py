@@ -31,10 +31,10 @@ from airunway.webhook.secret import SECRET, material_of
 from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
 from airunway_testing.controlplane.ports import reserved_ports
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import until
 from airunway_testing.rights import granted, unused
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

@@ -34,10 +34,10 @@ from airunway.kube import (
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, copy_of, dig, is_true, key_of
 from airunway_testing.controlplane import ControlPlane
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.operator import install_definitions, running_core, running_provider, until
 from airunway_testing.reviews import WebhookClient
 from airunway_testing.simulators import load_simulator
-from airunway_testing.waiting import PATIENCE
 from airunway_testing.webhook import local_settings, running_webhook
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]

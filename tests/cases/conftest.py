@@ -32,8 +32,8 @@ from airunway.plugins.registry import host_of
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.runtime.crd_versions import schema_hash
 from airunway_testing import operator
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.operator import install_definitions, remove_definition
-from airunway_testing.waiting import PATIENCE
 
 GROUP = "tiny.example.com"
 SCHEMA: Resource = {

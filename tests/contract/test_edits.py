@@ -12,9 +12,9 @@ from airunway.kube import Client
 from airunway.process import base_controller
 from airunway.resource import Resource, dig, labels_of
 from airunway.sdk import Compatibility, Context, ModelDeployment
+from airunway_testing.deployed_operator import Operator
 from airunway_testing.expectations import running_at
 from airunway_testing.operator import until
-from airunway_testing.stage import Stage
 from airunway_testing.toy.names import TOY
 from airunway_testing.toy.variants import toy_host
 
@@ -45,12 +45,12 @@ def most(seconds: float) -> int:
     return 1 + base_controller.BURST + int(seconds / base_controller.INTERVAL) + 2
 
 
-async def test_l3_a_foreign_annotation_or_label_brings_no_pass(stage: Stage, client: Client) -> None:
+async def test_l3_a_foreign_annotation_or_label_brings_no_pass(operator: Operator, client: Client) -> None:
     passes = Passes()
-    await stage.provider(toy_host(can_handle=passes.can_handle))
-    key = await stage.deploy()
+    await operator.provider(toy_host(can_handle=passes.can_handle))
+    key = await operator.deploy()
     await until(client, key, running_at(1))
-    assert await stage.at_rest() == []
+    assert await operator.at_rest() == []
     before = passes.count
     for number in range(EDITS):
         where = "labels" if number % 2 else "annotations"
@@ -59,38 +59,40 @@ async def test_l3_a_foreign_annotation_or_label_brings_no_pass(stage: Stage, cli
     # The watch tells in order: once the provider has seen this, it has seen all of those.
     ours = {"metadata": {"labels": {"airunway.ai/last": "one"}}}
     await client.merge_patch(MODEL_DEPLOYMENT, key, ours, manager="tenant")
-    await stage.exists(TOY, key, lambda toy: labels_of(toy).get("airunway.ai/last") == "one")
-    assert await stage.at_rest() == []
+    await operator.exists(TOY, key, lambda toy: labels_of(toy).get("airunway.ai/last") == "one")
+    assert await operator.at_rest() == []
     assert passes.count <= before + EDITS // 15, "the label that is handed on, and what came back of it"
 
 
 async def test_l3_a_spec_that_changes_at_full_speed_is_written_in_good_time(
-    slowly: None, stage: Stage, client: Client
+    slowly: None, operator: Operator, client: Client
 ) -> None:
-    user = await stage.provider(toy_host())
-    key = await stage.deploy()
+    user = await operator.provider(toy_host())
+    key = await operator.deploy()
     await until(client, key, running_at(1))
     begun = monotonic()
     for number in range(EDITS):
-        generation = await stage.edit(key, scaling={"replicas": number % 3 + 1})
+        generation = await operator.edit(key, scaling={"replicas": number % 3 + 1})
     await until(client, key, running_at(generation))
     assert dig(await client.get(TOY, key), "spec", "replicas") == (EDITS - 1) % 3 + 1, "the last word counts"
     seconds = monotonic() - begun
-    assert stage.writes(user).count("patch toys llama") <= most(seconds)
+    assert operator.writes(user).count("patch toys llama") <= most(seconds)
     # The core has a verdict on each generation that it looks at; the provider waits for it.
-    assert stage.writes(stage.core).count("patch modeldeployments llama") <= 3 + most(seconds)
+    assert operator.writes(operator.core).count("patch modeldeployments llama") <= 3 + most(seconds)
 
 
-async def test_l3_a_label_that_is_handed_on_is_written_in_good_time(slowly: None, stage: Stage, client: Client) -> None:
-    user = await stage.provider(toy_host())
-    key = await stage.deploy()
+async def test_l3_a_label_that_is_handed_on_is_written_in_good_time(
+    slowly: None, operator: Operator, client: Client
+) -> None:
+    user = await operator.provider(toy_host())
+    key = await operator.deploy()
     await until(client, key, running_at(1))
     begun = monotonic()
     for number in range(EDITS):
         label: Resource = {"metadata": {"labels": {"airunway.ai/anything": str(number)}}}
         await client.merge_patch(MODEL_DEPLOYMENT, key, label, manager="tenant")
     last = str(EDITS - 1)
-    await stage.exists(TOY, key, lambda toy: labels_of(toy).get("airunway.ai/anything") == last)
-    writes = stage.writes(user)
+    await operator.exists(TOY, key, lambda toy: labels_of(toy).get("airunway.ai/anything") == last)
+    writes = operator.writes(user)
     for name in ("toys llama", "services llama", "configmaps llama-toy"):
         assert writes.count(f"patch {name}") <= most(monotonic() - begun), name

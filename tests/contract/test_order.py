@@ -12,10 +12,10 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CONFIG_MAP, SERVICE, Client, Kind
 from airunway.resource import ObjectKey, dig, is_deleting
 from airunway.sdk import Context, ModelDeployment, Translation
+from airunway_testing.deployed_operator import Operator
 from airunway_testing.expectations import condition_is, reason_is, running_at
 from airunway_testing.operator import gone, until
 from airunway_testing.simulators.scenarios import ANNOTATION
-from airunway_testing.stage import Stage
 from airunway_testing.toy.names import TOY
 from airunway_testing.toy.provider import TRANSFORMERS
 from airunway_testing.toy.variants import shape_of, toy_host, usual
@@ -34,30 +34,32 @@ def unverified(**changes: Any) -> Any:
     return toy_host(transformers=unknown, **changes)
 
 
-def requests_of(stage: Stage, user: str) -> list[tuple[bool, str]]:
+def requests_of(operator: Operator, user: str) -> list[tuple[bool, str]]:
     """What was asked to be written, rehearsals and refusals included: whether it was a dry run, and of what."""
     return [
         (request.dry_run, request.resource)
-        for request in stage.requests()
+        for request in operator.requests()
         if request.user == user and request.verb in ("patch", "create") and request.resource in RESOURCES
     ]
 
 
-async def test_under_an_unknown_schema_all_is_rehearsed_before_the_first_write(stage: Stage, client: Client) -> None:
+async def test_under_an_unknown_schema_all_is_rehearsed_before_the_first_write(
+    operator: Operator, client: Client
+) -> None:
     """A refused primary would else leave the dependents that were written before it."""
-    user = await stage.provider(unverified(), values={"box": False})
-    key = await stage.deploy()
+    user = await operator.provider(unverified(), values={"box": False})
+    key = await operator.deploy()
     running = await until(client, key, running_at(1))
     assert condition_is("ProviderCompatible", "True")(running)
     assert reason_is("ProviderCompatible", "UnverifiedSchema")(running)
-    asked = requests_of(stage, user)
+    asked = requests_of(operator, user)
     first = next(position for position, (dry_run, _) in enumerate(asked) if not dry_run)
     assert {resource for _, resource in asked[:first]} == RESOURCES
     assert {resource for dry_run, resource in asked[first:] if not dry_run} == RESOURCES
     # One object alone, which a server that is known takes or refuses as a whole.
     before = len(asked)
-    await until(client, key, running_at(await stage.edit(key, scaling={"replicas": 2})))
-    assert requests_of(stage, user)[before:][:2] == [(True, "toys"), (False, "toys")]
+    await until(client, key, running_at(await operator.edit(key, scaling={"replicas": 2})))
+    assert requests_of(operator, user)[before:][:2] == [(True, "toys"), (False, "toys")]
 
 
 def wrong(deployment: ModelDeployment, context: Context[Any]) -> Translation:
@@ -73,34 +75,34 @@ def wrong(deployment: ModelDeployment, context: Context[Any]) -> Translation:
 
 @pytest.mark.parametrize("shape", ["toy", "config"])
 async def test_under_an_unknown_schema_nothing_is_written_where_one_object_is_refused(
-    stage: Stage, client: Client, shape: str
+    operator: Operator, client: Client, shape: str
 ) -> None:
-    user = await stage.provider(unverified(translate_spec=wrong), values={"box": False})
-    key = await stage.deploy(shape=shape)
+    user = await operator.provider(unverified(translate_spec=wrong), values={"box": False})
+    key = await operator.deploy(shape=shape)
     await until(client, key, reason_is("ProviderCompatible", "UnsupportedSchema"))
-    asked = requests_of(stage, user)
+    asked = requests_of(operator, user)
     assert asked, "it was tried"
     assert [resource for dry_run, resource in asked if not dry_run] == []
     for kind in (TOY, SERVICE, CONFIG_MAP):
         held = await client.list_all(kind, namespace=key.namespace)
         assert not [obj for obj in held if dig(obj, "metadata", "name") in ("llama", "llama-toy")]
-    await until(client, key, running_at(await stage.edit(key, shape="")))
+    await until(client, key, running_at(await operator.edit(key, shape="")))
 
 
 # ------------------------------------------------------------------------------------------------------- taken away
 
 
-async def delete(stage: Stage, client: Client, key: ObjectKey) -> None:
+async def delete(operator: Operator, client: Client, key: ObjectKey) -> None:
     await client.delete(MODEL_DEPLOYMENT, key)
 
 
-async def suspend(stage: Stage, client: Client, key: ObjectKey) -> None:
-    await stage.edit(key, suspend=True)
+async def suspend(operator: Operator, client: Client, key: ObjectKey) -> None:
+    await operator.edit(key, suspend=True)
 
 
-async def hand_over(stage: Stage, client: Client, key: ObjectKey) -> None:
-    await stage.provider(toy_host(name="toy-two"), simulated=False, values={"box": False})
-    await stage.edit(key, provider={"name": "toy-two"})
+async def hand_over(operator: Operator, client: Client, key: ObjectKey) -> None:
+    await operator.provider(toy_host(name="toy-two"), simulated=False, values={"box": False})
+    await operator.edit(key, provider={"name": "toy-two"})
 
 
 DEPENDENTS: tuple[tuple[Kind, str], ...] = ((SERVICE, "llama"), (CONFIG_MAP, "llama-toy"))
@@ -108,21 +110,23 @@ DEPENDENTS: tuple[tuple[Kind, str], ...] = ((SERVICE, "llama"), (CONFIG_MAP, "ll
 
 @pytest.mark.parametrize("end", [delete, suspend, hand_over])
 async def test_what_the_primary_refers_to_goes_after_it(
-    stage: Stage, client: Client, end: Callable[[Stage, Client, ObjectKey], Awaitable[None]]
+    operator: Operator, client: Client, end: Callable[[Operator, Client, ObjectKey], Awaitable[None]]
 ) -> None:
     """An operator may need it for taking leave: KAITO cannot delete an InferenceSet without its ConfigMap."""
-    user = await stage.provider(toy_host(), values={"box": False})
-    key = await stage.deploy()
+    user = await operator.provider(toy_host(), values={"box": False})
+    key = await operator.deploy()
     await until(client, key, running_at(1))
     lingers = {"metadata": {"annotations": {ANNOTATION: "lingers"}}}
     await client.merge_patch(TOY, key, lingers, manager="tests")
-    await stage.exists(TOY, key, lambda toy: bool(toy["metadata"].get("finalizers")), what="the operator's finalizer")
-    await end(stage, client, key)
-    await stage.exists(TOY, key, is_deleting, what="its deletion")
-    assert await stage.at_rest(SERVICE, CONFIG_MAP) == []
+    await operator.exists(
+        TOY, key, lambda toy: bool(toy["metadata"].get("finalizers")), what="the operator's finalizer"
+    )
+    await end(operator, client, key)
+    await operator.exists(TOY, key, is_deleting, what="its deletion")
+    assert await operator.at_rest(SERVICE, CONFIG_MAP) == []
     for kind, name in DEPENDENTS:
-        assert not is_deleting(await client.get(kind, stage.key(name)))
-    deleted = [write for write in stage.writes(user) if write.startswith("delete")]
+        assert not is_deleting(await client.get(kind, operator.key(name)))
+    deleted = [write for write in operator.writes(user) if write.startswith("delete")]
     assert set(deleted) == {"delete toys llama"}
     instant = {"metadata": {"annotations": {ANNOTATION: "instant"}}}
     await client.merge_patch(TOY, key, instant, manager="tests")
@@ -132,6 +136,6 @@ async def test_what_the_primary_refers_to_goes_after_it(
         await until(client, key, lambda found: dig(found, "status", "message") == "Suspended")
     else:
         await until(client, key, running_at(2))
-    deleted = [write for write in stage.writes(user) if write.startswith("delete")]
+    deleted = [write for write in operator.writes(user) if write.startswith("delete")]
     assert deleted[0] == "delete toys llama"
     assert set(deleted[1:]) == {"delete services llama", "delete configmaps llama-toy"}

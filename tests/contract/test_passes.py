@@ -16,13 +16,13 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.resource import ObjectKey, dig, labels_of, uid_of
 from airunway.runtime.reconcile import ProviderReconciler
+from airunway_testing.deployed_operator import Operator
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import condition_is, phase_is, running_at
 from airunway_testing.operator import gone, install_definitions, until
-from airunway_testing.stage import Stage
 from airunway_testing.toy.names import TOY, TOY_OLD
 from airunway_testing.toy.provider import provider
 from airunway_testing.toy.variants import toy_host
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 
@@ -90,39 +90,39 @@ async def poke(client: Client, key: ObjectKey, number: int) -> None:
 
 
 async def test_each_hook_is_asked_once_in_a_pass_and_the_status_again_after_a_write(
-    stage: Stage, client: Client, passes: Passes
+    operator: Operator, client: Client, passes: Passes
 ) -> None:
-    await stage.provider(toy_host(**passes.hooks))
-    key = await stage.deploy()
+    await operator.provider(toy_host(**passes.hooks))
+    key = await operator.deploy()
     await until(client, key, running_at(1))
-    assert await stage.at_rest() == []
+    assert await operator.at_rest() == []
     for number in range(3):
         begun = len(passes)
         await poke(client, key, number)
         assert set(await passes.further(begun)) == {AT_REST}
 
     for spec in ({"scaling": {"replicas": 2}}, {"model": {"id": "org/another"}}):  # in place, and made anew
-        await until(client, key, running_at(await stage.edit(key, **spec)))
+        await until(client, key, running_at(await operator.edit(key, **spec)))
     drift = {"metadata": {"labels": {names.MODEL_DEPLOYMENT: "another"}}}
     await client.merge_patch(TOY, key, drift, manager="somebody")
-    await stage.exists(TOY, key, lambda toy: labels_of(toy).get(names.MODEL_DEPLOYMENT) == key.name)
-    assert await stage.at_rest() == []
+    await operator.exists(TOY, key, lambda toy: labels_of(toy).get(names.MODEL_DEPLOYMENT) == key.name)
+    assert await operator.at_rest() == []
     assert max(each.can_handle for each in passes) == 1
     assert max(each.translate_spec for each in passes) == 1
     assert max(each.translate_status for each in passes) == 2
 
 
-async def test_a_pass_asks_for_no_more_than_it_uses(stage: Stage, client: Client, passes: Passes) -> None:
+async def test_a_pass_asks_for_no_more_than_it_uses(operator: Operator, client: Client, passes: Passes) -> None:
     """A plan alone, what is paused, what is suspended, and what goes."""
-    await stage.provider(toy_host(**passes.hooks))
-    key = await stage.deploy()
+    await operator.provider(toy_host(**passes.hooks))
+    key = await operator.deploy()
     await until(client, key, running_at(1))
 
     async def annotate(name: str, value: str | None) -> None:
         await client.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"annotations": {name: value}}}, manager="user")
 
     await annotate(names.DRY_RUN, "true")
-    generation = await stage.edit(key, scaling={"replicas": 2})
+    generation = await operator.edit(key, scaling={"replicas": 2})
     await until(client, key, condition_is("DryRun", "True"))
     await annotate(names.DRY_RUN, None)
     await until(client, key, running_at(generation))
@@ -130,15 +130,15 @@ async def test_a_pass_asks_for_no_more_than_it_uses(stage: Stage, client: Client
 
     await annotate(names.PAUSED, "true")
     await until(client, key, condition_is("Paused", "True"))
-    assert await stage.at_rest() == []
+    assert await operator.at_rest() == []
     begun = len(passes)
     await poke(client, key, 1)
     assert set(await passes.further(begun)) == {Asked(0, 0, 0)}
     await annotate(names.PAUSED, None)
 
-    await stage.edit(key, suspend=True)
+    await operator.edit(key, suspend=True)
     await until(client, key, lambda found: dig(found, "status", "reason") == "Suspended")
-    assert await stage.at_rest() == []
+    assert await operator.at_rest() == []
     begun = len(passes)
     await poke(client, key, 2)
     assert set(await passes.further(begun)) == {Asked(1, 0, 0)}
@@ -150,17 +150,17 @@ async def test_a_pass_asks_for_no_more_than_it_uses(stage: Stage, client: Client
 
 
 async def test_ruling_27_a_newer_transformer_that_waits_is_compared_once_for_each_spec(
-    toys_as_before: None, stage: Stage, client: Client, passes: Passes
+    toys_as_before: None, operator: Operator, client: Client, passes: Passes
 ) -> None:
     await install_definitions(client, [toys("v1alpha1", storage="v1alpha1")])
-    await stage.provider(toy_host(**passes.hooks, transformers=registry()), simulated=False)
-    key = await stage.deploy()
-    toy = await stage.exists(TOY_OLD, key)
+    await operator.provider(toy_host(**passes.hooks, transformers=registry()), simulated=False)
+    key = await operator.deploy()
+    toy = await operator.exists(TOY_OLD, key)
     await ready(client, TOY_OLD, toy)
     await until(client, key, phase_is("Running"))
     await install_definitions(client, [toys("v1alpha1", "v1beta1", storage="v1alpha1")])
     await until(client, key, warns(WAITS))
-    assert await stage.at_rest(TOY_OLD) == []
+    assert await operator.at_rest(TOY_OLD) == []
     assert max(each.translate_spec for each in passes) == 2, "one of them is the comparison"
     for number in range(3):
         begun = len(passes)

@@ -10,9 +10,9 @@ import pytest
 from airunway.kube import DEPLOYMENT, Client
 from airunway.resource import dig, uid_of
 from airunway.sdk import Compatibility, Context, ModelDeployment, Observation, Observed, Translation, workloads
+from airunway_testing.deployed_operator import Operator
 from airunway_testing.expectations import running_at
 from airunway_testing.operator import until
-from airunway_testing.stage import Stage
 from airunway_testing.toy import provider
 from airunway_testing.toy.names import TOY
 from airunway_testing.toy.variants import shape_of, toy_host, usual
@@ -53,37 +53,37 @@ def translate_status(deployment: ModelDeployment, observed: Observed, context: C
     [("raises", "can_handle"), ("hangs", "translate_spec"), ("renders", "translate_spec")],
 )
 async def test_a_plugin_that_fails_costs_its_own_deployment_and_others_go_on(
-    stage: Stage, client: Client, shape: str, hook: str
+    operator: Operator, client: Client, shape: str, hook: str
 ) -> None:
-    user = await stage.provider(toy_host(can_handle=can_handle, translate_spec=translate_spec))
-    bad, ran = await stage.deploy("bad", shape=shape), await stage.deploy("ran")
+    user = await operator.provider(toy_host(can_handle=can_handle, translate_spec=translate_spec))
+    bad, ran = await operator.deploy("bad", shape=shape), await operator.deploy("ran")
     await until(client, ran, running_at(1))
     toy = await client.get(TOY, ran)
     told = await until(client, bad, lambda found: dig(found, "status", "reason") == "ProviderError")
     assert hook in told["status"]["message"]
-    assert await stage.absent(TOY, bad)
-    await stage.edit(ran, shape=shape)
+    assert await operator.absent(TOY, bad)
+    await operator.edit(ran, shape=shape)
     told = await until(client, ran, lambda found: hook in str(dig(found, "status", "message")))
     assert uid_of(await client.get(TOY, ran)) == uid_of(toy), "what runs is left alone"
-    good = await stage.deploy("good")
+    good = await operator.deploy("good")
     await until(client, good, running_at(1))
-    await until(client, bad, running_at(await stage.edit(bad, shape="")))
-    await until(client, ran, running_at(await stage.edit(ran, shape="")))
-    assert [write for write in stage.writes(user) if write.startswith("delete")] == []
+    await until(client, bad, running_at(await operator.edit(bad, shape="")))
+    await until(client, ran, running_at(await operator.edit(ran, shape="")))
+    assert [write for write in operator.writes(user) if write.startswith("delete")] == []
 
 
 @pytest.mark.parametrize("shape", ["mutates", "spoils"])
 async def test_a_plugin_that_changes_what_it_is_given_changes_no_cache(
-    stage: Stage, client: Client, shape: str
+    operator: Operator, client: Client, shape: str
 ) -> None:
-    await stage.provider(toy_host(translate_spec=translate_spec, translate_status=translate_status))
-    key = await stage.deploy(shape=shape, nodeSelector={"disk": "ssd"})
+    await operator.provider(toy_host(translate_spec=translate_spec, translate_status=translate_status))
+    key = await operator.deploy(shape=shape, nodeSelector={"disk": "ssd"})
     # Either it got a copy to spoil, or what it was given cannot be changed and its hook is at fault.
     found = await until(client, key, lambda md: dig(md, "status", "reason") == "ProviderError" or running_at(1)(md))
     assert dig(found, "status", "phase") == "Running" or "translate_spec" in found["status"]["message"]
-    other = await stage.deploy("other", nodeSelector={"disk": "ssd"})
+    other = await operator.deploy("other", nodeSelector={"disk": "ssd"})
     await until(client, other, running_at(1))
-    assert await stage.at_rest(TOY) == []
+    assert await operator.at_rest(TOY) == []
 
 
 def with_deployment(deployment: ModelDeployment, context: Context[Any]) -> Translation:
@@ -99,12 +99,12 @@ def with_deployment(deployment: ModelDeployment, context: Context[Any]) -> Trans
     return Translation(objects=(*usual(deployment, context).objects, helper))
 
 
-async def test_g15_b8_empty_values_that_the_api_drops_are_written_once(stage: Stage, client: Client) -> None:
+async def test_g15_b8_empty_values_that_the_api_drops_are_written_once(operator: Operator, client: Client) -> None:
     kinds = (*provider.manifest.upstream, workloads.DEPLOYMENT)
-    user = await stage.provider(toy_host(translate_spec=with_deployment, upstream=kinds))
-    key = await stage.deploy()
+    user = await operator.provider(toy_host(translate_spec=with_deployment, upstream=kinds))
+    key = await operator.deploy()
     await until(client, key, running_at(1))
-    helper = await stage.exists(DEPLOYMENT, stage.key("llama-helper"))
+    helper = await operator.exists(DEPLOYMENT, operator.key("llama-helper"))
     assert {"name": "EMPTY"} in helper["spec"]["template"]["spec"]["containers"][0]["env"]
-    assert await stage.at_rest(DEPLOYMENT, TOY) == []
-    assert stage.writes(user).count("patch deployments llama-helper") == 1
+    assert await operator.at_rest(DEPLOYMENT, TOY) == []
+    assert operator.writes(user).count("patch deployments llama-helper") == 1

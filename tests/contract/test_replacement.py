@@ -20,10 +20,10 @@ from airunway.sdk import (
     UpstreamKind,
     workloads,
 )
+from airunway_testing.deployed_operator import Operator
 from airunway_testing.expectations import phase_is, reason_is, running_at, says
 from airunway_testing.operator import gone, until
 from airunway_testing.simulators.scenarios import ANNOTATION
-from airunway_testing.stage import Stage
 from airunway_testing.toy import provider
 from airunway_testing.toy.names import TOY, TOY_BOX
 from airunway_testing.toy.variants import shape_of, toy_host, usual
@@ -78,33 +78,33 @@ def watched(deployment: ModelDeployment, observed: Observed, context: Context[An
     ],
 )
 async def test_g6a_a_primary_of_another_kind_or_name_is_made_once_the_old_one_is_gone(
-    stage: Stage, client: Client, shape: str, kind: Kind, name: str, cause: str
+    operator: Operator, client: Client, shape: str, kind: Kind, name: str, cause: str
 ) -> None:
     host = toy_host(translate_spec=shaped, translate_status=watched)
-    user = await stage.provider(host, values={"box": False})
-    key, new = await stage.deploy(), stage.key(name)
+    user = await operator.provider(host, values={"box": False})
+    key, new = await operator.deploy(), operator.key(name)
     await until(client, key, running_at(1))
     # Its operator takes its time: the finalizer stays until it is told otherwise.
     await client.merge_patch(TOY, key, {"metadata": {"annotations": {ANNOTATION: "lingers"}}}, manager="tests")
-    await stage.edit(key, shape=shape)
-    await stage.exists(TOY, key, is_deleting, what="its deletion")
+    await operator.edit(key, shape=shape)
+    await operator.exists(TOY, key, is_deleting, what="its deletion")
     said = await until(client, key, says("Waiting until the old Toy 'llama' is gone"))
     assert (said["status"]["reason"], said["status"]["observedGeneration"]) == ("Recreating", 2)
-    assert cause in (await stage.event(key, "ResourceRecreated"))["note"]
-    assert await stage.at_rest(SERVICE, CONFIG_MAP) == []
-    assert await stage.absent(kind, new), "never two workloads"
+    assert cause in (await operator.event(key, "ResourceRecreated"))["note"]
+    assert await operator.at_rest(SERVICE, CONFIG_MAP) == []
+    assert await operator.absent(kind, new), "never two workloads"
     await client.merge_patch(TOY, key, {"metadata": {"annotations": {ANNOTATION: "instant"}}}, manager="tests")
     await gone(client, TOY, key)
     running = await until(client, key, running_at(2))
     assert dig(running, "status", "provider", "resourceName") == name
     primary = await client.get(kind, new)
     assert names.TRANSFORMER in annotations_of(primary)
-    history = stage.writes(user)
+    history = operator.writes(user)
     assert history.index("delete toys llama") < history.index(f"patch {kind.plural} {name}")
     # And back again: the same rule whatever the kind is.
-    await until(client, key, running_at(await stage.edit(key, shape="")))
+    await until(client, key, running_at(await operator.edit(key, shape="")))
     await gone(client, kind, new)
-    history = stage.writes(user)
+    history = operator.writes(user)
     assert history.index(f"delete {kind.plural} {name}") < len(history) - 1 - history[::-1].index("patch toys llama")
 
 
@@ -112,48 +112,50 @@ def fixed(kind: UpstreamKind) -> UpstreamKind:
     return replace(kind, immutable=("data.*",)) if kind == workloads.CONFIG_MAP else kind
 
 
-async def test_g6c_a_dependent_with_an_immutable_change_is_replaced_by_itself(stage: Stage, client: Client) -> None:
+async def test_g6c_a_dependent_with_an_immutable_change_is_replaced_by_itself(
+    operator: Operator, client: Client
+) -> None:
     host = toy_host(translate_spec=shaped, upstream=tuple(map(fixed, provider.manifest.upstream)))
-    user = await stage.provider(host)
-    key, config = await stage.deploy(), stage.key("llama-toy")
+    user = await operator.provider(host)
+    key, config = await operator.deploy(), operator.key("llama-toy")
     await until(client, key, running_at(1))
     before, toy = await client.get(CONFIG_MAP, config), await client.get(TOY, key)
-    await until(client, key, running_at(await stage.edit(key, shape="data:other")))
-    after = await stage.exists(CONFIG_MAP, config, lambda found: uid_of(found) != uid_of(before))
+    await until(client, key, running_at(await operator.edit(key, shape="data:other")))
+    after = await operator.exists(CONFIG_MAP, config, lambda found: uid_of(found) != uid_of(before))
     assert after["data"] == {"greeting": "data:other"}
     assert uid_of(await client.get(TOY, key)) == uid_of(toy)
-    assert "data.* cannot be changed in place" in (await stage.event(key, "ResourceRecreated"))["note"]
-    assert [write for write in stage.writes(user) if write.startswith("delete")] == ["delete configmaps llama-toy"]
+    assert "data.* cannot be changed in place" in (await operator.event(key, "ResourceRecreated"))["note"]
+    assert [write for write in operator.writes(user) if write.startswith("delete")] == ["delete configmaps llama-toy"]
 
 
-async def test_g6d_another_topology_needs_a_new_primary_and_nothing_else(stage: Stage, client: Client) -> None:
-    user = await stage.provider(toy_host(translate_spec=shaped))
-    key = await stage.deploy()
+async def test_g6d_another_topology_needs_a_new_primary_and_nothing_else(operator: Operator, client: Client) -> None:
+    user = await operator.provider(toy_host(translate_spec=shaped))
+    key = await operator.deploy()
     await until(client, key, running_at(1))
     toy = await client.get(TOY, key)
-    await until(client, key, running_at(await stage.edit(key, shape="two-roles")))
+    await until(client, key, running_at(await operator.edit(key, shape="two-roles")))
     assert uid_of(await client.get(TOY, key)) != uid_of(toy)
-    assert "components cannot be changed in place" in (await stage.event(key, "ResourceRecreated"))["note"]
-    assert [write for write in stage.writes(user) if write.startswith("delete")] == ["delete toys llama"]
+    assert "components cannot be changed in place" in (await operator.event(key, "ResourceRecreated"))["note"]
+    assert [write for write in operator.writes(user) if write.startswith("delete")] == ["delete toys llama"]
 
 
-async def test_another_serving_mode_is_another_object(stage: Stage, client: Client) -> None:
+async def test_another_serving_mode_is_another_object(operator: Operator, client: Client) -> None:
     engine = replace(provider.manifest.engines[0], serving_modes=("aggregated", "disaggregated"))
 
     def can_handle(_: ModelDeployment, __: Context) -> Compatibility:
         return Compatibility()  # a Toy that serves in both modes
 
-    user = await stage.provider(toy_host(engines=(engine,), can_handle=can_handle))
-    key = await stage.deploy()
+    user = await operator.provider(toy_host(engines=(engine,), can_handle=can_handle))
+    key = await operator.deploy()
     await until(client, key, running_at(1))
     toy = await client.get(TOY, key)
     role = {"replicas": 1, "gpu": {"count": 1}, "memory": "8Gi"}
     scaling = {"prefill": role, "decode": role}
-    generation = await stage.edit(key, serving={"mode": "disaggregated"}, scaling=scaling, resources=None)
+    generation = await operator.edit(key, serving={"mode": "disaggregated"}, scaling=scaling, resources=None)
     await until(client, key, running_at(generation))
     assert uid_of(await client.get(TOY, key)) != uid_of(toy)
-    assert "spec.serving.mode" in (await stage.event(key, "ResourceRecreated"))["note"]
-    history = stage.writes(user)
+    assert "spec.serving.mode" in (await operator.event(key, "ResourceRecreated"))["note"]
+    history = operator.writes(user)
     assert history.count("delete toys llama") == 1
     assert history.index("delete toys llama") > history.index("patch toys llama")
 
@@ -167,60 +169,60 @@ async def test_another_serving_mode_is_another_object(stage: Stage, client: Clie
     ],
 )
 async def test_g7_b8_a_recreate_that_is_refused_leaves_what_runs_and_says_so_at_once(
-    stage: Stage, client: Client, shape: str, text: str
+    operator: Operator, client: Client, shape: str, text: str
 ) -> None:
-    user = await stage.provider(toy_host(translate_spec=shaped))
-    key = await stage.deploy()
+    user = await operator.provider(toy_host(translate_spec=shaped))
+    key = await operator.deploy()
     await until(client, key, running_at(1))
     toy = await client.get(TOY, key)
-    await stage.edit(key, shape=shape)
+    await operator.edit(key, shape=shape)
     refused = await until(client, key, lambda found: "was refused" in str(dig(found, "status", "message")))
     assert text in refused["status"]["message"]
     assert dig(refused, "status", "endpoint", "service") == key.name
-    tries = [r for r in stage.requests() if r.user == user and r.dry_run and r.code >= 400]
+    tries = [r for r in operator.requests() if r.user == user and r.dry_run and r.code >= 400]
     assert len(tries) <= 2, "it is not kept silent for a few tries"
     live = await client.get(TOY, key)
     assert (uid_of(live), is_deleting(live)) == (uid_of(toy), False)
-    assert [write for write in stage.writes(user) if write.startswith("delete")] == []
-    await until(client, key, running_at(await stage.edit(key, shape="")))
+    assert [write for write in operator.writes(user) if write.startswith("delete")] == []
+    await until(client, key, running_at(await operator.edit(key, shape="")))
     assert uid_of(await client.get(TOY, key)) == uid_of(toy)
 
 
 async def test_g24_what_is_dead_is_made_anew_by_the_next_generation_and_not_before(
-    stage: Stage, client: Client
+    operator: Operator, client: Client
 ) -> None:
-    user = await stage.provider(toy_host())
-    key = await stage.deploy()
+    user = await operator.provider(toy_host())
+    key = await operator.deploy()
     await until(client, key, running_at(1))
     toy = await client.get(TOY, key)
     dead = {"metadata": {"annotations": {ANNOTATION: "fails:BeyondRepair"}}}
     await client.merge_patch(TOY, key, dead, manager="tests")
     await until(client, key, reason_is("ProviderResourceReady", "BeyondRepair"))
-    assert await stage.at_rest(TOY) == []
+    assert await operator.at_rest(TOY) == []
     assert uid_of(await client.get(TOY, key)) == uid_of(toy)
-    await stage.edit(key, shape="anything")  # of no meaning to the Toy itself
+    await operator.edit(key, shape="anything")  # of no meaning to the Toy itself
     await until(client, key, running_at(2))
     assert uid_of(await client.get(TOY, key)) != uid_of(toy)
-    assert "BeyondRepair" in (await stage.event(key, "ResourceRecreated"))["note"]
-    assert stage.writes(user).count("delete toys llama") == 1
+    assert "BeyondRepair" in (await operator.event(key, "ResourceRecreated"))["note"]
+    assert operator.writes(user).count("delete toys llama") == 1
 
 
 async def test_g18_what_is_no_longer_wanted_goes_once_the_primary_serves_the_new_spec(
-    stage: Stage, client: Client
+    operator: Operator, client: Client
 ) -> None:
-    user = await stage.provider(toy_host(translate_spec=hashed))
-    key, old, new = await stage.deploy(shape="a"), stage.key("llama-a"), stage.key("llama-b")
+    user = await operator.provider(toy_host(translate_spec=hashed))
+    key, old, new = await operator.deploy(shape="a"), operator.key("llama-a"), operator.key("llama-b")
     await until(client, key, running_at(1))
     await client.merge_patch(TOY, key, {"metadata": {"annotations": {ANNOTATION: "silent"}}}, manager="tests")
-    await stage.edit(key, shape="b", scaling={"replicas": 2})
-    await stage.exists(TOY, key, lambda toy: dig(toy, "spec", "replicas") == 2)
-    assert await stage.at_rest(TOY, CONFIG_MAP) == []
-    assert not await stage.absent(CONFIG_MAP, old), "pods of before still read it"
-    assert not await stage.absent(CONFIG_MAP, new)
+    await operator.edit(key, shape="b", scaling={"replicas": 2})
+    await operator.exists(TOY, key, lambda toy: dig(toy, "spec", "replicas") == 2)
+    assert await operator.at_rest(TOY, CONFIG_MAP) == []
+    assert not await operator.absent(CONFIG_MAP, old), "pods of before still read it"
+    assert not await operator.absent(CONFIG_MAP, new)
     await client.merge_patch(TOY, key, {"metadata": {"annotations": {ANNOTATION: "instant"}}}, manager="tests")
     await gone(client, CONFIG_MAP, old)
     await until(client, key, phase_is("Running"))
-    assert [write for write in stage.writes(user) if write.startswith("delete")] == ["delete configmaps llama-a"]
+    assert [write for write in operator.writes(user) if write.startswith("delete")] == ["delete configmaps llama-a"]
 
 
 def hashed(deployment: ModelDeployment, context: Context[Any]) -> Translation:

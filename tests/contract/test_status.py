@@ -11,12 +11,12 @@ import pytest
 from airunway.kube import POD, Client
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of
 from airunway.sdk import Component, Context, ModelDeployment, Observation, Observed
+from airunway_testing.deployed_operator import Operator
 from airunway_testing.expectations import condition_is, phase_is, reason_is, running_at
 from airunway_testing.faults import running, waiting
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import until
 from airunway_testing.simulators.scenarios import ANNOTATION
-from airunway_testing.stage import Stage
 from airunway_testing.toy import provider
 from airunway_testing.toy.names import PART, TOY, TOY_LABEL
 from airunway_testing.toy.provider import MOST_REPLICAS
@@ -56,10 +56,10 @@ async def gone_with_its_pods(client: Client, key: ObjectKey) -> None:
 
 
 async def test_g10_only_serving_pods_count_and_scale_selects_them(
-    stage: Stage, client: Client, kubectl: Kubectl
+    operator: Operator, client: Client, kubectl: Kubectl
 ) -> None:
-    await stage.provider(toy_host(role_label=ROLE, serving_roles=("server",)))
-    key = await stage.deploy()
+    await operator.provider(toy_host(role_label=ROLE, serving_roles=("server",)))
+    key = await operator.deploy()
     await pod(client, key, "llama-head", role="server", ready=True, state=running())
     found = await until(client, key, running_at(1))
     assert found["status"]["selector"] == f"{TOY_LABEL}=llama,{ROLE}=server"
@@ -74,14 +74,14 @@ async def test_g10_only_serving_pods_count_and_scale_selects_them(
     await gone_with_its_pods(client, key)
 
 
-async def test_g14_pods_beyond_the_demand_contradict_nothing(stage: Stage, client: Client) -> None:
-    await stage.provider(toy_host())
-    key = await stage.deploy()
+async def test_g14_pods_beyond_the_demand_contradict_nothing(operator: Operator, client: Client) -> None:
+    await operator.provider(toy_host())
+    key = await operator.deploy()
     await pod(client, key, "llama-0", ready=True, state=running())
     await until(client, key, running_at(1))
     before = await until(client, key, phase_is("Running"))
     await pod(client, key, "llama-1", ready=False, state=waiting("ContainerCreating", ""))
-    await stage.at_rest(TOY)
+    await operator.at_rest(TOY)
     after = await until(client, key, phase_is("Running"))
     assert condition_of(after, "Ready") == condition_of(before, "Ready"), "not for a moment was it anything else"
     assert after["status"]["replicas"] == before["status"]["replicas"]
@@ -107,17 +107,17 @@ class Notes:
 
 
 async def test_g11_g16_g21_g22_g23_the_plugin_is_shown_everything_whatever_may_be_done_about_it(
-    stage: Stage, client: Client
+    operator: Operator, client: Client
 ) -> None:
     notes = Notes()
-    await stage.provider(toy_host(translate_status=notes.translate_status))
-    key = await stage.deploy()
+    await operator.provider(toy_host(translate_status=notes.translate_status))
+    key = await operator.deploy()
     await until(client, key, running_at(1))
     everything = ["ConfigMap", "Service", "Toy", "ToyBox", "ToyPart"]
-    part = await client.get(PART, stage.key("llama-part"))
+    part = await client.get(PART, operator.key("llama-part"))
     asked = len(notes.seen)
     await client.merge_patch(PART, key_of(part), {"status": {"said": "a word"}}, manager="tests")
-    await stage.exists(PART, key_of(part), lambda _: len(notes.seen) > asked and bool(said(notes)), what="a look")
+    await operator.exists(PART, key_of(part), lambda _: len(notes.seen) > asked and bool(said(notes)), what="a look")
     assert notes.kinds() == everything
     assert said(notes) == ["a word"]
     first = notes.seen[-1].applied
@@ -127,10 +127,10 @@ async def test_g11_g16_g21_g22_g23_the_plugin_is_shown_everything_whatever_may_b
     assert context.kubernetes == await client.version()
     assert (context.gateway, context.cache) == (None, None)
     # A spec that cannot be done: nothing may be changed, and what is seen is the same.
-    await stage.edit(key, scaling={"replicas": MOST_REPLICAS + 1})
+    await operator.edit(key, scaling={"replicas": MOST_REPLICAS + 1})
     await until(client, key, condition_is("ProviderCompatible", "False"))
     assert notes.kinds() == everything
-    await until(client, key, running_at(await stage.edit(key, scaling={"replicas": 2})))
+    await until(client, key, running_at(await operator.edit(key, scaling={"replicas": 2})))
     assert notes.seen[-1].applied == applied(await client.get(TOY, key))
     assert notes.kinds() == everything
 
@@ -145,9 +145,9 @@ def applied(toy: Resource) -> datetime:
     return datetime.fromisoformat(found["time"])
 
 
-async def test_g12_the_events_that_the_manifest_names_reach_the_plugin(stage: Stage, client: Client) -> None:
-    await stage.provider(toy_host())
-    key = await stage.deploy()
+async def test_g12_the_events_that_the_manifest_names_reach_the_plugin(operator: Operator, client: Client) -> None:
+    await operator.provider(toy_host())
+    key = await operator.deploy()
     await until(client, key, running_at(1))
     broken = {"metadata": {"annotations": {ANNOTATION: "fails:ToyBroken"}}}
     await client.merge_patch(TOY, key, broken, manager="tests")
@@ -160,12 +160,12 @@ async def test_g12_the_events_that_the_manifest_names_reach_the_plugin(stage: St
 
 
 async def test_g13_a_component_that_the_rest_serves_without_degrades_before_and_after_the_first_ready(
-    stage: Stage, client: Client
+    operator: Operator, client: Client
 ) -> None:
     notes = Notes()
     notes.part = Component(name="Parts", ready=False, reason="PartBroken", message="it is broken", only_degrades=True)
-    await stage.provider(toy_host(translate_status=notes.translate_status))
-    key = await stage.deploy()
+    await operator.provider(toy_host(translate_status=notes.translate_status))
+    key = await operator.deploy()
     phases = []
 
     def serves(found: Resource) -> bool:
@@ -175,5 +175,5 @@ async def test_g13_a_component_that_the_rest_serves_without_degrades_before_and_
     await until(client, key, serves)
     assert not {"Failed", "Running"} & set(phases)
     notes.part = replace(notes.part, only_degrades=False)
-    await stage.edit(key, scaling={"replicas": 2})
+    await operator.edit(key, scaling={"replicas": 2})
     await until(client, key, lambda md: dig(md, "status", "phase") == "Failed")

@@ -14,10 +14,10 @@ from airunway.kube import Client, Kind
 from airunway.resource import ObjectKey, Resource, annotations_of, dig, key_of, uid_of
 from airunway.runtime.crd_versions import schema_hash
 from airunway.sdk import Compatibility, Context, Finding, ModelDeployment, Transformer, Translation, UpstreamKind
+from airunway_testing.deployed_operator import Operator
 from airunway_testing.expectations import phase_is, running_at
 from airunway_testing.operator import gone, install_definitions, remove_definition, until
 from airunway_testing.simulators import load_simulator
-from airunway_testing.stage import Stage
 from airunway_testing.toy import provider
 from airunway_testing.toy.names import GROUP, PART, TOY, TOY_BOX, TOY_LABEL, TOY_OLD
 from airunway_testing.toy.provider import TRANSFORMERS
@@ -72,14 +72,14 @@ async def toys_as_before(client: Client) -> AsyncIterator[None]:
 
 
 async def test_g4_b8_a_newer_version_is_served_and_an_old_one_goes_and_nothing_is_made_anew(
-    toys_as_before: None, stage: Stage, client: Client
+    toys_as_before: None, operator: Operator, client: Client
 ) -> None:
     await install_definitions(client, [toys("v1alpha1", storage="v1alpha1")])
-    user = await stage.provider(toy_host(transformers=registry()), simulated=False)  # which works with v1beta1
-    keys = [await stage.deploy(f"m{number}") for number in range(5)]
+    user = await operator.provider(toy_host(transformers=registry()), simulated=False)  # which works with v1beta1
+    keys = [await operator.deploy(f"m{number}") for number in range(5)]
     uids = {}
     for key in keys:
-        toy = await stage.exists(TOY_OLD, key)
+        toy = await operator.exists(TOY_OLD, key)
         assert written_by("v1alpha1")(toy)
         uids[key] = uid_of(toy)
         await ready(client, TOY_OLD, toy)
@@ -88,27 +88,27 @@ async def test_g4_b8_a_newer_version_is_served_and_an_old_one_goes_and_nothing_i
     await install_definitions(client, [toys("v1alpha1", "v1beta1", storage="v1alpha1")])
     for key in keys:
         await until(client, key, warns(WAITS))
-    assert await stage.at_rest(TOY_OLD) == []
+    assert await operator.at_rest(TOY_OLD) == []
     for key in keys:
         assert written_by("v1alpha1")(await client.get(TOY_OLD, key)), "an object keeps version and transformer"
 
     adopted, *others = keys
     adopt = {"metadata": {"annotations": {names.ADOPT: "1"}}}
     await client.merge_patch(MODEL_DEPLOYMENT, adopted, adopt, manager="user")
-    toy = await stage.exists(TOY, adopted, written_by("v1beta1"))
+    toy = await operator.exists(TOY, adopted, written_by("v1beta1"))
     assert (dig(toy, "spec", "motor"), uid_of(toy)) == ("vllm", uids[adopted])
     await until(client, adopted, lambda found: not warns(WAITS)(found))
     for key in others:
         assert written_by("v1alpha1")(await client.get(TOY_OLD, key)), "one adoption is one deployment's"
-    assert await stage.at_rest(TOY, TOY_OLD) == []
+    assert await operator.at_rest(TOY, TOY_OLD) == []
 
     await install_definitions(client, [toys("v1beta1", storage="v1beta1")])
     for key in keys:
-        toy = await stage.exists(TOY, key, written_by("v1beta1"))
+        toy = await operator.exists(TOY, key, written_by("v1beta1"))
         assert (dig(toy, "spec", "motor"), uid_of(toy)) == ("vllm", uids[key])
         await well(client, TOY, toy)
         await until(client, key, lambda found: not warns(WAITS)(found) and phase_is("Running")(found))
-    assert [write for write in stage.writes(user) if write.startswith("delete")] == []
+    assert [write for write in operator.writes(user) if write.startswith("delete")] == []
 
 
 async def ready(client: Client, kind: Kind, toy: Resource) -> None:
@@ -132,22 +132,22 @@ def without_box(deployment: ModelDeployment, context: Context[Any]) -> Compatibi
 
 
 async def test_g2_b7_an_optional_kind_is_used_from_when_it_is_served_without_touching_what_runs(
-    stage: Stage, client: Client
+    operator: Operator, client: Client
 ) -> None:
     crd = definition("ToyBox")
     await remove_definition(client, key_of(crd).name)
-    user = await stage.provider(toy_host(can_handle=without_box))
-    key = await stage.deploy()
+    user = await operator.provider(toy_host(can_handle=without_box))
+    key = await operator.deploy()
     await until(client, key, running_at(1))
     await until(client, key, warns(NO_BOX))
     toy = await client.get(TOY, key)
     await install_definitions(client, [crd])
-    await stage.exists(TOY_BOX, key)
+    await operator.exists(TOY_BOX, key)
     running = await until(client, key, lambda found: not warns(NO_BOX)(found))
     assert running["status"]["phase"] == "Running"
     after = await client.get(TOY, key)
     assert (uid_of(after), dig(after, "metadata", "generation")) == (uid_of(toy), dig(toy, "metadata", "generation"))
-    assert stage.writes(user).count("patch toys llama") == 1
+    assert operator.writes(user).count("patch toys llama") == 1
 
 
 OTHER = Kind("boxes.testing.airunway.ai", "v1", "ToyBox", "toyboxes")
@@ -178,20 +178,22 @@ async def other_boxes(client: Client) -> AsyncIterator[Resource]:
     await remove_definition(client, key_of(crd).name)
 
 
-async def test_g3_one_kind_of_two_groups_is_two_kinds(other_boxes: Resource, stage: Stage, client: Client) -> None:
+async def test_g3_one_kind_of_two_groups_is_two_kinds(
+    other_boxes: Resource, operator: Operator, client: Client
+) -> None:
     other = UpstreamKind(group=OTHER.group, kind="ToyBox", plural="toyboxes", versions=("v1",), required=False)
-    user = await stage.provider(toy_host(translate_spec=both_boxes, upstream=(*provider.manifest.upstream, other)))
-    key = await stage.deploy()
+    user = await operator.provider(toy_host(translate_spec=both_boxes, upstream=(*provider.manifest.upstream, other)))
+    key = await operator.deploy()
     await until(client, key, running_at(1))
-    box = await stage.exists(TOY_BOX, key)
+    box = await operator.exists(TOY_BOX, key)
     await install_definitions(client, [other_boxes])
-    await stage.exists(OTHER, key)
+    await operator.exists(OTHER, key)
     # Both are followed: what is changed in one of them is set back there.
     for kind, content in ((TOY_BOX, {"toy": "x"}), (OTHER, {"other": False})):
         await client.merge_patch(kind, key, {"spec": content}, manager="tests")
-        await stage.exists(kind, key, reverted(content))
-    assert await stage.at_rest(TOY_BOX, OTHER) == []
-    await stage.edit(key, shape="one")
+        await operator.exists(kind, key, reverted(content))
+    assert await operator.at_rest(TOY_BOX, OTHER) == []
+    await operator.edit(key, shape="one")
     await gone(client, OTHER, key)
     assert uid_of(await client.get(TOY_BOX, ObjectKey(key.namespace, key.name))) == uid_of(box)
-    assert stage.writes(user).count("delete toyboxes llama") == 1
+    assert operator.writes(user).count("delete toyboxes llama") == 1

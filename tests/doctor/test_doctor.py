@@ -30,8 +30,8 @@ from airunway.webhook.certificates import new_authority
 from airunway.webhook.configuration import CONFIGURATION, CONFIGURATION_KIND
 from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.operator import running_core, running_provider
-from airunway_testing.waiting import PATIENCE
 from airunway_testing.webhook import local_settings, running_webhook
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]

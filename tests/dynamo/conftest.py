@@ -1,4 +1,4 @@
-"""The stage of Dynamo's tests: the simulated operator, and every component of ours under an account of its own."""
+"""Fixtures of Dynamo's tests: the simulated operator, and every component of ours under an account of its own."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, is_deleting, key_of, labels_of
 from airunway_testing.controlplane import Cluster
+from airunway_testing.deployed_operator import Operator, deployed_operator
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.operator import (
     Deploy,
     deployments,
@@ -28,8 +30,6 @@ from airunway_testing.operator import (
     running_simulator,
 )
 from airunway_testing.simulators import load_simulator
-from airunway_testing.stage import Stage, staged
-from airunway_testing.waiting import PATIENCE
 
 ALPHA, BETA = (
     Kind("nvidia.com", version, "DynamoGraphDeployment", "dynamographdeployments")
@@ -44,17 +44,17 @@ def dynamo() -> ProviderHost:
 
 
 @pytest.fixture
-async def stage(control_plane: Cluster, client: Client, namespace: str, audit_log: Path) -> AsyncIterator[Stage]:
-    """The core runs; the provider comes with ``await stage.provider(dynamo)``.
+async def operator(control_plane: Cluster, client: Client, namespace: str, audit_log: Path) -> AsyncIterator[Operator]:
+    """The core runs; the provider comes with ``await operator.provider(dynamo)``.
 
     After every test: nothing is written at rest, nobody was refused a right, and the deployments go.
     """
 
-    async def last(stage: Stage) -> None:
-        assert await stage.at_rest(BETA) == [], "at rest nothing is written"
+    async def last(operator: Operator) -> None:
+        assert await operator.at_rest(BETA) == [], "at rest nothing is written"
 
     definitions = load_simulator("dynamo").custom_resource_definitions()
-    async with staged(
+    async with deployed_operator(
         control_plane, client, namespace=namespace, audit_log=audit_log, definitions=definitions, last=last
     ) as found:
         yield found
@@ -65,11 +65,11 @@ def provider_with(overrides: Resource | None) -> Resource:
 
 
 @pytest.fixture
-def deploy(stage: Stage) -> Deploy:
+def deploy(operator: Operator) -> Deploy:
     """Creates a Llama on one GPU for Dynamo; keyword arguments are fields of the spec."""
 
     async def create(name: str = "llama", *, overrides: dict[str, Any] | None = None, **spec: Any) -> ObjectKey:
-        return await stage.deploy(
+        return await operator.deploy(
             name,
             model={"id": "meta-llama/Llama-3.1-8B-Instruct"},
             provider=provider_with(overrides),

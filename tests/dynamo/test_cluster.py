@@ -11,10 +11,10 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import DEPLOYMENT, Client
 from airunway.resource import Resource, dig, uid_of
 from airunway_testing.controlplane.stages import OUTCOME
+from airunway_testing.deployed_operator import edit
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import running_at
 from airunway_testing.operator import Deploy, gone, until
-from airunway_testing.stage import edit
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -9,17 +9,17 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import dig
+from airunway_testing.deployed_operator import Operator
 from airunway_testing.expectations import running_at
 from airunway_testing.operator import Deploy, gone, until
-from airunway_testing.stage import Stage
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 
 
 async def test_a_deployment_that_names_dynamo_runs_and_goes(
-    stage: Stage, client: Client, dynamo: ProviderHost, deploy: Deploy
+    operator: Operator, client: Client, dynamo: ProviderHost, deploy: Deploy
 ) -> None:
-    user = await stage.provider(dynamo)
+    user = await operator.provider(dynamo)
     key = await deploy()
     found = await until(client, key, running_at(1))
     assert dig(found, "status", "endpoint", "url") == f"http://llama-frontend.{key.namespace}.svc:8000"
@@ -28,5 +28,5 @@ async def test_a_deployment_that_names_dynamo_runs_and_goes(
     await client.delete(MODEL_DEPLOYMENT, key)
     await gone(client, BETA, key)
     await gone(client, MODEL_DEPLOYMENT, key)
-    assert stage.writes(user).count("patch dynamographdeployments llama") == 1
-    assert stage.refused() == []
+    assert operator.writes(user).count("patch dynamographdeployments llama") == 1
+    assert operator.refused() == []

@@ -14,7 +14,10 @@ from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, copy_of, dig, key_of, uid_of
+from airunway_testing.cluster_fixtures import with_gpus
 from airunway_testing.controlplane import Cluster
+from airunway_testing.deployed_operator import Operator, deployed_operator
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import running_at
 from airunway_testing.operator import (
     Deploy,
@@ -24,9 +27,6 @@ from airunway_testing.operator import (
     until,
 )
 from airunway_testing.simulators import load_simulator
-from airunway_testing.stage import Stage, staged
-from airunway_testing.surroundings import with_gpus
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -50,9 +50,9 @@ def unknown(crd: Resource) -> Resource:
 
 
 @pytest.fixture
-async def stage(
+async def operator(
     cluster: Cluster, client: Client, namespace: str, audit_log: Path, recordings: Path
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[Operator]:
     """The core runs, Dynamo 1.1 is installed; afterwards the simulator's own CRDs are there again."""
     other, minimal = load_simulator("dynamo").custom_resource_definitions()
     # In whatever version: what it stores cannot be taken over by another.
@@ -60,7 +60,7 @@ async def stage(
     definitions = [other, crd_of(recordings, "v1.1.0-cut")]
     async with (
         with_gpus(client, COUNT),
-        staged(cluster, client, namespace=namespace, audit_log=audit_log, definitions=definitions) as found,
+        deployed_operator(cluster, client, namespace=namespace, audit_log=audit_log, definitions=definitions) as found,
     ):
         yield found
     await remove_definition(client, key_of(minimal).name)
@@ -80,7 +80,7 @@ async def seen(client: Client, *, version: str, reason: str) -> None:
 
 
 async def test_an_upgrade_under_twenty_graphs_touches_none(
-    stage: Stage,
+    operator: Operator,
     deploy: Deploy,
     kubeconfig: Path,
     client: Client,
@@ -88,7 +88,7 @@ async def test_an_upgrade_under_twenty_graphs_touches_none(
     recordings: Path,
     namespace: str,
 ) -> None:
-    user = await stage.provider(dynamo, simulated=False)
+    user = await operator.provider(dynamo, simulated=False)
     async with running_simulator(kubeconfig, dynamo, level="cluster"):
         keys = [await deploy(f"m{number}") for number in range(COUNT)]
         for key in keys:
@@ -115,14 +115,14 @@ async def test_an_upgrade_under_twenty_graphs_touches_none(
             (unknown(newer), "v1beta1", "UnverifiedSchema"),
             (crd_of(recordings, "v1.1.0-cut"), "v1alpha1", "SchemaSupported"),
         ):
-            stage.writes(user)  # what was written so far
+            operator.writes(user)  # what was written so far
             await install_definitions(client, [crd])
             await seen(client, version=version, reason=reason)
-            await stage.at_rest()
+            await operator.at_rest()
             assert await state() == before
             for key in keys:
                 found = await client.get(MODEL_DEPLOYMENT, key)
                 assert found["status"]["phase"] == "Running", (key, found["status"])
-        written = [write for write in stage.writes(user) if "dynamographdeployments" in write]
+        written = [write for write in operator.writes(user) if "dynamographdeployments" in write]
         assert sorted(written) == sorted(f"patch dynamographdeployments {key.name}" for key in keys)
-        await stage.clear()
+        await operator.clear()

@@ -7,11 +7,11 @@ from tests.kaito.conftest import Pods
 
 from airunway.kube import POD, Client
 from airunway.resource import ObjectKey, Resource, dig
+from airunway_testing.cluster_fixtures import gpu_quota
 from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.expectations import has_replicas, running_at
 from airunway_testing.faults import has_cause, is_clear
 from airunway_testing.operator import Deploy, until
-from airunway_testing.surroundings import gpu_quota
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

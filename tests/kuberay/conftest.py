@@ -12,8 +12,8 @@ from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.resource import Resource
 from airunway_testing.controlplane import Cluster
+from airunway_testing.deployed_operator import Operator, deployed_operator
 from airunway_testing.simulators import load_simulator
-from airunway_testing.stage import Stage, staged
 
 RAY_SERVICE = Kind("ray.io", "v1", "RayService", "rayservices")
 RAY_CLUSTER = Kind("ray.io", "v1", "RayCluster", "rayclusters")
@@ -27,10 +27,10 @@ def kuberay() -> ProviderHost:
 
 
 @pytest.fixture
-async def stage(control_plane: Cluster, client: Client, namespace: str, audit_log: Path) -> AsyncIterator[Stage]:
-    """Core on stage, with the CRDs of the simulated KubeRay; the provider begins when the test says so."""
+async def operator(control_plane: Cluster, client: Client, namespace: str, audit_log: Path) -> AsyncIterator[Operator]:
+    """The core runs, with the CRDs of the simulated KubeRay; the provider begins when the test says so."""
     definitions = load_simulator("kuberay").custom_resource_definitions()
-    async with staged(
+    async with deployed_operator(
         control_plane, client, namespace=namespace, audit_log=audit_log, definitions=definitions
     ) as found:
         yield found

@@ -13,7 +13,7 @@ from airunway.plugins.contract import Observed
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig, format_time, parse_time
 from airunway.status.evidence import Evidence, event_facts, pod_facts
-from airunway_testing.telling import Teller
+from airunway_testing.status_replay import StatusReplay
 
 __all__ = ["SPECS", "read", "statuses"]
 
@@ -51,7 +51,7 @@ class Replay:
     specs: list[Resource]
     begin: datetime
     refusals: list[tuple[str, str]]
-    teller: Teller = field(init=False)
+    replayed: StatusReplay = field(init=False)
     service: Resource = field(default_factory=dict)
     clusters: dict[str, Resource] = field(default_factory=dict)
     pods: dict[str, Resource] = field(default_factory=dict)
@@ -60,7 +60,9 @@ class Replay:
 
     def __post_init__(self) -> None:
         metadata = {"name": "llama", "namespace": "ml", "generation": 1}
-        self.teller = Teller(host=self.host, deployment={"metadata": metadata, "spec": self.specs[0], "status": {}})
+        self.replayed = StatusReplay(
+            host=self.host, deployment={"metadata": metadata, "spec": self.specs[0], "status": {}}
+        )
 
     def at(self, seconds: float) -> datetime:
         return self.begin + timedelta(seconds=seconds)
@@ -77,9 +79,9 @@ class Replay:
         if what.startswith(("create:", "update:", "server-side apply", "patch {")) and "a label added" not in what:
             self.applied = self.at(row["t"])
             if not what.startswith("create:") and self.service:
-                metadata = self.teller.deployment["metadata"]
+                metadata = self.replayed.deployment["metadata"]
                 metadata["generation"] += 1
-                self.teller.deployment["spec"] = self.specs[min(metadata["generation"], len(self.specs)) - 1]
+                self.replayed.deployment["spec"] = self.specs[min(metadata["generation"], len(self.specs)) - 1]
         return False
 
     def _rayservice(self, row: Resource) -> bool:
@@ -184,7 +186,7 @@ class Replay:
             ),
             events=tuple(fact for fact in facts if fact.kind == "Pod"),
         )
-        status, wake = self.teller.look(observed, evidence, now=self.at(seconds))
+        status, wake = self.replayed.reconcile(observed, evidence, now=self.at(seconds))
         return status, None if wake is None else seconds + wake + 0.001
 
 

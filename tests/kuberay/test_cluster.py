@@ -12,22 +12,22 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import POD, Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, labels_of, uid_of
+from airunway_testing.cluster_fixtures import RESOURCE_QUOTA, autoscale, gpu_quota
 from airunway_testing.controlplane import Cluster
+from airunway_testing.deployed_operator import Operator, deployed_operator
 from airunway_testing.expectations import has_replicas, running_at
 from airunway_testing.faults import has_cause, is_clear
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import until
 from airunway_testing.simulators import load_simulator
-from airunway_testing.stage import Stage, staged
-from airunway_testing.surroundings import RESOURCE_QUOTA, autoscale, gpu_quota
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
 @pytest.fixture
-async def stage(cluster: Cluster, client: Client, namespace: str, audit_log: Path) -> AsyncIterator[Stage]:
+async def operator(cluster: Cluster, client: Client, namespace: str, audit_log: Path) -> AsyncIterator[Operator]:
     definitions = load_simulator("kuberay").custom_resource_definitions()
-    async with staged(
+    async with deployed_operator(
         cluster, client, namespace=namespace, audit_log=audit_log, definitions=definitions, level="cluster"
     ) as found:
         yield found
@@ -41,32 +41,32 @@ async def workers(client: Client, key: ObjectKey) -> Resource:
     return found
 
 
-async def test_what_an_autoscaler_decides_holds(stage: Stage, client: Client, kuberay: ProviderHost) -> None:
+async def test_what_an_autoscaler_decides_holds(operator: Operator, client: Client, kuberay: ProviderHost) -> None:
     """Also against an edit that makes us apply everything anew."""
-    await stage.provider(kuberay)
-    key = await stage.deploy(**KUBERAY)
+    await operator.provider(kuberay)
+    key = await operator.deploy(**KUBERAY)
     await until(client, key, running_at(1))
     uid = uid_of(await client.get(RAY_SERVICE, key))
     await autoscale(client, key, least=3, most=4)
     await until(client, key, has_replicas(3, 3), what="the autoscaler's three replicas")
-    generation = await stage.edit(key, engine={"contextLength": 4096})
+    generation = await operator.edit(key, engine={"contextLength": 4096})
     held = await until(client, key, running_at(generation))
     assert held["spec"]["scaling"]["replicas"] == 3
     assert has_replicas(3, 3)(held)
     assert (await workers(client, key))["replicas"] == 3
     assert uid_of(await client.get(RAY_SERVICE, key)) == uid, "scaled in place"
-    assert await stage.at_rest(RAY_SERVICE, MODEL_DEPLOYMENT) == []
+    assert await operator.at_rest(RAY_SERVICE, MODEL_DEPLOYMENT) == []
 
 
 async def test_what_kubectl_scale_says_holds(
-    stage: Stage, client: Client, kuberay: ProviderHost, kubectl: Kubectl
+    operator: Operator, client: Client, kuberay: ProviderHost, kubectl: Kubectl
 ) -> None:
-    await stage.provider(kuberay)
-    key = await stage.deploy(**KUBERAY)
+    await operator.provider(kuberay)
+    key = await operator.deploy(**KUBERAY)
     await until(client, key, running_at(1))
     for count in (3, 0, 1):
         kubectl("scale", "md", key.name, "-n", key.namespace, f"--replicas={count}")
-        generation = await stage.edit(key, engine={"contextLength": 4096 + count})
+        generation = await operator.edit(key, engine={"contextLength": 4096 + count})
         await until(client, key, running_at(generation), what=f"Running with {count}")
         held = await until(client, key, has_replicas(count, count), what=f"{count} replicas")
         assert held["spec"]["scaling"]["replicas"] == count
@@ -76,13 +76,13 @@ async def test_what_kubectl_scale_says_holds(
 
 
 async def test_a_quota_that_forbids_a_worker_is_the_root_cause(
-    stage: Stage, client: Client, kuberay: ProviderHost
+    operator: Operator, client: Client, kuberay: ProviderHost
 ) -> None:
     """KubeRay tells of it in its RayCluster's status and in Events; the head runs and must not hide it."""
-    await stage.provider(kuberay)
-    key = stage.key()
+    await operator.provider(kuberay)
+    key = operator.key()
     quota = await gpu_quota(client, key.namespace, 1)
-    await stage.deploy(**KUBERAY, resources={"gpu": {"count": 2}})
+    await operator.deploy(**KUBERAY, resources={"gpu": {"count": 2}})
     found = await until(client, key, has_cause("Unschedulable.Quota"), what="a root cause")
     status = found["status"]
     assert (status["phase"], status["reason"]) == ("Deploying", "QuotaExceeded")
@@ -95,13 +95,13 @@ async def test_a_quota_that_forbids_a_worker_is_the_root_cause(
 
 
 async def test_a_quota_that_leaves_room_for_one_of_two_workers_is_told_while_that_one_serves(
-    stage: Stage, client: Client, kuberay: ProviderHost
+    operator: Operator, client: Client, kuberay: ProviderHost
 ) -> None:
-    await stage.provider(kuberay)
-    key = await stage.deploy(**KUBERAY)
+    await operator.provider(kuberay)
+    key = await operator.deploy(**KUBERAY)
     await until(client, key, running_at(1))
     quota = await gpu_quota(client, key.namespace, 1)
-    generation = await stage.edit(key, scaling={"replicas": 2})
+    generation = await operator.edit(key, scaling={"replicas": 2})
     found = await until(client, key, has_cause("Unschedulable.Quota"), what="a root cause")
     assert found["status"]["phase"] == "Deploying", "lack of capacity is waited for"
     assert found["status"]["endpoint"]["service"] == "llama-serve-svc"

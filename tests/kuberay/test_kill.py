@@ -13,12 +13,12 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import running_at
 from airunway_testing.faultproxy import Fault, FaultProxy, ProxiedRequest
-from airunway_testing.killing import provider_process
 from airunway_testing.operator import install_definitions, remove_leftovers, running_core, running_simulator
+from airunway_testing.operator_process import provider_process
 from airunway_testing.simulators import load_simulator
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

@@ -15,10 +15,10 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, SERVICE_ACCOUNT, Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, uid_of
+from airunway_testing.deployed_operator import Operator
 from airunway_testing.expectations import has_replicas, reason_is, running_at, says
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import gone, until
-from airunway_testing.stage import Stage
 
 pytestmark = [pytest.mark.apiserver]
 
@@ -56,26 +56,28 @@ async def steer(client: Client, key: ObjectKey, word: str | None) -> None:
 
 
 async def test_a_deployment_that_names_kuberay_becomes_running_with_few_writes(
-    stage: Stage, client: Client, kuberay: ProviderHost
+    operator: Operator, client: Client, kuberay: ProviderHost
 ) -> None:
-    user = await stage.provider(kuberay)
-    key = await stage.deploy(**KUBERAY)
+    user = await operator.provider(kuberay)
+    key = await operator.deploy(**KUBERAY)
     found = await until(client, key, running_at(1))
     assert found["status"]["endpoint"]["service"] == "llama-serve-svc"
-    first, second, *statuses = stage.writes(user)
+    first, second, *statuses = operator.writes(user)
     assert (first, second) == ("patch modeldeployments llama", "patch rayservices llama")
     assert set(statuses) == {"patch modeldeployments/status llama"}
     assert len(statuses) <= 3, "it starts, it loads where that takes long, it runs"
-    assert await stage.at_rest(RAY_SERVICE, RAY_CLUSTER) == []
+    assert await operator.at_rest(RAY_SERVICE, RAY_CLUSTER) == []
 
 
-async def test_what_the_engine_is_told_changes_in_place(stage: Stage, client: Client, kuberay: ProviderHost) -> None:
+async def test_what_the_engine_is_told_changes_in_place(
+    operator: Operator, client: Client, kuberay: ProviderHost
+) -> None:
     """The RayService and its cluster stay: Ray deploys the application anew."""
-    await stage.provider(kuberay)
-    key = await stage.deploy(**KUBERAY)
+    await operator.provider(kuberay)
+    key = await operator.deploy(**KUBERAY)
     await until(client, key, running_at(1))
     before, uid = await clusters(client, key.namespace), uid_of(await client.get(RAY_SERVICE, key))
-    generation = await stage.edit(key, engine={"contextLength": 4096})
+    generation = await operator.edit(key, engine={"contextLength": 4096})
     await until(client, key, running_at(generation))
     model = (await application(client, key))["args"]["llm_configs"][0]
     assert model["engine_kwargs"]["max_model_len"] == 4096
@@ -84,10 +86,10 @@ async def test_what_the_engine_is_told_changes_in_place(stage: Stage, client: Cl
 
 
 async def test_scaled_from_one_to_three_to_none_and_back(
-    stage: Stage, client: Client, kuberay: ProviderHost, kubectl: Kubectl
+    operator: Operator, client: Client, kuberay: ProviderHost, kubectl: Kubectl
 ) -> None:
-    await stage.provider(kuberay)
-    key = await stage.deploy(**KUBERAY)
+    await operator.provider(kuberay)
+    key = await operator.deploy(**KUBERAY)
     await until(client, key, running_at(1))
     uid = uid_of(await client.get(RAY_SERVICE, key))
     for count in (3, 0, 1):
@@ -102,34 +104,34 @@ async def test_scaled_from_one_to_three_to_none_and_back(
 
 
 async def test_the_mode_changes_with_a_second_cluster_and_back(
-    stage: Stage, client: Client, kuberay: ProviderHost
+    operator: Operator, client: Client, kuberay: ProviderHost
 ) -> None:
-    await stage.provider(kuberay)
-    key = await stage.deploy(**KUBERAY)
+    await operator.provider(kuberay)
+    key = await operator.deploy(**KUBERAY)
     await until(client, key, running_at(1))
     (first,) = await clusters(client, key.namespace)
-    generation = await stage.edit(key, **APART)
+    generation = await operator.edit(key, **APART)
     await until(client, key, running_at(generation))
     await until(client, key, has_replicas(3, 3), what="three workers")
     assert (await application(client, key))["import_path"] == "ray.serve.llm:build_pd_openai_app"
     await gone(client, RAY_CLUSTER, ObjectKey(key.namespace, first))
     cluster = (await client.get(RAY_SERVICE, key))["spec"]["rayClusterConfig"]
     assert [group["groupName"] for group in cluster["workerGroupSpecs"]] == ["prefill-workers", "decode-workers"]
-    generation = await stage.edit(key, **TOGETHER)
+    generation = await operator.edit(key, **TOGETHER)
     await until(client, key, running_at(generation))
     assert len(await client.list_all(RAY_SERVICE, namespace=key.namespace)) == 1
 
 
 async def test_another_image_starts_beside_the_old_one_which_serves(
-    stage: Stage, client: Client, kuberay: ProviderHost
+    operator: Operator, client: Client, kuberay: ProviderHost
 ) -> None:
     """Also where the new one never starts: then it is Degraded, and the old one goes on."""
-    await stage.provider(kuberay)
-    key = await stage.deploy(**KUBERAY)
+    await operator.provider(kuberay)
+    key = await operator.deploy(**KUBERAY)
     await until(client, key, running_at(1))
     (first,) = await clusters(client, key.namespace)
     await steer(client, key, f"DEPLOY_FAILED:{NO_SUCH}")
-    generation = await stage.edit(key, image="r/ray-llm:2.57.0")
+    generation = await operator.edit(key, image="r/ray-llm:2.57.0")
     broken = await until(client, key, reason_is("ProviderResourceReady", "BadArguments"))
     assert broken["status"]["phase"] == "Degraded"
     assert broken["status"]["endpoint"]["service"] == "llama-serve-svc"
@@ -142,47 +144,47 @@ async def test_another_image_starts_beside_the_old_one_which_serves(
 
 
 async def test_where_gpus_are_scarce_the_old_cluster_goes_first(
-    stage: Stage, client: Client, kuberay: ProviderHost
+    operator: Operator, client: Client, kuberay: ProviderHost
 ) -> None:
-    await stage.provider(kuberay, values={"upgrade": "Recreate"})
-    key = await stage.deploy(**KUBERAY)
+    await operator.provider(kuberay, values={"upgrade": "Recreate"})
+    key = await operator.deploy(**KUBERAY)
     await until(client, key, running_at(1))
     uid = uid_of(await client.get(RAY_SERVICE, key))
-    await until(client, key, running_at(await stage.edit(key, engine={"contextLength": 4096})))
+    await until(client, key, running_at(await operator.edit(key, engine={"contextLength": 4096})))
     assert uid_of(await client.get(RAY_SERVICE, key)) == uid, "the application changes in place"
-    await until(client, key, running_at(await stage.edit(key, image="r/ray-llm:2.57.0")))
+    await until(client, key, running_at(await operator.edit(key, image="r/ray-llm:2.57.0")))
     assert uid_of(await client.get(RAY_SERVICE, key)) != uid
 
 
-async def test_drift_is_set_right(stage: Stage, client: Client, kuberay: ProviderHost) -> None:
-    await stage.provider(kuberay)
-    key = await stage.deploy(**KUBERAY)
+async def test_drift_is_set_right(operator: Operator, client: Client, kuberay: ProviderHost) -> None:
+    await operator.provider(kuberay)
+    key = await operator.deploy(**KUBERAY)
     await until(client, key, running_at(1))
     before = await client.get(RAY_SERVICE, key)
     meddled = {"spec": {"serveConfigV2": "applications: []", "rayClusterConfig": {"rayVersion": "1.0.0"}}}
     await client.merge_patch(RAY_SERVICE, key, meddled, manager="somebody")
-    same = await stage.exists(RAY_SERVICE, key, lambda found: found["spec"] == before["spec"], what="the old spec")
+    same = await operator.exists(RAY_SERVICE, key, lambda found: found["spec"] == before["spec"], what="the old spec")
     assert uid_of(same) == uid_of(before)
     await client.delete(RAY_SERVICE, key)
-    made = await stage.exists(RAY_SERVICE, key, lambda found: uid_of(found) != uid_of(before), what="a new one")
+    made = await operator.exists(RAY_SERVICE, key, lambda found: uid_of(found) != uid_of(before), what="a new one")
     assert made["spec"] == before["spec"]
     await until(client, key, running_at(1))
 
 
-async def test_suspended_it_is_gone_and_comes_back(stage: Stage, client: Client, kuberay: ProviderHost) -> None:
-    await stage.provider(kuberay)
-    key = await stage.deploy(**KUBERAY)
+async def test_suspended_it_is_gone_and_comes_back(operator: Operator, client: Client, kuberay: ProviderHost) -> None:
+    await operator.provider(kuberay)
+    key = await operator.deploy(**KUBERAY)
     await until(client, key, running_at(1))
-    await stage.edit(key, suspend=True)
+    await operator.edit(key, suspend=True)
     await gone(client, RAY_SERVICE, key)
     suspended = await until(client, key, lambda found: dig(found, "status", "reason") == "Suspended")
     assert suspended["status"]["phase"] == "Pending"
-    await until(client, key, running_at(await stage.edit(key, suspend=False)))
+    await until(client, key, running_at(await operator.edit(key, suspend=False)))
 
 
-async def test_deleted_it_leaves_nothing(stage: Stage, client: Client, kuberay: ProviderHost) -> None:
-    await stage.provider(kuberay)
-    key = await stage.deploy(**KUBERAY)
+async def test_deleted_it_leaves_nothing(operator: Operator, client: Client, kuberay: ProviderHost) -> None:
+    await operator.provider(kuberay)
+    key = await operator.deploy(**KUBERAY)
     await until(client, key, running_at(1))
     await client.delete(MODEL_DEPLOYMENT, key)
     for kind in (MODEL_DEPLOYMENT, RAY_SERVICE):
@@ -190,41 +192,41 @@ async def test_deleted_it_leaves_nothing(stage: Stage, client: Client, kuberay: 
 
 
 async def test_given_up_by_kuberay_it_is_made_anew_by_the_next_change(
-    stage: Stage, client: Client, kuberay: ProviderHost
+    operator: Operator, client: Client, kuberay: ProviderHost
 ) -> None:
     """KubeRay itself never tries again, whatever is edited (fact 12)."""
-    await stage.provider(kuberay, values={"initializingTimeout": "2s"})
-    key = await stage.deploy(**KUBERAY)
-    service = await stage.exists(RAY_SERVICE, key)
+    await operator.provider(kuberay, values={"initializingTimeout": "2s"})
+    key = await operator.deploy(**KUBERAY)
+    service = await operator.exists(RAY_SERVICE, key)
     await steer(client, key, "never")
     stuck = await until(client, key, says("KubeRay has given it up"))
     assert stuck["status"]["phase"] == "Failed"
-    await until(client, key, running_at(await stage.edit(key, engine={"contextLength": 4096})))
+    await until(client, key, running_at(await operator.edit(key, engine={"contextLength": 4096})))
     assert uid_of(await client.get(RAY_SERVICE, key)) != uid_of(service)
 
 
-async def test_its_story_is_told_by_events(stage: Stage, client: Client, kuberay: ProviderHost) -> None:
+async def test_its_story_is_told_by_events(operator: Operator, client: Client, kuberay: ProviderHost) -> None:
     """What made it fail, once; and a configuration that Ray refuses, of which only an Event of KubeRay's tells."""
-    await stage.provider(kuberay)
-    key = await stage.deploy(**KUBERAY)
+    await operator.provider(kuberay)
+    key = await operator.deploy(**KUBERAY)
     await until(client, key, running_at(1))
     await steer(client, key, "refused:400 Bad Request: no such deployment")
-    await stage.edit(key, engine={"contextLength": 4096})
+    await operator.edit(key, engine={"contextLength": 4096})
     told = await until(client, key, says("no such deployment"))
     assert (condition_of(told, "ProviderResourceReady") or {})["reason"] == "InvalidSpec"
     assert told["status"]["phase"] == "Degraded", "what was there serves on"
-    event = await stage.event(key, "ProviderError")
+    event = await operator.event(key, "ProviderError")
     assert "no such deployment" in event["note"]
     ours = [e for e in await client.list_all(EVENT, namespace=key.namespace) if e["reason"] == "ProviderError"]
     assert len(ours) == 1
 
 
 async def test_a_finalizer_and_lists_of_kuberays_own_leave_ours_alone(
-    stage: Stage, client: Client, kuberay: ProviderHost
+    operator: Operator, client: Client, kuberay: ProviderHost
 ) -> None:
     """Its operator replaces the whole object to put its finalizer on it (fact 1): no field of ours changes hands."""
-    await stage.provider(kuberay)
-    key = await stage.deploy(**KUBERAY)
+    await operator.provider(kuberay)
+    key = await operator.deploy(**KUBERAY)
     await until(client, key, running_at(1))
     service = await client.get(RAY_SERVICE, key)
     owned = {
@@ -242,33 +244,33 @@ async def test_a_finalizer_and_lists_of_kuberays_own_leave_ours_alone(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.soak)])
-async def test_many_at_rest_write_nothing(stage: Stage, kuberay: ProviderHost, count: int) -> None:
-    await stage.provider(kuberay)
-    await stage.fleet(count, **KUBERAY)
-    assert await stage.at_rest(RAY_SERVICE, RAY_CLUSTER) == []
+async def test_many_at_rest_write_nothing(operator: Operator, kuberay: ProviderHost, count: int) -> None:
+    await operator.provider(kuberay)
+    await operator.fleet(count, **KUBERAY)
+    assert await operator.at_rest(RAY_SERVICE, RAY_CLUSTER) == []
 
 
 async def test_real_kuberay_4_an_outage_in_place_is_said_before_it_happens(
-    stage: Stage, client: Client, kuberay: ProviderHost
+    operator: Operator, client: Client, kuberay: ProviderHost
 ) -> None:
     """Ruling 10, where nothing is made anew: the plan of a dry run and an event say it, scaling says nothing."""
-    await stage.provider(kuberay)
-    key = await stage.deploy(**KUBERAY)
+    await operator.provider(kuberay)
+    key = await operator.deploy(**KUBERAY)
     await until(client, key, running_at(1))
     await client.merge_patch(
         MODEL_DEPLOYMENT, key, {"metadata": {"annotations": {"airunway.ai/dry-run": "true"}}}, manager="tests"
     )
-    await stage.edit(key, engine={"contextLength": 4096})
+    await operator.edit(key, engine={"contextLength": 4096})
     plan = await until(client, key, lambda found: "no model is served" in dry_run(found))
     assert "NewCluster" in dry_run(plan)
     await client.merge_patch(
         MODEL_DEPLOYMENT, key, {"metadata": {"annotations": {"airunway.ai/dry-run": None}}}, manager="tests"
     )
-    told = await stage.event(key, "ServiceInterrupted")
+    told = await operator.event(key, "ServiceInterrupted")
     assert "no model is served until the new one has loaded" in told["note"]
     generation = (await client.get(MODEL_DEPLOYMENT, key))["metadata"]["generation"]
     await until(client, key, running_at(generation))
-    await until(client, key, running_at(await stage.edit(key, scaling={"replicas": 2})))
+    await until(client, key, running_at(await operator.edit(key, scaling={"replicas": 2})))
     events = await client.list_all(EVENT, namespace=key.namespace)
     assert len([event for event in events if event["reason"] == "ServiceInterrupted"]) == 1, "not for the scaling"
 
@@ -278,42 +280,42 @@ def dry_run(found: Resource) -> str:
 
 
 async def test_an_engine_change_can_go_through_a_second_cluster(
-    stage: Stage, client: Client, kuberay: ProviderHost
+    operator: Operator, client: Client, kuberay: ProviderHost
 ) -> None:
-    await stage.provider(kuberay)
-    key = await stage.deploy(provider={"name": "kuberay", "overrides": {"engineChange": "NewCluster"}})
+    await operator.provider(kuberay)
+    key = await operator.deploy(provider={"name": "kuberay", "overrides": {"engineChange": "NewCluster"}})
     await until(client, key, running_at(1))
     (first,) = await clusters(client, key.namespace)
-    await until(client, key, running_at(await stage.edit(key, scaling={"replicas": 2})))
+    await until(client, key, running_at(await operator.edit(key, scaling={"replicas": 2})))
     assert await clusters(client, key.namespace) == [first], "scaling is in place all the same"
-    await until(client, key, running_at(await stage.edit(key, engine={"contextLength": 4096})))
+    await until(client, key, running_at(await operator.edit(key, engine={"contextLength": 4096})))
     service = await client.get(RAY_SERVICE, key)
     assert dig(service, "status", "activeServiceStatus", "rayClusterName") != first
 
 
 async def test_ray_is_no_open_shell_a_networkpolicy_comes_and_goes_with_the_image(
-    stage: Stage, client: Client, kuberay: ProviderHost
+    operator: Operator, client: Client, kuberay: ProviderHost
 ) -> None:
     """Under the provider's own account: it may write them."""
-    await stage.provider(kuberay)
-    key = await stage.deploy(**KUBERAY, image="r/ray-llm:2.51.1")
+    await operator.provider(kuberay)
+    key = await operator.deploy(**KUBERAY, image="r/ray-llm:2.51.1")
     await until(client, key, running_at(1))
     policy = await client.get(NETWORK_POLICY, ObjectKey(key.namespace, f"{key.name}-ray"))
     assert policy["spec"]["podSelector"]["matchLabels"]["airunway.ai/model-deployment"] == key.name
     service = await client.get(RAY_SERVICE, key)
     assert "authOptions" not in service["spec"]["rayClusterConfig"]
-    await until(client, key, running_at(await stage.edit(key, image="r/ray-llm:2.56.0")))
+    await until(client, key, running_at(await operator.edit(key, image="r/ray-llm:2.56.0")))
     await gone(client, NETWORK_POLICY, ObjectKey(key.namespace, f"{key.name}-ray"))
     service = await client.get(RAY_SERVICE, key)
     assert service["spec"]["rayClusterConfig"]["authOptions"] == {"mode": "token"}
 
 
 async def test_real_kuberay_6_a_missing_service_account_is_named_until_it_is_there(
-    stage: Stage, client: Client, kuberay: ProviderHost
+    operator: Operator, client: Client, kuberay: ProviderHost
 ) -> None:
     """KubeRay makes nothing without it, and an event about its RayCluster is all that tells."""
-    await stage.provider(kuberay)
-    key = await stage.deploy(**KUBERAY, serviceAccountName="not-there")
+    await operator.provider(kuberay)
+    key = await operator.deploy(**KUBERAY, serviceAccountName="not-there")
     told = await until(client, key, says("ServiceAccount not-there is not found"))
     status = told["status"]
     assert (status["phase"], status["reason"]) == ("Failed", "InvalidSpec")

@@ -30,10 +30,10 @@ from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig
 from airunway_kuberay_simulator import SimulatedKubeRay
 from airunway_kuberay_simulator.scenarios import Pretended
+from airunway_testing.deployed_operator import Operator
 from airunway_testing.expectations import has_replicas, running_at
 from airunway_testing.faults import has_cause
 from airunway_testing.operator import until
-from airunway_testing.stage import Stage
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -205,13 +205,13 @@ async def ray() -> AsyncIterator[Ray]:
 
 
 @pytest.fixture
-async def played(stage: Stage, client: Client, kuberay: ProviderHost, ray: Ray) -> AsyncIterator[Stage]:
-    """The provider on stage, and the operator, whose every Ray cluster is the real one."""
-    await stage.provider(kuberay, simulated=False)
-    operator = SimulatedKubeRay(client, pretended=Pretended(""), dashboard=ray, pace=PACE)
-    running = asyncio.create_task(operator.run())
-    yield stage
-    await stage.clear()
+async def played(operator: Operator, client: Client, kuberay: ProviderHost, ray: Ray) -> AsyncIterator[Operator]:
+    """The provider, and the simulated KubeRay, whose every Ray cluster is the real one."""
+    await operator.provider(kuberay, simulated=False)
+    upstream = SimulatedKubeRay(client, pretended=Pretended(""), dashboard=ray, pace=PACE)
+    running = asyncio.create_task(upstream.run())
+    yield operator
+    await operator.clear()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -222,7 +222,7 @@ def counts(wanted: int, generation: int) -> Callable[[Resource], bool]:
 
 
 async def test_real_ray_serves_scales_fails_and_recovers(
-    played: Stage, client: Client, ray: Ray, capsys: pytest.CaptureFixture[str]
+    played: Operator, client: Client, ray: Ray, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Findings 1, 2, 4, 10 and 18.2, in one life."""
 
@@ -285,7 +285,7 @@ async def test_real_ray_serves_scales_fails_and_recovers(
 
 
 async def test_real_ray_scales_prefill_and_decode_in_place(
-    played: Stage, client: Client, ray: Ray, capsys: pytest.CaptureFixture[str]
+    played: Operator, client: Client, ray: Ray, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def sizes(prefill: int, decode: int) -> Resource:
         roles = {"prefill": prefill, "decode": decode}
@@ -313,7 +313,7 @@ async def test_real_ray_scales_prefill_and_decode_in_place(
 
 
 async def test_real_ray_wakes_a_model_from_zero_at_a_request(
-    played: Stage, client: Client, ray: Ray, capsys: pytest.CaptureFixture[str]
+    played: Operator, client: Client, ray: Ray, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As ``overrides.autoscaling`` with no replica at least promises. That it goes back to none was not waited for."""
     scales = {"name": "kuberay", "overrides": {"autoscaling": {"maxReplicas": 2}}}

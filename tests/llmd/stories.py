@@ -11,7 +11,7 @@ from pathlib import Path
 from airunway.plugins.contract import Observed
 from airunway.resource import Resource, dig, format_time
 from airunway.status.evidence import Evidence, event_facts, pod_facts
-from airunway_testing.telling import Teller
+from airunway_testing.status_replay import StatusReplay
 
 __all__ = ["Story", "read", "statuses"]
 
@@ -36,7 +36,7 @@ class Story:
     `names` gives the name that the provider has for a recorded workload, the primary's first.
     """
 
-    teller: Teller
+    replayed: StatusReplay
     names: Mapping[str, str]
     objects: dict[str, Resource] = field(default_factory=dict)
     pods: dict[str, Resource] = field(default_factory=dict)
@@ -114,13 +114,13 @@ class Story:
         if primary is None:
             return None
         now = BEGIN + timedelta(seconds=seconds)
-        self.teller.deployment["metadata"]["generation"] = primary["metadata"].get("generation", 1)
+        self.replayed.deployment["metadata"]["generation"] = primary["metadata"].get("generation", 1)
         told = tuple(event_facts(event) for event in self.events if event["reason"] == "RecreateGroup")
-        name = self.teller.deployment["metadata"]["name"]
+        name = self.replayed.deployment["metadata"]["name"]
         pool = {"kind": "InferencePool", "metadata": {"name": name}}
         others = [pool] if f"{name}-epp" in self.names else [pool, _picker(name)]
         warnings = [event for event in self.events if event["type"] == "Warning"]
-        status, _ = self.teller.look(
+        status, _ = self.replayed.reconcile(
             Observed(primary=primary, objects=(*self.objects.values(), *others), events=told),
             Evidence(
                 pods=tuple(pod_facts(pod, role_label=ROLE, serving_roles=SERVING) for pod in self.pods.values()),

@@ -12,10 +12,10 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import POD, Client
 from airunway.resource import ObjectKey, Resource, condition_of, dig, labels_of
 from airunway_testing.controlplane.stages import OUTCOME
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import condition_is, running_at
 from airunway_testing.faults import is_clear
 from airunway_testing.operator import Deploy, until
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

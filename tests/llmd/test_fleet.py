@@ -10,9 +10,9 @@ from tests.llmd.conftest import POOL, definitions
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CONFIG_MAP, SERVICE, Client
 from airunway.plugins.host import ProviderHost
+from airunway_testing.cluster_fixtures import with_gpus
 from airunway_testing.controlplane import Cluster
-from airunway_testing.stage import staged
-from airunway_testing.surroundings import with_gpus
+from airunway_testing.deployed_operator import deployed_operator
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -25,10 +25,10 @@ async def test_many_at_rest_write_nothing(
     which is not served until its controller has seen it: that is told.)"""
     async with (
         with_gpus(client, count),
-        staged(
+        deployed_operator(
             cluster, client, namespace=namespace, audit_log=audit_log, definitions=definitions(), level="cluster"
-        ) as stage,
+        ) as operator,
     ):
-        await stage.provider(llmd)
-        await stage.fleet(count, provider={"name": "llmd"})
-        assert await stage.at_rest(MODEL_DEPLOYMENT, POOL, SERVICE, CONFIG_MAP) == []
+        await operator.provider(llmd)
+        await operator.fleet(count, provider={"name": "llmd"})
+        assert await operator.at_rest(MODEL_DEPLOYMENT, POOL, SERVICE, CONFIG_MAP) == []

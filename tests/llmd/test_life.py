@@ -15,12 +15,12 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CONFIG_MAP, DEPLOYMENT, EVENT, SERVICE, Client, Kind
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, labels_of, uid_of
 from airunway_testing.audit import AuditReader
+from airunway_testing.cluster_fixtures import autoscale
+from airunway_testing.deployed_operator import edit
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import running_at
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import Deploy, gone, until
-from airunway_testing.stage import edit
-from airunway_testing.surroundings import autoscale
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -13,7 +13,7 @@ from tests.llmd.stories import Story, read, statuses
 
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, condition_of
-from airunway_testing.telling import Teller
+from airunway_testing.status_replay import StatusReplay
 
 RECORDINGS = Path(__file__).resolve().parents[3] / "shared" / "upstream-traces" / "llmd-lws"
 
@@ -132,13 +132,13 @@ TOLD: dict[str, tuple[str, ...]] = {
 def group(host: ProviderHost) -> Story:
     spec = {"model": {"id": "o/m"}, "resources": {"gpu": {"count": 16}}}
     deployment = {"metadata": {"name": "big", "namespace": "ml"}, "spec": spec, "status": {}}
-    return Story(teller=Teller(host=host, deployment=deployment), names={"big": "big-lws"})
+    return Story(replayed=StatusReplay(host=host, deployment=deployment), names={"big": "big-lws"})
 
 
 def plain(host: ProviderHost) -> Story:
     spec = {"model": {"id": "o/m"}, "resources": {"gpu": {"count": 1}}}
     deployment = {"metadata": {"name": "llama-8b", "namespace": "ml"}, "spec": spec, "status": {}}
-    return Story(teller=Teller(host=host, deployment=deployment), names={"llama-8b": "llama-8b"})
+    return Story(replayed=StatusReplay(host=host, deployment=deployment), names={"llama-8b": "llama-8b"})
 
 
 def apart(host: ProviderHost) -> Story:
@@ -147,7 +147,7 @@ def apart(host: ProviderHost) -> Story:
     name = "llama-70b-pd"
     deployment = {"metadata": {"name": name, "namespace": "ml"}, "spec": spec, "status": {}}
     names = {f"{name}-{part}": f"{name}-{part}" for part in ("decode", "prefill", "epp")}
-    return Story(teller=Teller(host=host, deployment=deployment), names=names)
+    return Story(replayed=StatusReplay(host=host, deployment=deployment), names=names)
 
 
 def steps(told: list[str]) -> list[str]:

@@ -10,10 +10,10 @@ from tests.llmd.conftest import APART, Pods
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import DEPLOYMENT, Client, Kind, NotFound
 from airunway.resource import ObjectKey, Resource, condition_of, dig, labels_of, uid_of
+from airunway_testing.deployed_operator import edit
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import running_at
 from airunway_testing.operator import Deploy, until
-from airunway_testing.stage import edit
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -22,11 +22,11 @@ from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.metrics import Metrics, MetricsRole
 from airunway.process.supervisor import Work
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, labels_of
+from airunway_testing.eventually import Eventually
 from airunway_testing.modelhub.hub import Hub, Repository, model_hub
 from airunway_testing.modelhub.serving import Slow
 from airunway_testing.storage.pod_runner import PlayedPod, PodRunner, running_pod_runner
 from airunway_testing.storage.provisioner import Provisioner, running_provisioner, storage_class
-from airunway_testing.waiting import Eventually
 
 MODEL = "acme/tiny"
 FILES: dict[str, bytes | str] = {
@@ -97,18 +97,22 @@ class Ground:
                 "spec": {"model": model, "resources": {"gpu": {"count": 1}}, **spec},
             },
         )
+        return await self.validate(made)
+
+    async def validate(self, deployment: Resource) -> Resource:
+        """Say what the core says of a valid generation."""
         condition = {
             "type": "Validated",
             "status": "True",
             "reason": "ValidationPassed",
             "message": "",
             "lastTransitionTime": "2026-01-01T00:00:00Z",
-            "observedGeneration": made["metadata"]["generation"],
+            "observedGeneration": deployment["metadata"]["generation"],
         }
         body = {
             "apiVersion": names.API_VERSION,
             "kind": "ModelDeployment",
-            "metadata": {"name": name, "namespace": self.namespace},
+            "metadata": {"name": deployment["metadata"]["name"], "namespace": self.namespace},
             "status": {
                 "conditions": [condition],
                 "engine": {"type": "vllm"},

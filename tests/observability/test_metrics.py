@@ -86,7 +86,8 @@ def test_a_watch_that_was_cut_is_counted_with_its_cause(seen: Seen) -> None:
 
 
 def test_what_the_metrics_say(seen: Seen) -> None:
-    leads = {of(component="airunway-controller"): 1, of(component="airunway-gateway"): 1}
+    parts = ("airunway-controller", "airunway-gateway", "airunway-model-cache")
+    leads = {of(component=part): 1 for part in parts}
     assert seen.samples("core", "airunway_leader") == leads
     assert seen.samples("provider", "airunway_leader") == {of(component="airunway-provider-kaito"): 1}
     assert seen.samples("core", "airunway_provider_ready")[of(provider="kaito")] == 1
@@ -105,6 +106,16 @@ def test_what_the_metrics_say(seen: Seen) -> None:
     assert transitions[of(provider="kaito", from_phase="Deploying", to_phase="Running")] >= 2
     replicas = seen.samples("core", "airunway_deployment_replicas")
     assert replicas[of(namespace=seen.namespace, name="named", state="desired")] == 1
+
+
+def test_what_the_metrics_say_of_a_model_artifact(seen: Seen) -> None:
+    name = {"namespace": seen.namespace, "name": "weights"}
+    assert seen.samples("core", "airunway_modelartifact_bytes") == {of(**name, state="allocated"): 2**30}
+    assert seen.samples("core", "airunway_modelartifact_users") == {of(**name): 0}
+    ((phase, number),) = seen.samples("core", "airunway_modelartifact_phase").items()
+    assert (dict(phase)["name"], number) == ("weights", 1)
+    downloads = seen.samples("core", "airunway_model_downloads")
+    assert downloads == {of(state="running"): 1, of(state="queued"): 0}
 
 
 def test_no_pass_of_the_provider_was_a_bug(seen: Seen) -> None:

@@ -26,9 +26,9 @@ from airunway.api.modeldeployment import parse_deployment
 from airunway.kube import CONFIG_MAP, SERVICE, Client, Kind
 from airunway.resource import ObjectKey, Resource
 from airunway.sdk import picker
+from airunway_testing.eventually import Eventually
 from airunway_testing.gatewayapi.kinds import HTTP_ROUTE, INFERENCE_POOL
 from airunway_testing.gatewayapi.servers import make_pod
-from airunway_testing.waiting import Eventually
 
 pytestmark = [pytest.mark.picker, pytest.mark.apiserver, pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -18,12 +18,12 @@ from airunway.rbac.rights import picker_role
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, labels_of, uid_of
 from airunway.sdk import picker
 from airunway_testing.audit import Request
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.gatewayapi.kinds import GATEWAY, GATEWAY_CLASS, GATEWAY_GROUP, gateway, gateway_class
 from airunway_testing.gatewayapi.kinds import definitions as gateway_definitions
-from airunway_testing.killing import own_process
 from airunway_testing.operator import install_definitions, remove_leftovers, until
+from airunway_testing.operator_process import operator_process
 from airunway_testing.simulators import load_simulator
-from airunway_testing.waiting import PATIENCE
 
 PROVIDERS = ("kaito", "vllm", "llmd", "kuberay", "dynamo")
 CONFIG = "platform"
@@ -161,7 +161,7 @@ def hash_of(deployment: Resource) -> str:
 def process_of(kubeconfig: Path, folder: Path, *providers: str) -> AbstractAsyncContextManager[Popen[bytes]]:
     """Core, gateway part and providers as one process of their own."""
     quiet = ("--metrics-bind-address", "0", "--health-probe-bind-address", "0")
-    return own_process(kubeconfig, folder, "run", *(providers or PROVIDERS), *quiet)
+    return operator_process(kubeconfig, folder, "run", *(providers or PROVIDERS), *quiet)
 
 
 def definitions(*, extension: bool = True) -> list[Resource]:

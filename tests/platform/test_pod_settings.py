@@ -15,6 +15,7 @@ from airunway.kube import Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, labels_of, uid_of
 from airunway_testing.audit import AuditReader, Request
+from airunway_testing.eventually import eventually
 from airunway_testing.expectations import phase_is, running_at
 from airunway_testing.operator import (
     Deploy,
@@ -27,7 +28,6 @@ from airunway_testing.operator import (
     until,
 )
 from airunway_testing.simulators import simulators_for
-from airunway_testing.waiting import eventually
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

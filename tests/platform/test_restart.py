@@ -32,13 +32,13 @@ from airunway.kube import POD, Client, Kind, Reflector
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, is_true, labels_of
 from airunway_testing.audit import AuditReader
+from airunway_testing.cluster_fixtures import with_gpus
+from airunway_testing.eventually import PATIENCE, Eventually
 from airunway_testing.expectations import condition_is, phase_is, reason_is, running_at
 from airunway_testing.gatewayapi.controller import running_gateway_controller
 from airunway_testing.gatewayapi.kinds import HTTP_ROUTE
 from airunway_testing.operator import install_definitions, remove_definition, running_simulator, until
 from airunway_testing.simulators import load_simulator
-from airunway_testing.surroundings import with_gpus
-from airunway_testing.waiting import PATIENCE, Eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -18,10 +18,10 @@ from airunway.rbac.rights import Rights, provider_rights
 from airunway.resource import ObjectKey, Resource, condition_of, dig
 from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.faults import failed_create
 from airunway_testing.operator import running_core, running_provider, running_simulator, until
 from airunway_testing.rights import granted
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 

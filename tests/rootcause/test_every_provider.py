@@ -15,9 +15,9 @@ from airunway.plugins.registry import discover, load
 from airunway.resource import ObjectKey, Resource, condition_of, dig
 from airunway.status.codes import CODES
 from airunway_testing.controlplane.stages import OUTCOME
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.faults import BY_HAND, has_cause, is_clear, write_pod
 from airunway_testing.operator import gone, playing, until
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

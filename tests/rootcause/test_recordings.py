@@ -21,7 +21,7 @@ from airunway.plugins.contract import Observed
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, condition_of, dig, format_time, parse_time
 from airunway.status.evidence import Evidence, event_facts, pod_facts
-from airunway_testing.telling import Teller
+from airunway_testing.status_replay import StatusReplay
 
 RECORDINGS = Path(__file__).resolve().parents[3] / "shared" / "upstream-traces" / "kaito-v0.12.0"
 
@@ -84,7 +84,7 @@ EXPECTED: dict[tuple[str, str], list[str]] = {
 class Replay:
     """One Workspace of a recording, and the deployment that it belongs to."""
 
-    teller: Teller
+    status_replay: StatusReplay
     name: str
     begin: datetime
     primary: Resource = field(default_factory=dict)
@@ -95,7 +95,7 @@ class Replay:
 
     @property
     def deployment(self) -> Resource:
-        return self.teller.deployment
+        return self.status_replay.deployment
 
     def at(self, seconds: float) -> str:
         return format_time(self.begin + timedelta(seconds=seconds))
@@ -149,7 +149,7 @@ class Replay:
         evidence = Evidence(pods=tuple(map(pod_facts, self.pods.values())), events=tuple(map(event_facts, self.events)))
         now = self.begin + timedelta(seconds=seconds)
         newest = self._newest_revision() if self.workload else None
-        status, wake = self.teller.look(observed, evidence, now=now, newest_revision=newest)
+        status, wake = self.status_replay.reconcile(observed, evidence, now=now, newest_revision=newest)
         return status, None if wake is None else seconds + wake + 0.001
 
     def _newest_revision(self) -> str:
@@ -162,7 +162,7 @@ def statuses(path: Path, name: str, host: ProviderHost) -> Iterator[Resource]:
     """Every status that the deployment had, up to the script's cleaning up."""
     entries = read(path)
     deployment = {"metadata": {"name": name, "namespace": "ml"}, "spec": {"model": {"id": "o/m"}}, "status": {}}
-    replayed = Replay(teller=Teller(host=host, deployment=deployment), name=name, begin=begin_of(entries))
+    replayed = Replay(status_replay=StatusReplay(host=host, deployment=deployment), name=name, begin=begin_of(entries))
     wake: float | None = None
     for entry in entries:
         if entry["kind"] == "Step":

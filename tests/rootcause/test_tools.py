@@ -13,10 +13,10 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Reflector
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.kstatus import Health, health
 from airunway_testing.operator import running_core, running_provider, running_simulator, until
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 

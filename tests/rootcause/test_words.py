@@ -10,9 +10,9 @@ import pytest
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import POD, STATEFUL_SET, Client, Kind
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true, uid_of
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.faults import has_cause, healed, is_clear, parents_are_fine, pod_of, running, waiting, write_pod
 from airunway_testing.operator import Deploy, until
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

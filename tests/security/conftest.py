@@ -18,7 +18,7 @@ from airunway.kube import ApiError, Client, Kind
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.controlplane.certificates import new_authority
 from airunway_testing.controlplane.ports import reserved_ports
-from airunway_testing.waiting import PATIENCE
+from airunway_testing.eventually import PATIENCE
 
 CONFIGURATION = Kind(
     "admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", False

@@ -28,8 +28,8 @@ from airunway.kube import (
 from airunway.kube.error_kinds import ERROR_PATTERNS
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.controlplane import Cluster
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.operator import install_definitions, remove_definition
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = [
     pytest.mark.apiserver,

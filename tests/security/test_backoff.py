@@ -19,10 +19,10 @@ from airunway.kube import Client, Kind, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, dig, is_true
 from airunway_testing.audit import AuditReader, Request
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import condition_is, phase_is, plan_says, reason_is, says
 from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.operator import running_core, running_provider, running_simulator, until
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 

@@ -21,6 +21,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, copy_of, dig, is_true, key_of
 from airunway.validation import validate
 from airunway_testing.controlplane import ControlPlane
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import (
     gone,
@@ -32,7 +33,6 @@ from airunway_testing.operator import (
 )
 from airunway_testing.reviews import WebhookClient, review_of
 from airunway_testing.simulators import load_simulator
-from airunway_testing.waiting import PATIENCE
 from airunway_testing.webhook import local_settings, running_webhook
 
 pytestmark = [

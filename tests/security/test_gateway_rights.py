@@ -20,6 +20,7 @@ from airunway.rbac.rights import core_rights, gateway_rights, picker_role
 from airunway.resource import ObjectKey, Resource, key_of, labels_of
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import Cluster
+from airunway_testing.eventually import PATIENCE, Eventually
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.gatewayapi.controller import running_gateway_controller
 from airunway_testing.gatewayapi.kinds import (
@@ -31,7 +32,6 @@ from airunway_testing.gatewayapi.kinds import (
 )
 from airunway_testing.operator import gone, install_definitions
 from airunway_testing.rights import applied, granted, unused
-from airunway_testing.waiting import PATIENCE, Eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -16,9 +16,9 @@ from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.resource import ObjectKey, Resource, dig
 from airunway_testing.controlplane import Cluster
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import condition_is
 from airunway_testing.operator import running_core, until
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 

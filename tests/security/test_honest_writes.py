@@ -16,10 +16,10 @@ from airunway.rbac.admission_policies import provider_guard
 from airunway.rbac.rights import provider_rights
 from airunway.resource import Resource
 from airunway_testing.controlplane import ControlPlane
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.matrix import asked, samples_in_files
 from airunway_testing.operator import install_definitions
 from airunway_testing.rights import applied, granted
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

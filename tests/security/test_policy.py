@@ -19,10 +19,10 @@ from airunway.kube import Client, Forbidden, Kind, NotFound, load_config
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true
 from airunway_testing.controlplane import Cluster
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import running_core, running_provider, until
 from airunway_testing.reviews import WebhookClient
-from airunway_testing.waiting import PATIENCE
 from airunway_testing.webhook import local_settings, running_webhook
 
 pytestmark = pytest.mark.apiserver

@@ -22,12 +22,12 @@ from airunway.rbac.rights import core_rights, provider_rights
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import Cluster
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import condition_is, phase_is, running_at
 from airunway_testing.faults import failed_create
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import gone, running_core, running_simulator, until
 from airunway_testing.rights import applied, granted, unused
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

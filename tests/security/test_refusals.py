@@ -14,6 +14,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, controller_owner, dig, is_true, uid_of
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import phase_is, reason_is, running_at, says
 from airunway_testing.faultproxy import Fault, FaultProxy, ProxiedRequest
 from airunway_testing.operator import (
@@ -25,7 +26,6 @@ from airunway_testing.operator import (
     until,
 )
 from airunway_testing.simulators import load_simulator
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 

@@ -19,14 +19,14 @@ from airunway.rbac.rights import provider_rights
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, labels_of
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import Cluster
+from airunway_testing.deployed_operator import Operator, deployed_operator
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import condition_is, running_at
 from airunway_testing.faults import failed_create
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import gone, until
 from airunway_testing.rights import unused
 from airunway_testing.simulators import simulators_for
-from airunway_testing.stage import Stage, staged
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -54,9 +54,9 @@ RARE = {
 
 
 @pytest.fixture
-async def stage(
+async def operator(
     cluster: Cluster, client: Client, namespace: str, audit_log: Path, provider: ProviderHost, kubectl: Kubectl
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[Operator]:
     home = namespace.replace("test-", "home-")
     kubectl("create", "namespace", home)
     simulators = simulators_for((kind.group, kind.kind) for kind in provider.manifest.upstream)
@@ -65,7 +65,7 @@ async def stage(
         if provider.name == "dynamo":  # whose cliques it may read
             await stack.enter_async_context(grove_installed(client))
         yield await stack.enter_async_context(
-            staged(
+            deployed_operator(
                 cluster,
                 client,
                 namespace=namespace,
@@ -84,12 +84,12 @@ def provider(request: pytest.FixtureRequest) -> ProviderHost:
 
 
 async def test_what_is_granted_is_used_and_is_enough(
-    stage: Stage, client: Client, provider: ProviderHost, audit_log: Path
+    operator: Operator, client: Client, provider: ProviderHost, audit_log: Path
 ) -> None:
     rights, audit, seen = provider_rights(provider.manifest), AuditReader(audit_log), list[Request]()
     assert not {"secrets", "*"} & {resource for rule in rights.watched for resource in rule["resources"]}
-    user = await stage.provider(provider, values=SETTINGS.get(provider.name))
-    await lived_through(stage, client, provider)
+    user = await operator.provider(provider, values=SETTINGS.get(provider.name))
+    await lived_through(operator, client, provider)
 
     def left() -> list[str]:
         return unused(rights, [request for request in seen if request.user == user], rare={**RARE, **held(provider)})
@@ -100,7 +100,7 @@ async def test_what_is_granted_is_used_and_is_enough(
                 seen += audit.read(watches=True)
                 await asyncio.sleep(0.2)
     assert left() == []
-    assert stage.refused() == []
+    assert operator.refused() == []
 
 
 def held(provider: ProviderHost) -> dict[tuple[str, str], str]:
@@ -109,10 +109,10 @@ def held(provider: ProviderHost) -> dict[tuple[str, str], str]:
     return {(verb, plural): "granted on" for rule in rules for plural in rule["resources"] for verb in rule["verbs"]}
 
 
-async def lived_through(stage: Stage, client: Client, provider: ProviderHost) -> None:
+async def lived_through(operator: Operator, client: Client, provider: ProviderHost) -> None:
     """It runs models, puts right what others change, explains, plans, makes anew, meets others' objects, lets go."""
     keys = [
-        await stage.deploy(f"model-{i}", **{"env": [], "provider": {"name": provider.name}, **spec})
+        await operator.deploy(f"model-{i}", **{"env": [], "provider": {"name": provider.name}, **spec})
         for i, spec in enumerate(SPECS[provider.name])
     ]
     for key in keys:
@@ -121,12 +121,12 @@ async def lived_through(stage: Stage, client: Client, provider: ProviderHost) ->
     for _ in range(2):  # so that an event is told again, which it is not before it was told once
         await drift(client, [found async for found in made(client, written, keys)])
         for key in keys:
-            await stage.event(key, "DriftDetected")
+            await operator.event(key, "DriftDetected")
     for kind_name in ("StatefulSet", "ReplicaSet", "Deployment", "Job"):
         await client.create(EVENT, failed_create(keys[0], kind_name))
-    await planned(stage, client, keys[0])
+    await planned(operator, client, keys[0])
     for key in keys:
-        await until(client, key, running_at(await stage.edit(key, model={"id": "o/another"})))
+        await until(client, key, running_at(await operator.edit(key, model={"id": "o/another"})))
 
     spec = (await client.get(MODEL_DEPLOYMENT, keys[0]))["spec"]
     before = [found async for found in made(client, written, keys[:1])]
@@ -135,7 +135,7 @@ async def lived_through(stage: Stage, client: Client, provider: ProviderHost) ->
     for kind, obj in before:
         await gone(client, kind, key_of(obj))
         await client.create(kind, of_somebody_else(kind, obj))
-    await stage.deploy(keys[0].name, **spec)
+    await operator.deploy(keys[0].name, **spec)
     await until(client, keys[0], is_in_the_way)
     for kind, obj in before:
         await client.delete(kind, key_of(obj))
@@ -173,12 +173,12 @@ async def drift(client: Client, objects: Sequence[tuple[Kind, Resource]]) -> Non
                 await asyncio.sleep(0.05)
 
 
-async def planned(stage: Stage, client: Client, key: ObjectKey) -> None:
+async def planned(operator: Operator, client: Client, key: ObjectKey) -> None:
     """A plan that is shown, changed and withdrawn."""
     for wanted, length in (("true", 4096), ("true", 8192), (None, 8192)):
         annotated = {"metadata": {"annotations": {names.DRY_RUN: wanted}}}
         await client.merge_patch(MODEL_DEPLOYMENT, key, annotated, manager="user")
-        generation = await stage.edit(key, engine={"contextLength": length})
+        generation = await operator.edit(key, engine={"contextLength": length})
         if wanted:
             await until(client, key, condition_is("DryRun", "True"))
     await until(client, key, running_at(generation))

@@ -26,6 +26,7 @@ from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true, k
 from airunway.runtime.application import ProviderSettings
 from airunway.runtime.crd_versions import schema_hash
 from airunway.schema import schema_in, served_versions
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.operator import (
     install_definitions,
     remove_definition,
@@ -33,7 +34,6 @@ from airunway_testing.operator import (
     running_core,
     running_provider,
 )
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

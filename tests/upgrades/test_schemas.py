@@ -12,8 +12,8 @@ from airunway.api.crds import custom_resource_definitions
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, ApiError, Client, Invalid, Kind
 from airunway.resource import ObjectKey, Resource, is_true
 from airunway.schema import defaulted, dropped, fields_of, gained, has_rules, malformed, pruned, refusals
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.operator import remove_definition
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 

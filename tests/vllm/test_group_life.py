@@ -14,6 +14,7 @@ from airunway.kube import POD, Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, uid_of
 from airunway_testing.controlplane.stages import OUTCOME
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import running_at
 from airunway_testing.faults import BY_HAND
 from airunway_testing.operator import (
@@ -26,7 +27,6 @@ from airunway_testing.operator import (
     until,
 )
 from airunway_testing.simulators import load_simulator
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

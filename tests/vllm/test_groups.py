@@ -15,6 +15,7 @@ from airunway.kube import DEPLOYMENT, SERVICE, Client, Kind, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway_testing.audit import AuditReader
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import reason_is
 from airunway_testing.operator import (
     gone,
@@ -27,7 +28,6 @@ from airunway_testing.operator import (
     until,
 )
 from airunway_testing.simulators import load_simulator
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

@@ -13,6 +13,9 @@ from airunway.kube import DEPLOYMENT, SERVICE, Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import dig, uid_of
 from airunway_testing.audit import AuditReader
+from airunway_testing.cluster_fixtures import autoscale
+from airunway_testing.deployed_operator import edit
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import has_replicas, running_at
 from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.fixtures import Kubectl
@@ -26,9 +29,6 @@ from airunway_testing.operator import (
     running_provider,
     until,
 )
-from airunway_testing.stage import edit
-from airunway_testing.surroundings import autoscale
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

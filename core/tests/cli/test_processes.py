@@ -26,11 +26,11 @@ from airunway.resource import ObjectKey, Resource, condition_of, copy_of, dig, k
 from airunway.webhook import webhook_settings
 from airunway.webhook.configuration import CONFIGURATION_KIND
 from airunway_testing.controlplane.ports import reserved_ports
+from airunway_testing.eventually import PATIENCE, Eventually
 from airunway_testing.operator import gone, install_definitions, remove_leftovers, running_core, until
 from airunway_testing.reviews import WebhookClient
 from airunway_testing.simulators import load_simulator
 from airunway_testing.toy.names import TOY
-from airunway_testing.waiting import PATIENCE, Eventually
 
 pytestmark = pytest.mark.apiserver
 

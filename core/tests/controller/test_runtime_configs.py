@@ -21,17 +21,18 @@ from airunway.kinds import (
     RUNTIME_CONFIG,
 )
 from airunway.kube import EVENT, Client, Kind, NotFound, Priority
-from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time, key_of
+from airunway.resource import ObjectKey, Resource, condition_of, dig, filled, format_time, key_of
 from airunway_testing.audit import AuditReader
+from airunway_testing.eventually import eventually
 from airunway_testing.fault_plan import Fault
 from airunway_testing.faultproxy import FaultProxy
 from airunway_testing.operator import install_definitions, remove_definition, remove_leftovers, running_core, until
-from airunway_testing.waiting import eventually
 
 pytestmark = pytest.mark.apiserver
 
 PROVIDER = names.provider_manager("toy")
 DEFINITIONS = tuple(f"{kind.plural}.{kind.group}" for kind in (RUNTIME_CONFIG, CLUSTER_RUNTIME_CONFIG))
+CACHED: Resource = {"id": "org/model", "cache": {"mode": "Shared"}}
 MANY_BYTES = "x" * 4000
 
 
@@ -41,7 +42,8 @@ async def installed(client: Client) -> AsyncIterator[None]:
     await install_definitions(client)
     await remove_leftovers(client)
     await _no_cluster_configs(client)
-    engines = [{"name": "vllm", "servingModes": ["aggregated"], "gpuSupport": True, "cpuSupport": True}]
+    engines = [{"name": "vllm", "servingModes": ["aggregated"], "gpuSupport": True, "cpuSupport": True,
+                "modelCache": True}]  # fmt: skip
     spec = {"capabilities": {"engines": engines}, "selectionRules": [{"condition": "true", "priority": 1}]}
     body = {
         "apiVersion": names.API_VERSION,
@@ -109,8 +111,8 @@ class Stage:
             self.client, key, lambda found: dig(found, "status", "effectiveRuntimeConfig", "hash") == hash_
         )
 
-    async def serves(self, key: ObjectKey, *, hash_: str = "", phase: str = "Running") -> None:
-        """The provider says that it serves, with the pod settings of a config."""
+    async def serves(self, key: ObjectKey, *, hash_: str = "", claim: str = "", phase: str = "Running") -> None:
+        """The provider says that it serves, with the pod settings of a config, from a claim."""
         live = await self.client.get(MODEL_DEPLOYMENT, key)
         now, generation = format_time(datetime.now(UTC)), live["metadata"]["generation"]
         ready_ = "True" if phase == "Running" else "False"
@@ -127,10 +129,22 @@ class Stage:
                 "phase": phase,
                 "observedGeneration": generation,
                 "conditions": conditions,
-                "provider": {"runtimeConfigHash": hash_} if hash_ else {},
+                "provider": filled(runtimeConfigHash=hash_ or None, claimName=claim or None),
             },
         }
         await self.client.apply(MODEL_DEPLOYMENT, body, manager=PROVIDER, force=True, subresource="status")
+
+    async def fetched(self, key: ObjectKey, claim: str) -> None:
+        """The model cache part says that the weights are Ready on a claim."""
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": MODEL_DEPLOYMENT.kind,
+            "metadata": key._asdict(),
+            "status": {"modelCache": {"artifactName": "weights", "claimName": claim, "ready": True}},
+        }
+        await self.client.apply(
+            MODEL_DEPLOYMENT, body, manager=names.MODEL_CACHE_MANAGER, force=True, subresource="status"
+        )
 
     async def config_status(self, name: str = "default") -> Resource:
         return (await self.client.get(RUNTIME_CONFIG, self.key(name))).get("status") or {}
@@ -730,6 +744,60 @@ async def test_c12_one_that_takes_too_long_stops_the_rollout(kubeconfig: Path, s
 
         assert await eventually(stalled) == "DeploymentNotReady"
         assert not granted(await stage.client.get(MODEL_DEPLOYMENT, keys[1]))
+
+
+# --------------------------------------------------------------------------------------------------------- lost caches
+
+
+@pytest.mark.parametrize("configured", [False, True], ids=["no config", "OnNextChange, one of two at a time fails"])
+async def test_a15_a_new_copy_of_lost_weights_is_granted_in_waves_also_after_a_restart(
+    kubeconfig: Path, stage: Stage, *, configured: bool
+) -> None:
+    limit = 2 if configured else 1
+    names_ = ("a", "b", "c", "d")
+
+    async def granted_now() -> list[str]:
+        found = await stage.client.list_all(MODEL_DEPLOYMENT, namespace=stage.namespace)
+        return sorted(key_of(each).name for each in found if dig(each, "status", "rollout", "claimName") == "new")
+
+    async def until_granted(wanted: list[str]) -> None:
+        async def are() -> bool:
+            return await granted_now() == wanted
+
+        await eventually(are)
+
+    async with running_core(kubeconfig, settings=CoreSettings(parts=("model-cache",))):
+        if configured:
+            await stage.config(maxConcurrentRollouts=2)
+        keys = [await stage.deployment(name, model=CACHED) for name in names_]
+        for key in keys:
+            await stage.until(key, FOUND if configured else DEFAULTS)
+            await stage.serves(key, claim="old")
+            await stage.fetched(key, "old")
+        for key in keys:
+            await stage.fetched(key, "new")
+        await until_granted(list(names_[:limit]))
+        await stage.serves(keys[0], claim="new", phase="Deploying")
+    async with running_core(kubeconfig, settings=CoreSettings(parts=("model-cache",))):
+        other = await stage.deployment("other")
+        await stage.until(other, FOUND if configured else DEFAULTS)
+        assert await granted_now() == list(names_[:limit]), "it is under way"
+        await stage.serves(keys[0], claim="new")
+        await until_granted(list(names_[: limit + 1]))
+        if configured:
+            await stage.serves(keys[1], claim="new", phase="Failed")
+
+            async def stalled() -> bool:
+                condition = condition_of({"status": await stage.config_status()}, "RolloutStalled") or {}
+                return f"{stage.namespace}/b" in str(condition.get("message"))
+
+            await eventually(stalled)
+            await stage.serves(keys[2], claim="new")
+            assert await granted_now() == ["a", "b", "c"], "one has failed"
+            await stage.serves(keys[1], claim="new")
+            await until_granted(list(names_))
+        lost = await stage.client.get(MODEL_DEPLOYMENT, keys[0])
+        assert "rollout" not in (lost["status"].get("effectiveRuntimeConfig") or {}), "the config grants nothing"
 
 
 # ---------------------------------------------------------------------------------------------------------------- parts

@@ -12,10 +12,10 @@ from airunway.api.crds import custom_resource_definitions
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import Client
 from airunway.resource import ObjectKey, key_of
+from airunway_testing.eventually import Eventually
 from airunway_testing.gatewayapi.controller import GatewayController, running_gateway_controller
 from airunway_testing.gatewayapi.kinds import CLASS_NAME, GATEWAY, GATEWAY_CLASS, definitions, gateway_class
 from airunway_testing.operator import install_definitions
-from airunway_testing.waiting import Eventually
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.metrics import Metrics, MetricsRole
 from airunway.process.supervisor import Work
 from airunway.resource import ObjectKey, Resource, condition_of, dig
+from airunway_testing.eventually import Eventually
 from airunway_testing.gatewayapi.kinds import FAULT, GATEWAY, gateway
-from airunway_testing.waiting import Eventually
 
 __all__ = ["ASKED", "SELECTOR", "Ground", "Part", "at_once", "running_part"]
 

@@ -15,9 +15,9 @@ from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import SERVICE, Client
 from airunway.resource import ObjectKey
 from airunway.routing import MODEL_HEADER
+from airunway_testing.eventually import Eventually
 from airunway_testing.gatewayapi.kinds import GATEWAY
 from airunway_testing.gatewayapi.traffic import Ground as Traffic
-from airunway_testing.waiting import Eventually
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.gateway]
 

@@ -19,7 +19,7 @@ from airunway.kube import (
     WorkQueue,
     api_error,
 )
-from airunway_testing.waiting import Eventually
+from airunway_testing.eventually import Eventually
 
 
 async def test_a_key_is_never_worked_on_twice_at_once(eventually: Eventually) -> None:

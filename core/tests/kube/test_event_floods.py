@@ -11,7 +11,7 @@ from core.tests.kube.running import running
 from airunway.kube import Client, EventRecorder
 from airunway.kube.events import BURST, REFILL
 from airunway.resource import Resource
-from airunway_testing.waiting import Eventually
+from airunway_testing.eventually import Eventually
 
 
 @pytest.mark.apiserver

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from airunway.kube import EVENT, NAMESPACE, Client, EventRecorder, load_config
 from airunway.kube.events import cut
 from airunway.resource import ObjectKey, Resource
+from airunway_testing.eventually import PATIENCE, Eventually
 from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.fixtures import Kubectl
-from airunway_testing.waiting import PATIENCE, Eventually
 
 
 @pytest.mark.apiserver

@@ -13,8 +13,8 @@ from core.tests.kube.objects import config_map
 
 from airunway.kube import CONFIG_MAP, NAMESPACE, Client, ConnectionFailed, RequestTimedOut, ServerError, load_config
 from airunway.resource import ObjectKey
+from airunway_testing.eventually import Eventually
 from airunway_testing.faultproxy import Action, Fault, FaultProxy
-from airunway_testing.waiting import Eventually
 
 pytestmark = pytest.mark.apiserver
 

@@ -10,8 +10,8 @@ import pytest
 
 from airunway.kube import LEASE, Client, LeaderElector, ServerError, load_config
 from airunway.resource import ObjectKey, Resource
+from airunway_testing.eventually import Eventually
 from airunway_testing.faultproxy import Fault, FaultProxy
-from airunway_testing.waiting import Eventually
 
 
 class Office:

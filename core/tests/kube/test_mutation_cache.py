@@ -9,8 +9,8 @@ import pytest
 from airunway.kube import CONFIG_MAP, Backoff, Client, MutationCache, Reflector, strip_managed_fields
 from airunway.kube.mutation_cache import Handler
 from airunway.resource import ObjectKey, Resource
+from airunway_testing.eventually import Eventually
 from airunway_testing.faultproxy import Fault, FaultProxy
-from airunway_testing.waiting import Eventually
 
 KEY = ObjectKey("n", "a")
 

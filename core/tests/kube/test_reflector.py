@@ -24,9 +24,9 @@ from airunway.kube import (
     wait_until_synced,
 )
 from airunway.resource import ObjectKey, Resource, key_of, labels_of
+from airunway_testing.eventually import PATIENCE, Eventually
 from airunway_testing.faultproxy import Action, Fault, FaultProxy
 from airunway_testing.operator import remove_definition
-from airunway_testing.waiting import PATIENCE, Eventually
 
 
 @pytest.mark.apiserver

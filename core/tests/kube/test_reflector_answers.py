@@ -14,7 +14,7 @@ from core.tests.kube.servers import scripted_server
 
 from airunway.kube import CONFIG_MAP, Backoff, Reflector
 from airunway.resource import ObjectKey
-from airunway_testing.waiting import Eventually
+from airunway_testing.eventually import Eventually
 
 
 def line(type_: str, name: str, version: str) -> bytes:

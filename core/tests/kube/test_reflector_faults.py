@@ -10,8 +10,8 @@ import pytest
 
 from airunway.kube import Backoff, Client, Kind, Reflector, strip_managed_fields
 from airunway.resource import ObjectKey, Resource, uid_of
+from airunway_testing.eventually import Eventually
 from airunway_testing.faultproxy import Fault, FaultProxy
-from airunway_testing.waiting import Eventually
 
 pytestmark = pytest.mark.apiserver
 

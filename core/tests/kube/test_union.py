@@ -12,8 +12,8 @@ import pytest
 from airunway.kube import CONFIG_MAP, NAMESPACE, NODE, Client, Reflector, UnionReflector, load_config, reflector_of
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.controlplane import Cluster
+from airunway_testing.eventually import PATIENCE, eventually
 from airunway_testing.fixtures import Kubectl
-from airunway_testing.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.apiserver
 

@@ -33,7 +33,7 @@ from airunway.owned.objects import Identity, Mark, complete, identity_in, our_la
 from airunway.owned.plan import Action, conflict_text, plan_of
 from airunway.owned.writer import Writer
 from airunway.resource import ObjectKey, Resource, copy_of, dig, key_of, labels_of, uid_of
-from airunway_testing.waiting import Eventually
+from airunway_testing.eventually import Eventually
 
 pytestmark = pytest.mark.apiserver
 

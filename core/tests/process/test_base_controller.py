@@ -18,7 +18,7 @@ from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.metrics import Metrics
 from airunway.process.supervisor import Work
 from airunway.resource import ObjectKey, Resource
-from airunway_testing.waiting import PATIENCE
+from airunway_testing.eventually import PATIENCE
 
 COUNT = 2_000
 

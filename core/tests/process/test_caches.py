@@ -12,8 +12,8 @@ from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.metrics import Metrics
 from airunway.resource import ObjectKey, Resource
+from airunway_testing.eventually import eventually
 from airunway_testing.faultproxy import FaultProxy
-from airunway_testing.waiting import eventually
 
 pytestmark = pytest.mark.apiserver
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from airunway.kube import Priority, WorkQueue
 from airunway.process.base_controller import BURST, INTERVAL, BaseController, EditRateLimiter
 from airunway.resource import ObjectKey, Resource
-from airunway_testing.waiting import PATIENCE
+from airunway_testing.eventually import PATIENCE
 
 KEY = ObjectKey("team", "llama")
 

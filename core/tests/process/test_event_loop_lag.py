@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.process.metrics import INTERVAL, WINDOW, EventLoopLag, Metrics
-from airunway_testing.waiting import PATIENCE
+from airunway_testing.eventually import PATIENCE
 
 
 class Clock:

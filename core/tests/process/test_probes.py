@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from airunway.process import probes
 from airunway.process.metrics import Metrics, MetricsRole
 from airunway.process.probes import LIMITS, MAX_AGE, SCRAPES, MetricsCache, metrics_server, parse_address, probe_server
-from airunway_testing.waiting import PATIENCE
+from airunway_testing.eventually import PATIENCE
 
 
 async def get(url: str, **headers: str) -> tuple[int, str, str]:

@@ -22,7 +22,7 @@ from airunway.runtime.evidence import EvidenceCollector, Workloads
 from airunway.runtime.memory import Memory
 from airunway.runtime.report import Report
 from airunway.status.evidence import EventFacts
-from airunway_testing.waiting import eventually
+from airunway_testing.eventually import eventually
 
 NOW = datetime(2026, 11, 23, 6, 10, tzinfo=UTC)
 IMAGE = "registry.example/i:1"

@@ -9,8 +9,8 @@ import pytest
 from airunway.kube import Client
 from airunway.selection import UpstreamFacts
 from airunway.webhook.access import CAPACITY, QUESTIONS, REFUSED, REMEMBERED, AccessReviewer, User
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.fixtures import Kubectl
-from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 

@@ -23,7 +23,7 @@ from airunway.webhook.configuration import (
     configuration_object,
 )
 from airunway.webhook.secret import SECRET, CertificateSecret, material_of, secret_of
-from airunway_testing.waiting import PATIENCE
+from airunway_testing.eventually import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 

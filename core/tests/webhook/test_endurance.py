@@ -23,8 +23,8 @@ from airunway.kube import ApiError, Client
 from airunway.resource import ObjectKey, dig
 from airunway.webhook import WebhookSettings
 from airunway.webhook.secret import SECRET
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.reviews import WebhookClient, review_of
-from airunway_testing.waiting import PATIENCE
 from airunway_testing.webhook import running_webhook
 
 pytestmark = pytest.mark.apiserver

@@ -29,8 +29,8 @@ from airunway.resource import ObjectKey, Resource
 from airunway.webhook import WebhookSettings
 from airunway.webhook.application import Webhook
 from airunway.webhook.configuration import CONFIGURATION_KIND, PATH, configuration_object, webhook_settings
+from airunway_testing.eventually import eventually
 from airunway_testing.reviews import WebhookClient, review_of, unverified
-from airunway_testing.waiting import eventually
 from airunway_testing.webhook import local_settings, running_webhook
 
 BUDGET_MIB = 300

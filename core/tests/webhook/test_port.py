@@ -26,8 +26,8 @@ from airunway.webhook.configuration import PATH
 from airunway.webhook.request_limits import Limits
 from airunway.webhook.server import AdmissionServer
 from airunway_testing.controlplane.ports import reserved_ports
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.reviews import Streams, connected, exchanged, review_of, unverified
-from airunway_testing.waiting import PATIENCE
 
 MIB = 2**20
 SHORT = Limits(handshake_seconds=0.5, head_seconds=0.5, body_seconds=0.5, wait_seconds=0.2, accept_seconds=0)

@@ -19,9 +19,9 @@ from airunway.resource import ObjectKey, Resource, key_of
 from airunway.webhook import WebhookSettings
 from airunway.webhook.configuration import CONFIGURATION_KIND
 from airunway_testing.controlplane import Cluster
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.reviews import WebhookClient
-from airunway_testing.waiting import PATIENCE
 from airunway_testing.webhook import local_settings, running_webhook
 
 pytestmark = pytest.mark.apiserver

@@ -15,8 +15,8 @@ from uuid import uuid4
 from airunway.kube import EVENT, POD, Client, NotFound
 from airunway.resource import ObjectKey, Resource, dig, format_time, is_deleting, is_true
 from airunway_testing.controlplane.stages import OUTCOME
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.operator import until
-from airunway_testing.waiting import PATIENCE
 
 __all__ = [
     "BACK_OFF",

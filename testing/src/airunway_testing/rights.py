@@ -11,7 +11,7 @@ from airunway.kube import Client, Kind, NotFound
 from airunway.rbac.rights import Rights, roles
 from airunway.resource import Resource, dig, key_of
 from airunway_testing.audit import Request
-from airunway_testing.waiting import PATIENCE
+from airunway_testing.eventually import PATIENCE
 
 __all__ = ["account_of", "applied", "granted", "unused"]
 

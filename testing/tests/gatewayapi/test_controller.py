@@ -9,6 +9,7 @@ import pytest
 
 from airunway.kube import SERVICE, Client, Kind
 from airunway.resource import ObjectKey, Resource, annotations_of, dig
+from airunway_testing.eventually import Eventually
 from airunway_testing.gatewayapi.binding import Fault
 from airunway_testing.gatewayapi.controller import GatewayController, remove_gateways, running_gateway_controller
 from airunway_testing.gatewayapi.kinds import (
@@ -26,7 +27,6 @@ from airunway_testing.gatewayapi.kinds import (
 )
 from airunway_testing.gatewayapi.releases import API, EXTENSION, gateway_releases
 from airunway_testing.operator import install_definitions, remove_definition
-from airunway_testing.waiting import Eventually
 
 pytestmark = pytest.mark.apiserver
 

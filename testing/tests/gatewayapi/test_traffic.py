@@ -9,11 +9,11 @@ import pytest
 
 from airunway.kube import SERVICE
 from airunway.resource import ObjectKey, Resource
+from airunway_testing.eventually import eventually
 from airunway_testing.gatewayapi.envoy import EnvoyError
 from airunway_testing.gatewayapi.kinds import HTTP_ROUTE, INFERENCE_POOL
 from airunway_testing.gatewayapi.picker import PlayedPicker
 from airunway_testing.gatewayapi.traffic import Ground
-from airunway_testing.waiting import eventually
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.gateway]
 

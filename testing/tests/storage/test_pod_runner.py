@@ -14,9 +14,9 @@ import pytest
 
 from airunway.kube import JOB, POD, Client, Kind
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of
+from airunway_testing.eventually import Eventually
 from airunway_testing.storage.pod_runner import PlayedPod, PodRunner, running_pod_runner
 from airunway_testing.storage.provisioner import Provisioner
-from airunway_testing.waiting import Eventually
 
 pytestmark = pytest.mark.cluster
 

@@ -13,8 +13,8 @@ import pytest
 
 from airunway.kube import PERSISTENT_VOLUME_CLAIM, POD, STORAGE_CLASS, Client
 from airunway.resource import ObjectKey, dig
+from airunway_testing.eventually import Eventually
 from airunway_testing.storage.program import CLASS_NAME, repositories
-from airunway_testing.waiting import Eventually
 
 Claim = Callable[..., Awaitable[ObjectKey]]
 

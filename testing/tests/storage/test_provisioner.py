@@ -10,9 +10,9 @@ import pytest
 
 from airunway.kube import PERSISTENT_VOLUME_CLAIM, POD, Client, Forbidden, Kind
 from airunway.resource import ObjectKey, Resource, dig
+from airunway_testing.eventually import Eventually
 from airunway_testing.storage.provisioner import PERSISTENT_VOLUME, Provisioner
 from airunway_testing.storage.volumes import Volumes, limits_work
-from airunway_testing.waiting import Eventually
 
 pytestmark = pytest.mark.cluster
 

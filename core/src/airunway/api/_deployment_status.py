@@ -93,6 +93,9 @@ class ProviderStatus(ApiModel):
     runtime_config_hash: str | None = Field(
         default=None, max_length=64, description="Hash of the runtime config whose pod settings are in effect (sha256)."
     )
+    claim_name: str | None = Field(
+        default=None, description="PersistentVolumeClaim of the model cache that the provider's own object mounts."
+    )
 
 
 class ReplicaStatus(ApiModel):
@@ -183,7 +186,19 @@ class ModelCacheStatus(ApiModel):
         default=None,
         description="Where the weights are in the container: the mount path, or a file or folder below it.",
     )
+    access_mode: str | None = Field(
+        default=None, max_length=64, description="Access mode of the claim, such as ReadWriteMany."
+    )
     ready: bool = Field(default=False, description="Whether the weights are complete. Default: false.")
+
+
+class RolloutStatus(ApiModel):
+    """What a deployment that serves may take now, although its spec has not changed."""
+
+    claim_name: str | None = Field(
+        default=None,
+        description="PersistentVolumeClaim with weights that were fetched anew: what serves takes it in waves.",
+    )
 
 
 class RefusalStatus(ApiModel):
@@ -272,6 +287,10 @@ class ModelDeploymentStatus(ApiModel):
         description="Parts of the core that are on, of those that the deployment asks for: gateway, model-cache.",
     )
     model_cache: ModelCacheStatus = Field(default_factory=ModelCacheStatus, description="Cached weights in use.")
+    rollout: RolloutStatus = Field(
+        default_factory=RolloutStatus,
+        description="What the deployment may take now although it serves and its spec has not changed.",
+    )
     selection: SelectionStatus = Field(default_factory=SelectionStatus, description="How the provider was selected.")
     root_cause: RootCauseStatus | None = Field(default=None, description="Fault behind all that is wrong, if any.")
     warnings: list[_Short] = Field(

@@ -7,10 +7,24 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from airunway.api._base import EMPTY_MEANS_ABSENT, SERVER_DEFAULT, ApiModel, Quantity, Text, list_map
+from airunway.resource import digest
 
-__all__ = ["ModelCacheSpec", "Storage", "Volume"]
+__all__ = ["ModelCacheSpec", "Storage", "Volume", "volume_claim_name"]
 
 _MOUNT_PATHS = {"modelCache": "/model-cache", "compilationCache": "/compilation-cache", "custom": None}
+
+_LONGEST, _DIGITS = 63, 8
+
+
+def volume_claim_name(deployment: str, volume: str) -> str:
+    """The name of the claim that is made for a volume with a size: ``<deployment>-<volume>``, at most 63 characters.
+
+    A longer one is cut, and ends with 8 digits of a digest of the whole name.
+    """
+    name = f"{deployment}-{volume}"
+    if len(name) <= _LONGEST:
+        return name
+    return f"{name[: _LONGEST - _DIGITS - 1].rstrip('-.')}-{digest(name, length=_DIGITS)}"
 
 
 class Volume(ApiModel):
@@ -25,7 +39,7 @@ class Volume(ApiModel):
         default=None,
         max_length=253,
         description="PersistentVolumeClaim to mount, in the same namespace. Required unless size is set; with size the "
-        "claim is created, as <deployment>-<volume>.",
+        "claim is created, as <deployment>-<volume>, cut to 63 characters.",
     )
     mount_path: Text = Field(
         default=None,
@@ -42,19 +56,21 @@ class Volume(ApiModel):
     read_only: bool = Field(default=False, description="Whether the volume is mounted read-only. Default: false.")
     size: Quantity = Field(
         default=None,
-        description="Size of the claim to create, in bytes (a quantity such as 100Gi). Default: no claim is created.",
+        description="Size of the claim to create, in bytes (a quantity such as 100Gi). It can only grow, and the claim "
+        "grows with it where its StorageClass can. Default: no claim is created.",
     )
     storage_class_name: str | None = Field(
         default=None,
         max_length=253,
         description="StorageClass of the claim to create; an empty text means no class. Only with size. "
-        "Default: the cluster's default class.",
+        "Default: that of the runtime config, else the cluster's default class.",
     )
     access_mode: Annotated[
         Literal["ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod"] | None, EMPTY_MEANS_ABSENT
     ] = Field(
         default=None,
-        description="Access mode of the claim to create. Only with size. Default: ReadWriteMany.",
+        description="Access mode of the claim to create. Only with size. Default: that of the runtime config, else "
+        "ReadWriteMany.",
     )
 
     @model_validator(mode="after")

@@ -157,24 +157,25 @@ def _list_rules() -> Iterator[ValidationRule]:
     yield ValidationRule(
         path=f"{storage}.volumes[*]",
         expression=f"!has(oldSelf.size) || !isQuantity(string(oldSelf.size)) || (has(self.size) && {same}"
-        " && quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) == 0"
+        " && quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0"
         " && has(self.storageClassName) == has(oldSelf.storageClassName)"
         " && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName))",
-        message="a volume with size cannot be changed once its claim exists: delete the ModelDeployment to change it",
+        message="a volume with size can only grow once its claim exists: delete the ModelDeployment to change the rest",
         reason=FORBIDDEN,
-        check=_is_same_claim,
+        check=_keeps_claim,
     )
 
 
-def _is_same_claim(new: Resource, old: Resource | None) -> bool:
-    """Whether a volume requests the same claim as before; true if the old volume had no size."""
+def _keeps_claim(new: Resource, old: Resource | None) -> bool:
+    """Whether a volume requests the same claim as before, or a larger one; true if the old volume had no size."""
     if old is None or not is_quantity(old.get("size")):
         return True
-    size = amount_of(old["size"])
+    before, after = amount_of(old["size"]), amount_of(new.get("size"))
     fields = (*_SIZED_VOLUME_DEFAULTS, "storageClassName")
     return (
-        size is not None
-        and amount_of(new.get("size")) == size
+        before is not None
+        and after is not None
+        and after >= before
         and all(_meant(new, f) == _meant(old, f) for f in fields)
     )
 

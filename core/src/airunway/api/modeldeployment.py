@@ -26,6 +26,7 @@ from airunway.api._deployment_spec import (
     Volume,
 )
 from airunway.api._deployment_status import ModelDeploymentStatus
+from airunway.api._deployment_storage import volume_claim_name
 from airunway.api._pods import EnvVar, LocalObjectReference, Toleration
 from airunway.api.names import API_VERSION
 from airunway.resource import Resource
@@ -59,6 +60,7 @@ __all__ = [
     "Toleration",
     "Volume",
     "parse_deployment",
+    "volume_claim_name",
 ]
 
 KIND = "ModelDeployment"
@@ -80,7 +82,7 @@ class ModelDeployment(ApiModel):
     def _name_created_claims(self) -> ModelDeployment:
         for volume in self.spec.model.storage.volumes:
             if volume.size is not None and volume.claim_name is None:
-                volume.claim_name = f"{self.metadata.name}-{volume.name}"
+                volume.claim_name = volume_claim_name(self.metadata.name, volume.name)
         return self
 
 

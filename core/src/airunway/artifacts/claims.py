@@ -6,14 +6,26 @@ Example: 14.9 GB measured with 10 % headroom becomes a claim of ``16Gi``; an exp
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 
 from airunway.api import names
+from airunway.artifacts.verdict import Verdict
 from airunway.configs import EffectiveConfig, propagated
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource, dig, key_of, labels_of
 
-__all__ = ["artifact_labels", "can_grow", "claim_of", "is_smaller", "labels_for", "size_with_headroom"]
+__all__ = [
+    "Wish",
+    "artifact_labels",
+    "can_grow",
+    "claim_of",
+    "claim_verdict",
+    "is_smaller",
+    "labels_for",
+    "possible",
+    "size_with_headroom",
+]
 
 _GIB = 2**30
 
@@ -55,16 +67,64 @@ def labels_for(artifact: Resource, config: EffectiveConfig | None, component: st
     return propagated(texts, config) | artifact_labels(key_of(artifact).name, component)
 
 
-def claim_of(
-    name: str, *, size: str, class_name: str | None, access_mode: str, labels: Mapping[str, str] | None = None
-) -> Resource:
-    """A PersistentVolumeClaim without owner and namespace. `class_name` None or empty: the cluster's default class."""
-    spec: Resource = {"accessModes": [access_mode], "resources": {"requests": {"storage": size}}}
-    if class_name:
-        spec["storageClassName"] = class_name
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What a claim should be."""
+
+    size: str
+    """A quantity."""
+    class_name: str | None
+    """StorageClass; None: the cluster's default one; empty: none, so that only a volume without a class fits."""
+    access_mode: str
+    """The only access mode."""
+
+
+def possible(wish: Wish, live: Resource | None, storage_class: Resource | None) -> Wish:
+    """What of a wish a claim that exists can be: it only grows, where its class can expand; class and access mode stay.
+
+    `storage_class` is the class of the claim, None if it is not known.
+    """
+    if live is None:
+        return wish
+    allocated = dig(live, "spec", "resources", "requests", "storage")
+    modes, class_name = dig(live, "spec", "accessModes"), dig(live, "spec", "storageClassName")
+    grows = is_smaller(allocated, wish.size)
+    stays = is_smaller(wish.size, allocated) or (grows and not can_grow(storage_class))
+    found = replace(wish, class_name=class_name if isinstance(class_name, str) else None)
+    if isinstance(modes, list) and modes and isinstance(modes[0], str):
+        found = replace(found, access_mode=modes[0])
+    return replace(found, size=str(allocated)) if stays else found
+
+
+def claim_of(name: str, wish: Wish, *, labels: Mapping[str, str] | None = None) -> Resource:
+    """A PersistentVolumeClaim without owner and namespace."""
+    spec: Resource = {"accessModes": [wish.access_mode], "resources": {"requests": {"storage": wish.size}}}
+    if wish.class_name is not None:
+        spec["storageClassName"] = wish.class_name
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": name, "labels": dict(labels or {})},
         "spec": spec,
     }
+
+
+def claim_verdict(
+    live: Resource | None, *, class_name: str, class_found: bool, storage_class: Resource | None, first_user: str
+) -> Verdict:
+    """Whether a claim is there and bound. `first_user` is the pod with which a class that waits for one binds it."""
+    phase = dig(live, "status", "phase")
+    if live is not None and phase == "Bound":
+        return Verdict(ready=True, reason="Bound", message=f"claim {key_of(live).name} is bound")
+    if live is not None and phase == "Lost":
+        text = f"claim {key_of(live).name} has lost its volume: delete the claim, and fill the new one again"
+        return Verdict(ready=False, reason="PvcLost", message=text)
+    if not class_found:
+        text = f"there is no StorageClass {class_name}: create it, or name another one"
+        return Verdict(ready=False, reason="StorageClassNotFound", message=text)
+    if live is None:
+        return Verdict(ready=False, reason="Starting", message="the claim is created")
+    if dig(storage_class, "volumeBindingMode") == "WaitForFirstConsumer":
+        text = f"claim {key_of(live).name} is bound when {first_user} is scheduled"
+        return Verdict(ready=False, reason="PvcPending", message=text)
+    return Verdict(ready=False, reason="PvcPending", message=f"claim {key_of(live).name} is not bound yet")

@@ -13,7 +13,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from airunway.api import names
-from airunway.artifacts.claims import can_grow, claim_of, is_smaller, labels_for, size_with_headroom
+from airunway.artifacts.claims import (
+    Wish,
+    claim_of,
+    claim_verdict,
+    is_smaller,
+    labels_for,
+    possible,
+    size_with_headroom,
+)
 from airunway.artifacts.jobs import SETTINGS, Step, job_of
 from airunway.artifacts.names import claim_name, job_name
 from airunway.artifacts.results import MAX_BYTES, PERMANENT_EXIT, Result, exit_code, finished, newest_pod, result_of
@@ -439,27 +447,23 @@ def _wanted_size(facts: ArtifactFacts, state: _State) -> str:
 def _claim(facts: ArtifactFacts, state: _State) -> tuple[Resource, _State]:
     """The claim that must exist, and the state with what StorageReady says."""
     artifact, live = facts.artifact, state.claim
-    wanted, allocated = _wanted_size(facts, state), dig(live, "spec", "resources", "requests", "storage")
-    if live is not None and is_smaller(allocated, wanted) and not can_grow(facts.storage_class):
-        if state.completed is None and _explicit_size(artifact):
-            live = None  # made anew: it is not complete, and a larger one cannot be had otherwise
-        else:
-            wanted = str(allocated)
-    elif live is not None and is_smaller(wanted, allocated):
-        wanted = str(allocated)  # a claim never shrinks
+    wish = Wish(size=_wanted_size(facts, state), class_name=_class_name(facts) or None, access_mode=_access_mode(facts))
+    can_be = possible(wish, live, facts.storage_class)
+    if is_smaller(can_be.size, wish.size) and state.completed is None and _explicit_size(artifact):
+        live, can_be = None, wish  # made anew: it is not complete, and a larger one cannot be had otherwise
     claim = claim_of(
         key_of(live).name if live is not None else _free_name(facts, state),
-        size=wanted,
-        class_name=dig(live, "spec", "storageClassName") if live is not None else _class_name(facts),
-        access_mode=_text(_first(dig(live, "spec", "accessModes"))) or _access_mode(facts),
+        can_be,
         labels=labels_for(artifact, facts.resolution.config),
     )
-    state.verdicts["StorageReady"] = _storage_verdict(facts, live)
+    state.verdicts["StorageReady"] = claim_verdict(
+        live,
+        class_name=_class_name(facts),
+        class_found=facts.class_found,
+        storage_class=facts.storage_class,
+        first_user="the download's pod",
+    )
     return claim, replace(state, claim=live)
-
-
-def _first(value: object) -> object:
-    return value[0] if isinstance(value, list) and value else None
 
 
 def _class_name(facts: ArtifactFacts) -> str:
@@ -489,21 +493,6 @@ def _free_name(facts: ArtifactFacts, state: _State) -> str:
         if name not in taken:
             return name
     raise AssertionError("there are more names than taken ones")
-
-
-def _storage_verdict(facts: ArtifactFacts, live: Resource | None) -> Verdict:
-    phase = dig(live, "status", "phase")
-    if live is not None and phase == "Bound":
-        return Verdict(ready=True, reason="Bound", message=f"claim {key_of(live).name} is bound")
-    if not facts.class_found:
-        text = f"there is no StorageClass {_class_name(facts)}: create it, or name another one"
-        return Verdict(ready=False, reason="StorageClassNotFound", message=text)
-    if live is None:
-        return Verdict(ready=False, reason="Starting", message="the claim is created")
-    if dig(facts.storage_class, "volumeBindingMode") == "WaitForFirstConsumer":
-        text = f"claim {key_of(live).name} is bound when the download's pod is scheduled"
-        return Verdict(ready=False, reason="PvcPending", message=text)
-    return Verdict(ready=False, reason="PvcPending", message=f"claim {key_of(live).name} is not bound yet")
 
 
 # ----------------------------------------------------------------------------------------------------------- retention

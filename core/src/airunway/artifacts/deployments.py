@@ -111,7 +111,7 @@ def _problem(facts: CacheFacts) -> tuple[str, str] | None:
     """Reason and message of what only a change of the spec mends; None if there is nothing."""
     request = facts.request
     assert request is not None, "asked after the request is known"
-    mode = str(dig(facts.artifact, "spec", "accessMode", default="") or request.access_mode)
+    mode = _access_mode(facts, request)
     pods = pods_that_mount(facts.deployment, facts.engine)
     if mode in _SINGLE and (pods > 1 or facts.others):
         why = f"{pods} pods of this deployment" if pods > 1 else f"{facts.others} other deployments"
@@ -131,6 +131,10 @@ def _problem(facts: CacheFacts) -> tuple[str, str] | None:
     return None
 
 
+def _access_mode(facts: CacheFacts, request: CacheRequest) -> str:
+    return str(dig(facts.artifact, "spec", "accessMode", default="") or request.access_mode)
+
+
 def _without_artifact(facts: CacheFacts, request: CacheRequest) -> CacheDecision:
     deployment, namespace = facts.deployment, key_of(facts.deployment).namespace
     if request.artifact is None:
@@ -142,7 +146,7 @@ def _without_artifact(facts: CacheFacts, request: CacheRequest) -> CacheDecision
     if dig(deployment, "spec", "suspend") is True:
         text = "The deployment is suspended; its weights are fetched when it is resumed"
         return _no(request, "Suspended", text, claim=_kept_claim(facts))
-    if names.DRY_RUN in annotations_of(deployment):
+    if annotations_of(deployment).get(names.DRY_RUN) == "true":
         text = f"would create ModelArtifact {request.name} for {request.uri}, its claim and its download"
         return _no(request, "DryRun", text)
     if _had_cache(facts):
@@ -155,7 +159,7 @@ def _without_artifact(facts: CacheFacts, request: CacheRequest) -> CacheDecision
 def _with_artifact(facts: CacheFacts, request: CacheRequest, artifact: Resource) -> CacheDecision:
     if is_usable(artifact):
         claim = artifact["status"]["persistentVolumeClaim"]
-        cache = _model_cache(request, claim, ready=True)
+        cache = _model_cache(request, claim, ready=True) | {"accessMode": _access_mode(facts, request)}
         text = f"ModelArtifact {request.name} is Ready on claim {claim}"
         condition = Condition(type=CONDITION, status=True, reason="Ready", message=text)
         return CacheDecision(model_cache=cache, condition=condition)

@@ -13,14 +13,21 @@ from airunway.artifacts.results import PERMANENT_EXIT
 from airunway.configs import EffectiveConfig
 from airunway.resource import Resource, dig, filled, uid_of
 
-__all__ = ["PROGRESS_PORT", "SETTINGS", "Step", "job_of"]
+__all__ = ["CACHE_PATH", "PROGRESS_PORT", "SCRATCH_PATH", "SETTINGS", "USER", "Step", "job_of"]
 
 PROGRESS_PORT = 8080
 """Port of the pod at which a download answers how far it is."""
 
-_USER = 65532
+USER = 65532
+"""User and group of the pods."""
+
+CACHE_PATH = "/cache"
+"""Where a download mounts the claim."""
+
+SCRATCH_PATH = "/tmp"
+"""Where the pods may write what is not kept."""
+
 _CLAIM = "weights"
-_AT = "/cache"
 _TOKEN_KEY = "HF_TOKEN"
 
 
@@ -72,12 +79,12 @@ def job_of(
         },
         "terminationMessagePath": "/dev/termination-log",
         "terminationMessagePolicy": "File",
-        "volumeMounts": [{"name": "scratch", "mountPath": "/tmp"}],
+        "volumeMounts": [{"name": "scratch", "mountPath": SCRATCH_PATH}],
     }
     volumes: list[Resource] = [{"name": "scratch", "emptyDir": {}}]
     if step is Step.DOWNLOAD:
         container["ports"] = [{"name": "progress", "containerPort": PROGRESS_PORT, "protocol": "TCP"}]
-        container["volumeMounts"].append({"name": _CLAIM, "mountPath": _AT})
+        container["volumeMounts"].append({"name": _CLAIM, "mountPath": CACHE_PATH})
         volumes.append({"name": _CLAIM, "persistentVolumeClaim": {"claimName": claim}})
     pod = filled(
         restartPolicy="Never",
@@ -89,9 +96,9 @@ def job_of(
         tolerations=spec.get("tolerations"),
         securityContext={
             "runAsNonRoot": True,
-            "runAsUser": _USER,
-            "runAsGroup": _USER,
-            "fsGroup": _USER,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "fsGroup": USER,
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
@@ -130,7 +137,7 @@ def _words(spec: Resource, step: Step, revision: str) -> list[str]:
     source = _object(spec.get("source"))
     words = [str(source.get("uri", ""))]
     if step is Step.DOWNLOAD:
-        words += ["--into", _AT]
+        words += ["--into", CACHE_PATH]
     if revision := revision or str(source.get("revision") or ""):
         words.append(f"--revision={revision}")
     for name in ("include", "exclude"):

@@ -9,7 +9,7 @@ import re
 
 from airunway.resource import digest
 
-__all__ = ["SLUG_LENGTH", "artifact_name", "claim_name", "job_name", "volume_claim_name"]
+__all__ = ["SLUG_LENGTH", "artifact_name", "claim_name", "job_name"]
 
 SLUG_LENGTH = 41
 """Characters of a model's part of an artifact's name: with '-' and 10 digits of a digest it has at most 52."""
@@ -34,14 +34,6 @@ def claim_name(artifact: str, *, uid: str, attempt: int) -> str:
 def job_name(artifact: str, step: str, *, uid: str, attempt: int) -> str:
     """The Job of a step (``check-size`` or ``download``)."""
     return _derived(artifact, step, uid, attempt)
-
-
-def volume_claim_name(deployment: str, volume: str) -> str:
-    """The claim of a deployment's volume with a size."""
-    name = f"{deployment}-{volume}"
-    return (
-        name if len(name) <= _LONGEST else f"{name[: _LONGEST - _SHORT - 1].rstrip('-.')}-{digest(name, length=_SHORT)}"
-    )
 
 
 def _derived(artifact: str, step: str, uid: str, attempt: int) -> str:

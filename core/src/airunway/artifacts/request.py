@@ -12,10 +12,13 @@ from airunway.artifacts.names import artifact_name
 from airunway.configs import EffectiveConfig, config_name
 from airunway.resource import Resource, dig, key_of, owner_reference, uid_of
 
-__all__ = ["MOUNT_PATH", "CacheRequest", "request_of"]
+__all__ = ["MOUNT_PATH", "SUB_PATH", "CacheRequest", "request_of"]
 
 MOUNT_PATH = "/model-cache"
 """Where pods mount the claim."""
+
+SUB_PATH = "model"
+"""The folder of the claim that pods mount: the downloader puts the verified tree of the weights there."""
 
 
 @dataclass(frozen=True, kw_only=True)

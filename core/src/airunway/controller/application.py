@@ -12,6 +12,7 @@ import kopf
 
 from airunway.api import names
 from airunway.configs import Rollout, config_name
+from airunway.controller.cache_waves import cache_progress_of, is_behind
 from airunway.controller.decision import SILENT_AFTER
 from airunway.controller.guarded import GuardParameters
 from airunway.controller.policies import Policies, PolicyFile
@@ -156,6 +157,7 @@ class CoreApplication:
             clock=self._clock,
             resolve=self._runtime_configs.resolve,
             is_granted=self._runtime_config_reconciler.is_granted,
+            granted_claim=self._runtime_config_reconciler.caches.granted_claim,
             parts=settings.parts,
         )
         self._config_reconciler = ProviderConfigReconciler(
@@ -256,6 +258,10 @@ class CoreApplication:
         for cache in (self._runtime_configs.namespaced, self._runtime_configs.cluster):
             for key in cache.keys():  # noqa: SIM118 - not a dict
                 self._runtime_config_queue.add(key, Priority.BULK)
+        self._runtime_config_reconciler.caches.begin(self._deployments.values(), now=self._clock())
+        for deployment in self._deployments.values():
+            if is_behind(deployment):
+                self._runtime_config_queue.add(self._wave_of(deployment), Priority.BULK)
         controller = self._base.controller
         workers = self._settings.workers
         deployments = controller(
@@ -323,17 +329,38 @@ class CoreApplication:
             if other.name == key.name:
                 self._runtime_config_queue.add(other)  # it may inherit
 
-    def _on_user(self, _key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+    def _on_user(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         """A deployment has come, gone, named another config, or moved on in a rollout."""
         names_ = {(key_of(each).namespace, config_name(each)) for each in (old, new) if each is not None}
         if old is None or new is None or len(names_) > 1:
             for namespace, name in names_:
                 self._count_users(ObjectKey(namespace, name))
                 self._count_users(ObjectKey("", name))
+            if new is None:
+                self._forget_grant(old)
+            elif is_behind(new):
+                self._runtime_config_queue.add(self._wave_of(new))
             return
+        moved = (*cache_progress_of(old), *progress_of(old)) != (*cache_progress_of(new), *progress_of(new))
+        if moved and (is_behind(new) or self._runtime_config_reconciler.caches.is_under_way(key)):
+            self._runtime_config_queue.add(self._wave_of(new))
         config = self._runtime_configs.resolve(new).config
         if config is not None and config.rollout is Rollout.IMMEDIATELY and progress_of(old) != progress_of(new):
             self._runtime_config_queue.add(ObjectKey(config.namespace, config.name))
+
+    def _wave_of(self, deployment: Resource) -> ObjectKey:
+        """The key of the pass that grants a deployment: its effective config, or the name that it looks up in vain."""
+        config = self._runtime_configs.resolve(deployment).config
+        if config is not None:
+            return ObjectKey(config.namespace, config.name)
+        return ObjectKey(key_of(deployment).namespace, config_name(deployment))
+
+    def _forget_grant(self, deployment: Resource | None) -> None:
+        """A deployment that was under way in a wave is gone: another one may be granted."""
+        caches = self._runtime_config_reconciler.caches
+        if deployment is not None and caches.is_under_way(key_of(deployment)):
+            caches.forget(key_of(deployment))
+            self._runtime_config_queue.add(self._wave_of(deployment))
 
     def _count_users(self, config: ObjectKey) -> None:
         if config in (self._runtime_configs.namespaced if config.namespace else self._runtime_configs.cluster):

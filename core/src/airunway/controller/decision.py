@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from airunway.api import names
+from airunway.artifacts.deployments import wants_cache
 from airunway.configs import (
     CONFIG_READY,
     DEFAULT,
@@ -131,16 +132,20 @@ def decide(
     grants: Grants | None = None,
     resolution: Resolution = NO_CONFIG,
     granted: bool | None = None,
+    granted_claim: str = "",
     parts: Sequence[str] = (),
 ) -> CoreDecision:
     """The core's part of the status.
 
     `violations` are those of the current spec; `selector` is whether the built-in provider selection is on; `grants`
     are what the namespace may use (None: anything). `resolution` is the runtime config that the deployment follows;
-    `granted` is whether it may take that config's pod settings at once (None: as its status says); `parts` are the
-    parts of the core that are on.
+    `granted` is whether it may take that config's pod settings at once (None: as its status says); `granted_claim` is
+    the claim with new weights that it may take although it serves (empty: none); `parts` are the parts of the core that
+    are on.
     """
     config = _config_part(deployment, resolution, granted=granted, parts=parts)
+    if granted_claim:
+        config = replace(config, status={**config.status, "rollout": {"claimName": granted_claim}})
     if annotations_of(deployment).get(names.PAUSED) == "true":
         decision = _paused(deployment, config, now=now)
     else:
@@ -263,7 +268,7 @@ class _ConfigPart:
     """What the runtime config adds to a decision."""
 
     status: Resource
-    """``effectiveRuntimeConfig`` and ``parts``."""
+    """``effectiveRuntimeConfig``, ``parts`` and ``rollout``."""
     condition: Condition
     fault: Fault | None = None
     """Set if no provider may work on the deployment because of its config."""
@@ -330,9 +335,14 @@ def _asked_for(deployment: Resource, config: EffectiveConfig | None) -> set[str]
     asked = set()
     if routing_request(deployment, config) is RoutingRequest.REQUIRED:
         asked.add("gateway")
-    if dig(deployment, "spec", "model", "cache", "mode", default="None") != "None":
+    if wants_cache(deployment) or _has_sized_volume(deployment):
         asked.add("model-cache")
     return asked
+
+
+def _has_sized_volume(deployment: Resource) -> bool:
+    volumes = dig(deployment, "spec", "model", "storage", "volumes")
+    return any(dig(volume, "size") is not None for volume in volumes) if isinstance(volumes, list) else False
 
 
 def _not_found(name: str, namespace: str) -> str:

@@ -37,7 +37,8 @@ class CoreReconciler:
     """The core's reconcile. It knows no provider by name, and writes nothing upstream.
 
     `resolve` returns the runtime config that a deployment follows, and `is_granted` whether it may take its pod
-    settings at once (None: that is not known yet). `parts` are the parts of the core that are on.
+    settings at once (None: that is not known yet); `granted_claim` is the claim with new weights that it may take
+    although it serves (empty: none). `parts` are the parts of the core that are on.
     """
 
     def __init__(
@@ -53,10 +54,12 @@ class CoreReconciler:
         guarded: GuardParameters | None = None,
         resolve: Callable[[Resource], Resolution] = lambda _: NO_CONFIG,
         is_granted: Callable[[Resource, EffectiveConfig | None], bool | None] = lambda _deployment, _config: None,
+        granted_claim: Callable[[Resource], str] = lambda _deployment: "",
         parts: Sequence[str] = (),
     ) -> None:
         self._resolve = resolve
         self._is_granted = is_granted
+        self._granted_claim = granted_claim
         self._parts = tuple(parts)
         self._deployments = deployments
         self._status = StatusWriter(
@@ -99,6 +102,7 @@ class CoreReconciler:
             now=self._clock(),
             resolution=resolution,
             granted=self._is_granted(deployment, resolution.config),
+            granted_claim=self._granted_claim(deployment),
             parts=self._parts,
         )
         decided = self._events.moment()

@@ -5,13 +5,14 @@ A key of this controller has a namespace for a RuntimeConfig and none for a Clus
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from time import monotonic
 
 from airunway.api import names
 from airunway.configs import EffectiveConfig, Problem, Rollout, check, resolve
+from airunway.controller.cache_waves import CacheWaves
 from airunway.controller.decision import has_grant
 from airunway.controller.waves import Member, Wave, next_wave
 from airunway.kinds import CLUSTER_RUNTIME_CONFIG, RUNTIME_CONFIG
@@ -29,7 +30,7 @@ from airunway.resource import (
     key_of,
     parse_time,
 )
-from airunway.status import SERVED, Condition, Phase, conditions_in, written
+from airunway.status import CAPACITY_PATIENCE, SERVED, Condition, Phase, conditions_in, written
 
 __all__ = ["PAUSE", "RuntimeConfigReconciler", "progress_of"]
 
@@ -67,6 +68,8 @@ class RuntimeConfigReconciler:
             kind: StatusWriter(client=client, kind=kind, objects=objects, manager=names.CORE_MANAGER)
             for kind, objects in ((RUNTIME_CONFIG, self._namespaced), (CLUSTER_RUNTIME_CONFIG, self._cluster))
         }
+        self.caches = CacheWaves()
+        """Grants of claims with weights that were fetched anew."""
         self._granted: dict[ObjectKey, tuple[str, dict[ObjectKey, _Grant]]] = {}
         self._counted: dict[ObjectKey, float] = {}
 
@@ -87,12 +90,10 @@ class RuntimeConfigReconciler:
         if config is None or is_deleting(config):
             self._granted.pop(key, None)
             self._counted.pop(key, None)
-            return None
+            return self._wave_without_config(key)
         effective = self._effective(key, config)
         users = self._configs.users(key)
-        wave = self._wave(key, effective, users)
-        for each in wave.granted:
-            self._on_grant(each)
+        wave = self._waves(key, effective, users)
         due = await self._publish(key, config, effective, users=len(users), wave=wave)
         return min((seconds for seconds in (due, wave.wake_after) if seconds is not None), default=None)
 
@@ -107,17 +108,53 @@ class RuntimeConfigReconciler:
 
     # -------------------------------------------------------------------------------------------------- waves
 
-    def _wave(self, key: ObjectKey, effective: EffectiveConfig, users: list[Resource]) -> Wave:
+    def _waves(self, key: ObjectKey, effective: EffectiveConfig, users: list[Resource]) -> Wave:
+        """Grant the config's settings and lost claims: together at most as many as the config allows at a time."""
+        now, limit = self._clock(), effective.max_concurrent_rollouts
+        patience = effective.status_policy.patience
+        followers = {key_of(user): user for user in users if self._follows(user, key)}
+        taking = self.caches.under_way(followers.values())
+        settings = self._wave(key, effective, followers, limit=max(0, limit - taking), now=now)
+        left = max(0, limit - settings.busy) if settings.stalled_by is None else 0
+        weights = self._cache_wave(followers.values(), limit=left, patience=patience, now=now)
+        for each in settings.granted | weights.granted:
+            self._on_grant(each)
+        waits = [each for each in (settings.wake_after, weights.wake_after) if each is not None]
+        stalled = settings if settings.stalled_by is not None else weights
+        return replace(stalled, wake_after=min(waits, default=None))
+
+    def _wave_without_config(self, key: ObjectKey) -> float | None:
+        """Grant claims to deployments of a namespace that follow no config, one at a time."""
+        users = [user for user in self._configs.users(key) if self._configs.resolve(user).config is None]
+        now = self._clock()
+        self.caches.under_way(users)
+        wave = self._cache_wave(users, limit=1, patience=CAPACITY_PATIENCE, now=now)
+        for each in wave.granted:
+            self._on_grant(each)
+        return wave.wake_after
+
+    def _cache_wave(self, users: Iterable[Resource], *, limit: int, patience: timedelta, now: datetime) -> Wave:
+        def member(user: Resource, at: datetime | None) -> Member:
+            return _member(user, _Grant(at=at) if at is not None else None, hash_="")
+
+        return self.caches.next(users, member_of=member, limit=limit, patience=patience, now=now)
+
+    def _wave(
+        self,
+        key: ObjectKey,
+        effective: EffectiveConfig,
+        followers: Mapping[ObjectKey, Resource],
+        *,
+        limit: int,
+        now: datetime,
+    ) -> Wave:
         if effective.rollout is not Rollout.IMMEDIATELY or effective.too_large:
             self._granted.pop(key, None)
             return Wave()
-        now = self._clock()
-        followers = {key_of(user): user for user in users if self._follows(user, key)}
         grants = self._grants(key, effective, followers, now=now)
         wave = next_wave(
-            [_member(user, grants.get(each)) for each, user in followers.items()],
-            hash_=effective.hash,
-            limit=effective.max_concurrent_rollouts,
+            [_member(user, grants.get(each), hash_=effective.hash) for each, user in followers.items()],
+            limit=limit,
             patience=effective.status_policy.patience,
             now=now,
         )
@@ -219,7 +256,7 @@ def _unready_since(deployment: Resource) -> datetime | None:
     return parse_time(ready.get("lastTransitionTime")) if ready.get("status") == "False" else None
 
 
-def _member(deployment: Resource, grant: _Grant | None) -> Member:
+def _member(deployment: Resource, grant: _Grant | None, *, hash_: str) -> Member:
     key, since = key_of(deployment), grant.at if grant is not None else None
     if grant is not None and grant.done:  # it was Ready, and has its time from when it is not any more
         since = max(grant.at, _unready_since(deployment) or grant.at)
@@ -227,7 +264,7 @@ def _member(deployment: Resource, grant: _Grant | None) -> Member:
     return Member(
         key=key,
         created=str(dig(deployment, "metadata", "creationTimestamp", default="")),
-        hash=str(dig(deployment, "status", "provider", "runtimeConfigHash", default="")),
+        current=str(dig(deployment, "status", "provider", "runtimeConfigHash", default="")) == hash_,
         granted_at=None if held else since,
         waits=not held and is_true(deployment, SERVED) and is_true(deployment, "Validated"),
         ready=is_true(deployment, "Ready"),
@@ -284,7 +321,8 @@ def _conditions(config: Resource, effective: EffectiveConfig, wave: Wave) -> lis
                 status=True,
                 reason="DeploymentFailed" if wave.failed else "DeploymentNotReady",
                 message=f"ModelDeployment {wave.stalled_by} {what}: no other deployment takes the changed settings of "
-                "this config until it is ready with them; mend it, or set rollout: OnNextChange",
+                "this config, or weights that were fetched anew, until it is ready with them; mend it, or set rollout: "
+                "OnNextChange",
             )
         )
     return conditions

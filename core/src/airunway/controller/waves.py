@@ -22,20 +22,16 @@ class Member:
     key: ObjectKey
     created: str
     """Its ``creationTimestamp``."""
-    hash: str = ""
-    """The config whose pod settings are in effect, as its provider reports it; empty: none."""
+    current: bool = False
+    """Whether it has what is rolled out, as its provider reports it."""
     granted_at: datetime | None = None
-    """When it was granted the current config; None: it was not."""
+    """When it was granted that; None: it was not."""
     waits: bool = True
     """Whether it serves and its provider would take new settings now."""
     ready: bool = False
     """Whether it is Ready."""
     failed: bool = False
     """Whether its phase is Failed."""
-
-    def has(self, hash_: str) -> bool:
-        """Whether it serves with the pod settings of the config with this hash."""
-        return self.hash == hash_ and self.ready
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,24 +46,26 @@ class Wave:
     """Whether that deployment failed; otherwise it is not done in time."""
     wake_after: float | None = None
     """Seconds until a deployment that is under way is late; None: none is under way."""
+    busy: int = 0
+    """How many deployments are under way, those that are granted now included."""
 
 
-def next_wave(members: Iterable[Member], *, hash_: str, limit: int, patience: timedelta, now: datetime) -> Wave:
+def next_wave(members: Iterable[Member], *, limit: int, patience: timedelta, now: datetime) -> Wave:
     """Returns what to grant, at most `limit` deployments at a time, the oldest first.
 
-    `hash_` is that of the current config. A granted deployment is done when its hash is equal and it is Ready. One that
-    failed, or is not done after `patience`, stops the rollout until it is done.
+    A granted deployment is done when it is current and Ready. One that failed, or is not done after `patience`, stops
+    the rollout until it is done.
     """
     ordered = sorted(members, key=lambda member: (member.created, member.key))
-    candidates = [each for each in ordered if each.granted_at is None and each.waits and each.hash != hash_]
-    under_way = [each for each in ordered if each.granted_at is not None and not each.has(hash_)]
+    candidates = [each for each in ordered if each.granted_at is None and each.waits and not each.current]
+    under_way = [each for each in ordered if each.granted_at is not None and not (each.current and each.ready)]
     if not candidates:
         # All have the settings: what breaks later has nothing to do with the rollout.
-        under_way = [each for each in under_way if each.hash != hash_]
+        under_way = [each for each in under_way if not each.current]
     left = {each.key: (each.granted_at or now) + patience - now for each in under_way}
     for each in under_way:
         if each.failed or left[each.key] <= timedelta(0):
-            return Wave(stalled_by=each.key, failed=each.failed)
+            return Wave(stalled_by=each.key, failed=each.failed, busy=len(under_way))
     granted = frozenset(each.key for each in candidates[: max(0, limit - len(under_way))])
     waiting = [*left.values(), *(patience for _ in granted)]
-    return Wave(granted=granted, wake_after=min(waiting).total_seconds() if waiting else None)
+    return Wave(granted=granted, wake_after=min(waiting).total_seconds() if waiting else None, busy=len(waiting))

@@ -11,10 +11,12 @@ from airunway.api import names
 from airunway.artifacts.decision import Flags
 from airunway.artifacts.deployments import CONDITION, wants_cache
 from airunway.artifacts.results import finished
+from airunway.artifacts.volumes import STORAGE, claims_named, has_volumes
 from airunway.kube import Client, Priority, wait_until_synced
 from airunway.modelcache.artifacts import ArtifactReconciler
 from airunway.modelcache.caches import ArtifactCaches
 from airunway.modelcache.deployments import CacheReconciler
+from airunway.modelcache.metrics import Tries, artifact_points, download_points
 from airunway.modelcache.progress import ProgressReader, Running
 from airunway.modelcache.slots import DownloadSlots
 from airunway.process.base_controller import BaseController, not_synced
@@ -29,6 +31,7 @@ from airunway.resource import (
     condition_of,
     dig,
     is_deleting,
+    is_true,
     key_of,
     labels_of,
     uid_of,
@@ -65,6 +68,7 @@ class ModelCacheApplication:
     ) -> None:
         settings, clock = settings or ModelCacheSettings(), clock or (lambda: datetime.now(UTC))
         self._workers = settings.workers
+        self.metrics = caches.metrics
         self._base = BaseController(caches, component=names.MODEL_CACHE_MANAGER, instance=instance)
         self._deployments = self._base.deployments
         self._queue = self._base.queue("model-cache")
@@ -74,10 +78,17 @@ class ModelCacheApplication:
         self._configs = RuntimeConfigs(
             caches,
             deployments=self._deployments,
-            on_change=lambda cause, users: self._base.enqueue_all(("config", cause), wants_cache, among=users),
+            on_change=lambda cause, users: self._base.enqueue_all(("config", cause), _asks, among=users),
+        )
+        self._claims_named = self._deployments.add_index(
+            lambda deployment: (ObjectKey(key_of(deployment).namespace, name) for name in claims_named(deployment))
         )
         self._caches = ArtifactCaches(
-            caches, on_artifact=self._on_artifact, on_owned=self._on_owned, on_classes=self._wake_artifacts
+            caches,
+            on_artifact=self._on_artifact,
+            on_owned=self._on_owned,
+            on_claim=self._on_claim,
+            on_classes=self._on_classes,
         )
         self._artifact_configs = RuntimeConfigs(
             caches, deployments=self._caches.artifacts.reflector, on_change=self._on_artifact_config
@@ -96,6 +107,7 @@ class ModelCacheApplication:
             labels_of_users=self._labels_of_users,
             progress_of=self._progress.of,
             wake=self._wake_artifact,
+            tries=Tries(caches.metrics),
             clock=clock,
         )
         self._reconciler = CacheReconciler(
@@ -107,6 +119,13 @@ class ModelCacheApplication:
             others=self._users_before,
             events=self._base.events,
             clock=clock,
+        )
+
+        self.metrics.add_source(
+            "model-artifacts", lambda: artifact_points(list(self._caches.artifacts.reflector.items()))
+        )
+        self.metrics.add_source(
+            "model-downloads", lambda: download_points(running=self._slots.running, queued=self._slots.queued)
         )
 
     def unready(self) -> str | None:
@@ -154,10 +173,13 @@ class ModelCacheApplication:
             provider_of=lambda _: "",
             workers=self._workers,
         )
-        async with asyncio.TaskGroup() as group:
-            group.create_task(deployments.run(), name="workers")
-            group.create_task(artifacts.run(), name="workers of artifacts")
-            group.create_task(self._progress.run(), name="progress")
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(deployments.run(), name="workers")
+                group.create_task(artifacts.run(), name="workers of artifacts")
+                group.create_task(self._progress.run(), name="progress")
+        finally:
+            self._slots.clear()  # a process that stands by has no downloads
 
     # ------------------------------------------------------------------------------------------------ what changes
 
@@ -169,7 +191,10 @@ class ModelCacheApplication:
                 self._wake_conflicting(artifact)
             if new is not None:  # what became of the artifact before its index had this user woke no pass
                 self._queue.add(key, self._base.urgency)
-        if new is None or not (self._matters(old) or self._matters(new)):
+        if new is None:
+            self._reconciler.forget(key)
+            return
+        if not (self._matters(old) or self._matters(new)):
             return
         if _read_of(old, own=not echo) != _read_of(new, own=not echo):
             self._base.enqueue(key, old, new)
@@ -179,8 +204,8 @@ class ModelCacheApplication:
         """Whether a pass could change anything."""
         if deployment is None:
             return False
-        answered = condition_of(deployment, CONDITION) is not None or "modelCache" in (deployment.get("status") or {})
-        return wants_cache(deployment) or answered
+        answered = any(condition_of(deployment, type_) is not None for type_ in (CONDITION, STORAGE))
+        return _asks(deployment) or answered or "modelCache" in (deployment.get("status") or {})
 
     def _on_artifact(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         self._wake_artifact(key)
@@ -193,6 +218,16 @@ class ModelCacheApplication:
             self._wake_artifact(key)
         else:
             self._queue.add(key, self._base.urgency)
+
+    def _on_claim(self, claim: ObjectKey) -> None:
+        for user in self._claims_named.get(claim):
+            self._queue.add(key_of(user), self._base.urgency)
+
+    def _on_classes(self) -> None:
+        self._wake_artifacts()
+        self._base.enqueue_all(
+            "classes", lambda deployment: has_volumes(deployment) and not is_true(deployment, STORAGE)
+        )
 
     def _on_artifact_config(self, _cause: object, users: Callable[[], list[Resource]]) -> None:
         for artifact in users():
@@ -214,7 +249,7 @@ class ModelCacheApplication:
     def _on_provider(self, provider: str) -> None:
         self._base.enqueue_all(
             ("provider", provider),
-            lambda deployment: wants_cache(deployment) and dig(deployment, "status", "provider", "name") == provider,
+            lambda deployment: _asks(deployment) and dig(deployment, "status", "provider", "name") == provider,
         )
 
     # ------------------------------------------------------------------------------------------------ what is read
@@ -246,6 +281,11 @@ class ModelCacheApplication:
                 continue
             if _downloads(pod) and pod in self._caches.owned(artifact).pods:
                 yield Running(artifact=key_of(artifact), uid=uid_of(artifact), ip=ip)
+
+
+def _asks(deployment: Resource) -> bool:
+    """Whether there is anything for this part to do: a cache, or volumes."""
+    return wants_cache(deployment) or has_volumes(deployment)
 
 
 def _artifact_used(deployment: Resource) -> Iterator[ObjectKey]:
@@ -304,5 +344,8 @@ def _read_of(deployment: Resource | None, *, own: bool) -> tuple[object, ...] | 
         status.get("engine"),
         dig(status, "provider", "name"),
         (validated.get("status"), validated.get("observedGeneration")),
+        labels_of(deployment) if has_volumes(deployment) else None,
     )
-    return (*read, status.get("modelCache"), condition_of(deployment, CONDITION)) if own else read
+    if not own:
+        return read
+    return (*read, status.get("modelCache"), condition_of(deployment, CONDITION), condition_of(deployment, STORAGE))

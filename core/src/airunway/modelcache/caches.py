@@ -36,8 +36,8 @@ _OURS = f"{MARK.key}={MARK.value}"
 
 _FACTS = "facts"
 
-_OUR_NAME = re.compile(r"-(check-size|download|cache)-[0-9a-f]{8}")
-"""What the names of our Jobs' pods and of our claims have in common."""
+_OUR_NAME = re.compile(r"-(check-size|download)-[0-9a-f]{8}")
+"""What the names of our Jobs' pods have in common."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,11 @@ class ArtifactCaches:
     - `on_artifact(key, old, new)` is called for every change of an artifact;
     - `on_owned(kind, key)` for every change of a claim, Job or pod, or event about one, with the kind and key of the
       artifact or deployment that it belongs to;
+    - `on_claim(key)` for every change of a claim with any owner, and for every event about one;
     - `on_classes()` if a StorageClass came, went or changed.
+
+    Claims of others are read, too, because volumes of deployments name them; of these only what a volume depends on is
+    kept.
     """
 
     def __init__(
@@ -81,16 +85,21 @@ class ArtifactCaches:
         *,
         on_artifact: Callable[[ObjectKey, Resource | None, Resource | None], None],
         on_owned: Callable[[str, ObjectKey], None],
+        on_claim: Callable[[ObjectKey], None],
         on_classes: Callable[[], None],
     ) -> None:
         self._on_owned = on_owned
+        self._on_claim = on_claim
         project = transform_once(compact_objects(names.MODEL_CACHE_MANAGER))
         self._artifacts = self._view(caches, MODEL_ARTIFACT, project, selector="", optional=True)
         self._artifacts.objects.add_listener(lambda key, old, new, _echo: on_artifact(key, old, new))
-        owned = (PERSISTENT_VOLUME_CLAIM, JOB)
-        self._views = {kind: self._view(caches, kind, project, selector=_OURS) for kind in owned}
+        self._views = {
+            PERSISTENT_VOLUME_CLAIM: self._view(caches, PERSISTENT_VOLUME_CLAIM, _claims(project), selector=""),
+            JOB: self._view(caches, JOB, project, selector=_OURS),
+        }
         for view in self._views.values():
             view.objects.add_listener(self._on_change)
+        self._views[PERSISTENT_VOLUME_CLAIM].objects.add_listener(lambda key, _old, _new, _echo: on_claim(key))
         self.pods: SharedCache = caches.of(POD, project=_job_pod, label_selector=_OURS)
         self._pods_of = self.pods.add_index(lambda pod: (ObjectKey(key_of(pod).namespace, _artifact_label(pod)),))
         self.pods.add_handler(lambda key, old, new: self._on_change(key, old, new, False))
@@ -164,6 +173,10 @@ class ArtifactCaches:
         found = (view.objects.get(key_of(obj)) for obj in view.of.get(owner))
         return [obj for obj in found if obj is not None]
 
+    def claim(self, key: ObjectKey) -> Resource | None:
+        """A claim with any owner; of one of others only what a volume depends on."""
+        return self._views[PERSISTENT_VOLUME_CLAIM].objects.get(key)
+
     def events_of(self, objects: Iterable[Resource]) -> Iterator[EventFacts]:
         """The warning events about these pods and claims."""
         for obj in objects:
@@ -195,9 +208,11 @@ class ArtifactCaches:
             return
         kind, namespace, name = _about(new[_FACTS])
         key = ObjectKey(namespace, name)
-        found = self.pods.get(key) if kind == "Pod" else self._views[PERSISTENT_VOLUME_CLAIM].objects.get(key)
+        found = self.pods.get(key) if kind == "Pod" else self.claim(key)
         if found is not None:
             self._on_change(key, None, found, False)
+            if kind != "Pod":
+                self._on_claim(key)
 
     def _on_change(self, _key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
         if echo and old is not None:
@@ -211,9 +226,9 @@ def _about(facts: EventFacts) -> tuple[str, str, str]:
 
 
 def _event(event: Resource) -> Resource | None:
-    """A warning about a pod or claim with one of our names; events of others are dropped when they are decoded."""
+    """A warning about a claim, or about a pod with one of our names; other events are dropped when they are decoded."""
     kind, name = dig(event, "regarding", "kind"), dig(event, "regarding", "name")
-    if kind not in ("Pod", "PersistentVolumeClaim") or not isinstance(name, str) or not _OUR_NAME.search(name):
+    if kind != "PersistentVolumeClaim" and not (kind == "Pod" and isinstance(name, str) and _OUR_NAME.search(name)):
         return None
     metadata = event.get("metadata") or {}
     kept = {field: metadata.get(field) for field in ("name", "namespace", "uid", "resourceVersion")}
@@ -247,6 +262,29 @@ def _job_pod(pod: Resource) -> Resource:
         "spec": kept,
         "status": pod.get("status") or {},
     }
+
+
+def _claims(project: Callable[[Resource], Resource]) -> Callable[[Resource], Resource]:
+    """The projection of claims: ours by `project`, of others only what a volume that names them depends on."""
+
+    def projected(claim: Resource) -> Resource:
+        if labels_of(claim).get(MARK.key) == MARK.value:
+            return project(claim)
+        metadata, owner = claim.get("metadata") or {}, controller_owner(claim)
+        kept = {field: metadata[field] for field in _CLAIM_METADATA if field in metadata}
+        spec, status = claim.get("spec") or {}, claim.get("status") or {}
+        return {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {**kept, **({"ownerReferences": [owner]} if owner is not None else {})},
+            "spec": {"storageClassName": spec["storageClassName"]} if "storageClassName" in spec else {},
+            "status": {"phase": status.get("phase")},
+        }
+
+    return projected
+
+
+_CLAIM_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
 
 
 def _storage_class(found: Resource) -> Resource:

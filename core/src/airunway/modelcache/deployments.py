@@ -1,26 +1,46 @@
-"""Reconciles the model cache of one deployment: makes its artifact, and says in its status how far the weights are."""
+"""Reconciles model cache and volumes of one deployment: makes its artifact and the claims of its volumes, and says in
+its status how far they are.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from airunway.api import names
 from airunway.artifacts.deployments import CONDITION, CacheDecision, CacheFacts, decide_cache, is_usable
 from airunway.artifacts.request import CacheRequest, request_of
+from airunway.artifacts.verdict import Verdict
+from airunway.artifacts.volumes import STORAGE, VolumeDecision, VolumeFacts, claims_named, decide_volumes
 from airunway.configs import propagated
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, EventRecorder, MutationCache, StatusWriter
-from airunway.modelcache.caches import ArtifactCaches
+from airunway.modelcache.caches import MARK, ArtifactCaches
+from airunway.owned.apply import apply_objects
 from airunway.owned.error_policies import Occupied, Refused
+from airunway.owned.history import WriteHistory, fight_text
+from airunway.owned.objects import complete, identity_in, is_ours, our_labels
+from airunway.owned.plan import conflict_text
 from airunway.owned.writer import Writer
 from airunway.process.logs import log_phase
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.resource import ObjectKey, Resource, condition_of, controller_owner, dig, is_deleting, key_of, labels_of
+from airunway.resource import (
+    ObjectKey,
+    Resource,
+    condition_of,
+    controller_owner,
+    dig,
+    is_deleting,
+    key_of,
+    labels_of,
+    uid_of,
+)
 from airunway.status import Category, Condition, category_of
 from airunway.status.conditions import conditions_in, written
+from airunway.status.evidence import Evidence, claim_facts
+from airunway.status.rootcause import find_root_cause
 
 __all__ = ["CacheReconciler", "artifact_of"]
 
@@ -56,8 +76,22 @@ def _own(deployment: Resource, field: str) -> object:
     return dig(deployment, "spec", "model", "cache", field)
 
 
+@dataclass(kw_only=True)
+class _Memory:
+    """What is remembered of one deployment; nothing depends on it after a restart."""
+
+    uid: str
+    """The deployment; another one with its name has a memory of its own."""
+    history: WriteHistory = field(default_factory=WriteHistory)
+    """Recent creations and reverts of claims."""
+    refused: dict[str, Verdict] = field(default_factory=dict)
+    """What kept the last pass from writing a claim, by its name."""
+
+
 class CacheReconciler:
-    """Reconciles the caches of deployments. `engine_of(deployment)` is the provider's entry for the engine in use;
+    """Reconciles caches and volumes of deployments.
+
+    `engine_of(deployment)` is the provider's entry for the engine in use;
     `others(deployment, artifact)` counts the users of an artifact that come before the deployment.
     """
 
@@ -88,6 +122,11 @@ class CacheReconciler:
             manager=names.MODEL_CACHE_MANAGER,
             on_write=log_phase,
         )
+        self._memories: dict[ObjectKey, _Memory] = {}
+
+    def forget(self, key: ObjectKey) -> None:
+        """Release all that is remembered of a deployment that is gone."""
+        self._memories.pop(key, None)
 
     def request(self, deployment: Resource) -> CacheRequest | None:
         """What the deployment asks for under its config."""
@@ -104,7 +143,17 @@ class CacheReconciler:
         """
         deployment = self._deployments.get(key)
         if deployment is None:
+            self.forget(key)
             return None
+        cache, waits = await self._cache(key, deployment)
+        volumes, delay = await self._volumes(key, deployment)
+        await self._report(deployment, cache, volumes)
+        return min((each for each in (waits, delay) if each is not None), default=None)
+
+    # ----------------------------------------------------------------------------------------------------------- cache
+
+    async def _cache(self, key: ObjectKey, deployment: Resource) -> tuple[CacheDecision, float | None]:
+        """What is said about the weights, once their artifact is made; and the seconds until the next try."""
         request = self.request(deployment)
         artifact = self._caches.artifact(ObjectKey(key.namespace, request.name)) if request is not None else None
         decision = decide_cache(
@@ -117,13 +166,11 @@ class CacheReconciler:
                 others=self._others(deployment, request.name) if request is not None else 0,
             )
         )
-        again = None
         if decision.artifact is not None:
             trouble = await self._make(deployment, decision.artifact)
             if trouble is not None:
-                decision, again = replace(decision, condition=trouble), _REFUSED_RETRY
-        await self._report(deployment, decision)
-        return again
+                return replace(decision, condition=trouble), _REFUSED_RETRY
+        return decision, None
 
     async def _make(self, deployment: Resource, artifact: Resource) -> Condition | None:
         """Create the artifact; returns what hinders it. One that exists already has the same weights by its name."""
@@ -138,20 +185,94 @@ class CacheReconciler:
             return Condition(type=CONDITION, status=False, reason=reason, message=str(no))
         return None
 
-    async def _report(self, deployment: Resource, decision: CacheDecision) -> None:
-        if not decision.write_status:
+    # --------------------------------------------------------------------------------------------------------- volumes
+
+    async def _volumes(self, key: ObjectKey, deployment: Resource) -> tuple[VolumeDecision, float | None]:
+        """What is said about the volumes, once their claims are made; and the seconds until the next try."""
+        memory = self._memories.get(key)
+        if memory is None or memory.uid != uid_of(deployment):
+            memory = _Memory(uid=uid_of(deployment))
+        decision = decide_volumes(self._volume_facts(deployment, memory))
+        if not decision.claims:
+            return decision, None
+        self._memories[key] = memory
+        again = await self._apply_claims(deployment, decision.claims, memory)
+        return decide_volumes(self._volume_facts(deployment, memory)), again
+
+    def _volume_facts(self, deployment: Resource, memory: _Memory) -> VolumeFacts:
+        namespace, resolution = key_of(deployment).namespace, self._configs.resolve(deployment)
+        named = ((name, self._caches.claim(ObjectKey(namespace, name))) for name in claims_named(deployment))
+        claims = {name: claim for name, claim in named if claim is not None}
+        causes = {}
+        for name, claim in claims.items():
+            if dig(claim, "status", "phase") != "Bound":
+                evidence = Evidence(claims=(claim_facts(claim),), events=tuple(self._caches.events_of([claim])))
+                if (cause := find_root_cause(evidence, now=self._clock())) is not None:
+                    causes[name] = cause
+        return VolumeFacts(
+            deployment=deployment,
+            config=resolution.config,
+            config_missing=resolution.missing,
+            claims=claims,
+            ours=frozenset(name for name, claim in claims.items() if is_ours(claim, deployment, MARK)),
+            classes={key_of(each).name: each for each in self._caches.classes.values()},
+            causes=causes,
+            refused=memory.refused,
+        )
+
+    async def _apply_claims(self, deployment: Resource, claims: tuple[Resource, ...], memory: _Memory) -> float | None:
+        """Make these claims exist; notes what hinders it. Claims that are wanted no longer stay: they hold data."""
+        config = self._configs.resolve(deployment).config
+        inherited = propagated(labels_of(deployment), config)
+        labels = our_labels(deployment, MARK)
+        wanted = [complete(claim, owner=deployment, labels=labels, propagated=inherited) for claim in claims]
+        namespace = key_of(deployment).namespace
+        found = ((obj, self._caches.claim(ObjectKey(namespace, key_of(obj).name))) for obj in wanted)
+        applied = await apply_objects(
+            self._writer,
+            wanted,
+            {identity_in(obj): live for obj, live in found if live is not None},
+            owner=deployment,
+            mark=MARK,
+            events=self._events,
+            history=memory.history,
+            now=self._clock(),
+        )
+        hindered = {key_of(no.obj).name: (no.policy.reason, str(no)) for no in applied.refused}
+        for step in applied.foreign:
+            if step.wanted is not None and step.live is not None:
+                hindered[key_of(step.wanted).name] = ("ResourceConflict", conflict_text(step.wanted, step.live))
+        for step in applied.fought:
+            hindered[key_of(step.subject).name] = ("ResourceConflict", fight_text([step]))
+        memory.refused = {
+            name: Verdict(ready=False, reason=reason, message=text) for name, (reason, text) in hindered.items()
+        }
+        return _REFUSED_RETRY if applied.refused else applied.again
+
+    # ---------------------------------------------------------------------------------------------------------- status
+
+    async def _report(self, deployment: Resource, cache: CacheDecision, volumes: VolumeDecision) -> None:
+        """Write the status. Of what is not decided now, what it says stays."""
+        if not cache.write_status and not volumes.write_status:
             return
-        status: Resource = {}
         live = deployment.get("status") or {}
-        if decision.model_cache is not None:
-            status["modelCache"] = decision.model_cache
-        if decision.condition is not None:
-            generation = deployment["metadata"].get("generation", 0)
-            status["conditions"] = written(
-                [decision.condition], previous=conditions_in(live), generation=generation, now=self._clock()
-            )
-        if await self._status.write(deployment, status):
-            self._announce(deployment, decision.condition)
+        status: Resource = {}
+        model_cache = cache.model_cache if cache.write_status else live.get("modelCache")
+        if model_cache is not None:
+            status["modelCache"] = model_cache
+        decided = [(CONDITION, cache.write_status, cache.condition), (STORAGE, volumes.write_status, volumes.condition)]
+        kept = (condition_of(deployment, type_) for type_, writes, _ in decided if not writes)
+        conditions = [condition for condition in kept if condition is not None]
+        conditions += written(
+            [condition for _, writes, condition in decided if writes and condition is not None],
+            previous=conditions_in(live),
+            generation=deployment["metadata"].get("generation", 0),
+            now=self._clock(),
+        )
+        if conditions:
+            status["conditions"] = sorted(conditions, key=lambda condition: str(condition.get("type")))
+        if await self._status.write(deployment, status) and cache.write_status:
+            self._announce(deployment, cache.condition)
 
     def _announce(self, deployment: Resource, condition: Condition | None) -> None:
         """Emit an event where the weights became ready, or have another fault than before."""

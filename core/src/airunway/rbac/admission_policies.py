@@ -11,9 +11,16 @@ from dataclasses import replace
 
 from airunway.api import names
 from airunway.gateway.kinds import DESTINATION_RULE, HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
-from airunway.kinds import CLUSTER_RUNTIME_CONFIG, INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT, RUNTIME_CONFIG
-from airunway.kube import CONFIG_MAP, EVENT, LEASE
+from airunway.kinds import (
+    CLUSTER_RUNTIME_CONFIG,
+    INFERENCE_PROVIDER_CONFIG,
+    MODEL_ARTIFACT,
+    MODEL_DEPLOYMENT,
+    RUNTIME_CONFIG,
+)
+from airunway.kube import CONFIG_MAP, EVENT, JOB, LEASE, PERSISTENT_VOLUME_CLAIM
 from airunway.plugins.contract import ProviderManifest
+from airunway.rbac.model_cache_rules import BY_ARTIFACT, artifact_contents, model_cache_contents
 from airunway.rbac.policy_rules import (
     BY_DEPLOYMENT,
     OWNER_NAMES,
@@ -24,16 +31,17 @@ from airunway.rbac.policy_rules import (
     literals,
     pods_of,
     quoted,
+    whose_kind,
 )
 from airunway.resource import Resource
 from airunway.status.catalogue import PARTS, ConditionWriter, conditions_of
 
-__all__ = ["GUARD", "core_guard", "gateway_guard", "provider_guard", "status_guard"]
+__all__ = ["GUARD", "core_guard", "gateway_guard", "model_cache_guard", "provider_guard", "status_guard"]
 
 GUARD = "airunway-guard"
 _VERSION = "admissionregistration.k8s.io/v1"
 
-_CORE_PARTS = (names.CORE_MANAGER, names.GATEWAY_MANAGER)
+_CORE_PARTS = (names.CORE_MANAGER, names.GATEWAY_MANAGER, names.MODEL_CACHE_MANAGER)
 """The parts of the core's process, which have one account: each has its own Lease and writes events in its own name."""
 
 _FINALIZERS = {
@@ -129,10 +137,87 @@ def gateway_guard(
                 expression=f"object == null || object.metadata.?labels[?{part}].orValue('') == 'gateway'",
                 message=f"what the gateway part writes must have the label {names.PART}: gateway",
             ),
-            replace(_HELD, message="the core must not change the finalizers of the objects that it writes"),
+            _held("the core"),
             *(replace(rule, expression=f"object == null || ({rule.expression})") for rule in rules),
         ],
     )
+
+
+def model_cache_guard(
+    user: str, *, own: str, namespaces: Sequence[str] = (), images: Sequence[str] = (), name: str = GUARD
+) -> list[Resource]:
+    """The limits of the core's account on the objects of its model cache part, in addition to `core_guard`.
+
+    The account may write claims and Jobs that a ModelArtifact controls (claims of volumes: a ModelDeployment), that
+    have the part's label, that are called as their owner, and that have no content that the part never writes. Of
+    ModelArtifacts it may write and delete those that it has made, and change nothing but their labels. `own` is the
+    namespace in which it runs, `namespaces` are those that it watches (empty: all), `images` further repositories of
+    the downloader.
+    """
+    variables, rules = model_cache_contents(images)
+    claims = f"variables.kind == {whose_kind(PERSISTENT_VOLUME_CLAIM.group, PERSISTENT_VOLUME_CLAIM.plural)}"
+    owned = f"variables.%s.exists(r, {BY_ARTIFACT} || {claims} && {BY_DEPLOYMENT})"
+    orphaned = (
+        "!variables.before.exists(r, r.?controller.orValue(false)) && "
+        f"'{names.DEPLOYMENT_UID}' in oldObject.metadata.?annotations.orValue({{}})"
+    )
+    part, managed = (
+        f"%s.metadata.?labels[?{quoted(key)}].orValue('') == {quoted(value)}"
+        for key, value in ((names.PART, names.MODEL_CACHE_PART), (names.MANAGED_BY, names.MANAGED_BY_VALUE))
+    )
+    condition, where = _is_user(user), _whereabouts([own], namespaces, who="the core")
+    held = {"held": "oldObject == null ? [] : oldObject.metadata.?finalizers.orValue([])"}
+    return [
+        *_policy(
+            f"{name}-model-cache",
+            condition=condition,
+            resources=_resources(
+                sorted((kind.group, kind.plural) for kind in (JOB, PERSISTENT_VOLUME_CLAIM)),
+                operations=("CREATE", "UPDATE", "DELETE"),
+            ),
+            variables={**_OWNERS, **variables, **held},
+            rules=[
+                *where,
+                PolicyRule(
+                    expression=f"oldObject == null || {part % 'oldObject'} && ({owned % 'before'} || {orphaned})",
+                    message="the core must not touch an object that it has not made for a ModelArtifact",
+                ),
+                PolicyRule(
+                    expression=f"object == null || {owned % 'after'}",
+                    message="what the core writes must belong to a ModelArtifact, or be the claim of a ModelDeployment",
+                ),
+                PolicyRule(
+                    expression=f"object == null || {part % 'object'}",
+                    message=f"what the model cache part writes must have the label {names.PART}: "
+                    f"{names.MODEL_CACHE_PART}",
+                ),
+                # The API server itself puts its protection on every claim.
+                _held("the core", "kubernetes.io/pvc-protection"),
+                *(replace(rule, expression=f"object == null || ({rule.expression})") for rule in rules),
+            ],
+        ),
+        *_policy(
+            f"{name}-model-artifacts",
+            condition=condition,
+            resources=[
+                _resource(MODEL_ARTIFACT.group, MODEL_ARTIFACT.plural, operations=("CREATE", "UPDATE", "DELETE"))
+            ],
+            variables={**_OWNERS, **held, "o": "dyn(object)"},
+            rules=[
+                *where,
+                PolicyRule(
+                    expression=f"oldObject == null || {part % 'oldObject'} && {managed % 'oldObject'}",
+                    message="the core must not touch a ModelArtifact that it has not made",
+                ),
+                PolicyRule(
+                    expression=f"object == null || {part % 'object'} && {managed % 'object'}",
+                    message=f"a ModelArtifact that the core makes has the labels {names.PART} and {names.MANAGED_BY}",
+                ),
+                _held("the core"),
+                *(replace(rule, expression=f"object == null || ({rule.expression})") for rule in artifact_contents()),
+            ],
+        ),
+    ]
 
 
 def provider_guard(
@@ -214,7 +299,7 @@ def provider_guard(
                 _WAS_OURS,
                 _IS_OURS,
                 *_belongs_to(provider),
-                _HELD,
+                _held("a provider"),
                 *(replace(rule, expression=f"object == null || ({rule.expression})") for rule in rules),
             ],
         ),
@@ -352,6 +437,7 @@ _CORE_STATUS = (
             (".?parts", "the parts", "[]"),
             (".?gateway", "the route", "{}"),
             (".?modelCache", "the model cache", "{}"),
+            (".?rollout", "what may be taken now", "{}"),
         )
     ),
     PolicyRule(
@@ -370,6 +456,7 @@ _PROVIDERS_STATUS = (
             (".?provider.?resourceName", "the provider's object", "''"),
             (".?provider.?resourceKind", "the provider's object", "''"),
             (".?provider.?runtimeConfigHash", "the config in use", "''"),
+            (".?provider.?claimName", "the claim in use", "''"),
             (".?endpoint", "the endpoint", "{}"),
             (".?selector", "the selector", "''"),
             (".?replicas", "the replicas", "{}"),
@@ -399,11 +486,16 @@ _IS_OURS = PolicyRule(
     expression=f"object == null || variables.after.exists(r, {BY_DEPLOYMENT})",
     message="what a provider writes must belong to a ModelDeployment",
 )
-_HELD = PolicyRule(
-    expression="object == null || [object.metadata.?finalizers.orValue([])].all(a, "
-    "a.all(f, f in variables.held) && variables.held.all(f, f in a))",
-    message="a provider must not change the finalizers of the objects that it writes",
-)
+
+
+def _held(who: str, *admitted: str) -> PolicyRule:
+    """An object keeps the finalizers that it had; the API server may add the `admitted` ones."""
+    known = f"f in variables.held || f in {literals(admitted)}" if admitted else "f in variables.held"
+    return PolicyRule(
+        expression="object == null || [object.metadata.?finalizers.orValue([])].all(a, "
+        f"a.all(f, {known}) && variables.held.all(f, f in a))",
+        message=f"{who} must not change the finalizers of the objects that it writes",
+    )
 
 
 def _belongs_to(provider: str) -> list[PolicyRule]:

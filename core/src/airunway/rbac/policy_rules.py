@@ -27,12 +27,17 @@ __all__ = [
     "BY_DEPLOYMENT",
     "IMAGES",
     "OWNER_NAMES",
+    "POD_RULES",
     "PolicyRule",
     "account_is_known",
+    "as_before",
     "contents",
     "gateway_contents",
+    "image_is_allowed",
+    "images_of",
     "literal",
     "literals",
+    "of_containers",
     "places_of",
     "pods_of",
     "quoted",
@@ -73,7 +78,7 @@ BY_DEPLOYMENT = (
 """CEL: the owner reference `r` names a ModelDeployment as the object's controller."""
 
 IMAGES = "images"
-"""The variable of the core's guard with the repositories of endpoint pickers."""
+"""The variable of the core's guards with the repositories of endpoint pickers, or of the model downloader."""
 
 OWNER_NAMES = f"object.metadata.?ownerReferences.orValue([]).filter(r, {BY_DEPLOYMENT}).map(r, r.name)"
 """CEL: the names of the ModelDeployments in an object's owner references."""
@@ -103,7 +108,7 @@ def contents(manifest: ProviderManifest) -> tuple[dict[str, str], list[PolicyRul
         "pods": pods_of(kinds),
         "further": _sum(kinds, lambda kind: kind.containers),
     }
-    rules = [*_PODS, *_unused(kinds)]
+    rules = [*POD_RULES, *_unused(kinds)]
     written = {(kind.group, kind.plural) for kind in kinds}
     rules += [
         PolicyRule(
@@ -139,13 +144,13 @@ def account_is_known(manifest: ProviderManifest, *, listed: str) -> PolicyRule:
 # --------------------------------------------------------------------------------------------------------------- pods
 
 
-def _containers(test: str) -> str:
+def of_containers(test: str) -> str:
     """CEL: `test` is true of every container `c`."""
     lists = "[p.?containers, p.?initContainers, p.?ephemeralContainers]"
     return f"variables.pods.all(p, {lists}.all(l, l.orValue([]).all(c, {test}))) && variables.further.all(c, {test})"
 
 
-_PODS = (
+POD_RULES = (
     PolicyRule(
         expression="variables.pods.all(p, [p.?hostNetwork, p.?hostPID, p.?hostIPC, "
         "p.?securityContext.?windowsOptions.?hostProcess].all(h, h.orValue(false) == false) && "
@@ -163,7 +168,7 @@ _PODS = (
         f"{', '.join(_VOLUMES)}",
     ),
     PolicyRule(
-        expression=_containers(
+        expression=of_containers(
             "c.?securityContext.?privileged.orValue(false) == false && "
             "c.?securityContext.?allowPrivilegeEscalation.orValue(false) == false && "
             "c.?securityContext.?procMount.orValue('Default') == 'Default' && "
@@ -173,13 +178,13 @@ _PODS = (
         message="containers must not be privileged, gain privileges, or have capabilities added",
     ),
     PolicyRule(
-        expression=_containers(
+        expression=of_containers(
             "c.?ports.orValue([]).all(port, port.?hostPort.orValue(0) == 0 && port.?hostIP.orValue('') == '')"
         ),
         message="containers must not take ports of their node",
     ),
     PolicyRule(
-        expression=_containers(
+        expression=of_containers(
             "[c.?livenessProbe, c.?readinessProbe, c.?startupProbe, c.?lifecycle.?postStart, c.?lifecycle.?preStop]"
             ".all(t, t.?httpGet.?host.orValue('') == '' && t.?tcpSocket.?host.orValue('') == '')"
         ),
@@ -235,12 +240,12 @@ def _services(who: str) -> list[PolicyRule]:
     """Services stay within the cluster. Changes of a Service by other accounts are accepted."""
     return [
         PolicyRule(
-            expression=_as_before("spec.?type", empty="'ClusterIP'"),
+            expression=as_before("spec.?type", empty="'ClusterIP'"),
             message=f"{who}'s Services are of type ClusterIP: none opens a way from outside",
         ),
         PolicyRule(
             expression=" && ".join(
-                _as_before(f"spec.?{field}", empty=empty)
+                as_before(f"spec.?{field}", empty=empty)
                 for field, empty in (("externalIPs", "[]"), ("externalName", "''"), ("loadBalancerIP", "''"))
             ),
             message=f"{who}'s Services take no addresses from outside of the cluster",
@@ -257,7 +262,7 @@ def _service_accounts(who: str) -> list[PolicyRule]:
     kept = "oldObject != null && variables.old.metadata.?{0}[?k].orValue('') == variables.o.metadata.{0}[k]"
     return [
         PolicyRule(
-            expression=" && ".join(_as_before(f"?{field}", empty="[]") for field in ("secrets", "imagePullSecrets")),
+            expression=" && ".join(as_before(f"?{field}", empty="[]") for field in ("secrets", "imagePullSecrets")),
             message=f"{who} must not give a service account Secrets",
         ),
         PolicyRule(
@@ -271,7 +276,7 @@ def _service_accounts(who: str) -> list[PolicyRule]:
     ]
 
 
-def _as_before(path: str, *, empty: str) -> str:
+def as_before(path: str, *, empty: str) -> str:
     """CEL: the value at `path` (after a dot) is `empty` in a new object, and unchanged in an existing one."""
     before = f"(oldObject == null ? {empty} : variables.old.{path}.orValue({empty}))"
     return f"variables.o.{path}.orValue({empty}) == {before}"
@@ -296,6 +301,19 @@ def repository_of(image: str) -> str:
     return name.removesuffix(f":{tag}") if tag else name
 
 
+def images_of(default: str, further: Sequence[str]) -> str:
+    """CEL: the repositories of the image of this release and of further images, for the variable `IMAGES`."""
+    return f"[{quoted(repository_of(default))}] + {quoted(','.join(further))}.split(',')"
+
+
+def image_is_allowed() -> str:
+    """CEL: the image of the container `c` is of one of the repositories in the variable `IMAGES`."""
+    return (
+        f"variables.{IMAGES}.exists(i, c.image == i || "
+        "[':', '@'].exists(s, c.image.startsWith(i + s)) && !c.image.substring(size(i)).contains('/'))"
+    )
+
+
 def gateway_contents(images: Sequence[str]) -> tuple[dict[str, str], list[PolicyRule]]:
     """Variables and rules for the objects of the gateway part: routes, pools and endpoint pickers.
 
@@ -313,7 +331,7 @@ def gateway_contents(images: Sequence[str]) -> tuple[dict[str, str], list[Policy
         # Containers as they were: what others have added does not stop a write of the core.
         "kept": f"oldObject == null || variables.kind != {whose_kind('apps', 'deployments')} ? [] : "
         "variables.old.spec.template.spec.containers + variables.old.spec.template.spec.?initContainers.orValue([])",
-        IMAGES: f"[{quoted(repository_of(DEFAULT_PICKER_IMAGE))}] + {quoted(','.join(images))}.split(',')",
+        IMAGES: images_of(DEFAULT_PICKER_IMAGE, images),
     }
     of_kinds: dict[tuple[str, str], list[PolicyRule]] = {
         ("apps", "deployments"): [
@@ -325,7 +343,7 @@ def gateway_contents(images: Sequence[str]) -> tuple[dict[str, str], list[Policy
             PolicyRule(
                 expression="variables.pods.all(p, p.?volumes.orValue([]).all(v, "
                 "v.all(k, k in ['name', 'configMap', 'emptyDir']))) && "
-                + _containers(
+                + of_containers(
                     "c.?envFrom.orValue([]) == [] && c.?env.orValue([]).all(e, !has(e.valueFrom) || "
                     "!has(e.valueFrom.secretKeyRef))"
                 ),
@@ -333,19 +351,16 @@ def gateway_contents(images: Sequence[str]) -> tuple[dict[str, str], list[Policy
             ),
             PolicyRule(
                 expression="variables.o.spec.?replicas.orValue(1) <= 1 && "
-                + _as_before("spec.template.spec.?priorityClassName", empty="''"),
+                + as_before("spec.template.spec.?priorityClassName", empty="''"),
                 message="an endpoint picker is one pod without a priority class",
             ),
             PolicyRule(
-                expression=_containers(
-                    f"c in variables.kept || variables.{IMAGES}.exists(i, c.image == i || "
-                    "[':', '@'].exists(s, c.image.startsWith(i + s)) && !c.image.substring(size(i)).contains('/'))"
-                ),
+                expression=of_containers(f"c in variables.kept || {image_is_allowed()}"),
                 message="an endpoint picker has an image of the repository of --epp-image; the value "
                 "endpointPicker.images of the chart airunway allows others",
             ),
             PolicyRule(
-                expression=_containers(
+                expression=of_containers(
                     "c in variables.kept || (c.?command.orValue([]) == [] && !has(c.lifecycle) && "
                     "c.?args.orValue([]).all(a, a.startsWith('--')) && "
                     "[c.?livenessProbe, c.?readinessProbe, c.?startupProbe].all(t, !t.?exec.hasValue()))"
@@ -430,7 +445,7 @@ def gateway_contents(images: Sequence[str]) -> tuple[dict[str, str], list[Policy
         for kind, found in of_kinds.items()
         for rule in found
     ]
-    return variables, [name, *_PODS, *rules]
+    return variables, [name, *POD_RULES, *rules]
 
 
 def _unused(kinds: Sequence[UpstreamKind]) -> Iterator[PolicyRule]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from airunway.api import names
 from airunway.gateway.kinds import DESTINATION_RULE, GATEWAY, HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
-from airunway.kube import CONFIG_MAP
+from airunway.kube import CONFIG_MAP, JOB, PERSISTENT_VOLUME_CLAIM, POD, STORAGE_CLASS
 from airunway.plugins.contract import ProviderManifest
 from airunway.resource import Resource
 from airunway.sdk.picker import RULES
@@ -23,6 +23,7 @@ __all__ = [
     "core_rights",
     "gateway_rights",
     "leader_election_rights",
+    "model_cache_rights",
     "picker_role",
     "provider_rights",
     "roles",
@@ -32,6 +33,9 @@ __all__ = [
 _RBAC = "rbac.authorization.k8s.io"
 _READ = ["get", "list", "watch"]
 _FOLLOW = ["list", "watch"]
+
+_WRITE = ["get", *_FOLLOW, "create", "patch", "delete"]
+"""For objects that a part makes: the name of one may be taken by an object that its watch does not show (get)."""
 
 _CONFIGS: Resource = {"apiGroups": [names.GROUP], "resources": ["runtimeconfigs"], "verbs": _FOLLOW}
 _CLUSTER_CONFIGS: Resource = {"apiGroups": [names.GROUP], "resources": ["clusterruntimeconfigs"], "verbs": _FOLLOW}
@@ -88,7 +92,6 @@ def gateway_rights() -> Rights:
     Gateways are read in all namespaces, whatever is watched: they seldom stand beside the models. Endpoint pickers get
     their rights from one ClusterRole of the installation, and only that one may be bound.
     """
-    written = ["get", *_FOLLOW, "create", "patch", "delete"]
     picker = {"apiGroups": [_RBAC], "resources": ["clusterroles"], "resourceNames": [names.ENDPOINT_PICKER_ROLE]}
     return Rights(
         cluster=(
@@ -98,7 +101,7 @@ def gateway_rights() -> Rights:
         ),
         watched=(
             *(
-                {"apiGroups": [kind.group], "resources": [kind.plural], "verbs": written}
+                {"apiGroups": [kind.group], "resources": [kind.plural], "verbs": _WRITE}
                 for kind in (HTTP_ROUTE, INFERENCE_POOL, DESTINATION_RULE, *PICKER_KINDS)
             ),
             {**picker, "verbs": ["bind"]},
@@ -106,6 +109,32 @@ def gateway_rights() -> Rights:
             {"apiGroups": [names.GROUP], "resources": ["modeldeployments/finalizers"], "verbs": ["update"]},
         ),
     ) + leader_election_rights(names.GATEWAY_MANAGER)
+
+
+def model_cache_rights() -> Rights:
+    """The rights of the model cache part in addition to `core_rights`, its Lease included (spec/platform.md, "Model
+    cache"). Secrets are named in Jobs and never read.
+    """
+    return Rights(
+        cluster=({"apiGroups": [STORAGE_CLASS.group], "resources": [STORAGE_CLASS.plural], "verbs": _FOLLOW},),
+        watched=(
+            {"apiGroups": [names.GROUP], "resources": ["modelartifacts"], "verbs": _WRITE[1:]},
+            {"apiGroups": [names.GROUP], "resources": ["modelartifacts/status"], "verbs": ["patch"]},
+            *(
+                {"apiGroups": [kind.group], "resources": [kind.plural], "verbs": _WRITE}
+                for kind in (PERSISTENT_VOLUME_CLAIM, JOB)
+            ),
+            # Root causes: the pods of its Jobs, and warnings about them and about claims.
+            {"apiGroups": [POD.group], "resources": [POD.plural], "verbs": _FOLLOW},
+            {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": _FOLLOW},
+            # blockOwnerDeletion needs this where the admission plugin OwnerReferencesPermissionEnforcement is on.
+            {
+                "apiGroups": [names.GROUP],
+                "resources": ["modelartifacts/finalizers", "modeldeployments/finalizers"],
+                "verbs": ["update"],
+            },
+        ),
+    ) + leader_election_rights(names.MODEL_CACHE_MANAGER)
 
 
 def picker_role() -> Resource:
@@ -201,7 +230,7 @@ def _of_the_runtime() -> tuple[Resource, ...]:
 
 def _of_the_kinds(manifest: ProviderManifest) -> Iterator[Resource]:
     for kind in manifest.upstream:
-        verbs = ["get", *_FOLLOW, "create", "patch", "delete"] if kind.write else _FOLLOW
+        verbs = _WRITE if kind.write else _FOLLOW
         yield {"apiGroups": [kind.group], "resources": [kind.plural], "verbs": verbs}
     if not any((kind.group, kind.plural) == (CONFIG_MAP.group, CONFIG_MAP.plural) for kind in manifest.upstream):
         # Plans of dry runs are published in ConfigMaps, which are not watched.

@@ -29,6 +29,7 @@ from airunway.resource import ObjectKey, Resource, condition_of, dig, format_tim
 from airunway.runtime.crd_versions import Installed
 from airunway.runtime.evidence import EvidenceCollector
 from airunway.runtime.informers import UpstreamInformers
+from airunway.runtime.model_cache import cache_reads
 from airunway.runtime.reconcile import ProviderReconciler
 from airunway.selection import HEARTBEAT_INTERVAL
 from airunway.status import Condition, written
@@ -252,9 +253,9 @@ class ProviderSettings:
 
 
 _READ_FIELDS = ("engine", "selection", "effectiveRuntimeConfig", "parts")
-_READ_CONDITIONS = ("Validated", "ProviderSelected", CONFIG_READY, "ModelCacheReady")
-"""What a provider reads of the status that core and parts write, besides its own name; ``GatewayReady`` and the route's
-backend only where a route was asked for."""
+_READ_CONDITIONS = ("Validated", "ProviderSelected", CONFIG_READY, "StorageReady")
+"""What a provider reads of the status that core and parts write, besides its own name; of a route or a cache only where
+one was asked for (`cache_reads`)."""
 
 
 class ProviderApplication:
@@ -431,6 +432,7 @@ class ProviderApplication:
             dig(status, "provider", "name"),
             found,
             route if "GatewayReady" in conditions else None,
+            cache_reads(deployment),
         )
 
     def _wants_route(self, deployment: Resource) -> bool:

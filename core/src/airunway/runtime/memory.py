@@ -12,7 +12,7 @@ from datetime import datetime
 from airunway.kube import KubeError, retry_after_of
 from airunway.owned.error_policies import Refused, policy_of
 from airunway.owned.history import WriteHistory
-from airunway.plugins.contract import Finding, RuntimeSettings
+from airunway.plugins.contract import Finding, ModelCache, RuntimeSettings
 from airunway.resource import Resource, dig
 from airunway.runtime.report import StepResult
 from airunway.runtime.retries import Attempts, FailedTry, Subject
@@ -36,8 +36,8 @@ class Waiting:
     """The input of the last comparison."""
     found: tuple[Finding, ...] = ()
     """Its warnings."""
-    made_with: dict[str, RuntimeSettings] = field(default_factory=dict)
-    """The pod settings of a primary object that has no record, by its uid."""
+    made_with: dict[str, tuple[RuntimeSettings, ModelCache | None]] = field(default_factory=dict)
+    """The pod settings and model cache of a primary object that has no record, by its uid."""
 
 
 @dataclass(kw_only=True)

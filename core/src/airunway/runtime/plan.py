@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from itertools import product
 from typing import Any
 
 from pydantic.alias_generators import to_camel
@@ -23,7 +24,15 @@ from airunway.configs import config_name
 from airunway.owned import plan as owned_plan
 from airunway.owned.objects import Identity, identity_in
 from airunway.owned.plan import Action, Plan, Rules
-from airunway.plugins.contract import Context, Finding, Observation, Observed, RuntimeSettings, Upstream
+from airunway.plugins.contract import (
+    Context,
+    Finding,
+    ModelCache,
+    Observation,
+    Observed,
+    RuntimeSettings,
+    Upstream,
+)
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.settings import kept_settings, with_kept
@@ -39,6 +48,7 @@ from airunway.resource import (
 from airunway.runtime.crd_versions import Installed, as_written, newest_waits, writer_of
 from airunway.runtime.diagnosis import is_ready
 from airunway.runtime.memory import Waiting
+from airunway.runtime.model_cache import is_claim_granted, newer_weights_wait, still_serves
 from airunway.runtime.pod_settings import (
     NEWER_PODS_WAIT,
     Gate,
@@ -165,9 +175,14 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
         return Decision(do=Do.SKIP)  # selected against the policy: the core will report it
     if state.held_by and not state.dry_run:
         return Decision(do=Do.OBSERVE_ONLY, results=(_waits_for(state.held_by),))
+    try:
+        typed, unreadable = parsed(deployment), None
+    except ParseError as error:
+        typed, unreadable = None, error
+    digests = written_for(deployment, typed) if typed is not None else None
     hindrance, subject, gate = _hindrance(state), "", Gate()
     if hindrance is None and state.settled:
-        gate = gate_of(state, host)
+        gate = gate_of(state, host, typed, digests)
     if hindrance is None and not gate.closed:
         hindrance, subject = _missing(state, host) or (None, "")
         if hindrance is None and not state.settled:
@@ -181,16 +196,13 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
     installed = _as_it_runs(state, host) if stopped else _verdict(state, host)
     if installed is None:
         return watched
-    try:
-        typed = parsed(deployment)
-    except ParseError as error:  # live objects are named in the status without being read by the plugin
-        if stopped:
+    if typed is None or digests is None:  # live objects are named in the status without being read by the plugin
+        if stopped or unreadable is None:
             return watched
-        log.exception("%s: the provider's plugin is at fault", state.key)
-        return replace(watched, results=(plugin_fault(error),))
-    digests = written_for(deployment, typed)
+        log.error("%s: the deployment cannot be read: %s", state.key, unreadable)
+        return replace(watched, results=(plugin_fault(unreadable),))
     context = _context(state, host, installed, typed, settings=settings, digests=digests, gate=gate)
-    if gate.closed and gate.result is None and (late := not_applied(state, digests)) is not None:
+    if gate.closed and gate.result is None and (late := not_applied(state, digests, late=gate.late)) is not None:
         watched = replace(watched, results=(*watched.results, late))
     do = Do.PREVIEW if state.dry_run else Do.SUSPEND if typed.spec.suspend else Do.APPLY
     return replace(watched, do=Do.OBSERVE_ONLY if stopped else do, typed=typed, context=context, digests=digests)
@@ -233,10 +245,11 @@ def plan(
     gate = intent.gate
     current = current_settings(state, host, gate)
     try:
-        pods = _pod_settings(state, host, intent, observed, current=current, known=waiting)
-        if pods is None:
+        chosen = _pod_settings(state, host, intent, observed, current=current, known=waiting)
+        if chosen is None:
             return _unknown_settings(state, intent, digests)
-        context = replace(context, runtime=pods)
+        pods, cache = chosen
+        context = replace(context, runtime=pods, cache=cache)
         intent = replace(intent, context=context)
         translated = translate(
             host,
@@ -244,7 +257,7 @@ def plan(
             typed,
             context,
             digests=digests,
-            records=_records(state, digests, pods),
+            records=_records(state, digests, pods, cache),
             before=state.recorded,
             config=gate.config,
             frozen=gate.frozen and state.primary is not None,
@@ -257,6 +270,7 @@ def plan(
             context,
             settings=settings,
             current=pods if gate.frozen else current,
+            ready=gate.cache,
             digests=digests,
             known=waiting,
         )
@@ -269,7 +283,8 @@ def plan(
     waits = gate.frozen or unknown or any(finding.reason == NEWER_PODS_WAIT for finding in outdated)
     intent = replace(intent, config_hash=None if waits else gate.config.hash if gate.config is not None else "")
     if translated.blockers and not typed.spec.suspend:
-        return replace(intent, do=Do.OBSERVE_ONLY, results=(_blocked(translated),), warnings=warnings)
+        refused = _blocked(translated, served=has_served(state))
+        return replace(intent, do=Do.OBSERVE_ONLY, results=(refused,), warnings=warnings)
     compatible = _blocked(translated, blocks_ready=False) if translated.blockers else _compatible(host, context, state)
     decision = replace(intent, results=(compatible,), warnings=warnings, objects=translated.objects)
     if not translated.objects:
@@ -405,6 +420,7 @@ def _context(
         served=served,
         live_kind=live_kind,
         runtime=current_settings(state, host, gate) if primary is None else used,
+        cache=gate.cache if primary is None else recorded.cache if recorded is not None else None,
         gateway=gate.gateway,
         live=primary,
         spec_changed=spec_changed,
@@ -428,6 +444,7 @@ def _waiting(
     *,
     settings: object,
     current: RuntimeSettings,
+    ready: ModelCache | None,
     digests: SpecDigests,
     known: Waiting,
 ) -> tuple[Finding, ...]:
@@ -454,6 +471,8 @@ def _waiting(
     if context.runtime != current:
         finding = pods_wait(context.runtime, current, name=config_name(state.deployment))
         newer.append((replace(context, runtime=current), finding))
+    if ready is not None and context.cache != ready:
+        newer.append((replace(context, cache=ready), newer_weights_wait(context.cache, ready)))
     if not newer:
         return ()
     metadata = labels_of(state.deployment), annotations_of(state.deployment)
@@ -479,45 +498,64 @@ def _pod_settings(
     *,
     current: RuntimeSettings,
     known: Waiting,
-) -> RuntimeSettings | None:
-    """The pod settings to write; None if they must be kept and are not known. Raises PluginFault."""
+) -> tuple[RuntimeSettings, ModelCache | None] | None:
+    """The pod settings and the model cache to write; None if they must be kept and are not known. Raises PluginFault.
+
+    The two are kept and taken independently: a lost cache takes no newer variables along, and a wave of a config no
+    other claim.
+    """
     typed, context, digests, gate = intent.typed, intent.context, intent.digests, intent.gate
     assert typed is not None
     assert context is not None
     assert digests is not None
     primary = state.primary
-    kept = keeps(
+    served = has_served(state) or (isinstance(observed, Observation) and is_ready(observed))
+    keeps_pods = keeps(
         exists=primary is not None,
         changed=context.spec_changed,
-        served=has_served(state) or (isinstance(observed, Observation) and is_ready(observed)),
+        served=served,
         granted=is_granted(state.deployment),
         frozen=gate.frozen,
     )
-    if primary is None or not kept:
-        return current
-    if state.recorded is not None:
-        return state.recorded.pods
-    if dig(state.deployment, "status", "provider", "runtimeConfigHash") is None:
-        return RuntimeSettings()  # no runtime config was ever in effect: there are no settings to lose
+    keeps_cache = keeps(
+        exists=primary is not None,
+        changed=context.spec_changed,
+        served=served and still_serves(state, observed),
+        granted=is_claim_granted(state.deployment, gate.cache),
+    )
+
+    def written(pods: RuntimeSettings, cache: ModelCache | None) -> tuple[RuntimeSettings, ModelCache | None]:
+        return pods if keeps_pods else current, cache if keeps_cache else gate.cache
+
+    if primary is None or state.recorded is not None:
+        there = state.recorded
+        return written(there.pods, there.cache) if there is not None else (current, gate.cache)
+    # Where no runtime config was ever in effect, and no cache is asked for, there is nothing to lose.
+    no_config = dig(state.deployment, "status", "provider", "runtimeConfigHash") is None
+    if (no_config or not keeps_pods) and (gate.cache is None or not keeps_cache):
+        return written(RuntimeSettings(), None)
     if (found := known.made_with.get(uid_of(primary))) is not None:
-        return found
+        return written(*found)
     written_for = annotations_of(primary).get(names.WRITTEN_FOR, "")
     before = with_counts_of(written_for, state.deployment, typed) or typed
-    for pods in (RuntimeSettings(), current):
+    for pods, cache in product(
+        (RuntimeSettings(),) if no_config else (RuntimeSettings(), current),
+        (None,) if gate.cache is None else (gate.cache, None),
+    ):
         made = translate(
             host,
             state.deployment,
             before,
-            replace(context, runtime=pods),
+            replace(context, runtime=pods, cache=cache),
             digests=digests._replace(wanted=written_for),
-            records=pods != RuntimeSettings(),
+            records=pods != RuntimeSettings() or cache is not None,
             config=gate.config,
         ).objects
-        if not made:
-            return pods  # nothing is written of a spec that is refused
-        if was_written_as(primary, made[0], manager=names.provider_manager(host.name)):
-            known.made_with = {uid_of(primary): pods}
-            return pods
+        if not made and (cache is not None or gate.cache is None):
+            return written(pods, cache)  # nothing is written of a spec that is refused
+        if made and was_written_as(primary, made[0], manager=names.provider_manager(host.name)):
+            known.made_with = {uid_of(primary): (pods, cache)}
+            return written(pods, cache)
     return None
 
 
@@ -530,12 +568,14 @@ def _unknown_settings(state: ClusterState, intent: Decision, digests: SpecDigest
     return replace(intent, do=Do.OBSERVE_ONLY, results=results, warnings=(warning,))
 
 
-def _records(state: ClusterState, digests: SpecDigests, pods: RuntimeSettings) -> bool:
+def _records(state: ClusterState, digests: SpecDigests, pods: RuntimeSettings, cache: ModelCache | None) -> bool:
     """Whether to record the settings on the primary object; not if that would be the only reason to write it."""
     primary = state.primary
     if primary is None or state.recorded is not None:
         return True
-    return pods != RuntimeSettings() or annotations_of(primary).get(names.WRITTEN_FOR) != digests.wanted
+    if pods != RuntimeSettings() or cache is not None:
+        return True
+    return bool(annotations_of(primary).get(names.WRITTEN_FOR) != digests.wanted)
 
 
 def _comparable(obj: Resource) -> Resource:
@@ -563,13 +603,17 @@ def _compatible(host: ProviderHost, context: Context[Any], state: ClusterState) 
     )
 
 
-def _blocked(translated: TranslationResult, *, blocks_ready: bool = True) -> StepResult:
-    """The provider cannot run the spec: nothing is created, and live objects stay as they are."""
+def _blocked(translated: TranslationResult, *, blocks_ready: bool = True, served: bool = False) -> StepResult:
+    """The provider cannot run the spec: nothing is created, and live objects stay as they are.
+
+    More replicas than can mount the claim of what serves (`served`) degrade it: the pods that have it go on.
+    """
     return StepResult(
         condition="ProviderCompatible",
         reason=translated.blockers[0].reason,
         message="; ".join(located(finding) for finding in translated.blockers),
         blocks_ready=blocks_ready,
+        only_degrades=served and all(each.reason == "AccessModeConflict" for each in translated.blockers),
     )
 
 

@@ -1,4 +1,4 @@
-"""Which runtime config a pass works with, and which pod settings it writes (spec/platform.md, "Gate", "Change"). Pure.
+"""Which runtime config and cache a pass works with, and which pod settings it writes (platform.md, "Gate"). Pure.
 
 Example: a config gets another variable while the deployment serves. Core and provider compute the same new hash, so
 the gate is open; the pods keep the recorded settings, and a warning names the variable that waits.
@@ -14,7 +14,7 @@ no settings to lose, and an object without a record is written as before.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from airunway.api import names
@@ -22,13 +22,15 @@ from airunway.api.modeldeployment import ModelDeployment
 from airunway.configs import CONFIG_READY, GRANTED, EffectiveConfig, RoutingRequest, config_name, routing_request
 from airunway.kube import has_content_of
 from airunway.owned.objects import named
-from airunway.plugins.contract import Finding, Gateway, RuntimeSettings
+from airunway.plugins.contract import Finding, Gateway, ModelCache, RuntimeSettings
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.runtime_settings import changed_settings, runtime_settings
 from airunway.resource import Resource, annotations_of, condition_of, dig, labels_of, parse_time
+from airunway.runtime.model_cache import cache_faults, cache_verdict
 from airunway.runtime.report import StepResult
 from airunway.runtime.state import ClusterState
 from airunway.runtime.translate import SpecDigests, with_counts_of
+from airunway.runtime.volume_claims import claims_hinder
 from airunway.status import Category, Fault, category_of, served_before
 from airunway.status.evidence import parse_moment
 
@@ -65,10 +67,12 @@ _DIFFERENT = "core and provider see different runtime configs"
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
-    """Whether a pass may write, as far as config and gateway are concerned."""
+    """Whether a pass may write, as far as config, model cache and gateway are concerned."""
 
     config: EffectiveConfig | None = None
     """The effective config; None: there is none, or it is not known yet."""
+    cache: ModelCache | None = None
+    """The model cache that a new primary object mounts."""
     gateway: Gateway | None = None
     """The gateway for which a new primary object is made."""
     closed: bool = False
@@ -81,15 +85,34 @@ class Gate:
     """Seconds after which time alone changes the gate."""
     frozen: bool = False
     """The config cannot be used: what exists keeps its recorded settings, also after a change of the spec."""
+    late: StepResult | None = None
+    """The result while it is closed and what runs is not of the newest spec; None: the one for a config."""
+    planned: str = ""
+    """What a dry run says about the model cache; empty without one."""
 
 
 # ----------------------------------------------------------------------------------------------------------- the gate
 
 
-def gate_of(state: ClusterState, host: ProviderHost) -> Gate:
-    """The gate for a deployment whose spec is valid."""
+def gate_of(
+    state: ClusterState, host: ProviderHost, typed: ModelDeployment | None, digests: SpecDigests | None
+) -> Gate:
+    """The gate for a deployment whose spec is valid: first the config, then the model cache, then the gateway.
+
+    `typed` and `digests` are the deployment as plugins see it; None if it cannot be read.
+    """
     gate = _config_gate(state)
-    return gate if gate.closed else _with_gateway(gate, state, host)
+    if gate.closed:
+        return gate
+    is_changed = typed is None or digests is None or changed(state, typed, digests, frozen=gate.frozen)
+    cache = cache_verdict(state, host, changed=is_changed)
+    gate = replace(gate, cache=cache.cache, planned=cache.planned)
+    if cache.closed:
+        return replace(gate, closed=True, result=cache.result, late=cache.late)
+    if state.primary is None and (why := claims_hinder(state.deployment)) is not None:
+        result = StepResult(component="Storage", reason="PvcPending", message=why, blocks_ready=True, pending=True)
+        return replace(gate, closed=True, result=result if why else None)
+    return _with_gateway(gate, state, host)
 
 
 def disagree(state: ClusterState) -> bool:
@@ -138,13 +161,15 @@ def _waits(text: str, *, since: datetime | None = None) -> StepResult:
     )
 
 
-def not_applied(state: ClusterState, digests: SpecDigests, *, why: str = "") -> StepResult | None:
-    """The result for a spec that was not written yet, by default because the gate is closed; None if what runs is of
-    this spec.
+def not_applied(
+    state: ClusterState, digests: SpecDigests, *, why: str = "", late: StepResult | None = None
+) -> StepResult | None:
+    """The result for a spec that was not written yet: `late`, by default that the gate of the config is closed; None if
+    what runs is of this spec.
     """
     if state.primary is None or annotations_of(state.primary).get(names.WRITTEN_FOR) == digests.wanted:
         return None
-    return _waits(why or "The newest spec is applied once core and provider see the same runtime config")
+    return late or _waits(why or "The newest spec is applied once core and provider see the same runtime config")
 
 
 def _unusable(config: EffectiveConfig) -> StepResult:
@@ -183,7 +208,7 @@ def _with_gateway(gate: Gate, state: ClusterState, host: ProviderHost) -> Gate:
     if state.primary is not None:
         # Switched off, the record stays: the provider keeps what the live object has until the spec changes.
         kept = state.recorded.gateway if state.recorded is not None and request is not RoutingRequest.OFF else None
-        return Gate(config=gate.config, gateway=kept, frozen=gate.frozen, warning=gate.warning)
+        return replace(gate, gateway=kept)
     status = state.deployment.get("status") or {}
     engine = dig(status, "engine", "type", default="")
     manages = any(
@@ -199,12 +224,12 @@ def _with_gateway(gate: Gate, state: ClusterState, host: ProviderHost) -> Gate:
             namespace=str(dig(status, "gateway", "gatewayNamespace", default="")),
             uses_pool=backend == "Pool",
         )
-        return Gate(config=gate.config, gateway=chosen)
+        return replace(gate, gateway=chosen)
     if condition is not None and _is_current(condition, state) and not _waits_for_others(condition):
         return gate  # decided: there is no gateway
     text = "Waiting until the gateway part has decided what the route points to"
     result = StepResult(component="Gateway", reason="WaitingForGateway", message=text, blocks_ready=True, pending=True)
-    return Gate(config=gate.config, closed=True, result=result)
+    return replace(gate, closed=True, result=result)
 
 
 def _parts(status: Resource) -> list[object]:
@@ -345,24 +370,25 @@ def carried_warnings(deployment: Resource) -> Iterator[Finding]:
 # --------------------------------------------------------------------------------------------- conditions of others
 
 
-def foreign_faults(state: ClusterState) -> Iterator[Fault]:
+def foreign_faults(state: ClusterState, host: ProviderHost) -> Iterator[Fault]:
     """The faults of conditions that the core and its parts write and that count for the phase (spec/status.md).
 
-    An older core, without `RuntimeConfigReady`, has none. What waits for others counts until the deployment has served;
-    a fault then degrades it. Routing counts only where it was asked for.
+    An older core, without `RuntimeConfigReady`, has none, except that its model cache is off. What waits for others
+    counts until the deployment has served; a fault then degrades it. Routing counts only where it was asked for.
     """
     deployment, served = state.deployment, has_served(state)
     ready = condition_of(deployment, CONFIG_READY)
     if ready is None:
+        yield from cache_faults(state, host, served=served)
         return
     config = state.resolution.config if state.resolution is not None else None
     invalid = ready.get("reason") == "InvalidSpec" and state.primary is not None
     if not invalid and (fault := _fault(ready, "RuntimeConfig", served=served)) is not None:
         yield fault
-    if dig(deployment, "spec", "model", "cache", "mode") not in (None, "None"):
-        cache = condition_of(deployment, "ModelCacheReady")
-        if cache is not None and (fault := _fault(cache, "ModelCache", served=served)) is not None:
-            yield fault
+    yield from cache_faults(state, host, served=served)
+    storage = condition_of(deployment, "StorageReady")
+    if storage is not None and (fault := _fault(storage, "Storage", served=served)) is not None:
+        yield fault
     if routing_request(deployment, config) is RoutingRequest.REQUIRED:
         gateway = condition_of(deployment, "GatewayReady") or _unanswered(deployment)
         if (fault := _fault(gateway, "Gateway", served=served)) is not None:

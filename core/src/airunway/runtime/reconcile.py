@@ -270,6 +270,8 @@ class ProviderReconciler:
     async def _do(self, state: ClusterState, decision: Decision, memory: Memory) -> Outcome:
         if decision.do is Do.PREVIEW:
             planned = await self._previewer.publish(state, decision.objects, decision.plan)
+            if decision.gate.planned:
+                planned = replace(planned, message=f"{planned.message}; {decision.gate.planned}")
             return Outcome(results=_planned(state, planned))
         await self._previewer.withdraw(state.deployment)
         if decision.do is Do.SUSPEND:
@@ -366,7 +368,7 @@ def _found(
         results=(*decision.results, *outcome.results),
         warnings=decision.warnings,
         subject=decision.subject,
-        foreign=tuple(foreign_faults(state)),
+        foreign=tuple(foreign_faults(state, host)),
     )
     policy = state.resolution.config.status_policy if state.resolution and state.resolution.config else None
     if policy is not None:
@@ -388,6 +390,7 @@ def _found(
         subject=decision.subject or f"{kind}/{state.key.namespace}/{name}",
         rolled_out=state.rolled_out,
         config_hash=_effective_hash(state, decision),
+        claim=state.recorded.cache.claim if state.recorded is not None and state.recorded.cache is not None else "",
     )
     if isinstance(observed, PluginFault):
         result = plugin_fault(observed)

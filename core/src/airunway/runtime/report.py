@@ -139,6 +139,8 @@ class Report:
     """Faults of conditions that the core and its parts write."""
     config_hash: str | None = None
     """Hash of the runtime config whose pod settings are in effect, or empty; None: the published one stays."""
+    claim: str = ""
+    """Claim of the model cache that the primary object mounts; empty: none."""
     grace: timedelta = DEPENDENCY_GRACE
     """How long a dependency may be unreachable before the phase changes."""
     patience: timedelta = CAPACITY_PATIENCE
@@ -239,6 +241,8 @@ def provider_status(
             effective = dig(live, "provider", "runtimeConfigHash")
         if effective and isinstance(effective, str):
             provider["runtimeConfigHash"] = effective
+        if report.claim:
+            provider["claimName"] = report.claim
         status["provider"] = provider
         if report.selector:
             status["selector"] = report.selector
@@ -369,7 +373,7 @@ def terminating_status(deployment: Resource, message: str, *, now: datetime) -> 
     """The status while the upstream objects of a deleted deployment are deleted; known facts about them stay."""
     verdict = Rollup(phase=Phase.TERMINATING, reason="Terminating", message=bounded(message), ready=False)
     status = _status(deployment, verdict, overall_conditions(verdict), now=now)
-    known = ("resourceName", "resourceKind", "resourceAPIVersion", "schemaHash", "runtimeConfigHash")
+    known = ("resourceName", "resourceKind", "resourceAPIVersion", "schemaHash", "runtimeConfigHash", "claimName")
     resource = {key: dig(deployment, "status", "provider", key) for key in known}
     if resource := {key: value for key, value in resource.items() if value is not None}:
         status["provider"] = resource

@@ -1,7 +1,7 @@
 """The record on the primary upstream object: the settings that it was made with and keeps (spec ruling 23).
 
 It is the annotation `airunway.ai/runtime-settings`: ``{"for": <digest of the spec>, "config": <name of the runtime
-config>, "provider": {...}, "pods": {...}, "gateway": {...}}``; what is empty is left out.
+config>, "provider": {...}, "pods": {...}, "cache": {...}, "gateway": {...}}``; what is empty is left out.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import orjson
 
 from airunway.api import names
-from airunway.plugins.contract import Gateway, RuntimeSettings
+from airunway.plugins.contract import Gateway, ModelCache, RuntimeSettings
 from airunway.plugins.runtime_settings import settings_of_record, settings_record
 from airunway.resource import Resource, annotations_of, dig
 
@@ -31,6 +31,8 @@ class Record:
     """The provider's own kept settings."""
     pods: RuntimeSettings = field(default_factory=RuntimeSettings)
     """The pod settings of the runtime config."""
+    cache: ModelCache | None = None
+    """The model cache that its pods mount."""
     gateway: Gateway | None = None
     """The gateway for which the object was made, where the provider decides about a pool."""
     stored: Resource = field(default_factory=dict, compare=False)
@@ -45,6 +47,7 @@ class Record:
             "config": self.config,
             "provider": dict(self.provider),
             "pods": settings_record(self.pods),
+            "cache": _cache_record(self.cache) if self.cache is not None else {},
             "gateway": {"name": gateway.name, "namespace": gateway.namespace, "usesPool": gateway.uses_pool}
             if gateway is not None
             else {},
@@ -56,10 +59,11 @@ def new_record(record: Record, *, before: Record | None) -> Record:
     """Returns the record to write: `before` where it says the same. A record alone is no reason to write."""
     if before is None:
         return record
-    same = (before.lasting, dict(before.provider), before.pods, before.gateway) == (
+    same = (before.lasting, dict(before.provider), before.pods, before.cache, before.gateway) == (
         record.lasting,
         dict(record.provider),
         record.pods,
+        record.cache,
         record.gateway,
     )
     return before if same and before.config in (None, record.config) else record
@@ -85,9 +89,32 @@ def read_record(primary: Resource | None, manager: str) -> Record | None:
         config=config if isinstance(config, str) else None,
         provider=provider if isinstance(provider, dict) else {},
         pods=settings_of_record(found.get("pods")),
+        cache=_cache_in(found.get("cache")),
         gateway=_gateway_in(found.get("gateway")),
         stored=found,
     )
+
+
+def _cache_record(cache: ModelCache) -> Resource:
+    """What is recorded of a cache; all that is not recorded has its default value in `_cache_in`."""
+    found = {
+        "claim": cache.claim,
+        "subPath": cache.sub_path,
+        "mountPath": cache.mount_path,
+        "path": cache.path,
+        "accessMode": cache.access_mode,
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _cache_in(found: object) -> ModelCache | None:
+    claim, sub, mount, path, mode = (
+        dig(found, key, default="") for key in ("claim", "subPath", "mountPath", "path", "accessMode")
+    )
+    texts = [each for each in (claim, sub, mount, path, mode) if isinstance(each, str)]
+    if len(texts) < 5 or not claim or not mount:
+        return None
+    return ModelCache(claim=claim, sub_path=sub, mount_path=mount, path=path, access_mode=mode)
 
 
 def _gateway_in(found: object) -> Gateway | None:

@@ -41,6 +41,7 @@ from airunway.runtime.recreation import (
 )
 from airunway.runtime.settings_record import Record, new_record
 from airunway.runtime.state import provider_mark
+from airunway.runtime.volume_claims import CLAIM_FIELDS, claims_are_made, unclaimed_volumes, without_claims
 from airunway.sdk.fields import ignored_fields, ignored_pod_settings, tracked
 from airunway.sdk.pods import pod_templates
 
@@ -98,7 +99,7 @@ def translate(
     that the spec names are not used, and the record keeps the name that it has. The plugin never sees overrides that
     its schema refuses. A field that the user set and the provider never read is reported here (ruling 18).
     """
-    unclaimed = _unclaimed(typed)
+    unclaimed = [] if claims_are_made(deployment) else unclaimed_volumes(typed)
     overrides = check_overrides(typed.spec.provider.overrides or {}, host.manifest.override_schema)
     if overrides.errors:  # the plugin never sees them
         return TranslationResult(blockers=(*unclaimed, *overrides.errors), warnings=overrides.unknown)
@@ -116,7 +117,7 @@ def translate(
         for part in placed(overrides.merge, translation.overrides_at):
             objects[0] = merged(objects[0], part)
     warned = {finding.path for finding in warnings}
-    provided = ("spec.model.cache",) if context.cache is not None else ()
+    provided = (*CLAIM_FIELDS, *(("spec.model.cache",) if context.cache is not None else ()))
     ignored = [
         *(finding for finding in ignored_fields(typed, reads, provided=provided) if finding.path not in warned),
         *ignored_pod_settings(typed, context, translation.objects, named=warnings),
@@ -127,6 +128,7 @@ def translate(
         config=config_name(deployment) if not frozen else before.config if before is not None else None,
         provider=kept_settings(context.settings),
         pods=context.runtime,
+        cache=context.cache,
         gateway=context.gateway if before is None or context.spec_changed else before.gateway,
     )
     desired = complete(
@@ -144,20 +146,6 @@ def translate(
         pod_labels=[_kind(host, obj).labels.values() for obj in objects],
     )
     return TranslationResult(blockers=(), warnings=(*warnings, *ignored), objects=tuple(desired))
-
-
-def _unclaimed(typed: ModelDeployment) -> list[Finding]:
-    """Volumes with a size of their own: their claims are not created yet, so pods would wait for them forever."""
-    return [
-        Finding(
-            path=f"spec.model.storage.volumes[{position}].size",
-            reason="IncompatibleConfiguration",
-            message=f"volume {volume.name}: claims are not created from size yet; create a PersistentVolumeClaim, "
-            "name it in claimName and take size out",
-        )
-        for position, volume in enumerate(typed.spec.model.storage.volumes)
-        if volume.size is not None
-    ]
 
 
 def _writer(host: ProviderHost, primary: Resource, context: Context[Any]) -> Transformer:
@@ -227,7 +215,7 @@ def written_for(deployment: Resource, typed: ModelDeployment) -> SpecDigests:
 
 
 def _upstream_spec(typed: ModelDeployment) -> Resource:
-    return {key: value for key, value in typed.spec.to_essence().items() if key not in _NOT_UPSTREAM}
+    return without_claims({key: value for key, value in typed.spec.to_essence().items() if key not in _NOT_UPSTREAM})
 
 
 def _input_digest(deployment: Resource, spec: Mapping[str, object]) -> str:

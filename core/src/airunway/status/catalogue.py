@@ -88,14 +88,14 @@ CONDITIONS: tuple[ConditionType, ...] = (
     ConditionType(
         name="ModelCacheReady",
         writer=ConditionWriter.MODEL_CACHE,
-        reserved=True,
-        meaning="The cached weights are complete.",
+        good="True or absent",
+        meaning="The cached weights are complete. Absent where no model cache is asked for.",
     ),
     ConditionType(
         name="StorageReady",
         writer=ConditionWriter.MODEL_CACHE,
-        reserved=True,
-        meaning="The claims of volumes with a size are there.",
+        good="True or absent",
+        meaning="The claims of all volumes are there and bound. Absent without volumes, and where the part is off.",
     ),
     ConditionType(
         name="GatewayReady",
@@ -147,7 +147,7 @@ CONDITIONS: tuple[ConditionType, ...] = (
         name="DriftFight",
         writer=ConditionWriter.PROVIDER,
         good="absent",
-        meaning="Somebody keeps changing an upstream object that is reverted every time; reverts are slowed down.",
+        meaning="Another client keeps changing an upstream object; changes are reverted, ever more slowly.",
     ),
     ConditionType(
         name="DryRun",

@@ -113,6 +113,7 @@ _REGISTERED = (
         Category.PROGRESS,
         "the InferencePool does not exist, or its endpoint picker is not ready, yet",
     ),
+    Reason("WaitingForModelCache", Category.PROGRESS, "the weights of the model cache are not complete yet"),
     Reason("Queued", Category.PROGRESS, "other work of this kind comes first"),
     Reason("Terminating", Category.PROGRESS, "the deployment, or its namespace, is being deleted"),
     Reason("UpstreamNotInstalled", Category.PROGRESS, "the upstream's CRD is not installed in the cluster"),

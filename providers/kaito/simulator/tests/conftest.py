@@ -12,9 +12,9 @@ from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind, NotFound
 from airunway.resource import ObjectKey, Resource
 from airunway_kaito_simulator import names
 from airunway_kaito_simulator.kinds import INFERENCE_SET, WORKSPACE
+from airunway_testing.eventually import Eventually
 from airunway_testing.simulators import load_simulator
 from airunway_testing.simulators.played import Play, played
-from airunway_testing.waiting import Eventually
 
 UPSTREAM_CRDS = Path("upstream-crds/kaito/v0.12.0")  # among the recordings
 ONLY_UPSTREAM = Kind(names.GROUP, "v1alpha1", "Workspace", "workspaces")  # a version that our minimal CRD leaves out

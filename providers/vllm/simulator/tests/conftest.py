@@ -8,9 +8,9 @@ import pytest
 
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client
 from airunway.resource import Resource
+from airunway_testing.eventually import Eventually
 from airunway_testing.simulators import load_simulator
 from airunway_testing.simulators.played import Play, played
-from airunway_testing.waiting import Eventually
 from airunway_vllm_simulator.kinds import LEADER_WORKER_SET
 
 

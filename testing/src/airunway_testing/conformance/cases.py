@@ -120,9 +120,11 @@ TOGGLES: Mapping[str, Toggle] = {
     "spec.model.storage.volumes[].mountPath": _volume(mountPath="/other"),
     "spec.model.storage.volumes[].purpose": _volume(purpose="modelCache"),
     "spec.model.storage.volumes[].readOnly": _volume(readOnly=True),
-    "spec.model.storage.volumes[].size": _volume(size="1Gi"),
-    "spec.model.storage.volumes[].storageClassName": _volume(storageClassName="fast"),
-    "spec.model.storage.volumes[].accessMode": _volume(accessMode="ReadOnlyMany"),
+    "spec.model.storage.volumes[].size": _at(
+        "model.storage.volumes",
+        [{"name": "data", "size": "1Gi", "mountPath": "/data"}],
+        before={"model": {"storage": {"volumes": [_VOLUME]}}},
+    ),
     "spec.model.cache.mode": _at("model.cache.mode", "Shared"),
     "spec.engine.image": _at("engine.image", "registry.example/other:1"),
     "spec.engine.contextLength": _at("engine.contextLength", 1234),
@@ -203,6 +205,8 @@ OF_THE_CORE: Mapping[str, str] = {
     "spec.engine.type": "arrives resolved, as `context.engine`",
     "spec.provider.name": "what brings a deployment to a provider",
     "spec.provider.overrides": "merged into the primary object by the runtime, by the manifest's schema",
+    "spec.model.storage.volumes[].storageClassName": "the model cache part makes the claim, which is mounted by name",
+    "spec.model.storage.volumes[].accessMode": "the model cache part makes the claim, which is mounted by name",
     "spec.model.cache.artifactName": "part of the cache, which reaches a provider as `context.cache`",
     "spec.model.cache.accessMode": "part of the cache, which reaches a provider as `context.cache`",
     "spec.model.cache.revision": "part of the cache, which reaches a provider as `context.cache`",
@@ -303,7 +307,7 @@ def judged(host: ProviderHost, base: Base, spec: Resource, *, context: Context[A
         "kind": "ModelDeployment",
         "metadata": {"name": NAME, "namespace": _NAMESPACE, "uid": "00000000-0000-0000-0000-000000000000"},
         "spec": spec,
-        "status": {"engine": {"type": base.engine}},
+        "status": {"engine": {"type": base.engine}, "parts": ["model-cache"]},
     }
     return translate(host, deployment, parsed(deployment), context or context_of(host, base))
 

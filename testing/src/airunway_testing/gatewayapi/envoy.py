@@ -29,11 +29,11 @@ import aiohttp
 
 from airunway.kube import POD, Client, load_config, user_agent_of
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, is_true, key_of, labels_of
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.gatewayapi.binding import World, answered, bindings
 from airunway_testing.gatewayapi.controller import GatewayController
 from airunway_testing.gatewayapi.kinds import GATEWAY, HTTP_ROUTE, INFERENCE_POOL, POOL_GROUP
 from airunway_testing.gatewayapi.picker import DESTINATION
-from airunway_testing.waiting import PATIENCE
 
 __all__ = ["Configuration", "EnvoyError", "EnvoyGateway", "configuration", "endpoints_of_pool", "running_envoy_gateway"]
 

@@ -24,6 +24,7 @@ import aiohttp
 from airunway.kube import POD, Client
 from airunway.resource import ObjectKey, Resource, dig, is_true
 from airunway_testing.controlplane.ports import reserved_ports
+from airunway_testing.eventually import eventually
 from airunway_testing.gatewayapi.controller import remove_gateways
 from airunway_testing.gatewayapi.envoy import EnvoyGateway, endpoints_of_pool, running_envoy_gateway
 from airunway_testing.gatewayapi.kinds import (
@@ -39,7 +40,6 @@ from airunway_testing.gatewayapi.kinds import (
 from airunway_testing.gatewayapi.picker import PlayedPicker, running_picker
 from airunway_testing.gatewayapi.servers import ModelServer, make_pod, running_server, set_ready
 from airunway_testing.operator import install_definitions
-from airunway_testing.waiting import eventually
 
 __all__ = ["Answer", "Ground", "traffic_ground"]
 

@@ -10,7 +10,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import NODE, Client, Kind
 from airunway.resource import ObjectKey, dig, key_of
 from airunway_testing.controlplane.nodes import SimulatedNode, gpu_node
-from airunway_testing.waiting import PATIENCE
+from airunway_testing.eventually import PATIENCE
 
 __all__ = ["AUTOSCALER", "RESOURCE_QUOTA", "autoscale", "gpu_quota", "with_gpus", "with_nodes"]
 

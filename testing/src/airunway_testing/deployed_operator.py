@@ -23,6 +23,7 @@ from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of
 from airunway.runtime.application import ProviderSettings
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import Cluster
+from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import running_at
 from airunway_testing.operator import (
     gone,
@@ -35,9 +36,8 @@ from airunway_testing.operator import (
 )
 from airunway_testing.rights import applied, granted
 from airunway_testing.simulators import Level
-from airunway_testing.waiting import PATIENCE
 
-__all__ = ["Stage", "edit", "staged"]
+__all__ = ["Operator", "deployed_operator", "edit"]
 
 _COLLECTED = 5.0
 """Seconds that the garbage collector has."""
@@ -53,7 +53,7 @@ async def edit(client: Client, key: ObjectKey, spec: Resource) -> int:
     return int(after["metadata"]["generation"])
 
 
-class Stage:
+class Operator:
     """Core and providers in one namespace, and what tests do with them."""
 
     def __init__(
@@ -210,7 +210,7 @@ class Stage:
                 await asyncio.sleep(0.05)
 
     def requests(self) -> list[Request]:
-        """What was asked in the namespace since the stage was made, or about nothing that has one."""
+        """What was asked in the namespace since this object was made, or about nothing that has one."""
         self._seen += self._audit.read()
         return [request for request in self._seen if request.namespace in ("", self._namespace, self._home)]
 
@@ -232,7 +232,7 @@ class Stage:
         ]
 
     async def at_rest(self, *kinds: Kind) -> list[str]:
-        """What is written although nothing has to be: objects of `kinds` are touched, nobody of ours may answer.
+        """What is written although nothing has to be: objects of `kinds` are touched, and no component may write.
 
         Waits first until nothing was written for a while. What the API server refused was not written.
         """
@@ -266,7 +266,7 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(
+async def deployed_operator(
     cluster: Cluster,
     client: Client,
     *,
@@ -275,21 +275,23 @@ async def staged(
     definitions: Sequence[Resource] = (),
     level: Level = "api",
     home: str = "",
-    last: Callable[[Stage], Awaitable[None]] | None = None,
-) -> AsyncIterator[Stage]:
-    """The stage with the core on it, and with the CRDs of upstreams; `home` is as in `Stage`.
+    last: Callable[[Operator], Awaitable[None]] | None = None,
+) -> AsyncIterator[Operator]:
+    """The operator with its core running, and with the CRDs of upstreams; `home` is as in `Operator`.
 
-    At the end, while everybody still acts, `last` looks at what there is, and the deployments are deleted.
+    At the end, while all components still run, `last` looks at what there is, and the deployments are deleted.
     """
     await install_definitions(client, definitions)
     await remove_leftovers(client)
-    stage = Stage(cluster=cluster, client=client, namespace=namespace, audit_log=audit_log, level=level, home=home)
+    operator = Operator(
+        cluster=cluster, client=client, namespace=namespace, audit_log=audit_log, level=level, home=home
+    )
     try:
-        await stage.start()
-        yield stage
+        await operator.start()
+        yield operator
         if last is not None:
-            await last(stage)
-        await stage.clear()
-        assert stage.refused() == [], "the rights are enough"
+            await last(operator)
+        await operator.clear()
+        assert operator.refused() == [], "the rights are enough"
     finally:
-        await stage.close()
+        await operator.close()

@@ -1,4 +1,4 @@
-"""What a provider's pass tells, without a cluster: recorded objects, pods and events in, a deployment's status out."""
+"""A provider's status of recorded objects, pods and events, without a cluster."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from airunway.runtime.memory import Memory
 from airunway.runtime.report import Report, StepResult, record_of_service
 from airunway.status.evidence import Evidence, PodFacts
 
-__all__ = ["Teller"]
+__all__ = ["StatusReplay"]
 
 
 @dataclass(kw_only=True)
-class Teller:
-    """One deployment of a provider; `deployment` gets each status that a look comes to."""
+class StatusReplay:
+    """One deployment of a provider; `deployment` gets each status that a reconcile comes to."""
 
     host: ProviderHost
     deployment: Resource
     engine: str = "vllm"
     memory: Memory = field(default_factory=Memory)
 
-    def look(
+    def reconcile(
         self, observed: Observed, evidence: Evidence, *, now: datetime, newest_revision: str | None = None
     ) -> tuple[Resource, float | None]:
         """A pass: the status that follows, and after how many seconds time alone asks for the next.
 
-        `newest_revision` is that of the workload behind the pods, None where nothing tells it.
+        `newest_revision` is that of the workload behind the pods, None where it is unknown.
         """
         primary = observed.primary or {}
         kind, name = primary.get("kind", ""), dig(primary, "metadata", "name", default="")

@@ -10,19 +10,19 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
-from airunway_testing.waiting import PATIENCE
+from airunway_testing.eventually import PATIENCE
 
-__all__ = ["own_process", "provider_process"]
+__all__ = ["operator_process", "provider_process"]
 
 
 def provider_process(name: str, kubeconfig: Path, folder: Path) -> AbstractAsyncContextManager[subprocess.Popen[bytes]]:
     """`airunway provider run NAME` once it is ready; it is the caller's to end it, and is killed after the context."""
     quiet = ("--metrics-bind-address", "0", "--health-probe-bind-address", "0")
-    return own_process(kubeconfig, folder, "provider", "run", name, *quiet)
+    return operator_process(kubeconfig, folder, "provider", "run", name, *quiet)
 
 
 @asynccontextmanager
-async def own_process(kubeconfig: Path, folder: Path, *arguments: str) -> AsyncIterator[subprocess.Popen[bytes]]:
+async def operator_process(kubeconfig: Path, folder: Path, *arguments: str) -> AsyncIterator[subprocess.Popen[bytes]]:
     """`airunway ARGUMENTS...` once it is ready; killed after the context, if it has not ended by then.
 
     `folder` gets its log. Raises AssertionError, with the log, if it ends before it is ready.
