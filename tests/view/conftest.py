@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+from tests.console import steps
 
 from airunway.kube import Client
 from airunway.plugins.host import ProviderHost
@@ -19,6 +21,18 @@ from airunway_testing.faults import BY_HAND
 from airunway_testing.operator import Deploy, deployments, playing
 
 IMAGE = "registry.example/team/vllm:1.0"
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "status.md"
+
+
+def screen(command: str) -> list[str]:
+    """The lines that docs/status.md shows below a command of `airunway`."""
+    for block in re.findall(r"```console\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
+        for shown, lines in steps(block):
+            if shown.startswith(f"airunway {command}"):
+                return lines
+    raise LookupError(f"docs/status.md does not show `airunway {command}`")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.view.conftest import Run
+from tests.console import is_shown
+from tests.view.conftest import Run, screen
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, POD, SERVICE_ACCOUNT, Client
@@ -116,6 +117,7 @@ async def test_without_flags_the_run_that_crashed_is_printed(
     assert "[prefill/llama-1] serving red gnp.exe" in lines
     assert max(map(len, lines)) < 17_000
     assert all(line.isprintable() for line in lines)
+    assert is_shown(screen("logs md/llama"), every.out), every.out
 
     whole = await run("logs", "md/llama", "-n", key.namespace, "--all", "--role", "decode")
     assert "[decode/llama-0 model] step 0" in whole.out.splitlines()

@@ -9,8 +9,9 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+from tests.console import is_shown
 from tests.rootcause.worked import FAULTS
-from tests.view.conftest import Run
+from tests.view.conftest import Run, screen
 
 from airunway.kube import POD, Client, Kind, load_config
 from airunway.resource import ObjectKey, Resource, dig, key_of
@@ -55,6 +56,8 @@ async def test_cause_object_and_remedy_come_first(
     assert code in first[0]
     assert cause["object"] in first[1]
     assert CODES[code].remedy_for(cause["object"]) in first[2]
+    if name == "out-of-memory":
+        assert is_shown(screen("status md/out-of-memory"), text.out.replace(namespace, "ml")), text.out
 
     shown = await run("status", f"md/{name}", "-n", namespace, "-o", "json")
     view = json.loads(shown.out)

@@ -281,13 +281,13 @@ def _as_ours(what: str) -> Iterator[None]:
     try:
         yield
     except _NETWORK_ERRORS as error:
-        text = _told(error)
+        text = _error_text(error)
         if isinstance(error, TimeoutError):
             raise RequestTimedOut(f"{what}: no answer in time ({text})") from error
         raise ConnectionFailed(f"{what}: {text}") from error
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """Returns what went wrong, without aiohttp's descriptions of its own objects."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"the certificate of {error.host}:{error.port} is not trusted: {_reason(error.certificate_error)}"

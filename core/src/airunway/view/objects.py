@@ -51,6 +51,11 @@ def state_of(obj: Resource) -> ObjectState:
     for type_ in _READY:
         if (found := conditions.get(type_)) is not None:
             return _by_condition(found, type_, phase=phase, counts=counts)
+    ending = [(name, each) for name, each in conditions.items() if name.endswith(("Ready", "Succeeded"))]
+    if ending:
+        # The upstream's own words, such as WorkspaceSucceeded: the one that is not True says most.
+        name, each = next(((n, c) for n, c in ending if c.get("status") != "True"), ending[-1])
+        return _by_condition(each, name, phase=phase, counts=counts)
     if counts:
         ready, _, wanted = counts.partition("/")
         return ObjectState(f"{counts} ready", Health.OK if ready == wanted else Health.PROGRESS, "")

@@ -36,7 +36,8 @@ def role_of(pod: Resource, deployment: Resource) -> str:
     if not isinstance(labels, dict):
         return ""
     keys = [names.COMPONENT, *_other_labels(dig(deployment, "status", "selector"))]
-    return next((value for key in keys if isinstance(value := labels.get(key), str) and value), "")
+    own = dig(pod, "metadata", "name")
+    return next((value for key in keys if isinstance(value := labels.get(key), str) and value and value != own), "")
 
 
 def _other_labels(selector: object) -> list[str]:
@@ -45,4 +46,5 @@ def _other_labels(selector: object) -> list[str]:
         return []
     _, _, rest = selector.partition(",")
     key = rest.split("=")[0].split(" in ")[0].strip().removesuffix("!")
-    return [key] if key else []
+    # Kubernetes' own labels name one pod or one index of a set.
+    return [key] if key and not key.partition("/")[0].endswith("kubernetes.io") else []
