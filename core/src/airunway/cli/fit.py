@@ -337,7 +337,7 @@ def _lines(found: Sized) -> Iterator[str]:
     for role, result in found.roles:
         yield ""
         if role.name:
-            yield f"Role {role.name}: {role.workers} workers"
+            yield f"Role {role.name}: {role.workers} worker{'' if role.workers == 1 else 's'}"
         legal = result.legal
         yield (
             f"Tensor parallelism: {legal.why}"
@@ -400,10 +400,10 @@ def _terms(found: Estimate) -> Iterator[str]:
         rows.append(("left for KV cache", gib(found.pool), "budget less the above"))
     yield from format_table(("term", "size", "source"), rows, width=terminal_width()).split("\n")
     if found.bounds:
-        times = ", ".join(f"{seconds * 1000:,.1f} ms with {batch}" for batch, seconds in found.bounds)
+        times = ", ".join(f"{seconds * 1000:,.1f} ms (batch of {batch})" for batch, seconds in found.bounds)
         yield (
-            f"Time per token is at least {times} sequences of {found.context or 0:,} tokens: a bound (weights and KV "
-            "cache that are read, over bandwidth), no forecast."
+            f"Time per token is at least {times} with {found.context or 0:,} tokens of context: a bound (weights and "
+            "KV cache that are read, over bandwidth), no forecast."
         )
 
 
