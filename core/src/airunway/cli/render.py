@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -77,6 +78,7 @@ def _rendered(
     from airunway.plugins.registry import load
     from airunway.plugins.runtime_settings import resolve_among, runtime_settings
     from airunway.resource import key_of, labels_of
+    from airunway.runtime.model_cache import assumed_cache
     from airunway.runtime.translate import translate
 
     key, now = key_of(deployment), datetime.now(UTC)
@@ -104,6 +106,7 @@ def _rendered(
         runtime=runtime_settings(found.config, labels_of(deployment), reserved=host.manifest.reserved_labels),
     )
     assigned = {**deployment, "status": {"engine": {"type": context.engine}}}
+    context = replace(context, cache=assumed_cache(assigned, found.config, host))
     judged = translate(host, assigned, typed, context, config=found.config)
     for finding in judged.warnings:
         _say(f"{key}: warning: {finding.path}: {finding.message}")
