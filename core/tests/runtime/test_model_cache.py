@@ -25,8 +25,7 @@ from airunway.runtime.plan import Decision, Do
 from airunway.runtime.pod_settings import NEWER_PODS_WAIT, foreign_faults
 from airunway.runtime.settings_record import read_record
 from airunway.runtime.translate import parsed, translate
-from airunway.sdk import Translation, cache_mounts, pod_blockers
-from airunway.sdk.plugin import Compatibility
+from airunway.sdk import Compatibility, Translation, cache_mounts, pod_blockers
 from airunway.status import roll_up
 from airunway.status.evidence import Evidence, PodFacts
 
@@ -292,7 +291,7 @@ def test_a_new_copy_takes_no_newer_variables_along_and_a_wave_of_a_config_no_cla
     host: ProviderHost, plain: MakeDeployment
 ) -> None:
     obj = made(host, plain(model=SHARED), FIRST, config(**OLD))
-    rollout = {"rollout": {"claimName": "second"}}
+    rollout: dict[str, Any] = {"rollout": {"claimName": "second"}}
     granted = answered(plain(model=SHARED), claim="second", found=config(**NEW), **rollout)
     decision = decided(host, granted, config(**NEW), obj)
     assert (claims(decision), [entry["name"] for entry in decision.objects[0]["spec"]["env"]]) == (["second"], ["A"])
@@ -300,7 +299,7 @@ def test_a_new_copy_takes_no_newer_variables_along_and_a_wave_of_a_config_no_cla
     assert decision.config_hash is None
     found = config(**NEW).config
     assert found is not None
-    effective = {"effectiveRuntimeConfig": found.status() | {"rollout": "Granted"}}
+    effective: dict[str, Any] = {"effectiveRuntimeConfig": found.status() | {"rollout": "Granted"}}
     wave = answered(plain(model=SHARED), claim="second", found=config(**NEW), **effective)
     decision = decided(host, wave, config(**NEW), obj)
     assert (claims(decision), len(decision.objects[0]["spec"]["env"])) == (["first"], 2)
@@ -385,7 +384,16 @@ def test_the_record_of_a_cache_can_be_read_whatever_stands_there(host: ProviderH
     record = read_record(obj, MANAGER)
     assert record is not None
     assert record.cache == FIRST
-    for broken in (None, 1, [], {}, {"claim": 1}, {"claim": "", "mountPath": "/x"}, {"claim": "x", "path": []}):
+    values: tuple[object, ...] = (
+        None,
+        1,
+        [],
+        {},
+        {"claim": 1},
+        {"claim": "", "mountPath": "/x"},
+        {"claim": "x", "path": []},
+    )
+    for broken in values:
         text = orjson.dumps({"for": "x", "cache": broken}).decode()
         edited = {**obj, "metadata": {**obj["metadata"], "annotations": {names.RUNTIME_SETTINGS: text}}}
         found = read_record(edited, MANAGER)
