@@ -15,13 +15,15 @@ from core.tests.runtime.views import NOW, state
 
 from airunway.api import names
 from airunway.configs import Resolution
+from airunway.owned.plan import Action
 from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import EngineCapability, ModelCache
 from airunway.plugins.host import ProviderHost
+from airunway.plugins.registry import load
 from airunway.plugins.runtime_settings import runtime_settings
 from airunway.resource import Resource, annotations_of, copy_of, dig, format_time, labels_of
 from airunway.runtime.model_cache import NEWER_WEIGHTS_WAIT, cache_reads
-from airunway.runtime.plan import Decision, Do
+from airunway.runtime.plan import Decision, Do, decide
 from airunway.runtime.pod_settings import NEWER_PODS_WAIT, foreign_faults
 from airunway.runtime.settings_record import read_record
 from airunway.runtime.translate import parsed, translate
@@ -454,3 +456,29 @@ def test_progress_of_a_download_is_no_part_of_what_a_pass_reads(
     granted = answered(plain(model=SHARED), reason, rollout={"claimName": "second"})
     assert cache_reads(granted) != cache_reads(steps[0])
     assert dig(granted, "status", "rollout", "claimName") == "second"
+
+
+# --------------------------------------------------------------------------------------------------------------- KAITO
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"reason": "CacheLost", "claim": "first"}, {"reason": "", "on": False}, {"reason": "Ready", "claim": "second"}],
+    ids=["lost", "part off", "fetched anew"],
+)
+def test_a46_a_kaito_template_does_not_become_a_preset_while_its_weights_are_fetched(
+    plain: MakeDeployment, how: dict[str, Any]
+) -> None:
+    kaito = load("kaito")
+    given: Resource = {"provider": {"name": "kaito"}}
+    context = replace(assumed_context(kaito, engine="vllm", now=NOW), cache=FIRST)
+    asked = plain(model=SHARED, status=given)
+    obj = copy_of(translate(kaito, asked, parsed(asked), context).objects[0])
+    obj["metadata"] |= {"uid": "workspace", "creationTimestamp": format_time(NOW - timedelta(hours=1))}
+    decision = decide(state(kaito, answered(asked, **how), obj, resolution=NONE), kaito, settings=kaito.settings({}))
+    assert "template" in decision.objects[0]["inference"]
+    assert decision.plan is not None
+    assert Action.REPLACE not in [step.action for step in decision.plan.steps]
+    off = plain(model={"id": "org/model"}, status=given)
+    decision = decide(state(kaito, answered(off, **how), obj, resolution=NONE), kaito, settings=kaito.settings({}))
+    assert "preset" in decision.objects[0]["inference"], "the cache goes with the change of the spec"
