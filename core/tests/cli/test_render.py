@@ -96,6 +96,21 @@ def test_a_setting_of_the_provider_reaches_what_is_made(tmp_path: Path) -> None:
     assert (wrong.exit_code, "is not KEY=VALUE" in wrong.stderr) == (2, True)
 
 
+def test_a_cache_is_mounted_under_a_name_that_stands_for_its_claim(tmp_path: Path) -> None:
+    cached = deployment(
+        model={"id": "org/model/q4.gguf", "cache": {"mode": "Shared"}},
+        image="ghcr.io/ggml-org/llama.cpp:server-b6000",
+        provider={"name": "vllm"},
+    )
+    done = render(tmp_path / "md.yaml", cached)
+    assert done.exit_code == 0, done.output
+    (made,) = [obj for obj in yaml.safe_load_all(done.stdout) if obj["kind"] == "Deployment"]
+    pod = made["spec"]["template"]["spec"]
+    claims = [each["persistentVolumeClaim"]["claimName"] for each in pod["volumes"] if "persistentVolumeClaim" in each]
+    assert [claim.endswith("-cache") for claim in claims] == [True]
+    assert "/model-cache/q4.gguf" in pod["containers"][0]["args"]
+
+
 def test_an_older_upstream_gets_what_it_knows(tmp_path: Path) -> None:
     for release, version, field in (("1.5", "v1alpha1", "drive"), ("2.0", "v1beta1", "motor")):
         done = render(tmp_path / "md.yaml", deployment(), "--upstream-version", release)

@@ -15,18 +15,19 @@ from core.tests.runtime.views import NOW, state
 
 from airunway.api import names
 from airunway.configs import Resolution
+from airunway.owned.plan import Action
 from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import EngineCapability, ModelCache
 from airunway.plugins.host import ProviderHost
+from airunway.plugins.registry import load
 from airunway.plugins.runtime_settings import runtime_settings
 from airunway.resource import Resource, annotations_of, copy_of, dig, format_time, labels_of
 from airunway.runtime.model_cache import NEWER_WEIGHTS_WAIT, cache_reads
-from airunway.runtime.plan import Decision, Do
+from airunway.runtime.plan import Decision, Do, decide
 from airunway.runtime.pod_settings import NEWER_PODS_WAIT, foreign_faults
 from airunway.runtime.settings_record import read_record
 from airunway.runtime.translate import parsed, translate
-from airunway.sdk import Translation, cache_mounts, pod_blockers
-from airunway.sdk.plugin import Compatibility
+from airunway.sdk import Compatibility, Translation, cache_mounts, pod_blockers
 from airunway.status import roll_up
 from airunway.status.evidence import Evidence, PodFacts
 
@@ -292,7 +293,7 @@ def test_a_new_copy_takes_no_newer_variables_along_and_a_wave_of_a_config_no_cla
     host: ProviderHost, plain: MakeDeployment
 ) -> None:
     obj = made(host, plain(model=SHARED), FIRST, config(**OLD))
-    rollout = {"rollout": {"claimName": "second"}}
+    rollout: dict[str, Any] = {"rollout": {"claimName": "second"}}
     granted = answered(plain(model=SHARED), claim="second", found=config(**NEW), **rollout)
     decision = decided(host, granted, config(**NEW), obj)
     assert (claims(decision), [entry["name"] for entry in decision.objects[0]["spec"]["env"]]) == (["second"], ["A"])
@@ -300,7 +301,7 @@ def test_a_new_copy_takes_no_newer_variables_along_and_a_wave_of_a_config_no_cla
     assert decision.config_hash is None
     found = config(**NEW).config
     assert found is not None
-    effective = {"effectiveRuntimeConfig": found.status() | {"rollout": "Granted"}}
+    effective: dict[str, Any] = {"effectiveRuntimeConfig": found.status() | {"rollout": "Granted"}}
     wave = answered(plain(model=SHARED), claim="second", found=config(**NEW), **effective)
     decision = decided(host, wave, config(**NEW), obj)
     assert (claims(decision), len(decision.objects[0]["spec"]["env"])) == (["first"], 2)
@@ -385,7 +386,16 @@ def test_the_record_of_a_cache_can_be_read_whatever_stands_there(host: ProviderH
     record = read_record(obj, MANAGER)
     assert record is not None
     assert record.cache == FIRST
-    for broken in (None, 1, [], {}, {"claim": 1}, {"claim": "", "mountPath": "/x"}, {"claim": "x", "path": []}):
+    values: tuple[object, ...] = (
+        None,
+        1,
+        [],
+        {},
+        {"claim": 1},
+        {"claim": "", "mountPath": "/x"},
+        {"claim": "x", "path": []},
+    )
+    for broken in values:
         text = orjson.dumps({"for": "x", "cache": broken}).decode()
         edited = {**obj, "metadata": {**obj["metadata"], "annotations": {names.RUNTIME_SETTINGS: text}}}
         found = read_record(edited, MANAGER)
@@ -446,3 +456,29 @@ def test_progress_of_a_download_is_no_part_of_what_a_pass_reads(
     granted = answered(plain(model=SHARED), reason, rollout={"claimName": "second"})
     assert cache_reads(granted) != cache_reads(steps[0])
     assert dig(granted, "status", "rollout", "claimName") == "second"
+
+
+# --------------------------------------------------------------------------------------------------------------- KAITO
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"reason": "CacheLost", "claim": "first"}, {"reason": "", "on": False}, {"reason": "Ready", "claim": "second"}],
+    ids=["lost", "part off", "fetched anew"],
+)
+def test_a46_a_kaito_template_does_not_become_a_preset_while_its_weights_are_fetched(
+    plain: MakeDeployment, how: dict[str, Any]
+) -> None:
+    kaito = load("kaito")
+    given: Resource = {"provider": {"name": "kaito"}}
+    context = replace(assumed_context(kaito, engine="vllm", now=NOW), cache=FIRST)
+    asked = plain(model=SHARED, status=given)
+    obj = copy_of(translate(kaito, asked, parsed(asked), context).objects[0])
+    obj["metadata"] |= {"uid": "workspace", "creationTimestamp": format_time(NOW - timedelta(hours=1))}
+    decision = decide(state(kaito, answered(asked, **how), obj, resolution=NONE), kaito, settings=kaito.settings({}))
+    assert "template" in decision.objects[0]["inference"]
+    assert decision.plan is not None
+    assert Action.REPLACE not in [step.action for step in decision.plan.steps]
+    off = plain(model={"id": "org/model"}, status=given)
+    decision = decide(state(kaito, answered(off, **how), obj, resolution=NONE), kaito, settings=kaito.settings({}))
+    assert "preset" in decision.objects[0]["inference"], "the cache goes with the change of the spec"

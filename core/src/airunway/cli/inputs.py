@@ -17,9 +17,7 @@ from airunway.resource import ObjectKey, Resource, copy_of, dig, key_of, labels_
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 
-    from airunway.configs import EffectiveConfig
     from airunway.kube import Client, KubeError
-    from airunway.plugins.contract import ModelCache
     from airunway.plugins.host import ProviderHost
     from airunway.runtime.translate import TranslationResult
     from airunway.selection import ProviderRefusal
@@ -30,7 +28,6 @@ __all__ = [
     "Unchosen",
     "asking_plugins",
     "assigned",
-    "assumed_cache",
     "choose",
     "choose_among",
     "definitions_in",
@@ -262,13 +259,15 @@ def _judged(deployment: Resource, name: str, engine: str, *, now: datetime) -> T
     from airunway.api.modeldeployment import parse_deployment
     from airunway.plugins.assumed import assumed_context
     from airunway.plugins.registry import discover, load
+    from airunway.runtime.model_cache import assumed_cache
     from airunway.runtime.translate import translate
 
     if all(found.name != name for found in discover(on_request=True)):
         return None
     host = load(name)
-    context = assumed_context(host, engine=engine, now=now, cache=assumed_cache(deployment, None))
-    return translate(host, assigned(deployment, engine), parse_deployment(deployment), context)
+    chosen = assigned(deployment, engine)
+    context = assumed_context(host, engine=engine, now=now, cache=assumed_cache(chosen, None, host))
+    return translate(host, chosen, parse_deployment(deployment), context)
 
 
 def assigned(deployment: Resource, engine: str) -> Resource:
@@ -276,26 +275,6 @@ def assigned(deployment: Resource, engine: str) -> Resource:
     from airunway.api.names import MODEL_CACHE_PART
 
     return {**deployment, "status": {"engine": {"type": engine}, "parts": [MODEL_CACHE_PART]}}
-
-
-def assumed_cache(deployment: Resource, config: EffectiveConfig | None) -> ModelCache | None:
-    """The model cache that a deployment asks for, as if its weights were complete; None if it asks for none.
-
-    The name of the claim is ``<artifact>-cache``: a real one has digits at its end, from the uid of the artifact.
-    """
-    from airunway.artifacts.request import request_of
-    from airunway.plugins.contract import ModelCache
-
-    request = request_of(deployment, config)
-    if request is None:
-        return None
-    return ModelCache(
-        claim=f"{request.name}-cache",
-        sub_path="model",
-        mount_path=request.mount_path,
-        path=request.path,
-        access_mode=request.access_mode,
-    )
 
 
 def choose_among(configs: Sequence[Resource], deployment: Resource, *, provider: str, now: datetime) -> Choice:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -78,6 +79,7 @@ def _rendered(
     from airunway.plugins.registry import load
     from airunway.plugins.runtime_settings import resolve_among, runtime_settings
     from airunway.resource import key_of, labels_of
+    from airunway.runtime.model_cache import assumed_cache
     from airunway.runtime.translate import translate
 
     key, now = key_of(deployment), datetime.now(UTC)
@@ -103,11 +105,11 @@ def _rendered(
         settings=settings,
         upstream_version=upstream_version,
         runtime=runtime_settings(found.config, labels_of(deployment), reserved=host.manifest.reserved_labels),
-        cache=inputs.assumed_cache(deployment, found.config),
     )
+    assigned = inputs.assigned(deployment, context.engine)
+    context = replace(context, cache=assumed_cache(assigned, found.config, host))
     if context.cache is not None:
         _say(f"{key}: weights come from claim {context.cache.claim}-…, which the model cache part makes")
-    assigned = inputs.assigned(deployment, context.engine)
     judged = translate(host, assigned, typed, context, config=found.config)
     for finding in judged.warnings:
         _say(f"{key}: warning: {finding.path}: {finding.message}")

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from airunway.artifacts.deployments import CONDITION, wants_cache
-from airunway.artifacts.request import MOUNT_PATH, SUB_PATH
+from airunway.artifacts.request import MOUNT_PATH, SUB_PATH, request_of
+from airunway.configs import EffectiveConfig
 from airunway.plugins.contract import Finding, ModelCache, Observation
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
@@ -24,6 +25,7 @@ from airunway.status import Category, Fault, category_of
 __all__ = [
     "NEWER_WEIGHTS_WAIT",
     "CacheVerdict",
+    "assumed_cache",
     "cache_faults",
     "cache_reads",
     "cache_verdict",
@@ -81,11 +83,29 @@ def cache_verdict(state: ClusterState, host: ProviderHost, *, changed: bool) -> 
     return CacheVerdict(closed=True, result=result, late=_waits(_late(state)))
 
 
+def assumed_cache(deployment: Resource, config: EffectiveConfig | None, host: ProviderHost) -> ModelCache | None:
+    """The cache for a preview without a cluster: the name of the claim is not known before it is made."""
+    request = request_of(deployment, config)
+    if request is None or not _can_use_one(deployment, host):
+        return None
+    return _cache(
+        {
+            "claimName": f"{request.name}-cache",
+            "mountPath": request.mount_path,
+            "path": request.path,
+            "accessMode": request.access_mode,
+        }
+    )
+
+
+def _can_use_one(deployment: Resource, host: ProviderHost) -> bool:
+    engine = dig(deployment, "status", "engine", "type", default="")
+    return any(each.model_cache for each in host.manifest.engines if each.name == engine)
+
+
 def _is_asked_for(state: ClusterState, host: ProviderHost) -> bool:
     """Whether the spec asks for a cache, and the engine can use one; else the translation refuses it."""
-    engine = dig(state.deployment, "status", "engine", "type", default="")
-    able = any(each.model_cache for each in host.manifest.engines if each.name == engine)
-    return wants_cache(state.deployment) and able
+    return wants_cache(state.deployment) and _can_use_one(state.deployment, host)
 
 
 def _ready(state: ClusterState) -> ModelCache | None:

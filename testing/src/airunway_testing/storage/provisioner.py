@@ -85,7 +85,7 @@ def storage_class(
     """
     parameters = {
         "accessModes": ",".join(access_modes),
-        "nodeBound": str(node_bound or bool(node)).lower(),
+        "nodeBound": "true" if node_bound or node else "",
         "node": node,
         "bytesPerGiB": "" if bytes_per_gib is None else str(bytes_per_gib),
         "delaySeconds": str(delay),
