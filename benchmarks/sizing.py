@@ -1,6 +1,6 @@
-"""How long does sizing take: one model against the nodes of a cluster, and the wheel's catalogue read for the first time?
+"""How long does sizing take: one model against the nodes of a cluster, and reading its facts?
 
-Pure Python, no cluster. The bound of the same run is one estimate. Read the CPU times on a machine that others use too.
+Pure Python, no cluster. The bound of the same run is one estimate. The times are CPU times, of this process alone.
 Prints JSON.
 
     uv run python benchmarks/sizing.py

@@ -41,7 +41,7 @@ _HEAD = """# What runs where
 Each sample that comes with a provider is asked of every provider: its `provider.name` is replaced, and overrides are
 left out where they are another provider's. It takes the way of a deployment: admission, the choice of the engine, the
 provider with its default settings, and then a real API server with the upstream's own CRD of that release, which takes
-what is written in a dry run with strict field validation. No upstream runs, so nothing is said here of what its
+what is written in a dry run with strict field validation. No upstream runs, so the page does not cover what its
 controller or its webhooks do. Optional kinds are there, each in the newest version, unless the release is the question.
 
 **yes**: on every release that was asked. **from**: on that release and all newer ones. **no**, and everything that is
@@ -52,7 +52,7 @@ What becomes of each field of a deployment: [honoured, warned or refused](fields
 
 
 async def page(client: Client, namespace: str, folder: Path) -> str:
-    """The page, as Markdown; asked of an API server on which nobody else uses the upstreams' kinds."""
+    """The page, as Markdown; asked of an API server on which nothing else uses the upstreams' kinds."""
     hosts, samples = _hosts_and_samples()
     answers = await asked(client, namespace, hosts=hosts, samples=samples, folder=folder)
     lines = [_HEAD, *_samples(hosts, samples, answers), "", *_engines(hosts)]
@@ -203,7 +203,7 @@ def _refusals(
 ) -> list[tuple[set[str], str, str]]:
     """Who is refused where, and why; samples that are refused alike together.
 
-    Those that are `never` taken are refused with the newest of everything: why, is said once.
+    Those that are `never` taken are refused with the newest of everything: the reason is given once.
     """
     refused: dict[tuple[str, str], list[Release | None]] = {}
     for answer in answers:

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
         "tools.doctor_page",
         "tools.fields_page",
         "tools.sdk_reference",
+        "tools.view_page",
     ],
 )
 def test_the_page_is_current(tool: str) -> None:

@@ -158,10 +158,12 @@ def hash_of(deployment: Resource) -> str:
     return str(dig(deployment, "status", "effectiveRuntimeConfig", "hash", default=""))
 
 
-def process_of(kubeconfig: Path, folder: Path, *providers: str) -> AbstractAsyncContextManager[Popen[bytes]]:
-    """Core, gateway part and providers as one process of their own."""
+def process_of(
+    kubeconfig: Path, folder: Path, *providers: str, flags: Sequence[str] = ()
+) -> AbstractAsyncContextManager[Popen[bytes]]:
+    """Core, its parts and providers as one process of their own."""
     quiet = ("--metrics-bind-address", "0", "--health-probe-bind-address", "0")
-    return operator_process(kubeconfig, folder, "run", *(providers or PROVIDERS), *quiet)
+    return operator_process(kubeconfig, folder, "run", *(providers or PROVIDERS), *quiet, *flags)
 
 
 def definitions(*, extension: bool = True) -> list[Resource]:

@@ -220,6 +220,7 @@ def test_usage(arguments: tuple[str, ...], code: int, text: str) -> None:
         (4, {"args": {"tensor-parallel-size": "3"}}, 3, "impossible"),
         (4, {"args": {"gpu-memory-utilization": "0.5"}}, 3, "fits with less"),
         (1, {}, 3, "does not fit"),
+        (0, {}, 0, "fits"),
     ],
 )
 def test_the_spec_of_a_file_is_judged(

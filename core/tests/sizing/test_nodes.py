@@ -6,7 +6,18 @@ from typing import Any
 
 import pytest
 
-from airunway.sizing import NodeGpus, Placement, Unseen, Workload, fit, free_gpus, nearest, of_entry, pod_requests
+from airunway.sizing import (
+    Layout,
+    NodeGpus,
+    Placement,
+    Unseen,
+    Workload,
+    fit,
+    free_gpus,
+    nearest,
+    of_entry,
+    pod_requests,
+)
 
 GPU = "nvidia.com/gpu"
 
@@ -160,3 +171,8 @@ def test_a_worker_goes_where_enough_gpus_are_free() -> None:
     assert found.nodes[2].why == "2 of 8 GPUs are free, the worker needs 4"
     assert found.pipeline is None
     assert fit(model, Workload(engine="vllm", gpus=4, resource="amd.com/gpu"), rows).nodes == ()
+    # Sixteen GPUs are a worker over two nodes, if the provider can span them.
+    both = fit(model, Workload(engine="vllm", gpus=16, resource=GPU, context=8192), [h100("a", 8), h100("b", 8)])
+    assert [row.why for row in both.nodes] == ["8 of 8 GPUs are free, the worker needs 16"]
+    assert both.pipeline is not None
+    assert both.pipeline.estimate.layout == Layout(tensor_parallel=8, stages=2)

@@ -109,6 +109,13 @@ RUNS = {
     "granite": Run(model="ibm-granite/granite-3.1-8b-instruct", weights=15.25, tokens=384432),
     # multi-head latent attention
     "mla": Run(model="deepseek-ai/DeepSeek-V2-Lite-Chat", weights=29.43, tokens=1505552),
+    "mla, fp8 671B tp 8": Run(
+        model="deepseek-ai/DeepSeek-R1",
+        link="https://github.com/HabanaAI/vllm-fork/issues/809",
+        release=(0, 6),
+        parallel=8,
+        weights=79.41,
+    ),
     # sliding windows
     "sliding, half": Run(model="google/gemma-2-27b-it", weights=50.72, tokens=58672),
     "sliding, half, 9B": Run(model="google/gemma-2-9b-it", weights=17.22, tokens=168880),

@@ -26,6 +26,7 @@ PERMANENT_EXIT = 3
 """Exit code of the downloader for errors that a new try cannot mend: the Job fails at once."""
 
 _MOST = 4096
+_REVISION = re.compile(r"[0-9a-f]{1,64}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -86,7 +87,7 @@ def _success(ok: object, *, command: str, at: datetime | None) -> Result:
         bytes=size,
         files=files,
         digest=digest if isinstance(digest, str) else "",
-        revision=revision[:253] if isinstance(revision, str) else "",
+        revision=revision if isinstance(revision, str) and _REVISION.fullmatch(revision) else "",
         at=at,
     )
 

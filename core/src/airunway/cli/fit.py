@@ -119,7 +119,7 @@ def fit(
         except ModelConfigError as error:
             inputs.fail(str(error))
     if output == "table":
-        typer.echo("\n\n".join("\n".join(map(printable, _lines(each, as_model=file is None))) for each in found))
+        typer.echo("\n\n".join("\n".join(map(printable, _lines(each))) for each in found))
     else:
         typer.echo(as_document([each.as_resource() for each in found], output), nl=False)
     if any(each.refused for each in found):
@@ -138,18 +138,29 @@ class Sized:
     """Providers whose engine can span several nodes."""
     engine: str
     unseen: tuple[Unseen, ...]
+    as_model: bool
+    """Whether GPUs were looked for, rather than those of a spec judged."""
 
     @property
     def refused(self) -> bool:
-        """Whether a worker would not start: on no node, and on no pipeline that a provider runs."""
+        """Whether a worker would not start: on no node, and on no pipeline that a provider runs.
+
+        A spec without GPUs is not refused: it does not ask for any.
+        """
         from airunway.sizing import Verdict
 
         refusals = (Verdict.NOT, Verdict.IMPOSSIBLE, Verdict.LESS)
         return any(
-            found.verdict in refusals
-            and not (found.pipeline is not None and found.pipeline.estimate.usable and self.spanning)
+            found.verdict in refusals and (self.as_model or bool(found.workload.gpus)) and not self._spans(found)
             for _, found in self.roles
         )
+
+    def _spans(self, found: Fit) -> bool:
+        """Whether a provider can run it as a pipeline over nodes; that of a spec must have as many GPUs as it names."""
+        pipeline = found.pipeline
+        if pipeline is None or not pipeline.estimate.usable or not self.spanning:
+            return False
+        return self.as_model or pipeline.estimate.layout.gpus == found.workload.gpus
 
     def as_resource(self) -> Resource:
         """As JSON, in a stable form for scripts."""
@@ -284,6 +295,7 @@ def sized(
         ),
         engine=engine,
         unseen=tuple(unseen),
+        as_model=as_model,
     )
 
 
@@ -311,12 +323,12 @@ def _providers(explanation: Explanation | None) -> Iterator[tuple[str, str, str]
         yield candidate.name, explanation.verdict(candidate).value, failed or "no objection"
 
 
-def _lines(found: Sized, *, as_model: bool) -> Iterator[str]:
+def _lines(found: Sized) -> Iterator[str]:
     from airunway.sizing import Unknown
     from airunway.sizing.report import kv_sentence, weights_sentence
 
     checkpoint, key = found.checkpoint, key_of(found.deployment)
-    if not as_model:
+    if not found.as_model:
         yield f"ModelDeployment {key}"
     yield f"Model:     {checkpoint.model}{f'  (licence {checkpoint.licence})' if checkpoint.licence else ''}"
     yield f"Weights:   {weights_sentence(checkpoint)}"
@@ -325,14 +337,14 @@ def _lines(found: Sized, *, as_model: bool) -> Iterator[str]:
     for role, result in found.roles:
         yield ""
         if role.name:
-            yield f"Role {role.name}: {role.workers} workers"
+            yield f"Role {role.name}: {role.workers} worker{'' if role.workers == 1 else 's'}"
         legal = result.legal
         yield (
             f"Tensor parallelism: {legal.why}"
             if isinstance(legal, Unknown)
             else f"Tensor parallelism on one node: {', '.join(map(str, legal))} GPUs"
         )
-        yield from _role_lines(result)
+        yield from _role_lines(result, as_model=found.as_model)
     yield from _unseen_lines(found.unseen)
     yield ""
     rows = [
@@ -346,7 +358,7 @@ def _lines(found: Sized, *, as_model: bool) -> Iterator[str]:
         yield "No provider is registered."
 
 
-def _role_lines(result: Fit) -> Iterator[str]:
+def _role_lines(result: Fit, *, as_model: bool) -> Iterator[str]:
     from airunway.sizing.report import layout_text
 
     if result.nodes:
@@ -368,6 +380,8 @@ def _role_lines(result: Fit) -> Iterator[str]:
     if best is not None and best.terms:
         yield ""
         yield from _terms(best)
+    if not as_model and not result.workload.gpus:
+        yield "Note: the spec asks for no GPU; this is what GPUs would be needed."
     for note in result.workload.problems:
         yield f"Note: {note}"
 
@@ -386,10 +400,10 @@ def _terms(found: Estimate) -> Iterator[str]:
         rows.append(("left for KV cache", gib(found.pool), "budget less the above"))
     yield from format_table(("term", "size", "source"), rows, width=terminal_width()).split("\n")
     if found.bounds:
-        times = ", ".join(f"{seconds * 1000:,.1f} ms with {batch}" for batch, seconds in found.bounds)
+        times = ", ".join(f"{seconds * 1000:,.1f} ms (batch of {batch})" for batch, seconds in found.bounds)
         yield (
-            f"Time per token is at least {times} sequences of {found.context or 0:,} tokens: a bound (weights and KV "
-            "cache that are read, over bandwidth), no forecast."
+            f"Time per token is at least {times} with {found.context or 0:,} tokens of context: a bound (weights and "
+            "KV cache that are read, over bandwidth), no forecast."
         )
 
 

@@ -17,7 +17,9 @@ from airunway.resource import ObjectKey, Resource, copy_of, dig, key_of, labels_
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 
+    from airunway.configs import EffectiveConfig
     from airunway.kube import Client, KubeError
+    from airunway.plugins.contract import ModelCache
     from airunway.plugins.host import ProviderHost
     from airunway.runtime.translate import TranslationResult
     from airunway.selection import ProviderRefusal
@@ -27,6 +29,8 @@ __all__ = [
     "Choice",
     "Unchosen",
     "asking_plugins",
+    "assigned",
+    "assumed_cache",
     "choose",
     "choose_among",
     "definitions_in",
@@ -263,9 +267,34 @@ def _judged(deployment: Resource, name: str, engine: str, *, now: datetime) -> T
     if all(found.name != name for found in discover(on_request=True)):
         return None
     host = load(name)
-    context = assumed_context(host, engine=engine, now=now)
-    return translate(
-        host, {**deployment, "status": {"engine": {"type": engine}}}, parse_deployment(deployment), context
+    context = assumed_context(host, engine=engine, now=now, cache=assumed_cache(deployment, None))
+    return translate(host, assigned(deployment, engine), parse_deployment(deployment), context)
+
+
+def assigned(deployment: Resource, engine: str) -> Resource:
+    """The deployment as a provider gets it for an engine, from a core whose model cache part is on."""
+    from airunway.api.names import MODEL_CACHE_PART
+
+    return {**deployment, "status": {"engine": {"type": engine}, "parts": [MODEL_CACHE_PART]}}
+
+
+def assumed_cache(deployment: Resource, config: EffectiveConfig | None) -> ModelCache | None:
+    """The model cache that a deployment asks for, as if its weights were complete; None if it asks for none.
+
+    The name of the claim is ``<artifact>-cache``: a real one has digits at its end, from the uid of the artifact.
+    """
+    from airunway.artifacts.request import request_of
+    from airunway.plugins.contract import ModelCache
+
+    request = request_of(deployment, config)
+    if request is None:
+        return None
+    return ModelCache(
+        claim=f"{request.name}-cache",
+        sub_path="model",
+        mount_path=request.mount_path,
+        path=request.path,
+        access_mode=request.access_mode,
     )
 
 
@@ -384,7 +413,7 @@ def read_cluster(
 def read_runtime_configs(deployment: Resource, *, kubeconfig: Path | None, context: str | None) -> list[Resource]:
     """The RuntimeConfig and the ClusterRuntimeConfig of the name that the deployment follows, if they exist.
 
-    A cluster without these kinds has none. One that must not be read is said on standard error, and counts as absent.
+    A cluster without these kinds has none. One that may not be read is reported on stderr, and counts as absent.
     Exits with 1 on other errors.
     """
     from airunway.configs import config_name

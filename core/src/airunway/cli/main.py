@@ -17,9 +17,11 @@ from airunway.cli.doctor import doctor
 from airunway.cli.explain import explain
 from airunway.cli.fit import fit
 from airunway.cli.install import install, manifests, uninstall, upgrade
+from airunway.cli.logs import logs
 from airunway.cli.new import new
 from airunway.cli.preflight import preflight
 from airunway.cli.render import render
+from airunway.cli.status import StatusCommand, status
 from airunway.cli.validate import validate
 
 __all__ = ["app", "main"]
@@ -115,6 +117,8 @@ for command, summary in (
     (preflight, "Show what an upstream's new CRDs would do to deployments."),
 ):
     app.command(short_help=summary)(command)
+app.command(short_help="Show how a deployment is doing, and which part is at fault.", cls=StatusCommand)(status)
+app.command(short_help="Print the logs of all containers of a deployment, crashed ones included.")(logs)
 
 
 def _print_version(wanted: bool) -> None:

@@ -44,7 +44,7 @@ def claims_hinder(deployment: Resource) -> str | None:
     hinder it, empty if the condition StorageReady says why.
 
     A claim that is not bound hinders nothing: some are bound only with their first pod. One that is not made yet does:
-    an object of somebody else may have its name.
+    a foreign object may have its name.
     """
     volumes = dig(deployment, "spec", "model", "storage", "volumes")
     sized = isinstance(volumes, list) and any(dig(volume, "size") is not None for volume in volumes)

@@ -199,8 +199,8 @@ def estimate(checkpoint: Checkpoint, workload: Workload, gpu: GpuFacts, layout: 
         max_context=_longest(need, pool, checkpoint.max_context or context),
         max_sequences=max(0, pool) // one if one else None,
         short=max(0, workload.sequences * one - pool),
-        bounds=_bounds(weights, layout, gpu, one),
     )
+    found = replace(found, bounds=_bounds(weights, found, one))
     found = replace(found, **_judged(found, workload))
     if found.verdict is Verdict.FITS and (warning := _outside(checkpoint, workload, reserve, total, sequences)):
         return replace(found, verdict=Verdict.TIGHT, why=warning)
@@ -359,8 +359,11 @@ def _outside(checkpoint: Checkpoint, workload: Workload, reserve: Reserve, total
     )
 
 
-def _bounds(weights: Weights, layout: Layout, gpu: GpuFacts, sequence: int) -> tuple[tuple[int, float], ...]:
-    if gpu.bandwidth is None or weights.read is None:
+def _bounds(weights: Weights, found: Estimate, sequence: int) -> tuple[tuple[int, float], ...]:
+    """For one sequence, and for larger batches that fit."""
+    bandwidth = found.gpu.bandwidth
+    if bandwidth is None or weights.read is None:
         return ()
-    read = weights.read / layout.tensor_parallel
-    return tuple((batch, (read + batch * sequence * layout.stages) / gpu.bandwidth) for batch in (1, 8, 32))
+    read, stages = weights.read / found.layout.tensor_parallel, found.layout.stages
+    batches = [batch for batch in (1, 8, 32) if batch == 1 or batch <= (found.max_sequences or 0)]
+    return tuple((batch, (read + batch * sequence * stages) / bandwidth) for batch in batches)

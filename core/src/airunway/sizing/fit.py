@@ -191,9 +191,14 @@ def _over(
     if isinstance(legal, Unknown) or len(names) < 2:
         return None
     limit = min(len(names), checkpoint.layer_count or len(names))
+    parallel = workload.tensor_parallel if workload.tensor_parallel in legal else max(legal)
+    numbers = range(2, limit + 1)
+    if workload.gpus > size:
+        # The spec names the GPUs of a worker that spans nodes.
+        numbers = range(workload.gpus // parallel, min(limit, workload.gpus // parallel) + 1)
     found: Estimate | None = None
-    for stages in range(2, limit + 1):
-        found = estimate(checkpoint, workload, gpu, Layout(tensor_parallel=max(legal), stages=stages))
+    for stages in numbers:
+        found = estimate(checkpoint, workload, gpu, Layout(tensor_parallel=parallel, stages=stages))
         if found.usable:
             break
     if found is None or found.verdict not in (Verdict.FITS, Verdict.TIGHT, Verdict.LESS):

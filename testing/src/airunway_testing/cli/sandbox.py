@@ -140,11 +140,11 @@ def _demo(box: Sandbox, screen: _Screen, *, patience: float) -> int:
     typer.echo(as_text([row_of(o.deployment) for o in outcomes if o.deployment is not None]))
     typer.echo()
     for outcome in outcomes:
-        typer.echo(_told(outcome))
+        typer.echo(_line(outcome))
     return 0 if all(outcome.ok for outcome in outcomes) else 1
 
 
-def _told(outcome: Outcome) -> str:
+def _line(outcome: Outcome) -> str:
     mark = "as shown" if outcome.ok else "NOT AS EXPECTED"
     ending = "refused" if outcome.deployment is None else row_of(outcome.deployment).phase
     return f"{outcome.sample.name}: {outcome.sample.shows}: {ending} ({mark})\n    {outcome.text}"

@@ -46,7 +46,7 @@ from airunway_testing.storage.program import CLASS_NAME as STORAGE_CLASS_NAME
 __all__ = ["Sandbox", "Say", "sandbox"]
 
 Say = Callable[[str], None]
-"""Told, in a sentence, what happens now."""
+"""Called with a sentence about what happens now."""
 
 PATIENCE = 600.0
 """Seconds in which the control plane, and then the parts, must be ready; while their processes live it is waited."""
