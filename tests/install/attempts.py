@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from airunway.api import names
+from airunway.api.modeldeployment import volume_claim_name
 from airunway.artifacts.claims import Wish, artifact_labels, claim_of
 from airunway.artifacts.jobs import Step, job_of
-from airunway.artifacts.names import claim_name, job_name, volume_claim_name
+from airunway.artifacts.names import claim_name, job_name
 from airunway.artifacts.request import request_of
 from airunway.gateway.application import DEFAULT_PICKER_IMAGE
 from airunway.gateway.kinds import PICKER_KINDS
@@ -1031,8 +1032,7 @@ def _of_downloads() -> Iterator[Attempt]:
         ("patch", "users", "that it has not made for a ModelArtifact"),
         ("delete", "users", "that it has not made for a ModelArtifact"),
     ):
-        body = {"spec": {"parallelism": 2}} if verb == "patch" else None
-        yield _changing(JOB, verb, name, words, body)
+        yield _changing(JOB, verb, name, words, {"spec": {"parallelism": 2}} if verb == "patch" else None)
 
 
 def _of_others(honest: Resource) -> Iterator[Attempt]:
@@ -1095,6 +1095,9 @@ def _of_claims() -> Iterator[Attempt]:
     words = "called as the ModelDeployment and the volume"
     for name in ("thief", "another-scratch-space", "thief-12345678"):
         yield _created("names", f"a volume {name}", words, _changed(volume, "metadata/name", name))
+    labels = {**volume["metadata"]["labels"], names.MODEL_DEPLOYMENT: "another"}
+    words = f"the claim of a volume has the label {names.MODEL_DEPLOYMENT}"
+    yield _created("labels", "a volume of another", words, _changed(volume, "metadata/labels", labels))
     yield from _of_others(honest)
     body = {"metadata": {"labels": {names.PART: names.MODEL_CACHE_PART}, "ownerReferences": [OWNER]}}
     for verb in ("patch", "delete"):

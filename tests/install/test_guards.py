@@ -211,7 +211,7 @@ async def cached(admin: Client, namespace: str) -> None:
     for name in ("users", "ours"):
         for kind in (MODEL_ARTIFACT, JOB, PERSISTENT_VOLUME_CLAIM):
             body = made_of_the_cache() if kind is MODEL_ARTIFACT else copy_of(honest[kind])
-            metadata = {"name": name, "namespace": namespace}
+            metadata: Resource = {"name": name, "namespace": namespace}
             if name == "ours":
                 metadata = {**body["metadata"], **metadata}
             if name == "ours" and kind is not MODEL_ARTIFACT:  # an owner that exists: else they are garbage

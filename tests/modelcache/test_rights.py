@@ -90,8 +90,11 @@ async def lived_through(ground: Ground, account: Client) -> None:
         await ground.client.merge_patch(MODEL_ARTIFACT, ObjectKey(ground.namespace, "mine"), larger)
         await ground.eventually(lambda: is_ready(ground, "mine", size="2Gi"))
 
-        await ground.deploy("two", cache={"mode": "Dedicated"})
+        volume = {"name": "scratch", "size": "1Gi", "mountPath": "/scratch"}
+        dedicated = {"id": "acme/tiny", "cache": {"mode": "Dedicated"}, "storage": {"volumes": [volume]}}
+        await ground.deploy("two", model=dedicated)
         await ground.until("Ready", "two")
+        await ground.client.get(PERSISTENT_VOLUME_CLAIM, ObjectKey(ground.namespace, "two-scratch"))
         model = {"id": "acme/gated", "cache": {"mode": "Shared"}}
         await ground.deploy("three", model=model)
         failed = dig(await ground.until("GatedModel", "three"), "status", "modelCache", "artifactName")
