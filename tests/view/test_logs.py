@@ -155,7 +155,7 @@ async def test_the_end_of_a_pod_that_is_gone_is_known_from_the_deployment(
     assert found.out.splitlines() == [
         f"[llama-0 model] ended with exit code 1: {KILLED}.",
         "[llama-0] loading",
-    ]
+    ], found.err
 
 
 async def test_following_prints_pods_that_come_and_runs_that_begin(
