@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from tests.console import steps
+from tests.console import is_shown, steps
 
 from airunway.kube import Client
 from airunway.plugins.host import ProviderHost
@@ -24,6 +24,12 @@ IMAGE = "registry.example/team/vllm:1.0"
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "status.md"
+
+
+def is_on_page(command: str, output: str) -> bool:
+    """Whether docs/status.md shows this output below a command of `airunway`; indents do not count."""
+    shown = [line.strip() for line in screen(command)]
+    return is_shown(shown, "".join(f"{line.strip()}\n" for line in output.splitlines()))
 
 
 def screen(command: str) -> list[str]:
@@ -57,7 +63,7 @@ def run(kubeconfig: Path) -> Run:
     async def run_(*arguments: str, kubeconfig: Path | None = None) -> Ran:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "airunway", *arguments, f"--kubeconfig={kubeconfig or default}"),
+            *("-m", "airunway", *arguments, "--kubeconfig", str(kubeconfig or default)),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )

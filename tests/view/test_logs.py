@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.console import is_shown
-from tests.view.conftest import Run, screen
+from tests.view.conftest import Run, is_on_page
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, POD, SERVICE_ACCOUNT, Client
@@ -117,16 +116,18 @@ async def test_without_flags_the_run_that_crashed_is_printed(
     assert "[prefill/llama-1] serving red gnp.exe" in lines
     assert max(map(len, lines)) < 17_000
     assert all(line.isprintable() for line in lines)
-    assert is_shown(screen("logs md/llama"), every.out), every.out
+    assert is_on_page("logs md/llama", every.out), every.out
 
     whole = await run("logs", "md/llama", "-n", key.namespace, "--all", "--role", "decode")
     assert "[decode/llama-0 model] step 0" in whole.out.splitlines()
     assert "llama-1" not in whole.out
-    before = await run("logs", "md/llama", "-n", key.namespace, "-p", "--tail=1")
+    before = await run("logs", "md/llama", "-n", key.namespace, "-p", "--tail", "1", "--since", "1h")
     assert before.out == f"[decode/llama-0 model] {KILLED}\n"
     unknown = await run("logs", "md/llama", "-n", key.namespace, "--role", "encode")
     assert unknown.code == 1, unknown
     assert "(roles: decode, prefill)" in unknown.err
+    nowhere = await run("logs", "md/llama", "--context", "nowhere")
+    assert (nowhere.code, "nowhere" in nowhere.err) == (1, True)
 
 
 async def test_the_end_of_a_pod_that_is_gone_is_known_from_the_deployment(
@@ -154,7 +155,7 @@ async def test_the_end_of_a_pod_that_is_gone_is_known_from_the_deployment(
     assert found.out.splitlines() == [
         f"[llama-0 model] ended with exit code 1: {KILLED}.",
         "[llama-0] loading",
-    ]
+    ], found.err
 
 
 async def test_following_prints_pods_that_come_and_runs_that_begin(
@@ -164,7 +165,7 @@ async def test_following_prints_pods_that_come_and_runs_that_begin(
     kubelet.write("llama-0", "model", "first")
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "airunway", "logs", "md/llama", "-f", "-n", key.namespace),
-        f"--kubeconfig={kubeconfig}",
+        *("--kubeconfig", str(kubeconfig)),
         stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None

@@ -9,9 +9,8 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
-from tests.console import is_shown
 from tests.rootcause.worked import FAULTS
-from tests.view.conftest import Run, screen
+from tests.view.conftest import Run, is_on_page
 
 from airunway.kube import POD, Client, Kind, load_config
 from airunway.resource import ObjectKey, Resource, dig, key_of
@@ -57,7 +56,7 @@ async def test_cause_object_and_remedy_come_first(
     assert cause["object"] in first[1]
     assert CODES[code].remedy_for(cause["object"]) in first[2]
     if name == "out-of-memory":
-        assert is_shown(screen("status md/out-of-memory"), text.out.replace(namespace, "ml")), text.out
+        assert is_on_page("status md/out-of-memory", text.out.replace(namespace, "ml")), text.out
 
     shown = await run("status", f"md/{name}", "-n", namespace, "-o", "json")
     view = json.loads(shown.out)
@@ -151,13 +150,15 @@ async def test_a_user_with_view_in_one_namespace_sees_what_it_may(
 
 
 async def test_in_a_pipe_watching_appends_what_changes_until_the_outcome(
-    deploy: Deploy, client: Client, kubeconfig: Path, namespace: str
+    deploy: Deploy, client: Client, kubeconfig: Path, namespace: str, run: Run
 ) -> None:
+    nowhere = await run("status", "md/crash-loop", "--context", "nowhere")
+    assert (nowhere.code, "nowhere" in nowhere.err) == (1, True)
     key = await deploy("crash-loop")
     pod = await pod_of(client, key)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "airunway", "status", "md/crash-loop", "-w", "--wait", "-n", namespace),
-        f"--kubeconfig={kubeconfig}",
+        *("--kubeconfig", str(kubeconfig)),
         stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None

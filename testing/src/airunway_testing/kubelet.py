@@ -5,7 +5,7 @@
         kubelet.write("llama-0", "model", "loading weights")
         kubelet.end("llama-0", "model")                # this run; what is written now is the next one's
 
-KWOK leaves the node alone. The API server asks the kubelet of the pod's node for a log, and does not check its
+KWOK leaves its pods alone. The API server asks the kubelet of the pod's node for a log, and does not check its
 certificate.
 """
 
@@ -22,8 +22,9 @@ from time import monotonic
 from aiohttp import web
 
 from airunway.kube import NODE, POD, Client, NotFound
-from airunway.resource import ObjectKey, Resource, dig
+from airunway.resource import ObjectKey, Resource, annotations_of, dig
 from airunway_testing.controlplane.certificates import new_authority
+from airunway_testing.faults import BY_HAND
 
 __all__ = ["Kubelet", "running_kubelet"]
 
@@ -47,8 +48,10 @@ class Kubelet:
         self.open = 0
 
     async def place(self, pod: Resource) -> Resource:
-        """Create a pod on the node; the API server's answer."""
-        return await self._client.create(POD, {**pod, "spec": {**pod["spec"], "nodeName": self._node}})
+        """Create a pod on the node, which the simulated nodes leave alone; the API server's answer."""
+        metadata = {**pod["metadata"], "annotations": {**annotations_of(pod), **BY_HAND}}
+        body = {**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": self._node}}
+        return await self._client.create(POD, body)
 
     def write(self, pod: str, container: str, *lines: str | bytes) -> None:
         """Add lines to the current run of a container."""
@@ -81,8 +84,8 @@ class Kubelet:
         runs = self._runs.get((pod, container))
         previous = query.get("previous") == "true"
         if runs is None or (previous and len(runs) < 2):
-            text = f'previous terminated container "{container}" in pod "{pod}" not found'
-            return web.Response(status=400, text=text)
+            problem = f'previous terminated container "{container}" in pod "{pod}" not found'
+            return web.Response(status=400, text=problem)
         waits = not runs[-1].lines and len(runs) > 1 and query.get("follow") != "true"
         run = runs[-2] if previous or waits else runs[-1]
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
@@ -127,13 +130,13 @@ async def running_kubelet(client: Client, folder: Path, *, node: str) -> AsyncIt
     await site.start()
     address: tuple[str, int] = runner.addresses[0]
     try:
-        await client.create(NODE, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})
+        # Created with its status, as kubelets do it: KWOK would initialize a node that is not ready.
         status = {
             "addresses": [{"type": "InternalIP", "address": address[0]}],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": address[1]}},
             "conditions": [{"type": "Ready", "status": "True"}],
         }
-        await client.merge_patch(NODE, ObjectKey("", node), {"status": status}, subresource="status")
+        await client.create(NODE, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}, "status": status})
         yield kubelet
     finally:
         pods = await client.list_all(POD, field_selector=f"spec.nodeName={node}")
