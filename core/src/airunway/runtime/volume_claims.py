@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Finding
 from airunway.resource import Resource, condition_of, dig
 
-__all__ = ["CLAIM_FIELDS", "claims_are_made", "claims_hinder", "unclaimed_volumes", "without_claims"]
+__all__ = ["claim_fields", "claims_are_made", "claims_hinder", "unclaimed_volumes", "without_claims"]
 
 _OF_CLAIMS = ("size", "storageClassName", "accessMode")
 
-CLAIM_FIELDS = tuple(f"spec.model.storage.volumes[].{field}" for field in _OF_CLAIMS)
-"""Fields of the spec that become the claim of a volume; no provider reads them."""
+_VOLUME = "spec.model.storage.volumes[]"
 
 
 _HARMLESS = ("PvcPending", "DryRun", "Suspended")
 """Reasons of StorageReady=False with which the first object can be made, or is not made anyway."""
+
+
+def claim_fields(read: Collection[str]) -> tuple[str, ...]:
+    """Fields of the spec that reach a provider as the claim of a volume, if it has read the claim's name."""
+    return tuple(f"{_VOLUME}.{field}" for field in _OF_CLAIMS) if f"{_VOLUME}.claimName" in read else ()
 
 
 def claims_are_made(deployment: Resource) -> bool:
