@@ -12,18 +12,16 @@ __all__ = ["claim_fields", "claims_are_made", "claims_hinder", "unclaimed_volume
 
 _OF_CLAIMS = ("size", "storageClassName", "accessMode")
 
-_MOUNTED = "spec.model.storage.volumes[].claimName"
-"""The field of a volume that every provider reads that mounts volumes."""
-_CLAIM_FIELDS = tuple(f"spec.model.storage.volumes[].{field}" for field in _OF_CLAIMS)
-
-
-def claim_fields(read: Collection[str]) -> tuple[str, ...]:
-    """The fields of volumes that reach a provider by a claim, given the paths that it read; none without mounts."""
-    return _CLAIM_FIELDS if _MOUNTED in read else ()
+_VOLUME = "spec.model.storage.volumes[]"
 
 
 _HARMLESS = ("PvcPending", "DryRun", "Suspended")
 """Reasons of StorageReady=False with which the first object can be made, or is not made anyway."""
+
+
+def claim_fields(read: Collection[str]) -> tuple[str, ...]:
+    """Fields of the spec that reach a provider as the claim of a volume, if it has read the claim's name."""
+    return tuple(f"{_VOLUME}.{field}" for field in _OF_CLAIMS) if f"{_VOLUME}.claimName" in read else ()
 
 
 def claims_are_made(deployment: Resource) -> bool:

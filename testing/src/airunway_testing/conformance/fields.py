@@ -137,7 +137,7 @@ def _setting_outcome(host: ProviderHost, base: Base, name: str) -> Outcome:
         return Outcome(field=name, base=base.name, answer=Answer.WARNED, words=about)
     if name == CACHE and _publishes_cache(host, base.engine) and base.spec["model"].get("source") != "custom":
         # An engine that mounts the weights and loads another model would not start: the hub is switched off.
-        told = any(CACHED_FILE in canonical_json(obj).decode() for obj in after.objects)
+        told = any(CACHED_FILE in canonical_json(plain(obj)).decode() for obj in after.objects)
         return Outcome(field=name, base=base.name, answer=Answer.HONOURED if told else Answer.IGNORED)
     # A pool of the provider's own is there for any gateway.
     pooled = name == GATEWAY and any(obj["kind"] == "InferencePool" for obj in after.objects)

@@ -26,7 +26,7 @@ CLASS_NAME = "airunway-sandbox"
 """The StorageClass: the default one; every access mode, volumes that can grow, a binding that waits for a pod."""
 
 _SIZE = 96 * 2**20
-_SPEED = 6 * 2**20
+_SPEED = 8 * 2**20
 """Bytes of the weights of a model, and bytes per second: a download takes some seconds, so that it can be watched."""
 
 
