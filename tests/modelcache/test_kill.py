@@ -28,7 +28,7 @@ from airunway_testing.storage.pod_runner import PlayedPod
 pytestmark = [
     pytest.mark.cluster,
     # asyncio leaves a connection open that it accepted while its server closed: that of a played pod that is killed.
-    pytest.mark.filterwarnings("ignore:.*unclosed.*:pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"),
 ]
 
 SIZE = 40_000
