@@ -25,11 +25,7 @@ from airunway_testing.modelhub.hub import Repository
 from airunway_testing.modelhub.serving import Slow
 from airunway_testing.storage.pod_runner import PlayedPod
 
-pytestmark = [
-    pytest.mark.cluster,
-    # asyncio leaves a connection open that it accepted while its server closed: that of a played pod that is killed.
-    pytest.mark.filterwarnings("ignore:.*unclosed.*:pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.cluster
 
 SIZE = 40_000
 WRITES = {"apply", "create", "patch", "update", "delete"}

@@ -65,7 +65,7 @@ def hostile(chance: Random, base: Resource, *, own: bool = False) -> Resource:
     """
     values = [each for each in HOSTILE if not (own and CANARY in each)]
     found = changed(chance, base, lambda by: anything(by, keys=KEYS, values=values))
-    kept = {key: base[key] for key in ("apiVersion", "kind", "metadata") if key in base}
+    kept: Resource = {key: base[key] for key in ("apiVersion", "kind", "metadata") if key in base}
     return {**found, **kept}
 
 

@@ -296,6 +296,25 @@ def test_a27_a_failed_job_that_is_deleted_by_hand_is_tried_at_once() -> None:
     assert kinds(decide_artifact(gone)) == ["PersistentVolumeClaim", "Job"]
 
 
+def test_a17_the_download_runs_where_the_deployments_pods_may_run() -> None:
+    """A volume that is bound to a zone or node is bound where the download runs."""
+    place = {
+        "nodeSelector": {"zone": "a"},
+        "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
+    }
+    deployment = {
+        "metadata": {"name": "chat", "namespace": "ml", "uid": "d"},
+        "spec": {"model": {"id": "a/b", "cache": {"mode": "Shared"}}, **place},
+    }
+    request = request_of(deployment, None)
+    assert request is not None
+    assert request.artifact is not None
+    objects = decide_artifact(facts(artifact(**{**request.artifact["spec"], "size": "1Gi"}))).objects
+    assert objects is not None
+    (pod,) = (each["spec"]["template"]["spec"] for each in objects if each["kind"] == "Job")
+    assert {field: pod[field] for field in place} == place
+
+
 def test_a28_names_fit_and_differ() -> None:
     uris = [f"hf://a/{'x' * n}.Y_{n}" for n in (1, 60, 61, 253)] + ["hf://a/B.c", "hf://a/b-c", "hf://a/---"]
     names = [artifact_name(uri, "ns") for uri in uris]

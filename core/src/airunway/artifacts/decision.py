@@ -54,6 +54,9 @@ _POD_LAG = timedelta(seconds=5)
 _TTL = timedelta(hours=24)
 """``retention.ttlAfterUnused`` if the spec does not say it."""
 
+_MOST_ATTEMPTS = 2**31
+"""A larger count in a status is none that this part has written."""
+
 _NAMED = 16
 """Users that the status names."""
 
@@ -183,10 +186,10 @@ def _before(facts: ArtifactFacts) -> _State:
     completed = dig(status, "completed")
     return _State(
         claim=claim,
-        attempts=attempts if _is_count(attempts) else 0,
+        attempts=attempts if _is_count(attempts) and attempts < _MOST_ATTEMPTS else 0,
         last=_text(dig(status, "download", "lastAttemptTime")) or None,
         next=parse_moment(dig(status, "download", "nextAttemptTime")),
-        size=size if _is_count(size) and size > 0 else None,
+        size=size if _is_count(size) and 0 < size <= MAX_BYTES else None,
         revision=_text(dig(status, "resolvedRevision")),
         completed=completed if is_complete(facts.artifact, claim) and isinstance(completed, dict) else None,
     )

@@ -466,6 +466,10 @@ class PodRunner:
         try:
             yield
         finally:
+            # A connection that was accepted just now would stay open for ever if its server closed before it began.
+            for listener in server.sockets:
+                asyncio.get_running_loop().remove_reader(listener.fileno())
+            await asyncio.sleep(0)
             server.close()
 
     async def _answer_progress(self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
