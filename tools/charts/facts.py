@@ -2,7 +2,8 @@
 
 What only a release knows is a mark in these files: ``@account@`` (the user name of the service account),
 ``@namespace@`` (the release's), ``@namespaces@`` (those that are watched, with commas between them), ``@pickers@``
-(repositories of endpoint pickers), ``@downloaders@`` (of the model downloader), ``@name@`` (of what has no namespace), ``@configuration@`` (the webhook's).
+(repositories of endpoint pickers), ``@downloaders@`` (of the model downloader), ``@name@`` (of what has no namespace),
+``@configuration@`` (the webhook's).
 """
 
 from __future__ import annotations

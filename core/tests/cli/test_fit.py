@@ -172,7 +172,7 @@ def test_a_hostile_config_is_refused_in_one_line(tmp_path: Path, single: str, co
 async def test_a_hub_is_asked_only_with_fetch(single: str) -> None:
     index = orjson.dumps({"metadata": {"total_size": 16060522496}})
     files = {"config.json": orjson.dumps(TINY), "model.safetensors.index.json": index}
-    gated = Repository(name="org/gated", files=files, gated=True)
+    gated = Repository(name="org/gated", files=files, gated="manual")
 
     async def asked(model: str, *arguments: str, endpoint: str) -> Result:
         env = {"HF_ENDPOINT": endpoint, "HF_TOKEN": "hf_secretsecretsecret"}

@@ -58,7 +58,7 @@ def test_objects_come_complete(tmp_path: Path, provider: tuple[str, ...]) -> Non
 def test_a_model_cache_and_a_sized_volume_are_mounted_as_if_they_were_there(tmp_path: Path) -> None:
     volume = {"name": "kernels", "size": "20Gi", "mountPath": "/kernels"}
     model = {"id": "org/model", "cache": {"mode": "Shared"}, "storage": {"volumes": [volume]}}
-    spec = {
+    spec: Resource = {
         "model": model,
         "engine": {"type": "vllm"},
         "provider": {"name": "vllm"},

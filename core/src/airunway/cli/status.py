@@ -64,7 +64,7 @@ def status(
 
     airunway status md/llama -n ml
 
-    airunway status md/llama --wait=10m && airunway chat md/llama
+    airunway status md/llama --wait=10m
 
     Takes at most 12 requests, however many pods there are; --watch takes none while nothing changes. What you have no
     right to is listed under "Not seen", with the right's name.
