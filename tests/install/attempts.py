@@ -890,7 +890,7 @@ def _job_of_artifact(name: str = _WEIGHTS, step: Step = Step.DOWNLOAD) -> Resour
 
 
 def _claim_of_volume(deployment: str = MINE) -> Resource:
-    owner = {"apiVersion": names.API_VERSION, "kind": "ModelDeployment"}
+    owner: Resource = {"apiVersion": names.API_VERSION, "kind": "ModelDeployment"}
     owner["metadata"] = {"name": deployment, "namespace": CUSTOMER, "uid": OWNER["uid"]}
     wish = Wish(size="1Gi", class_name="fast", access_mode="ReadWriteOnce")
     made = claim_of(volume_claim_name(deployment, "scratch-space"), wish)
