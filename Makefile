@@ -101,7 +101,9 @@ generate: sync  ## Write the generated files (CRDs, charts, dashboard, alerts, r
 	@$(RUN) python -m tools.doctor_page
 	@$(RUN) python -m tools.sdk_reference
 	@$(RUN) python -m tools.conditions_page
+	@$(RUN) python -m tools.cache_faults_page
 	@$(RUN) python -m tools.cli_page
+	@$(RUN) python -m tools.view_page
 
 .PHONY: wheels
 wheels: sync  ## Build the wheels of all distributions into dist/: make wheels REGISTRY=registry.internal/team

@@ -43,7 +43,7 @@ def unknown_words(container: Resource) -> list[str]:
     return [remark.message for remark in found]
 
 
-def untold(host: ProviderHost, base: Base) -> tuple[int, list[str]]:
+def unreported(host: ProviderHost, base: Base) -> tuple[int, list[str]]:
     """The containers that are written, and what their parsers do not know and the user is not told."""
     found = judged(host, base, base.spec)
     told = {warning.message for warning in found.warnings if warning.reason == "UnknownArgument"}
@@ -70,7 +70,7 @@ def test_every_word_that_a_provider_writes_is_known_to_the_engine_s_parser(provi
     host = load(provider.name)
     checked, unknown = 0, {}
     for base in asked(provider):
-        count, words = untold(host, base)
+        count, words = unreported(host, base)
         checked += count
         if words:
             unknown[base.name] = words
@@ -104,7 +104,7 @@ def test_of_arguments_that_somebody_makes_up_those_that_no_parser_knows_are_told
     known = [base for base in bases(host) if base.engine in TITLES]
     base, args = data.draw(st.sampled_from(known)), data.draw(ARGUMENTS)
     changed = merged_spec(base.spec, {"engine": {"args": args}})
-    _, words = untold(host, Base(name=base.name, engine=base.engine, spec=changed))
+    _, words = unreported(host, Base(name=base.name, engine=base.engine, spec=changed))
     assert words == []
 
 

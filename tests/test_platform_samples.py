@@ -1,4 +1,4 @@
-"""The samples of runtime configs apply as they stand, and give the config and the path that their comments name."""
+"""The samples of runtime configs and of the model cache apply as they stand, and come to what their pages say."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from subprocess import CompletedProcess
 import pytest
 import yaml
 
+from airunway.artifacts.request import request_of
+from airunway.artifacts.volumes import claims_named
 from airunway.configs import Scope, check, config_name, path_of, resolve
 from airunway.kinds import CLUSTER_RUNTIME_CONFIG, MODEL_DEPLOYMENT, RUNTIME_CONFIG
 from airunway.kube import NAMESPACE, Client, NotFound
-from airunway.resource import ObjectKey, Resource
+from airunway.resource import ObjectKey, Resource, key_of
 from airunway_testing.operator import gone, install_definitions
 
 FOLDER = Path(__file__).parents[1] / "samples" / "runtime-configs"
@@ -55,3 +57,30 @@ async def test_the_samples_apply_as_they_stand(client: Client, kubectl: Callable
     finally:
         kubectl("delete", "-f", str(FOLDER), "--wait=false")
         await gone(client, CLUSTER_RUNTIME_CONFIG, ObjectKey("", "default"))
+
+
+CACHES = FOLDER.with_name("model-cache")
+
+
+def test_the_page_of_the_model_cache_shows_its_samples() -> None:
+    page = (CACHES.parents[1] / "docs" / "model-cache.md").read_text(encoding="utf-8")
+    for path in CACHES.glob("*.yaml"):
+        assert f"samples/model-cache/{path.name}" in page
+        lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+        assert "\n".join(lines) in page or path.name == "volumes.yaml", path.name
+
+
+@pytest.mark.apiserver
+async def test_the_samples_of_the_model_cache_apply_as_they_stand(
+    client: Client, kubectl: Callable[..., CompletedProcess[str]], namespace: str
+) -> None:
+    await install_definitions(client)
+    done = kubectl("apply", "-n", namespace, "-f", str(CACHES))
+    assert len(done.stdout.splitlines()) == 6
+    deployments = {key_of(each).name: each for each in await client.list_all(MODEL_DEPLOYMENT, namespace=namespace)}
+    requests = {name: request_of(each, None) for name, each in deployments.items()}
+    assert requests["own-model"] is not None
+    assert requests["own-model"].name == "own-model"
+    assert requests["gemma"] is not None
+    assert requests["gemma"].path == "/model-cache/gemma-3-1b-it-Q8_0.gguf"
+    assert claims_named(deployments["compiled"]) == ("compiled-kernels",)

@@ -52,7 +52,7 @@ def test_the_demo_shows_what_runs_what_cannot_and_what_is_refused(environment: d
     )
     assert done.returncode == 0, done.stdout + done.stderr
     printed, promised = table(done.stdout), table(README.read_text(encoding="utf-8"))
-    assert len(printed) == 6
+    assert len(printed) == 8
     assert all(shown.startswith(line) for shown, line in zip(printed, promised, strict=True)), "README.md, See it work"
     assert "Insufficient nvidia.com/gpu" in done.stdout
     assert 'unknown field "spec.resources.gpu.cuont"' in done.stdout

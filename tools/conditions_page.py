@@ -34,9 +34,9 @@ _TOOLS = """## Generic tools
 
 `observedGeneration`, `Ready`, `Reconciling` and `Stalled` follow
 [kstatus](https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus): what uses it (Flux, `kpt`, cli-utils)
-and `kubectl wait --for=condition=Ready` need no settings. A deployment that nobody has looked at yet has the status
-that the CRD gives it, phase Pending and `Ready=Unknown` with the reason `WaitingForController`: nobody takes it for
-ready. Argo CD computes the health of kinds that it does not know only with a script of yours (else they count as
+and `kubectl wait --for=condition=Ready` need no settings. A deployment that no controller has reconciled yet has the
+status that the CRD gives it, phase Pending and `Ready=Unknown` with the reason `WaitingForController`: no tool takes
+it for ready. Argo CD computes the health of kinds that it does not know only with a script of yours (else they count as
 healthy), under
 `resource.customizations.health.airunway.ai_ModelDeployment` in `argocd-cm`:
 

@@ -30,7 +30,7 @@ and the default settings of each provider. **honoured**: other objects are writt
 another one than one might think, and `status.warnings` says so. **refused**: nothing is created, and the status says
 why. No field is dropped without a word: a test fails for one that is (`airunway_testing.conformance.fields`).
 
-Several answers: it depends on the deployment. The words, and where they are said, are below the table.
+Several answers: it depends on the deployment. The messages, and where they appear, are below the table.
 """
 
 _SETTINGS = """What comes from outside of the deployment: its runtime config, a model cache, a gateway's InferencePool.

@@ -27,7 +27,7 @@ from airunway_testing.matrix import FORMS, Answer, Run, Sample, asked, engine_an
 from airunway_testing.releases import Release, stored_releases
 from airunway_testing.sandbox.samples import manifests_of
 
-__all__ = ["CRDS", "PAGE", "page"]
+__all__ = ["CRDS", "PAGE", "excerpt", "page"]
 
 PAGE = "docs/providers/matrix.md"
 _LONGEST = 400
@@ -41,7 +41,7 @@ _HEAD = """# What runs where
 Each sample that comes with a provider is asked of every provider: its `provider.name` is replaced, and overrides are
 left out where they are another provider's. It takes the way of a deployment: admission, the choice of the engine, the
 provider with its default settings, and then a real API server with the upstream's own CRD of that release, which takes
-what is written in a dry run with strict field validation. No upstream runs, so nothing is said here of what its
+what is written in a dry run with strict field validation. No upstream runs, so the page does not cover what its
 controller or its webhooks do. Optional kinds are there, each in the newest version, unless the release is the question.
 
 **yes**: on every release that was asked. **from**: on that release and all newer ones. **no**, and everything that is
@@ -52,16 +52,30 @@ What becomes of each field of a deployment: [honoured, warned or refused](fields
 
 
 async def page(client: Client, namespace: str, folder: Path) -> str:
-    """The page, as Markdown; asked of an API server on which nobody else uses the upstreams' kinds."""
-    found = {each.name: each for each in discover()}
-    hosts = [load(name) for name in providers()]
-    samples = [each for host in hosts for each in samples_in_files(host.name, manifests_of(found[host.name]))]
+    """The page, as Markdown; asked of an API server on which nothing else uses the upstreams' kinds."""
+    hosts, samples = _hosts_and_samples()
     answers = await asked(client, namespace, hosts=hosts, samples=samples, folder=folder)
     lines = [_HEAD, *_samples(hosts, samples, answers), "", *_engines(hosts)]
     for host in hosts:
         own = [answer for answer in answers if answer.provider == host.name]
         lines += ["", *_provider(host, own, samples), *_left_out(own, folder)]
     return "\n".join([*lines, ""])
+
+
+async def excerpt(client: Client, namespace: str, folder: Path) -> list[str]:
+    """Lines and reasons of the page that follow from the oldest and the newest release of each upstream alone."""
+    hosts, samples = _hosts_and_samples()
+    answers = await asked(client, namespace, hosts=hosts, samples=samples, folder=folder, every_release=False)
+    lines = [*_engines(hosts)]
+    for host in hosts:
+        lines += _releases([answer for answer in answers if answer.provider == host.name], len(samples))
+    return [*lines, *dict.fromkeys(cell(_shortened(answer.refusal)) for answer in answers if answer.refusal)]
+
+
+def _hosts_and_samples() -> tuple[list[ProviderHost], list[Sample]]:
+    found = {each.name: each for each in discover()}
+    hosts = [load(name) for name in providers()]
+    return hosts, [each for host in hosts for each in samples_in_files(host.name, manifests_of(found[host.name]))]
 
 
 # ------------------------------------------------------------------------------------------------------------- samples
@@ -151,28 +165,37 @@ def _by_words(of: Mapping[str, Mapping[str, tuple[Run, str]]]) -> dict[str, list
 
 
 def _provider(host: ProviderHost, answers: Sequence[Answer], samples: Sequence[Sample]) -> Iterator[str]:
-    by_release: dict[Release | None, list[Answer]] = {}
-    for answer in answers:
-        by_release.setdefault(answer.release, []).append(answer)
     yield f"## {host.name}"
     yield ""
     yield "| upstream | release | written | by transformer | samples |"
     yield "|---|---|---|---|---|"
-    for release, own in by_release.items():
-        taken = [answer for answer in own if not answer.refusal and answer.kinds]
-        kinds = ", ".join(dict.fromkeys(kind for answer in taken for kind in answer.kinds))
-        writers = ", ".join(dict.fromkeys(f"`{answer.writer}`" for answer in own if answer.writer))
-        if release or taken:
-            where = f"{release.upstream} | {release.label}" if release else "Kubernetes | any"
-            yield f"| {where} | {kinds} | {writers} | {len(taken)} of {len(samples)} |"
+    yield from _releases(answers, len(samples))
     yield ""
     yield "| not | on | why |"
     yield "|---|---|---|"
     never = {answer.sample for answer in answers if answer.refusal and answer.release is None}
     others = {sample.name for sample in samples} - never
-    for names, where, why in _refusals(answers, list(by_release), never):
+    for names, where, why in _refusals(answers, list(_by_release(answers)), never):
         which = "every other sample" if names == others else ", ".join(f"`{name}`" for name in sorted(names))
         yield f"| {which} | {where} | {cell(_shortened(why))} |"
+
+
+def _releases(answers: Sequence[Answer], samples: int) -> Iterator[str]:
+    """A row for each release: what is written there, by which transformer, for how many of so many samples."""
+    for release, own in _by_release(answers).items():
+        taken = [answer for answer in own if not answer.refusal and answer.kinds]
+        kinds = ", ".join(dict.fromkeys(kind for answer in taken for kind in answer.kinds))
+        writers = ", ".join(dict.fromkeys(f"`{answer.writer}`" for answer in own if answer.writer))
+        if release or taken:
+            where = f"{release.upstream} | {release.label}" if release else "Kubernetes | any"
+            yield f"| {where} | {kinds} | {writers} | {len(taken)} of {samples} |"
+
+
+def _by_release(answers: Sequence[Answer]) -> dict[Release | None, list[Answer]]:
+    found: dict[Release | None, list[Answer]] = {}
+    for answer in answers:
+        found.setdefault(answer.release, []).append(answer)
+    return found
 
 
 def _refusals(
@@ -180,7 +203,7 @@ def _refusals(
 ) -> list[tuple[set[str], str, str]]:
     """Who is refused where, and why; samples that are refused alike together.
 
-    Those that are `never` taken are refused with the newest of everything: why, is said once.
+    Those that are `never` taken are refused with the newest of everything: the reason is given once.
     """
     refused: dict[tuple[str, str], list[Release | None]] = {}
     for answer in answers:

@@ -15,12 +15,19 @@ from tools.generated import write
 from airunway.api import names
 from airunway.plugins.contract import ProviderManifest
 from airunway.plugins.registry import load
-from airunway.rbac.admission_policies import core_guard, gateway_guard, provider_guard, status_guard
+from airunway.rbac.admission_policies import (
+    core_guard,
+    gateway_guard,
+    model_cache_guard,
+    provider_guard,
+    status_guard,
+)
 from airunway.rbac.rights import (
     Rights,
     core_rights,
     gateway_rights,
     leader_election_rights,
+    model_cache_rights,
     picker_role,
     provider_rights,
     roles,
@@ -38,11 +45,12 @@ def generated() -> dict[str, str]:
     guarded = [
         *core_guard(core),
         *gateway_guard(core, own=_NAMESPACE),
+        *model_cache_guard(core, own=_NAMESPACE),
         *provider_guard(MANIFEST, theirs, own=_NAMESPACE),
         *status_guard([core, theirs]),
     ]
     granted = {f"docs/reference/{name}-roles.yaml": _text(_of_a_provider(load(name).manifest)) for name in providers()}
-    rights = core_rights() + leader_election_rights(names.CORE_MANAGER) + gateway_rights()
+    rights = core_rights() + leader_election_rights(names.CORE_MANAGER) + gateway_rights() + model_cache_rights()
     return {
         **granted,
         "docs/reference/core-roles.yaml": _text([*_roles(rights, names.CORE_MANAGER), picker_role()]),

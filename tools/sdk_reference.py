@@ -44,7 +44,7 @@ _SECTIONS = {
     "airunway.api.names": "The deployment",
     "airunway.sdk.deployments": "The deployment",
     "airunway.sdk.fields": "Honoured or reported",
-    "airunway.sdk.findings": "What is said of a deployment",
+    "airunway.sdk.findings": "Findings about a deployment",
     "airunway.sdk.launch": "Starting an engine",
     "airunway.sdk.gguf": "Starting an engine",
     "airunway.engines.arguments": "Starting an engine",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from airunway.api import names
 from airunway.controller.decision import SILENT_AFTER
-from airunway.controller.orphan_finalizers import forsaken
+from airunway.controller.orphan_finalizers import orphaned_finalizers
 from airunway.first_seen import SKEW, FirstSeen
 from airunway.resource import Resource, format_time, parse_time
 from airunway.selection import STALE_AFTER, ProviderFacts, provider_facts
@@ -110,7 +110,7 @@ def test_m5_a_deleted_deployment_has_its_five_minutes_whatever_the_api_server_s_
     said = parse_time(deployment["metadata"]["deletionTimestamp"])
 
     def look() -> tuple[tuple[str, ...], float | None]:
-        return forsaken(deployment, {}, since=ages.since("x", said), now=clock())
+        return orphaned_finalizers(deployment, {}, since=ages.since("x", said), now=clock())
 
     assert look() == ((), 300.0)
     clock.now += timedelta(minutes=4)

@@ -193,13 +193,14 @@ def test_case_52_a_name_from_which_others_cannot_be_derived_is_refused_early_wit
         assert "derived" in found["metadata.name"]
 
 
-def test_case_49_the_size_of_a_claim_may_be_written_in_another_way_but_not_changed() -> None:
+def test_case_49_the_size_of_a_claim_may_be_written_in_another_way_and_only_grow() -> None:
     def sized(size: str) -> Resource:
         volume = {"name": "cache", "purpose": "modelCache", "size": size}
         return deployment(model={"id": "org/model", "storage": {"volumes": [volume]}})
 
     assert validate(sized("1024Mi"), old=sized("1Gi")) == []
-    assert [violation.path for violation in validate(sized("2Gi"), old=sized("1Gi"))] == [
+    assert validate(sized("2Gi"), old=sized("1Gi")) == []
+    assert [violation.path for violation in validate(sized("1Gi"), old=sized("2Gi"))] == [
         "spec.model.storage.volumes[0]"
     ]
 

@@ -12,7 +12,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(
-    "tool", ["tools.conditions_page", "tools.doctor_page", "tools.fields_page", "tools.sdk_reference"]
+    "tool",
+    [
+        "tools.cache_faults_page",
+        "tools.conditions_page",
+        "tools.doctor_page",
+        "tools.fields_page",
+        "tools.sdk_reference",
+        "tools.view_page",
+    ],
 )
 def test_the_page_is_current(tool: str) -> None:
     done = subprocess.run(

@@ -22,7 +22,13 @@ from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
 from airunway.doctor.components import GUARDED
 from airunway.gateway.kinds import GATEWAY
-from airunway.kinds import CLUSTER_RUNTIME_CONFIG, INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT, RUNTIME_CONFIG
+from airunway.kinds import (
+    CLUSTER_RUNTIME_CONFIG,
+    INFERENCE_PROVIDER_CONFIG,
+    MODEL_ARTIFACT,
+    MODEL_DEPLOYMENT,
+    RUNTIME_CONFIG,
+)
 from airunway.kube import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -47,6 +53,7 @@ from airunway.rbac.rights import (
     core_rights,
     gateway_rights,
     leader_election_rights,
+    model_cache_rights,
     picker_role,
     provider_rights,
     roles,
@@ -85,6 +92,7 @@ KINDS = {
         GATEWAY_CLASS,
         INFERENCE_PROVIDER_CONFIG,
         LEASE,
+        MODEL_ARTIFACT,
         MODEL_DEPLOYMENT,
         NODE,
         POD,
@@ -102,8 +110,8 @@ KINDS = {
 OPTIONS = {"leader-elect": "true", "watch-namespaces": ""}
 """How each process runs, as its Lease publishes it."""
 
-ROUTES = {"gateway": "auto"}
-"""What the core publishes beside it: its gateway part is on."""
+PARTS = {names.GATEWAY_MANAGER: {"gateway": "auto"}, names.MODEL_CACHE_MANAGER: {"model-cache": "on"}}
+"""What the parts of the core publish beside it, which are all on; the core publishes it too."""
 
 GUARDED_PROCESS = names.provider_manager("toy")
 """The Deployment that has guards. The core's has none here: those of the status would hold for all the cluster."""
@@ -252,7 +260,10 @@ class Installation:
         now = datetime.now(UTC)
         toy = load("toy")
         accounts = {
-            names.CORE_MANAGER: core_rights() + leader_election_rights(names.CORE_MANAGER) + gateway_rights(),
+            names.CORE_MANAGER: core_rights()
+            + leader_election_rights(names.CORE_MANAGER)
+            + gateway_rights()
+            + model_cache_rights(),
             names.provider_manager("toy"): provider_rights(toy.manifest),
         }
         for name, rights in accounts.items():
@@ -271,11 +282,9 @@ class Installation:
             published = _effective(name, {}).annotations()
             metadata = {"name": name, "labels": dict([PART_OF]), "annotations": published}
             await self.apply({"kind": "Lease", "metadata": metadata, "spec": lease})
-            if name == names.CORE_MANAGER:
-                metadata = {**metadata, "name": names.GATEWAY_MANAGER}
-                metadata["annotations"] = replace(
-                    _effective(name, {}), manager=names.GATEWAY_MANAGER, options={**OPTIONS, **ROUTES}
-                ).annotations()
+            for part, options in PARTS.items() if name == names.CORE_MANAGER else ():
+                own = replace(_effective(name, {}), manager=part, options={**OPTIONS, **options})
+                metadata = {**metadata, "name": part, "annotations": own.annotations()}
                 await self.apply({"kind": "Lease", "metadata": metadata, "spec": lease})
         await self.apply(picker_role())
         await self.guard_provider()
@@ -366,7 +375,9 @@ async def sandboxed(client: Client) -> AsyncIterator[None]:
 
 
 def _effective(process: str, options: Mapping[str, str], *, version: str = __version__) -> EffectiveSettings:
-    usual = OPTIONS | (ROUTES if process == names.CORE_MANAGER else {})
+    usual = dict(OPTIONS)
+    for of_part in PARTS.values() if process == names.CORE_MANAGER else ():
+        usual |= of_part
     return EffectiveSettings(manager=process, pod=f"{process}-0", version=version, options={**usual, **options})
 
 

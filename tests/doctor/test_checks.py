@@ -389,6 +389,7 @@ def test_checks_take_any_object(obj: Resource) -> None:
         runtime_configs=several,
         cluster_runtime_configs=several,
         deployments=several,
+        artifacts=several,
     )
     found = run_checks(snapshot)
     assert len(found.done) == len(CHECKS) - 1, "all but that of the rehearsed creation"

@@ -342,7 +342,18 @@ def test_what_stays_is_counted_of_every_provider(installed: Machine, helm: Helm)
             patch = json.dumps({"status": {"provider": {"name": provider}}})
             where = ("-n", f"team-{helm.major}", "--subresource=status", "--type=merge")
             installed.kubectl("patch", "md", f"m-{index}", *where, "-p", patch)
+    artifact = {
+        "apiVersion": "airunway.ai/v1alpha1",
+        "kind": "ModelArtifact",
+        "metadata": {"name": "weights", "namespace": f"team-{helm.major}"},
+        "spec": {"source": {"uri": "hf://o/m"}},
+    }
+    installed.kubectl("create", "-f", "-", stdin=yaml.safe_dump(artifact))
+    where = ("-n", f"team-{helm.major}", "--subresource=status", "--type=merge")
+    patch = json.dumps({"status": {"persistentVolumeClaim": "weights-cache-1", "allocatedSize": "16Gi"}})
+    installed.kubectl("patch", "modelartifacts", "weights", *where, "-p", patch)
     said = installed("uninstall", "-n", namespace, "--dry-run")
+    assert f"stays: ModelArtifact/team-{helm.major}/weights with its claim weights-cache-1 (16Gi)\n" in said
     assert "stays: 1 ModelDeployment of no provider\n" in said
     assert "stays: 1 ModelDeployment of gone and their upstream objects" in said
     assert "stays: 2 ModelDeployments of kaito and their upstream objects" in said

@@ -19,7 +19,9 @@ from tests.install.attempts import (
     RBAC,
     Attempt,
     customer_of,
+    honest_of_the_cache,
     honest_of_the_core,
+    made_of_the_cache,
     of_a_provider,
     of_the_core,
     to_kind,
@@ -30,11 +32,22 @@ from tools.charts.generate import manifests
 from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
 from airunway.gateway.kinds import DESTINATION_RULE, GATEWAY, INFERENCE_POOL
-from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
-from airunway.kube import CLUSTER_ROLE, EVENT, LEASE, ApiError, Client, Kind, NotFound, load_config
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_ARTIFACT, MODEL_DEPLOYMENT
+from airunway.kube import (
+    CLUSTER_ROLE,
+    EVENT,
+    JOB,
+    LEASE,
+    PERSISTENT_VOLUME_CLAIM,
+    ApiError,
+    Client,
+    Kind,
+    NotFound,
+    load_config,
+)
 from airunway.kube import NAMESPACE as NAMESPACE_KIND
 from airunway.plugins.contract import UpstreamKind
-from airunway.resource import ObjectKey, Resource, key_of, owner_reference
+from airunway.resource import ObjectKey, Resource, copy_of, key_of, owner_reference
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.kubetools import kubectl_path
@@ -173,6 +186,7 @@ async def customer(admin: Client, account: str) -> None:
     await admin.create(EVENT, {**event, "metadata": {"name": "kubelets", "namespace": namespace}})
     if account == "core":
         await admin.create(HTTP_ROUTE, meta(HTTP_ROUTE, namespace, "users"))
+        await cached(admin, namespace)
         harmless_role = {**meta(CLUSTER_ROLE, "", "harmless"), "rules": []}
         await admin.create(CLUSTER_ROLE, harmless_role)
         await admin.create(ROLE, {**meta(ROLE, namespace, "harmless"), "rules": []})
@@ -188,6 +202,23 @@ async def customer(admin: Client, account: str) -> None:
     for name in ("tenant", f"{MINE}-epp"):
         rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
         await admin.create(ROLE, {**meta(ROLE, namespace, name), "rules": rules})
+
+
+async def cached(admin: Client, namespace: str) -> None:
+    """A user's Job, claim and ModelArtifact, and those of the model cache part."""
+    honest = {attempt.kind: attempt.body or {} for attempt in reversed(honest_of_the_cache())}
+    artifact: Resource = {}
+    for name in ("users", "ours"):
+        for kind in (MODEL_ARTIFACT, JOB, PERSISTENT_VOLUME_CLAIM):
+            body = made_of_the_cache() if kind is MODEL_ARTIFACT else copy_of(honest[kind])
+            metadata: Resource = {"name": name, "namespace": namespace}
+            if name == "ours":
+                metadata = {**body["metadata"], **metadata}
+            if name == "ours" and kind is not MODEL_ARTIFACT:  # an owner that exists: else they are garbage
+                metadata["labels"][names.ARTIFACT] = name
+                metadata["ownerReferences"] = [owner_reference(artifact)]
+            made = await admin.create(kind, {**body, "metadata": metadata})
+            artifact = made if kind is MODEL_ARTIFACT else artifact
 
 
 def meta(kind: Kind, namespace: str, name: str) -> Resource:
@@ -270,11 +301,11 @@ async def test_a_stolen_token_is_refused(thief: Client, account: str) -> None:
     assert wrong == []
 
 
-async def test_what_the_gateway_part_writes_is_allowed(plane: ControlPlane) -> None:
-    """With a propagated label on every object, the ServiceAccount too."""
+async def test_what_the_parts_of_the_core_write_is_allowed(plane: ControlPlane) -> None:
+    """With a propagated label on every object of a route, the ServiceAccount too."""
     kubeconfig = plane.kubeconfig_for(f"system:serviceaccount:{NAMESPACE}:{ACCOUNTS['core']}")
     async with Client(load_config(kubeconfig=kubeconfig)) as core:
-        for attempt in honest_of_the_core():
+        for attempt in (*honest_of_the_core(), *honest_of_the_cache()):
             await tried(core, attempt)
 
 

@@ -8,17 +8,26 @@ from itertools import product
 import pytest
 from tests.install.helm import NAMESPACE, Helm, Major
 from tools.charts.generate import manifests
+from tools.charts.package import UNRELEASED
 
+from airunway import __version__
 from airunway.api import names
 from airunway.doctor.guards import difference
 from airunway.plugins.registry import load
-from airunway.rbac.admission_policies import core_guard, gateway_guard, provider_guard, status_guard
+from airunway.rbac.admission_policies import (
+    core_guard,
+    gateway_guard,
+    model_cache_guard,
+    provider_guard,
+    status_guard,
+)
 from airunway.rbac.policy_rules import repository_of
 from airunway.rbac.rights import (
     Rights,
     core_rights,
     gateway_rights,
     leader_election_rights,
+    model_cache_rights,
     picker_role,
     provider_rights,
     roles,
@@ -67,13 +76,18 @@ def test_a_provider_is_granted_its_rights(helms: dict[Major, Helm], name: str, w
 
 @pytest.mark.parametrize("watched", [[], WATCHED], ids=["everywhere", "namespaces"])
 def test_the_core_is_granted_the_rights_of_what_is_switched_on(helms: dict[Major, Helm], watched: list[str]) -> None:
-    for webhook, review, pods, policy, gateway in product([True, False], repeat=5):
+    switches = [(*each, each[-1]) for each in product([True, False], repeat=5)] + [
+        (True,) * 5 + (False,),
+        (False,) * 5 + (True,),
+    ]
+    for webhook, review, pods, policy, gateway, cache in switches:
         values = [
             *options(watched),
             f"--set=webhook.enabled={str(webhook).lower()}",
             f"--set=webhook.accessReview={str(review).lower()}",
             f"--set=webhook.accessReviewPods={str(pods).lower()}",
             f"--set-string=gateway.mode={'auto' if gateway else 'off'}",
+            f"--set=modelCache.enabled={str(cache).lower()}",
             *(["--set=policy.default=Deny"] if policy else []),
         ]
         rights = core_rights(policy=policy, namespaces=watched) + leader_election_rights(names.CORE_MANAGER)
@@ -89,6 +103,8 @@ def test_the_core_is_granted_the_rights_of_what_is_switched_on(helms: dict[Major
             rights += webhook_rights(settings)
         if gateway:
             rights += gateway_rights()
+        if cache:
+            rights += model_cache_rights()
         assert granted(helms[4].render("airunway", *values)) == wanted(rights, watched), values
 
 
@@ -129,9 +145,11 @@ def test_the_core_and_the_status_are_kept(helms: dict[Major, Helm], watched: lis
         *core_guard(account, name=name),
         *status_guard([], accounts_of=NAMESPACE, namespaces=watched, name=name),
     ]
-    off = [*options(watched), "--set-string=gateway.mode=off"]
+    off = [*options(watched), "--set-string=gateway.mode=off", "--set=modelCache.enabled=false"]
     assert guards(helms[4].render("airunway", *off)) == guards(expected)
     expected += gateway_guard(account, own=NAMESPACE, namespaces=watched, name=name)
+    images = [f"{UNRELEASED}/airunway/model-downloader"]
+    expected += model_cache_guard(account, own=NAMESPACE, namespaces=watched, images=images, name=name)
     assert guards(helms[4].render("airunway", *options(watched))) == guards(expected)
 
 
@@ -157,6 +175,39 @@ def test_the_guard_knows_the_images_of_endpoint_pickers(helms: dict[Major, Helm]
     assert difference(expected[0], live) == ""
     other = gateway_guard(account, own=NAMESPACE, images=["evil.io/epp"], name=name)
     assert "variables" in difference(other[0], live)
+
+
+@pytest.mark.parametrize(
+    ("values", "image"),
+    [
+        (["image.registry=a.io/x"], f"a.io/x/airunway/model-downloader:{__version__}"),
+        (
+            ["image.registry=a.io", "modelCache.image.registry=b.io:5000"],
+            f"b.io:5000/airunway/model-downloader:{__version__}",
+        ),
+        (["global.imageRegistry=m.io", "modelCache.image.tag=v2"], "m.io/airunway/model-downloader:v2"),
+        (
+            [f"modelCache.image.digest=sha256:{'0' * 64}", "global.imageRegistry=m.io"],
+            f"m.io/airunway/model-downloader@sha256:{'0' * 64}",
+        ),
+    ],
+    ids=["beside the core", "of its own", "mirrored", "by digest"],
+)
+def test_the_guard_knows_the_image_of_download_jobs(helms: dict[Major, Helm], values: list[str], image: str) -> None:
+    account, name = f"system:serviceaccount:{NAMESPACE}:airunway-controller", f"airunway-controller-{NAMESPACE}-guard"
+    chosen = [*(f"--set-string={value}" for value in values), "--set=modelCache.images={a.io/other}"]
+    rendered = helms[4].render("airunway", *chosen)
+    (args,) = [
+        obj["spec"]["template"]["spec"]["containers"][0]["args"] for obj in rendered if obj["kind"] == "Deployment"
+    ]
+    assert {f"--downloader-image={image}", "--max-downloads=10"} <= set(args)
+    found = [obj for obj in rendered if obj["metadata"]["name"] == f"{name}-model-cache"]
+    images = ["a.io/other", repository_of(image)]
+    made = model_cache_guard(account, own=NAMESPACE, images=images, name=name)
+    assert guards(found) == guards(made[:2])
+    expected = model_cache_guard(account, own=NAMESPACE, images=images[1:], name=name)
+    live = next(obj for obj in found if obj["kind"] == "ValidatingAdmissionPolicy")
+    assert difference(expected[0], live) == ""
 
 
 @pytest.mark.parametrize(
@@ -190,7 +241,9 @@ def test_users_read_configs_and_edit_those_of_their_namespace(helms: dict[Major,
         for suffix in ("view", "edit")
     }
     assert {("get", "runtimeconfigs"), ("get", "clusterruntimeconfigs")} <= allowed["view"]
-    assert ("patch", "runtimeconfigs") in allowed["edit"]
+    assert {("patch", "runtimeconfigs"), ("patch", "modelartifacts")} <= allowed["edit"]
+    assert ("get", "modelartifacts") in allowed["view"]
+    assert "modelartifacts/status" not in {resource for _, resource in allowed["edit"]}
     assert "clusterruntimeconfigs" not in {resource for _, resource in allowed["edit"]}
 
 

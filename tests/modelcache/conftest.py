@@ -48,6 +48,7 @@ class Ground:
     runner: PodRunner
     provisioner: Provisioner
     class_name: str
+    kubeconfig: Path
 
     async def provide(self, **engine: Any) -> None:
         """Register the provider, with one engine."""
@@ -236,6 +237,7 @@ async def hub() -> AsyncIterator[Hub]:
 async def ground(
     installed: None,
     client: Client,
+    kubeconfig: Path,
     namespace: str,
     eventually: Eventually,
     hub: Hub,
@@ -253,6 +255,7 @@ async def ground(
         runner=runner,
         provisioner=provisioner,
         class_name=class_name,
+        kubeconfig=kubeconfig,
     )
     await found.provide()
     await found.config()

@@ -25,7 +25,7 @@ async def said(ground: Ground, reason: str) -> set[tuple[str, str]]:
 
 
 async def test_two_deployments_of_one_model_share_one_claim_and_one_download(ground: Ground) -> None:
-    async with running_part(ground.client, namespace=ground.namespace):
+    async with running_part(ground.client, namespace=ground.namespace) as part:
         await ground.deploy("one")
         await ground.deploy("two")
         first, second = await ground.until("Ready", "one"), await ground.until("Ready", "two")
@@ -45,17 +45,31 @@ async def test_two_deployments_of_one_model_share_one_claim_and_one_download(gro
             "model-storage",
         ]
         assert await said(ground, "ModelCacheReady") == {("ModelArtifact", "Normal"), ("ModelDeployment", "Normal")}
+        page = (await part.metrics.page())[0].decode()
+        size = artifact["status"]["completed"]["bytes"]
+        name = f'name="{key_of(artifact).name}",namespace="{ground.namespace}"'
+        for line in (
+            f'airunway_modelartifact_bytes{{{name},state="needed"}} {float(size)}',
+            f"airunway_modelartifact_users{{{name}}} 2.0",
+            'airunway_model_download_attempts_total{result="succeeded"} 1.0',
+            'airunway_model_download_attempts_total{result="failed"} 0.0',
+            "airunway_model_download_duration_seconds_count 1.0",
+            'airunway_model_downloads{state="running"} 0.0',
+        ):
+            assert line in page
     volume = claims[0]["spec"]["volumeName"]
     folder = ground.provisioner.volumes.folder(volume)
     assert (folder / "model" / "model.safetensors").read_bytes() == FILES["model.safetensors"]
 
 
 async def test_a18_a_gated_model_without_a_token_is_said_on_artifact_and_deployment(ground: Ground) -> None:
-    async with running_part(ground.client, namespace=ground.namespace):
+    async with running_part(ground.client, namespace=ground.namespace) as part:
         await ground.deploy(model={"id": "acme/gated", "cache": {"mode": "Shared"}})
         live = await ground.until("GatedModel")
         (artifact,) = await ground.artifacts()
         assert artifact["status"]["phase"] == "Degraded"
         assert (condition_of(artifact, "AuthValid") or {})["status"] == "False"
         assert dig(live, "status", "modelCache", "ready") is False
+        page = (await part.metrics.page())[0].decode()
+        assert 'airunway_model_download_attempts_total{result="failed"} 1.0' in page
         assert await said(ground, "DownloadFailed") == {("ModelArtifact", "Warning"), ("ModelDeployment", "Warning")}

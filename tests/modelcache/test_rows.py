@@ -350,20 +350,6 @@ async def test_a36_a_download_over_the_limit_is_queued_and_starts_when_one_ends(
         await ground.until("Ready", "two")
 
 
-async def test_a37_an_image_that_cannot_be_pulled_is_named_on_artifact_and_deployment(ground: Ground) -> None:
-    ground.runner.unpullable.add(DEFAULT_DOWNLOADER_IMAGE)
-    async with running_part(ground.client, namespace=ground.namespace):
-        await ground.deploy()
-        live = await ground.until("ImageNotFound")
-        assert DEFAULT_DOWNLOADER_IMAGE in (condition_of(live, "ModelCacheReady") or {})["message"]
-        artifact = await ground.artifact()
-        assert (condition_of(artifact, "DownloadReady") or {})["reason"] == "ImageNotFound"
-        assert dig(artifact, "status", "rootCause", "code") == "ImagePull.NotFound"
-        ground.runner.unpullable.clear()
-        await ground.until("Ready")
-    assert "rootCause" not in (await ground.artifact())["status"]
-
-
 async def test_a38_jobs_are_admitted_to_a_restricted_namespace(ground: Ground) -> None:
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     await ground.client.merge_patch(NAMESPACE, ObjectKey("", ground.namespace), {"metadata": {"labels": labels}})
@@ -372,17 +358,23 @@ async def test_a38_jobs_are_admitted_to_a_restricted_namespace(ground: Ground) -
         await ground.until("Ready")
 
 
-async def test_l7_a_shared_artifact_has_the_labels_on_which_its_users_agree(ground: Ground) -> None:
+async def test_l6_l7_a_shared_artifact_has_the_labels_on_which_its_users_agree_and_a_job_keeps_its_own(
+    ground: Ground,
+) -> None:
+    ground.slow()
     await ground.config(labelPropagation={"enabled": True, "match": ["team", "cost-center"]})
     async with running_part(ground.client, namespace=ground.namespace):
         await ground.deploy("one", labels={"team": "a", "cost-center": "1", "other": "x"})
-        await ground.until("Ready", "one")
+        await ground.downloading()
         (job,) = await ground.downloads()
         pod = dig(job, "spec", "template", "metadata", "labels")
         for labels in (labels_of(job), pod, *map(labels_of, await ground.all_of(PERSISTENT_VOLUME_CLAIM))):
             assert (labels.get("team"), labels.get("cost-center"), labels.get("other")) == ("a", "1", None)
         await ground.deploy("two", labels={"team": "a", "cost-center": "2"})
         await ground.eventually(lambda: labelled(ground, "a", None))
+        (same,) = await ground.downloads()
+        assert labels_of(same) == labels_of(job), "a Job's template cannot be changed"
+        await ground.until("Ready", "two")
         await ground.remove("two")
         await ground.eventually(lambda: labelled(ground, "a", "1"))
         assert len(await ground.downloads()) == 1

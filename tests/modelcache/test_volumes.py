@@ -118,7 +118,7 @@ async def test_a13_class_missing_access_mode_and_quota_are_said_and_end(
 
             async def counted() -> bool:
                 live = await ground.client.get(RESOURCE_QUOTA, ObjectKey(ground.namespace, "none"))
-                return dig(live, "status", "used", "persistentvolumeclaims") == "2"
+                return bool(dig(live, "status", "used", "persistentvolumeclaims") == "2")
 
             await ground.eventually(counted)
             await ground.deploy("quota", model=sized(accessMode="ReadWriteOnce"))

@@ -24,7 +24,7 @@ import aiohttp
 import pytest
 
 from airunway.api import names
-from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kinds import MODEL_ARTIFACT, MODEL_DEPLOYMENT
 from airunway.kube import EVENT, NAMESPACE, POD, ApiError, Client, Invalid, NotFound, load_config
 from airunway.plugins.registry import load
 from airunway.process.metric_catalogue import METRICS, PROCESS_METRICS, MetricsRole
@@ -234,6 +234,8 @@ async def see(kubeconfig: Path, folder: Path) -> Seen:
             for found in await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
                 await client.delete(MODEL_DEPLOYMENT, ObjectKey(namespace, found["metadata"]["name"]))
 
+            await client.delete(MODEL_ARTIFACT, ObjectKey(namespace, "weights"))
+
             async def forgotten() -> bool:
                 pages["after"] = await get(http, core)
                 return namespace not in pages["after"]
@@ -277,6 +279,13 @@ def deployment(namespace: str, name: str, spec: Resource) -> Resource:
     return {"apiVersion": names.API_VERSION, "kind": "ModelDeployment", "metadata": metadata, "spec": spec}
 
 
+def artifact(namespace: str) -> Resource:
+    """One whose claim is made at once; nothing runs its Job here."""
+    spec = {"source": {"uri": "hf://acme/tiny"}, "size": "1Gi"}
+    metadata = {"name": "weights", "namespace": namespace}
+    return {"apiVersion": names.API_VERSION, "kind": "ModelArtifact", "metadata": metadata, "spec": spec}
+
+
 async def live_through(client: Client, namespace: str, proxy: FaultProxy) -> None:
     """Everything that makes a metric move or an event appear, but for the end of a finalizer's patience."""
 
@@ -298,6 +307,7 @@ async def live_through(client: Client, namespace: str, proxy: FaultProxy) -> Non
         return not proxy.pending
 
     await wait_until(lost, otherwise=lambda: proxy.pending)
+    await client.create(MODEL_ARTIFACT, artifact(namespace))
     story = await create("story", provider={"overrides": {"resorce": {"count": 1}}})
     named = await create("named", provider={"name": "kaito"})
     await until(client, story, is_running, what="Running")

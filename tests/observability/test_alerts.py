@@ -260,6 +260,8 @@ def restarts(level: Level) -> dict[tuple[str, Labels], Level]:
     return series("airunway_watch_restarts_total", level, resource="pods", cause="Forbidden")
 
 
+WEIGHTS = {"namespace": "ml", "name": "weights"}
+
 HEALTHY: dict[tuple[str, Labels], Level] = {
     **deployment(ready=lambda _: 1.0, unready=lambda _: None),
     **passes("success", growing(every=10)),
@@ -276,6 +278,10 @@ HEALTHY: dict[tuple[str, Labels], Level] = {
         "airunway_provider_condition", lambda _: None, provider="kaito", type="SelectionRulesValid", status="False"
     ),
     **series("airunway_objects_left_out", lambda _: 0.0),
+    **series("airunway_modelartifact_phase", lambda _: 1.0, **WEIGHTS, phase="Ready"),
+    **series("airunway_modelartifact_bytes", lambda _: 90.0, **WEIGHTS, state="needed"),
+    **series("airunway_modelartifact_bytes", lambda _: 100.0, **WEIGHTS, state="allocated"),
+    **series("airunway_modelartifact_bytes", lambda moment: float(moment), **WEIGHTS, state="downloading"),
     **series(
         "airunway_event_loop_lag_seconds", lambda moment: 3.0 if moment % 600 < 60 else 0.01
     ),  # now and then a bad one
@@ -321,6 +327,23 @@ TROUBLE: dict[str, tuple[str, dict[tuple[str, Labels], Level]]] = {
         ),
     ),
     "passes that keep the loop": ("AirunwayLoopBlocked", series("airunway_event_loop_lag_seconds", during(4.0, 0.01))),
+    "a model that is gated": (
+        "AirunwayModelDownloadFailing",
+        series("airunway_modelartifact_phase", during(1.0, None), **WEIGHTS, phase="Degraded"),
+    ),
+    "a hub that sends nothing": (
+        "AirunwayModelDownloadStalled",
+        series(
+            "airunway_modelartifact_bytes",
+            lambda moment: float(min(moment, BEGIN) + max(0, moment - END)),
+            **WEIGHTS,
+            state="downloading",
+        ),
+    ),
+    "a claim without room": (
+        "AirunwayModelClaimNearlyFull",
+        series("airunway_modelartifact_bytes", during(98.0, 90.0), **WEIGHTS, state="needed"),
+    ),
     "too many deployments": ("AirunwayObjectsLeftOut", series("airunway_objects_left_out", during(5.0, 0.0))),
 }
 

@@ -108,6 +108,16 @@ def test_what_the_metrics_say(seen: Seen) -> None:
     assert replicas[of(namespace=seen.namespace, name="named", state="desired")] == 1
 
 
+def test_what_the_metrics_say_of_a_model_artifact(seen: Seen) -> None:
+    name = {"namespace": seen.namespace, "name": "weights"}
+    assert seen.samples("core", "airunway_modelartifact_bytes") == {of(**name, state="allocated"): 2**30}
+    assert seen.samples("core", "airunway_modelartifact_users") == {of(**name): 0}
+    ((phase, number),) = seen.samples("core", "airunway_modelartifact_phase").items()
+    assert (dict(phase)["name"], number) == ("weights", 1)
+    downloads = seen.samples("core", "airunway_model_downloads")
+    assert downloads == {of(state="running"): 1, of(state="queued"): 0}
+
+
 def test_no_pass_of_the_provider_was_a_bug(seen: Seen) -> None:
     results = seen.samples("provider", "airunway_reconcile_total")
     assert results[of(controller="provider-kaito", result="error")] == 0

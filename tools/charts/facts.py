@@ -2,18 +2,19 @@
 
 What only a release knows is a mark in these files: ``@account@`` (the user name of the service account),
 ``@namespace@`` (the release's), ``@namespaces@`` (those that are watched, with commas between them), ``@pickers@``
-(repositories of endpoint pickers), ``@name@`` (of what has no namespace), ``@configuration@`` (the webhook's).
+(repositories of endpoint pickers), ``@downloaders@`` (of the model downloader), ``@name@`` (of what has no namespace), ``@configuration@`` (the webhook's).
 """
 
 from __future__ import annotations
 
 from airunway.api import names
-from airunway.rbac.admission_policies import core_guard, gateway_guard, status_guard
+from airunway.rbac.admission_policies import core_guard, gateway_guard, model_cache_guard, status_guard
 from airunway.rbac.rights import (
     Rights,
     core_rights,
     gateway_rights,
     leader_election_rights,
+    model_cache_rights,
     picker_role,
     webhook_rights,
 )
@@ -36,10 +37,14 @@ def core_files() -> dict[str, str]:
         "webhook": webhook_rights(printable),
         "accessReview": _beyond(webhook_rights(asking), webhook_rights(printable)),
         "gateway": gateway_rights(),
+        "modelCache": model_cache_rights(),
     }
     guard = [
         *core_guard("@account@", name=GUARD),
         *gateway_guard("@account@", own="@namespace@", namespaces=["@namespaces@"], images=["@pickers@"], name=GUARD),
+        *model_cache_guard(
+            "@account@", own="@namespace@", namespaces=["@namespaces@"], images=["@downloaders@"], name=GUARD
+        ),
         *status_guard([], accounts_of="@namespace@", name=GUARD),
     ]
     configuration = configuration_object(printable, bundle=b"")

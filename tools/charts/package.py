@@ -17,10 +17,13 @@ from tools.generated import ROOT
 
 from airunway_testing.kubetools import helm_path
 
-__all__ = ["DIGEST", "UNRELEASED", "package_charts", "render"]
+__all__ = ["DIGEST", "DOWNLOADER_DIGEST", "UNRELEASED", "package_charts", "render"]
 
 DIGEST = "airunway.ai/image-digest"
 """The annotation of a chart with the digest of its image, which the chart's pods then name."""
+
+DOWNLOADER_DIGEST = "airunway.ai/downloader-digest"
+"""The annotation of the core's chart with the digest of the image of its download Jobs."""
 
 UNRELEASED = "registry.example"
 """The registry of a checkout's charts."""
@@ -60,13 +63,14 @@ def render(package: Path, *, name: str, namespace: str, values: Sequence[str] = 
 
 
 def _name_digest(chart: Path, digests: Mapping[str, str]) -> None:
-    values = chart / "values.yaml"
-    image = yaml.safe_load(values.read_text(encoding="utf-8")).get("image", {}) if values.exists() else {}
-    digest = digests.get(image.get("repository", ""))
-    if digest:
+    path = chart / "values.yaml"
+    values = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
+    images = {DIGEST: values.get("image", {}), DOWNLOADER_DIGEST: values.get("modelCache", {}).get("image", {})}
+    found = {name: digests.get(image.get("repository", "")) for name, image in images.items()}
+    if known := {name: digest for name, digest in found.items() if digest}:
         path = chart / "Chart.yaml"
         metadata = yaml.safe_load(path.read_text(encoding="utf-8"))
-        metadata["annotations"][DIGEST] = digest
+        metadata["annotations"] |= known
         path.write_text(yaml.safe_dump(metadata, sort_keys=False, width=2**16), encoding="utf-8")
 
 

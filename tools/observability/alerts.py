@@ -150,6 +150,56 @@ ALERTS: tuple[Alert, ...] = (
         ),
     ),
     Alert(
+        name="AirunwayModelDownloadFailing",
+        expression=" or ".join(
+            f'max by (namespace, name) (airunway_modelartifact_phase{{phase="{phase}"}})'
+            for phase in ("Failed", "Degraded", "NotAvailable")
+        ),
+        lasting="10m",
+        severity="warning",
+        summary="The weights of ModelArtifact {{ $labels.namespace }}/{{ $labels.name }} cannot be fetched",
+        description="It has been Failed, Degraded or NotAvailable for 10 minutes.",
+        meaning="Deployments that use these weights do not start. Those that serve go on, but may not survive a "
+        "restart if the weights were complete before.",
+        steps=(
+            "`kubectl get mart -n NAMESPACE NAME -o yaml`: `status.reason` and `status.message` name the one cause, "
+            "`status.download.nextAttemptTime` the next try.",
+            "[The model cache](../model-cache.md#when-it-fails) lists what to do for each reason.",
+            "After a change outside of the cluster (a license that was accepted), delete the failed Job: the next try "
+            "starts at once.",
+        ),
+    ),
+    Alert(
+        name="AirunwayModelDownloadStalled",
+        expression='max by (namespace, name) (increase(airunway_modelartifact_bytes{state="downloading"}[15m])) < 1',
+        lasting="5m",
+        severity="warning",
+        summary="The download of ModelArtifact {{ $labels.namespace }}/{{ $labels.name }} makes no progress",
+        description="For 15 minutes no byte was added.",
+        meaning="The hub or the storage is too slow, or the progress of the download cannot be read. A download that "
+        "gets no byte for two minutes ends by itself and is tried again where it stopped.",
+        steps=(
+            "`kubectl get pods -n NAMESPACE -l airunway.ai/artifact=NAME` and the log of the pod of the download.",
+            "If the pod's log shows progress, the core cannot reach the pod: check NetworkPolicies for the port "
+            "`progress` of these pods.",
+        ),
+    ),
+    Alert(
+        name="AirunwayModelClaimNearlyFull",
+        expression='max by (namespace, name) (airunway_modelartifact_bytes{state="needed"})'
+        ' / max by (namespace, name) (airunway_modelartifact_bytes{state="allocated"}) > 0.97',
+        lasting="5m",
+        severity="warning",
+        summary="The claim of ModelArtifact {{ $labels.namespace }}/{{ $labels.name }} is nearly full",
+        description="The weights need {{ $value | humanizePercentage }} of it.",
+        meaning="File systems keep a part of a volume for themselves: the download may end with StorageFull.",
+        steps=(
+            "Raise `spec.size` of the ModelArtifact. The claim grows if its StorageClass can expand volumes; else a "
+            "larger one is made while the weights are not complete.",
+            "For sizes that are measured, raise `spec.storage.pvcHeadroomPercent` of the runtime config.",
+        ),
+    ),
+    Alert(
         name="AirunwaySelectionRulesInvalid",
         expression='max by (provider) (airunway_provider_condition{type="SelectionRulesValid",status="False"}) == 1',
         lasting="10m",

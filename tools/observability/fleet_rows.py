@@ -154,6 +154,76 @@ ROWS: tuple[Row, ...] = (
         ),
     ),
     (
+        "Model cache",
+        (
+            Panel(
+                title="Model artifacts",
+                width=6,
+                queries=(
+                    (
+                        f"sum by (phase) (max by (namespace, phase) (airunway_modelartifact_total{{{IN_NAMESPACE}}}))",
+                        "{{phase}}",
+                    ),
+                ),
+                description="ModelArtifacts by phase.",
+            ),
+            Panel(
+                title="Bytes of weights and of claims",
+                unit="bytes",
+                width=6,
+                queries=(
+                    (
+                        "sum by (state) (max by (namespace, name, state) "
+                        f"(airunway_modelartifact_bytes{{{IN_NAMESPACE}}}))",
+                        "{{state}}",
+                    ),
+                ),
+                description="needed: all weights; allocated: their claims; downloading: what running downloads have.",
+            ),
+            Panel(
+                title="Downloads",
+                width=6,
+                queries=(("max by (state) (airunway_model_downloads)", "{{state}}"),),
+                description="Downloads that run, and those that wait because of --max-downloads.",
+            ),
+            Panel(
+                title="Ended tries",
+                width=6,
+                queries=(
+                    (
+                        "sum by (result) (increase(airunway_model_download_attempts_total[$__rate_interval]))",
+                        "{{result}}",
+                    ),
+                ),
+                description="Tries to measure or fetch weights, by result.",
+            ),
+            Panel(
+                title="Duration of downloads",
+                unit="s",
+                width=12,
+                queries=tuple(
+                    (
+                        f"histogram_quantile({quantile}, sum by (le) "
+                        "(rate(airunway_model_download_duration_seconds_bucket[$__rate_interval])))",
+                        f"p{round(quantile * 100)}",
+                    )
+                    for quantile in (0.5, 0.95)
+                ),
+                description="Of the tries that completed an artifact.",
+            ),
+            Panel(
+                title="Each artifact with its phase and users",
+                kind="table",
+                width=12,
+                queries=(
+                    (f"max by (namespace, name, phase) (airunway_modelartifact_phase{{{IN_NAMESPACE}}})", ""),
+                    (f"max by (namespace, name) (airunway_modelartifact_users{{{IN_NAMESPACE}}})", ""),
+                ),
+                description="Artifacts without users can be deleted to free disk.",
+            ),
+        ),
+    ),
+    (
         "Providers",
         (
             Panel(

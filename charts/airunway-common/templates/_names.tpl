@@ -65,7 +65,12 @@ annotations:
 
 {{/* A chart of a release knows the digest of its image; with a tag of the user's it does not count. */}}
 {{- define "airunway-common.image" -}}
-{{- $image := .root.Values.image -}}
+{{- include "airunway-common.imageOf" (dict "root" .root "image" .root.Values.image "annotation" "airunway.ai/image-digest") -}}
+{{- end }}
+
+{{/* An image of a release: `annotation` is that of the chart with its digest. */}}
+{{- define "airunway-common.imageOf" -}}
+{{- $image := .image -}}
 {{- $registry := (.root.Values.global | default dict).imageRegistry | default $image.registry -}}
 {{- $path := $image.repository -}}
 {{- with $registry }}
@@ -76,7 +81,7 @@ annotations:
 {{- else if $image.tag -}}
 {{ $path }}:{{ $image.tag }}
 {{- else -}}
-{{ $path }}:{{ .root.Chart.AppVersion }}{{ with index .root.Chart.Annotations "airunway.ai/image-digest" }}@{{ . }}{{ end }}
+{{ $path }}:{{ .root.Chart.AppVersion }}{{ with index .root.Chart.Annotations .annotation }}@{{ . }}{{ end }}
 {{- end -}}
 {{- end }}
 

@@ -30,6 +30,12 @@
 {{- with $v.endpointPicker.version }}
 {{- $args = append $args (printf "--epp-version=%s" .) -}}
 {{- end }}
+{{- if $v.modelCache.enabled }}
+{{- $args = append $args (printf "--downloader-image=%s" (include "airunway.downloader" .root)) -}}
+{{- $args = append $args (printf "--max-downloads=%d" (int $v.modelCache.maxDownloads)) -}}
+{{- else }}
+{{- $args = append $args "--model-cache=off" -}}
+{{- end }}
 {{- if $webhook }}
 {{- $args = append $args (printf "--webhook-bind-address=:%d" (int $v.ports.webhook)) -}}
 {{- $args = append $args (ternary (printf "--webhook-url=%s" $v.webhook.url) (printf "--webhook-service=%s-webhook.%s" $name .root.Release.Namespace) (ne $v.webhook.url "")) -}}
@@ -54,8 +60,18 @@
 {{- end }}
 {{- $egress = append $egress (dict "to" (list (dict "namespaceSelector" dict)) "ports" $ports) -}}
 {{- end }}
+{{- if $v.modelCache.enabled }}
+{{- $downloads := dict "namespaceSelector" dict "podSelector" (dict "matchLabels" (dict "airunway.ai/part" "model-cache")) -}}
+{{- $egress = append $egress (dict "to" (list $downloads) "ports" (list (dict "protocol" "TCP" "port" 8080))) -}}
+{{- end }}
 {{- $component := dict "root" .root "name" "airunway-controller" "args" $args "egress" $egress "volumes" $volumes "mounts" $mounts "webhook" $webhook "guard" (include "airunway.guard" .root) "rights" (include "airunway.rights" .root | fromYaml) -}}
 {{- include (ternary .part (printf "airunway-common.%s" .part) (hasPrefix "airunway." .part)) $component -}}
+{{- end }}
+
+{{/* The image of the Jobs that fetch weights; without a registry of its own it is beside the core's. */}}
+{{- define "airunway.downloader" -}}
+{{- $image := .Values.modelCache.image -}}
+{{- include "airunway-common.imageOf" (dict "root" . "image" (merge (dict "registry" ($image.registry | default .Values.image.registry)) $image) "annotation" "airunway.ai/downloader-digest") -}}
 {{- end }}
 
 {{/* The rights of what is switched on, out of those that the code lists. */}}
@@ -83,6 +99,9 @@
 {{- end }}
 {{- if ne $v.gateway.mode "off" }}
 {{- $chosen = append $chosen $all.gateway -}}
+{{- end }}
+{{- if $v.modelCache.enabled }}
+{{- $chosen = append $chosen $all.modelCache -}}
 {{- end }}
 {{- $sum := dict "cluster" list "watched" list "own" list -}}
 {{- range $part := $chosen }}
@@ -112,15 +131,26 @@
 {{- $_ := set $object.spec "matchResources" (dict "namespaceSelector" $selector) -}}
 {{- end }}
 {{- end }}
-{{- if or (ne $.Values.gateway.mode "off") (not (hasSuffix "-gateway" $object.metadata.name)) }}
+{{- $off := and (eq $.Values.gateway.mode "off") (hasSuffix "-gateway" $object.metadata.name) -}}
+{{- if not $.Values.modelCache.enabled }}
+{{- $off = or $off (hasSuffix "-model-cache" $object.metadata.name) (hasSuffix "-model-artifacts" $object.metadata.name) -}}
+{{- end }}
+{{- if not $off }}
 {{- $documents = append $documents (toYaml $object) -}}
 {{- end }}
 {{- end }}
-{{- $pickers := list -}}
-{{- range append .Values.endpointPicker.images .Values.endpointPicker.image }}
+{{- $pickers := include "airunway.repositories" (append .Values.endpointPicker.images .Values.endpointPicker.image) -}}
+{{- $downloaders := include "airunway.repositories" (append .Values.modelCache.images (include "airunway.downloader" .)) -}}
+{{- join "\n---\n" $documents | replace "@pickers@" $pickers | replace "@downloaders@" $downloaders -}}
+{{- end }}
+
+{{/* Images without tags and digests, with commas between them. */}}
+{{- define "airunway.repositories" -}}
+{{- $found := list -}}
+{{- range . }}
 {{- with regexReplaceAll "(:[^/:@]*)?(@.*)?$" . "" }}
-{{- $pickers = append $pickers (. | replace "\\" "" | replace "'" "") -}}
+{{- $found = append $found (. | replace "\\" "" | replace "'" "") -}}
 {{- end }}
 {{- end }}
-{{- join "\n---\n" $documents | replace "@pickers@" (join "," (uniq $pickers)) -}}
+{{- join "," (uniq $found) -}}
 {{- end }}

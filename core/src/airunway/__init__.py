@@ -12,6 +12,7 @@ Packages in import order: each imports only from those before it (``.importlinte
 ``plugins``     the provider contract (hookspecs), the registry, the host
 ``sdk``         everything that a provider may import
 ``selection``   engine and provider selection
+``sizing``      GPU memory: weights, KV cache, the engine's reserve, free GPUs, where a model fits
 ``artifacts``   cached weights: names, claims, Jobs, results, what becomes of an artifact
 ``kube``        a Kubernetes client: reflector, work queue, controller, lease
 ``owned``       the objects that are made for an owner: plan, create-only apply, conflicts

@@ -146,8 +146,8 @@ def _bounded(text: str, limit: int) -> str:
     if long := len(text) > window:
         # A credential that is cut in two might not be recognized: remove the last word.
         text = text[:window].rpartition(" ")[0] or text[:window]
-    told = sanitized(text)
-    encoded = told.encode("utf-8", errors="replace")
+    clean = sanitized(text)
+    encoded = clean.encode("utf-8", errors="replace")
     if len(encoded) <= limit and not long:
         return encoded.decode()
     return encoded[: limit - len("…".encode())].decode(errors="ignore") + "…"
@@ -168,7 +168,7 @@ def tail(text: str, limit: int) -> str:
         # A credential and its name are at most two words; parts of them would not be recognized.
         text = "".join(text[-window:].split(None, 2)[-1:])
     if text.isprintable():
-        told = redacted(text)
+        clean = redacted(text)
     else:
-        told = redacted("\n".join(printable(line) for line in redacted(text).splitlines()))
-    return told if len(told) <= limit and not long else "…" + told[1 - limit :]
+        clean = redacted("\n".join(printable(line) for line in redacted(text).splitlines()))
+    return clean if len(clean) <= limit and not long else "…" + clean[1 - limit :]

@@ -11,6 +11,8 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from airunway.api import names
+from airunway.artifacts.request import request_of
+from airunway.cli.explained_cache import cache_explanation, cache_lines
 from airunway.cli.explained_config import config_explanation, config_lines
 from airunway.cli.main import app
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
@@ -363,3 +365,55 @@ def test_settings_of_pods_that_wait_and_a_claim_that_another_holds() -> None:
     assert "http://10.0.0.1/a" not in lines
     live["status"]["effectiveRuntimeConfig"] = {"rollout": "Granted"}
     assert "rollout: granted now" in "\n".join(config_lines(config_explanation(live, [cluster])))
+
+
+def cached(**cache: Any) -> Resource:
+    found = deployment(model={"id": "org/model", "cache": {"mode": "Shared", **cache}})
+    return {**found, "metadata": {"name": "llama", "namespace": "ml", "uid": "u"}}
+
+
+def artifact_of(deployment: Resource, **status: Any) -> Resource:
+    request = request_of(deployment, None)
+    assert request is not None
+    assert request.artifact is not None
+    return {**request.artifact, "status": status}
+
+
+def test_the_model_cache_with_its_progress_and_why_it_is_shared_or_not() -> None:
+    mine = cached()
+    progress = {"totalBytes": 100_000_000_000, "downloadedBytes": 40_000_000_000, "percentage": 40}
+    live = artifact_of(
+        mine,
+        phase="Progressing",
+        reason="Downloading",
+        message="the weights are fetched",
+        progress=progress,
+        persistentVolumeClaim="claim",
+        allocatedSize="110Gi",
+        usedBy=["canary", "llama"],
+    )
+    other = artifact_of(cached(revision="v2", storageClassName="fast"))
+    another_model = artifact_of({**cached(), "spec": {"model": {"id": "org/other", "cache": {"mode": "Shared"}}}})
+    lines = "\n".join(cache_lines(cache_explanation(mine, [], [live, other, another_model])))
+    assert f"Cache:     Shared, ModelArtifact {live['metadata']['name']} (hf://org/model)" in lines
+    assert "State:   Progressing (Downloading)" in lines
+    assert "Done:    40 % (40.0 of 100.0 GB)" in lines
+    assert "Claim:   claim (110Gi)" in lines
+    assert "Shared:  with canary" in lines
+    assert f"Not shared with ModelArtifact {other['metadata']['name']} of the same model:" in lines
+    assert "source.revision: none here, v2 there" in lines
+    assert "storageClassName: none here, fast there" in lines
+    assert "org/other" not in lines
+    assert another_model["metadata"]["name"] not in lines
+
+
+def test_a_file_shows_the_artifact_that_would_be_made_and_claims_of_volumes(write: Any) -> None:
+    volume = {"name": "kernels", "size": "20Gi", "mountPath": "/kernels"}
+    model = {"id": "org/model", "cache": {"mode": "Shared"}, "storage": {"volumes": [volume]}}
+    file = write("llama.yaml", deployment(model=model, resources=GPU))
+    done = run("explain", "-f", file, "--providers", "installed")
+    assert done.exit_code == 0, done.output
+    assert "it is made for this deployment" in done.output
+    assert "kernels: claim llama-kernels (made with 20Gi)" in done.output
+    found = json.loads(run("explain", "-f", file, "--providers", "installed", "-o", "json").output)
+    assert found["modelCache"]["path"] == "/model-cache"

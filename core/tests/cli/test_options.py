@@ -65,6 +65,8 @@ CORE_OPTIONS = {
     "--webhook-client-ca": "core/tests/webhook/test_hostile_clients.py::"
     "test_a_file_without_authorities_ends_the_start_and_is_named",
 }
+LOGS = "tests/view/test_logs.py"
+STATUS = "tests/view/test_status.py"
 SKELETON = "testing/tests/scaffold/test_skeleton.py"
 
 SEEN: dict[str, dict[str, str]] = {
@@ -120,6 +122,20 @@ SEEN: dict[str, dict[str, str]] = {
         # The core's and the providers' are defined once, for all commands that have them (`airunway.cli.options`).
         **CORE_OPTIONS,
         **dict.fromkeys(("--set", "--unknown-schema", "--policy", *COMMON_OPTIONS), SEVERAL),
+    },
+    "status": {
+        **dict.fromkeys(("-n", "-o"), f"{STATUS}::test_cause_object_and_remedy_come_first"),
+        **dict.fromkeys(
+            ("-w", "--wait", "--kubeconfig", "--context"),
+            f"{STATUS}::test_in_a_pipe_watching_appends_what_changes_until_the_outcome",
+        ),
+    },
+    "logs": {
+        **dict.fromkeys(
+            ("-n", "-p", "--role", "--all", "--tail", "--since", "--context"),
+            f"{LOGS}::test_without_flags_the_run_that_crashed_is_printed",
+        ),
+        **dict.fromkeys(("-f", "--kubeconfig"), f"{LOGS}::test_following_prints_pods_that_come_and_runs_that_begin"),
     },
     "provider run": {
         "--all": f"{PROCESSES}::test_all_providers_run_without_the_core",

@@ -55,6 +55,29 @@ def test_objects_come_complete(tmp_path: Path, provider: tuple[str, ...]) -> Non
     assert "ownerReferences" not in metadata
 
 
+def test_a_model_cache_and_a_sized_volume_are_mounted_as_if_they_were_there(tmp_path: Path) -> None:
+    volume = {"name": "kernels", "size": "20Gi", "mountPath": "/kernels"}
+    model = {"id": "org/model", "cache": {"mode": "Shared"}, "storage": {"volumes": [volume]}}
+    spec = {
+        "model": model,
+        "engine": {"type": "vllm"},
+        "provider": {"name": "vllm"},
+        "resources": {"gpu": {"count": 1}},
+    }
+    done = render(tmp_path / "md.yaml", deployment(**spec))
+    assert done.exit_code == 0, done.output
+    made = {obj["kind"]: obj for obj in yaml.safe_load_all(done.stdout)}
+    pod = made["Deployment"]["spec"]["template"]["spec"]
+    claims = {each["name"]: each.get("persistentVolumeClaim", {}).get("claimName", "") for each in pod["volumes"]}
+    assert claims["kernels"] == "llama-kernels"
+    assert claims["airunway-model-cache"].startswith("model-")
+    assert pod["containers"][0]["args"][0] == "/model-cache"
+    assert "which the model cache part makes" in done.stderr
+    several = {**model, "cache": {"mode": "Shared", "accessMode": "ReadWriteOnce"}}
+    done = render(tmp_path / "md.yaml", deployment(**spec | {"model": several, "scaling": {"replicas": 2}}))
+    assert "AccessModeConflict" in done.stderr
+
+
 def test_json_and_overrides(tmp_path: Path) -> None:
     overrides = {"spec": {"note": "fragile"}}
     done = render(tmp_path / "md.yaml", deployment(provider={"name": "toy", "overrides": overrides}), "-o", "json")

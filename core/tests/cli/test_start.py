@@ -51,6 +51,8 @@ def test_the_help_lists_every_command() -> None:
         "crds",
         "validate",
         "explain",
+        "fit",
+        "new",
         "render",
         "doctor",
         "install",

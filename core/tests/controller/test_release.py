@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from airunway.api import names
-from airunway.controller.orphan_finalizers import OrphanFinalizer, forsaken
+from airunway.controller.orphan_finalizers import OrphanFinalizer, orphaned_finalizers
 from airunway.kube import Client, EventRecorder
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.resource import Resource, copy_of, format_time
@@ -32,7 +32,7 @@ def tiny(*, heard: timedelta | None, ready: bool = True) -> dict[str, ProviderFa
 
 def left(ago: timedelta, providers: dict[str, ProviderFacts], *finalizers: str) -> object:
     """What there is to take off a deployment that was deleted so long ago."""
-    return forsaken(deleted(ago, *finalizers), providers, since=NOW - ago, now=NOW)
+    return orphaned_finalizers(deleted(ago, *finalizers), providers, since=NOW - ago, now=NOW)
 
 
 LONG, SHORT = timedelta(minutes=6), timedelta(minutes=4)
@@ -67,7 +67,7 @@ def test_finalizers_of_others_are_none_of_our_business() -> None:
 
 
 def test_what_is_not_deleted_is_held() -> None:
-    assert forsaken({"metadata": {"finalizers": [OURS]}}, {}, since=NOW, now=NOW) == ((), None)
+    assert orphaned_finalizers({"metadata": {"finalizers": [OURS]}}, {}, since=NOW, now=NOW) == ((), None)
 
 
 async def test_the_core_comes_back_by_itself_when_the_five_minutes_are_over() -> None:

@@ -148,7 +148,7 @@ class Hub:
         if code == "EntryNotFound":
             return Failure("SourceNotFound", f"{self._uri} has no file {path}")
         if status == 401 and words == "Invalid credentials in Authorization header":
-            return Failure("Unauthorized", f"{response.host} refuses the token of HF_TOKEN: {words}")
+            return Failure("Unauthorized", f"{response.host} refuses the token of HF_TOKEN ({words})")
         if status == 401 or code == "RepoNotFound" or status == 404:
             hidden = "the token may not see it" if token else "it is private and no token was given"
             return Failure(

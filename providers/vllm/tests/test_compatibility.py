@@ -161,7 +161,8 @@ TOGGLES: dict[str, dict[str, Any]] = {
     "spec.priorityClassName": {"priorityClassName": "p"},
     "spec.serving.mode": {"serving": {"mode": "disaggregated"}},
 }
-OF_THE_CORE = ("spec.engine.type", "spec.model.cache.", *(f for f in CORE_FIELDS if f != "spec.serving"))
+OF_CLAIMS = ("spec.model.storage.volumes[].storageClassName", "spec.model.storage.volumes[].accessMode")
+OF_THE_CORE = ("spec.engine.type", "spec.model.cache.", *OF_CLAIMS, *(f for f in CORE_FIELDS if f != "spec.serving"))
 """Fields that the core and the runtime act on; of the cache only its mode asks for anything that a provider gives."""
 
 

@@ -232,7 +232,7 @@ class Operator:
         ]
 
     async def at_rest(self, *kinds: Kind) -> list[str]:
-        """What is written although nothing has to be: objects of `kinds` are touched, nobody of ours may answer.
+        """What is written although nothing has to be: objects of `kinds` are touched, and no component may write.
 
         Waits first until nothing was written for a while. What the API server refused was not written.
         """
@@ -279,7 +279,7 @@ async def deployed_operator(
 ) -> AsyncIterator[Operator]:
     """The operator with its core running, and with the CRDs of upstreams; `home` is as in `Operator`.
 
-    At the end, while everybody still acts, `last` looks at what there is, and the deployments are deleted.
+    At the end, while all components still run, `last` looks at what there is, and the deployments are deleted.
     """
     await install_definitions(client, definitions)
     await remove_leftovers(client)

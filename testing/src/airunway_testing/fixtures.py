@@ -108,7 +108,7 @@ def kubeconfig(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def audit_log(request: pytest.FixtureRequest) -> Path:
-    """The audit log of the test's cluster; skips the test where there is none (a cluster that somebody else runs)."""
+    """The audit log of the test's cluster; skips the test where there is none (a cluster that was named)."""
     path = _cluster_of(request).audit_log
     if path is None:
         pytest.skip(
@@ -155,7 +155,7 @@ def namespace(kubeconfig: Path) -> Iterator[str]:
 
 
 def _asked(kubeconfig: Path, ask: Callable[["Client"], Coroutine[object, object, object]]) -> None:
-    """One request, of somebody who has no event loop: the test's own is none of a fixture's that every test has."""
+    """One request without an event loop: a fixture of every test must not use the test's own."""
     from airunway.kube import Client, load_config
 
     async def main() -> None:

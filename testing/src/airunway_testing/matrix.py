@@ -88,12 +88,14 @@ async def asked(
     samples: Sequence[Sample],
     folder: Path,
     account: Client | None = None,
+    every_release: bool = True,
 ) -> list[Answer]:
     """Every sample of every provider on Kubernetes, and on each release kept in `folder` of the kinds that it writes.
 
     The CRDs of these kinds are installed and removed: nobody else may need them on this API server meanwhile.
     `account` asks as a provider does, with the owners on its objects; else `client` asks, who is the administrator.
-    Releases of which a file is not kept give no answer. Raises PluginFault and TimeoutError.
+    Releases of which a file is not kept give no answer; without `every_release` only the oldest and the newest of each
+    upstream are asked. Raises PluginFault and TimeoutError.
     """
     wanted = {_definition_name(kind) for host in hosts for kind in _custom(host)}
     by_upstream: dict[str, list[Release]] = {}
@@ -101,7 +103,8 @@ async def asked(
         if release.is_kept:
             by_upstream.setdefault(release.upstream, []).append(release)
     ask = _Asking(client=client, namespace=namespace, hosts=hosts, samples=samples, account=account)
-    everywhere = await asyncio.gather(ask.of_kubernetes(), *map(ask.of_upstream, by_upstream.values()))
+    wanted_of = [each if every_release else list(dict.fromkeys((each[0], each[-1]))) for each in by_upstream.values()]
+    everywhere = await asyncio.gather(ask.of_kubernetes(), *map(ask.of_upstream, wanted_of))
     return [answer for answers in everywhere for answer in answers]
 
 

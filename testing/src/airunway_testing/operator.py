@@ -128,7 +128,7 @@ async def remove_definition(client: Client, name: str) -> None:
 async def _definition_gone(client: Client, key: ObjectKey) -> None:
     """Wait until a CRD that is being deleted is gone, and remind the API server of it.
 
-    One that could not list the objects ("storage is (re)initializing": the kind was new, and somebody asked for it just
+    One that could not list the objects ("storage is (re)initializing": the kind was new, and was asked for just
     then) meets with a conflict when it says so, and does not try again for minutes, unless the CRD changes.
     """
     try:

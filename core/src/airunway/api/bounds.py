@@ -204,8 +204,8 @@ def excess(obj: Resource, *, measured: JsonSize | None = None) -> list[Excess]:
 
     `measured` is `size_of` its spec with the limit `MAX_SPEC`, if it was computed before.
     """
-    if told := noted_excess(obj):
-        return told
+    if noted := noted_excess(obj):
+        return noted
     spec = obj.get("spec")
     found = [_of_spec(spec, measured or size_of(spec, limit=MAX_SPEC))]
     for field, limit in (("labels", MAX_LABELS), ("annotations", MAX_ANNOTATIONS)):
@@ -227,8 +227,8 @@ def excess(obj: Resource, *, measured: JsonSize | None = None) -> list[Excess]:
 
 def noted_excess(obj: Resource) -> list[Excess]:
     """Returns the result of `excess` that a cache stored in its object."""
-    told = obj.get(EXCESS)
-    return [Excess(*entry) for entry in told] if isinstance(told, list) else []
+    noted = obj.get(EXCESS)
+    return [Excess(*entry) for entry in noted] if isinstance(noted, list) else []
 
 
 def _of_spec(spec: object, size: JsonSize) -> Excess | None:

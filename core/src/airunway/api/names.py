@@ -43,10 +43,12 @@ __all__ = [
 ]
 
 GROUP = "airunway.ai"
+"""API group, and the prefix of all labels and annotations."""
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 
 MANAGED_BY = f"{GROUP}/managed-by"
+"""Label with the value ``airunway``, on every object created for a deployment."""
 MANAGED_BY_VALUE = "airunway"
 MODEL_DEPLOYMENT = f"{GROUP}/model-deployment"
 """Label with the deployment's name, on every object created for it, and on its pods if the upstream allows that."""

@@ -24,7 +24,7 @@ from airunway.artifacts.claims import (
 )
 from airunway.artifacts.jobs import SETTINGS, Step, job_of
 from airunway.artifacts.names import claim_name, job_name
-from airunway.artifacts.results import MAX_BYTES, Result, finished, newest_pod, result_of
+from airunway.artifacts.results import MAX_BYTES, PERMANENT_EXIT, Result, exit_code, finished, newest_pod, result_of
 from airunway.artifacts.retries import next_attempt
 from airunway.artifacts.verdict import Verdict, status_of
 from airunway.configs import Resolution, parse_duration
@@ -310,11 +310,27 @@ def _follow(
 def _running(facts: ArtifactFacts, state: _State, step: Step) -> _State:
     if facts.cause is not None:
         return _waits(state, facts.cause.reason, facts.cause.message)
+    if (failed := _last_failure(facts, state, step)) is not None:
+        return _waits(state, failed.reason, f"{failed.message}; the Job tries it again")
     if step is Step.CHECK_SIZE:
         return _waits(state, "JobRunning", "the size of the weights is measured")
     if dig(facts.progress, "phase") == "Verifying":
         return _waits(state, "Verifying", "the files are compared with what their source says")
     return _waits(state, "Downloading", "the weights are fetched")
+
+
+def _last_failure(facts: ArtifactFacts, state: _State, step: Step) -> Result | None:
+    """What ended the newest pod of a Job that has not given up; None while that pod waits or runs, and after an error
+    that fails the Job at once.
+    """
+    name = job_name(key_of(facts.artifact).name, step, uid=uid_of(facts.artifact), attempt=state.attempts)
+    pod = newest_pod(list(facts.pods), name)
+    if pod is None or dig(pod, "status", "phase") != "Failed" or dig(pod, "status", "reason") == "Evicted":
+        return None
+    result = result_of(pod, command=step.value, container=step.value)
+    if result.ok or result.at is None or exit_code(pod, container=step.value) == PERMANENT_EXIT:
+        return None
+    return result
 
 
 def _succeeded(facts: ArtifactFacts, state: _State, step: Step, result: Result) -> _State:

@@ -17,7 +17,7 @@ from airunway.resource import Resource, dig, labels_of
 from airunway.status import REASONS
 from airunway.status.evidence import parse_moment
 
-__all__ = ["MAX_BYTES", "PERMANENT_EXIT", "Result", "finished", "newest_pod", "result_of"]
+__all__ = ["MAX_BYTES", "PERMANENT_EXIT", "Result", "exit_code", "finished", "newest_pod", "result_of"]
 
 MAX_BYTES = 2**50
 """Largest size that is believed, in bytes: one PiB."""
@@ -26,6 +26,7 @@ PERMANENT_EXIT = 3
 """Exit code of the downloader for errors that a new try cannot mend: the Job fails at once."""
 
 _MOST = 4096
+_REVISION = re.compile(r"[0-9a-f]{1,64}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -86,7 +87,7 @@ def _success(ok: object, *, command: str, at: datetime | None) -> Result:
         bytes=size,
         files=files,
         digest=digest if isinstance(digest, str) else "",
-        revision=revision[:253] if isinstance(revision, str) else "",
+        revision=revision if isinstance(revision, str) and _REVISION.fullmatch(revision) else "",
         at=at,
     )
 
@@ -138,6 +139,11 @@ def _terminated(pod: Resource, container: str) -> Resource | None:
             state = dig(status, "state", "terminated")
             return state if isinstance(state, dict) else None
     return None
+
+
+def exit_code(pod: Resource, *, container: str) -> object:
+    """The exit code of a pod's container; None if it has not ended."""
+    return dig(_terminated(pod, container), "exitCode")
 
 
 def finished(job: Resource) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from airunway.resource import Resource, dig, format_time
+from airunway.resource import Resource, dig, format_time, key_of
 from airunway.status import (
     CAPACITY_PATIENCE,
     DEPENDENCY_GRACE,
@@ -23,7 +23,8 @@ from airunway.status import (
     since,
     written,
 )
-from airunway.status.rootcause import RootCause
+from airunway.status.codes import code_of_reason
+from airunway.status.rootcause import Distance, RootCause, Symptom, root_cause_of
 
 __all__ = ["Verdict", "status_of"]
 
@@ -31,6 +32,28 @@ _CHILDREN = ("RuntimeConfigReady", "StorageReady", "DownloadReady")
 
 _NOT_AVAILABLE = frozenset({"StorageClassNotFound"})
 """Reasons for which an artifact is NotAvailable."""
+
+_CODES = {
+    "ConnectionRefused": "Model.DownloadStalled",
+    "DNSFailure": "Model.DownloadStalled",
+    "DependenciesUnreachable": "Model.DownloadStalled",
+    "RateLimited": "Model.DownloadStalled",
+    "ServerError": "Model.DownloadStalled",
+    "Timeout": "Model.DownloadStalled",
+    "Unauthorized": "Model.AuthGated",
+}
+"""The codes of reasons that can only mean the source of the weights here."""
+
+_FIELDS = {
+    "Model.AuthGated": "spec.secrets.huggingFaceToken",
+    "Model.DownloadStalled": "spec.source.uri",
+    "Model.NotFound": "spec.source.uri",
+    "Storage.ClassMissing": "spec.storageClassName",
+    "Storage.Full": "spec.size",
+    "Storage.PvcPending": "spec.storageClassName",
+    "Unschedulable.Quota": "spec.size",
+}
+"""The field of an artifact to look at, where a code names one of a deployment."""
 
 _AT_WORK = frozenset({"Downloading", "Verifying"})
 
@@ -91,15 +114,34 @@ def status_of(
         "message": rollup.message,
         "conditions": conditions,
     }
+    cause = cause or _cause_of(artifact, faults, now=now)
     if cause is not None and rollup.phase is not Phase.RUNNING:
         status["rootCause"] = {
             "code": cause.code,
             "object": cause.object,
-            "field": cause.field,
+            "field": _FIELDS.get(cause.code, cause.field),
             "message": cause.message,
             "since": format_time(cause.since),
         }
     return status, rollup.wake_after
+
+
+def _cause_of(artifact: Resource, faults: Iterable[Fault], *, now: datetime) -> RootCause | None:
+    """The root cause that the conditions' reasons name: what the downloader reports is in no pod that is alive."""
+    key = key_of(artifact)
+    symptoms = [
+        Symptom(
+            reason=fault.reason,
+            code=_CODES.get(fault.reason) or code_of_reason(fault.reason),
+            object=f"ModelArtifact/{key.namespace}/{key.name}",
+            message=fault.message,
+            since=fault.since,
+            distance=Distance.REPORT,
+        )
+        for fault in faults
+        if category_of(fault.reason) is not Category.PROGRESS
+    ]
+    return root_cause_of(symptoms, now=now)
 
 
 def _harmless(type_: str, verdict: Verdict, verdicts: Mapping[str, Verdict]) -> bool:

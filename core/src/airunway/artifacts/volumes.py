@@ -44,7 +44,7 @@ class VolumeFacts:
     config_missing: bool = False
     """Whether the runtime config that it names does not exist."""
     claims: Mapping[str, Resource] = field(default_factory=dict)
-    """The claims with the names of `claims_named` that exist, whoever owns them."""
+    """The claims with the names of `claims_named` that exist, with any owner."""
     ours: frozenset[str] = frozenset()
     """Names of those that were made for exactly this deployment."""
     classes: Mapping[str, Resource] = field(default_factory=dict)

@@ -1,5 +1,5 @@
 """``airunway explain`` shows why a deployment gets its engine and provider, what would change that, and which runtime
-config and route it has.
+config, route and model cache it has.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
+from airunway.cli.explained_cache import cache_explanation, cache_lines
 from airunway.cli.explained_config import config_explanation, config_lines
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document, terminal_width
@@ -66,7 +67,8 @@ def explain(
 ) -> None:
     """Explain the selection: every provider with its verdict, failed checks, rules and score, and what would change it.
 
-    Then the runtime config with the origin of each field, what of it waits, and the route.
+    Then the runtime config with the origin of each field, what of it waits, the route, and the model cache: its
+    artifact, how far it is, and why it is shared or not.
 
     airunway explain md/llama -n ml
 
@@ -123,13 +125,23 @@ def explain(
         else explanation
         for deployment, explanation in zip(deployments, explanations, strict=True)
     ]
-    followed = [config_explanation(deployment, runtime_configs) for deployment in deployments]
+    artifacts: list[Resource] = []
+    if file is None:
+        artifacts = inputs.read_artifacts(deployments[0], kubeconfig=kubeconfig, context=context)
+    followed = [
+        {
+            **config_explanation(deployment, runtime_configs),
+            **cache_explanation(deployment, runtime_configs, artifacts),
+        }
+        for deployment in deployments
+    ]
     if output == "table":
         blocks = []
         for deployment, explanation, following in zip(deployments, explanations, followed, strict=True):
             lines = [*_lines(explanation, why_not)]
             if target or _says_something(following):
                 lines += ["", *config_lines(following, warnings=_waiting(deployment))]
+            lines += cache_lines(following)
             blocks.append("\n".join(map(printable, lines)))
         typer.echo("\n\n".join(blocks))
         for deployment in deployments if target else ():

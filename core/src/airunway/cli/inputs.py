@@ -27,6 +27,7 @@ __all__ = [
     "Choice",
     "Unchosen",
     "asking_plugins",
+    "assigned",
     "choose",
     "choose_among",
     "definitions_in",
@@ -38,6 +39,7 @@ __all__ = [
     "parse_target",
     "policy_in",
     "provider_configs_in",
+    "read_artifacts",
     "read_cluster",
     "read_namespace_labels",
     "ready_configs",
@@ -257,15 +259,22 @@ def _judged(deployment: Resource, name: str, engine: str, *, now: datetime) -> T
     from airunway.api.modeldeployment import parse_deployment
     from airunway.plugins.assumed import assumed_context
     from airunway.plugins.registry import discover, load
+    from airunway.runtime.model_cache import assumed_cache
     from airunway.runtime.translate import translate
 
     if all(found.name != name for found in discover(on_request=True)):
         return None
     host = load(name)
-    context = assumed_context(host, engine=engine, now=now)
-    return translate(
-        host, {**deployment, "status": {"engine": {"type": engine}}}, parse_deployment(deployment), context
-    )
+    chosen = assigned(deployment, engine)
+    context = assumed_context(host, engine=engine, now=now, cache=assumed_cache(chosen, None, host))
+    return translate(host, chosen, parse_deployment(deployment), context)
+
+
+def assigned(deployment: Resource, engine: str) -> Resource:
+    """The deployment as a provider gets it for an engine, from a core whose model cache part is on."""
+    from airunway.api.names import MODEL_CACHE_PART
+
+    return {**deployment, "status": {"engine": {"type": engine}, "parts": [MODEL_CACHE_PART]}}
 
 
 def choose_among(configs: Sequence[Resource], deployment: Resource, *, provider: str, now: datetime) -> Choice:
@@ -383,7 +392,7 @@ def read_cluster(
 def read_runtime_configs(deployment: Resource, *, kubeconfig: Path | None, context: str | None) -> list[Resource]:
     """The RuntimeConfig and the ClusterRuntimeConfig of the name that the deployment follows, if they exist.
 
-    A cluster without these kinds has none. One that must not be read is said on standard error, and counts as absent.
+    A cluster without these kinds has none. One that may not be read is reported on stderr, and counts as absent.
     Exits with 1 on other errors.
     """
     from airunway.configs import config_name
@@ -406,6 +415,31 @@ def read_runtime_configs(deployment: Resource, *, kubeconfig: Path | None, conte
             if found is not None:
                 configs.append({**found, "kind": kind.kind})
         return configs
+
+    return on_cluster(read, kubeconfig=kubeconfig, context=context)
+
+
+def read_artifacts(deployment: Resource, *, kubeconfig: Path | None, context: str | None) -> list[Resource]:
+    """The ModelArtifacts of the deployment's namespace, if it asks for a model cache.
+
+    A cluster without the kind has none. Without the right to list them, that is said on standard error. Exits with 1 on
+    other errors.
+    """
+    from airunway.kinds import MODEL_ARTIFACT
+    from airunway.kube import Forbidden, NotFound
+    from airunway.resource import dig
+
+    if dig(deployment, "spec", "model", "cache", "mode") in (None, "None"):
+        return []
+
+    async def read(client: Client) -> list[Resource]:
+        try:
+            return await client.list_all(MODEL_ARTIFACT, namespace=key_of(deployment).namespace)
+        except NotFound:
+            return []
+        except Forbidden as error:
+            typer.echo(printable(f"airunway: {error}: they count as absent here"), err=True)
+            return []
 
     return on_cluster(read, kubeconfig=kubeconfig, context=context)
 

@@ -15,9 +15,13 @@ from airunway.cli import options, processes
 from airunway.cli.crds import crds, schema
 from airunway.cli.doctor import doctor
 from airunway.cli.explain import explain
+from airunway.cli.fit import fit
 from airunway.cli.install import install, manifests, uninstall, upgrade
+from airunway.cli.logs import logs
+from airunway.cli.new import new
 from airunway.cli.preflight import preflight
 from airunway.cli.render import render
+from airunway.cli.status import StatusCommand, status
 from airunway.cli.validate import validate
 
 __all__ = ["app", "main"]
@@ -102,6 +106,8 @@ for command, summary in (
     (crds, "Print the CustomResourceDefinitions as YAML."),
     (validate, "Check manifests as the API server would, without one."),
     (explain, "Show why a deployment gets its engine and provider."),
+    (fit, "Show whether a model fits on the GPUs, with every term."),
+    (new, "Print a manifest for a model; writes nothing."),
     (render, "Print what a provider would create, without a cluster."),
     (doctor, "Check an installation: what is wrong, and what to do."),
     (install, "Install CRDs, core and providers with helm."),
@@ -111,6 +117,8 @@ for command, summary in (
     (preflight, "Show what an upstream's new CRDs would do to deployments."),
 ):
     app.command(short_help=summary)(command)
+app.command(short_help="Show how a deployment is doing, and which part is at fault.", cls=StatusCommand)(status)
+app.command(short_help="Print the logs of all containers of a deployment, crashed ones included.")(logs)
 
 
 def _print_version(wanted: bool) -> None:

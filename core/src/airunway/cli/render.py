@@ -45,8 +45,9 @@ def render(
 
     The output is for the newest upstream that the provider knows, or for --upstream-version. Owner references are
     left out because they need the uid from the cluster. A deployment follows the runtime configs that are given, as
-    in a cluster; one that names a config that is not given is refused. Exits with 1 if the deployment is invalid or
-    refused.
+    in a cluster; one that names a config that is not given is refused. A model cache and claims of volumes are
+    mounted as if they were there; the digits at the end of a cache's claim are known in a cluster only. Exits with 1
+    if the deployment is invalid or refused.
     """
     values = parse_settings(settings or [])
     objects: list[Resource] = []
@@ -105,8 +106,10 @@ def _rendered(
         upstream_version=upstream_version,
         runtime=runtime_settings(found.config, labels_of(deployment), reserved=host.manifest.reserved_labels),
     )
-    assigned = {**deployment, "status": {"engine": {"type": context.engine}}}
+    assigned = inputs.assigned(deployment, context.engine)
     context = replace(context, cache=assumed_cache(assigned, found.config, host))
+    if context.cache is not None:
+        _say(f"{key}: weights come from claim {context.cache.claim}-…, which the model cache part makes")
     judged = translate(host, assigned, typed, context, config=found.config)
     for finding in judged.warnings:
         _say(f"{key}: warning: {finding.path}: {finding.message}")

@@ -18,16 +18,16 @@ from airunway.process.deployment_cache import with_all_finalizers
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, parse_time
 from airunway.selection import ProviderFacts
 
-__all__ = ["OrphanFinalizer", "forsaken"]
+__all__ = ["OrphanFinalizer", "orphaned_finalizers"]
 
 log = logging.getLogger(__name__)
 
 
-_TOLD = 4
+_MAX_EVENTS = 4
 """Maximum providers of one deployment that are named. It has had two at most, but users can write finalizers."""
 
 
-def forsaken(
+def orphaned_finalizers(
     deployment: Resource, providers: Mapping[str, ProviderFacts], *, since: datetime, now: datetime
 ) -> tuple[tuple[str, ...], float | None]:
     """The finalizers of absent providers that are to be removed from a deleted deployment, and the seconds until the
@@ -82,14 +82,14 @@ class OrphanFinalizer:
         deleted = parse_time(dig(deployment, "metadata", "deletionTimestamp"))
         since = self._deletions.since(key_of(deployment), deleted)
         now, providers = self._clock(), self._providers()
-        finalizers, again = forsaken(deployment, providers, since=since, now=now)
+        finalizers, again = orphaned_finalizers(deployment, providers, since=since, now=now)
         if not finalizers:
             return again
         found = await with_all_finalizers(self._client, deployment)
-        finalizers, _ = forsaken(found, providers, since=since, now=now)
+        finalizers, _ = orphaned_finalizers(found, providers, since=since, now=now)
         taken = frozenset(finalizers)
         if taken and await remove_finalizers(self._client, MODEL_DEPLOYMENT, found, taken, manager=names.CORE_MANAGER):
-            for finalizer in finalizers[:_TOLD]:
+            for finalizer in finalizers[:_MAX_EVENTS]:
                 self._tell(deployment, names.provider_of_finalizer(finalizer))
         return None
 

@@ -11,11 +11,11 @@ from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
 from airunway.doctor.findings import Found, Severity, check
 from airunway.doctor.snapshot import Snapshot
-from airunway.kinds import CLUSTER_RUNTIME_CONFIG, RUNTIME_CONFIG
+from airunway.kinds import CLUSTER_RUNTIME_CONFIG, MODEL_ARTIFACT, RUNTIME_CONFIG
 from airunway.resource import Resource, condition_of, dig, is_deleting, is_true, key_of
 from airunway.schema import fields_of, schema_in, storage_version
 
-__all__ = ["OLDEST"]
+__all__ = ["INSTALL", "OLDEST"]
 
 OLDEST = (1, 30)
 """The oldest supported Kubernetes: the first in which ValidatingAdmissionPolicy is on by default."""
@@ -24,8 +24,10 @@ _CLOCKS = timedelta(seconds=30)
 _SHOWN = 5
 _OPTIONAL = tuple(f"{kind.plural}.{kind.group}" for kind in (RUNTIME_CONFIG, CLUSTER_RUNTIME_CONFIG))
 """CRDs of ours without which core and providers work."""
+_OF_PARTS = (f"{MODEL_ARTIFACT.plural}.{MODEL_ARTIFACT.group}",)
+"""CRDs of ours that a part of the core needs, where it is on: the checks of the part look for them."""
 
-_INSTALL = "airunway crds | kubectl apply --server-side -f -"
+INSTALL = "airunway crds | kubectl apply --server-side -f -"
 
 
 @cache
@@ -56,12 +58,12 @@ def _too_old(seen: Snapshot) -> Iterator[Found]:
     Severity.ERROR,
     "A CRD of AI Runway is missing",
     why="The API server does not know the kind: such objects cannot be created, and controllers wait for the kind.",
-    do=f"Install the chart airunway-crds, or: {_INSTALL}",
+    do=f"Install the chart airunway-crds, or: {INSTALL}",
     needs=("definitions",),
 )
 def _missing(seen: Snapshot) -> Iterator[Found]:
     for crd in _ours():
-        if (name := key_of(crd).name) not in (seen.definitions or {}) and name not in _OPTIONAL:
+        if (name := key_of(crd).name) not in (seen.definitions or {}) and name not in (*_OPTIONAL, *_OF_PARTS):
             yield Found(object=_named(name), what="It is not installed.")
 
 
@@ -71,7 +73,7 @@ def _missing(seen: Snapshot) -> Iterator[Found]:
     "A CRD of runtime configs is missing",
     why="Deployments run without shared defaults, and those that name a config wait (ConfigNotFound). Processes notice "
     "a CRD that is installed later, without a restart.",
-    do=f"Install the chart airunway-crds, or: {_INSTALL}",
+    do=f"Install the chart airunway-crds, or: {INSTALL}",
     needs=("definitions",),
 )
 def _configs_missing(seen: Snapshot) -> Iterator[Found]:
@@ -122,7 +124,7 @@ def _leaving(seen: Snapshot) -> Iterator[Found]:
     "A CRD of AI Runway is older than this release",
     why="The API server drops fields that the CRD does not have, or refuses them: what controllers of this release "
     "write is lost.",
-    do=f"Upgrade the CRDs before everything else: the chart airunway-crds, or: {_INSTALL}",
+    do=f"Upgrade the CRDs before everything else: the chart airunway-crds, or: {INSTALL}",
     needs=("definitions",),
 )
 def _older(seen: Snapshot) -> Iterator[Found]:
@@ -189,7 +191,7 @@ def _clocks(seen: Snapshot) -> Iterator[Found]:
     "A CRD of AI Runway lacks a subresource",
     why="Without the subresource status no controller can say how a deployment fares, and everyone who may edit one "
     "may write its status; without scale `kubectl scale` and autoscalers do not work.",
-    do=f"Put the CRD back as this release has it: the chart airunway-crds, or: {_INSTALL}",
+    do=f"Put the CRD back as this release has it: the chart airunway-crds, or: {INSTALL}",
     needs=("definitions",),
 )
 def _without_subresource(seen: Snapshot) -> Iterator[Found]:

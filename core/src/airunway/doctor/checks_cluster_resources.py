@@ -13,7 +13,7 @@ from airunway.quantity import parse_quantity
 from airunway.resource import Resource, annotations_of, dig, is_deleting, is_true, key_of, labels_of, parse_time
 from airunway.selection import provider_facts
 
-__all__: list[str] = []
+__all__ = ["default_classes"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +131,8 @@ def _closed(seen: Snapshot) -> Iterator[Found]:
         yield Found(object="Node", what=f"None of the {len(with_gpus)} nodes with GPUs does ({listed}).")
 
 
-def _defaults(seen: Snapshot) -> list[str]:
+def default_classes(seen: Snapshot) -> list[str]:
+    """The names of the default StorageClasses."""
     return [
         key_of(found).name
         for found in seen.storage_classes or ()
@@ -148,7 +149,7 @@ def _defaults(seen: Snapshot) -> list[str]:
     needs=("storage_classes",),
 )
 def _no_default(seen: Snapshot) -> Iterator[Found]:
-    if not _defaults(seen):
+    if not default_classes(seen):
         yield Found(object="StorageClass", what=f"None of {len(seen.storage_classes or ())} is the default.")
 
 
@@ -161,7 +162,7 @@ def _no_default(seen: Snapshot) -> Iterator[Found]:
     needs=("storage_classes",),
 )
 def _defaults_many(seen: Snapshot) -> Iterator[Found]:
-    if len(found := _defaults(seen)) > 1:
+    if len(found := default_classes(seen)) > 1:
         yield Found(object="StorageClass", what=f"{', '.join(sorted(found))} are.")
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from airunway.api import names
-from airunway.configs import DEFAULT, Resolution, RoutingRequest, Scope, config_name, routing_request
+from airunway.configs import DEFAULT, RoutingRequest, Scope, routing_request
 from airunway.configs import check as problems_of
 from airunway.doctor.components import ProcessDeployment
+from airunway.doctor.configs import configs_by_name, configs_in, resolved
 from airunway.doctor.findings import Found, Severity, check
 from airunway.doctor.snapshot import POOL_GROUPS, Snapshot
 from airunway.gateway.application import DEFAULT_PICKER_IMAGE
-from airunway.plugins.runtime_settings import resolve_among
 from airunway.rbac.rights import picker_role
-from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, labels_of
+from airunway.resource import ObjectKey, dig, is_deleting, key_of, labels_of
 from airunway.routing import PickerProblem, picker_for
 
 __all__: list[str] = []
@@ -25,26 +24,6 @@ _UPGRADE = "helm upgrade of the chart airunway, or kubectl apply the ClusterRole
 def _routing(seen: Snapshot) -> Iterator[ProcessDeployment]:
     """The cores whose gateway part is on."""
     return (core for core in seen.cores if core.option("gateway") == "auto")
-
-
-def _configs(seen: Snapshot) -> Iterator[tuple[str, Resource]]:
-    """Every runtime config with its name in a finding."""
-    for config in (*(seen.runtime_configs or ()), *(seen.cluster_runtime_configs or ())):
-        key = key_of(config)
-        kind = "RuntimeConfig" if key.namespace else "ClusterRuntimeConfig"
-        yield "/".join(filter(None, (kind, key.namespace, key.name))), config
-
-
-def _by_name(seen: Snapshot) -> Mapping[str, list[Resource]]:
-    """The configs by their name, with the kind that objects of a list lack."""
-    found: dict[str, list[Resource]] = defaultdict(list)
-    for name, config in _configs(seen):
-        found[key_of(config).name].append({**config, "kind": name.partition("/")[0]})
-    return found
-
-
-def _resolved(deployment: Resource, configs: Mapping[str, list[Resource]]) -> Resolution:
-    return resolve_among(deployment, configs.get(config_name(deployment), ()))
 
 
 @check(
@@ -110,7 +89,7 @@ def _no_choice(seen: Snapshot) -> Iterator[Found]:
 )
 def _gateway_gone(seen: Snapshot) -> Iterator[Found]:
     known = {key_of(gateway) for gateway in seen.gateways or ()}
-    for name, config in _configs(seen):
+    for name, config in configs_in(seen):
         ref = dig(config, "spec", "routing", "gatewayRef")
         if not isinstance(ref, dict) or not ref.get("name"):
             continue
@@ -130,7 +109,7 @@ def _gateway_gone(seen: Snapshot) -> Iterator[Found]:
 )
 def _class_gone(seen: Snapshot) -> Iterator[Found]:
     known = {key_of(found).name for found in seen.storage_classes or ()}
-    for name, config in _configs(seen):
+    for name, config in configs_in(seen):
         asked = dig(config, "spec", "storage", "defaultStorageClassName") or dig(
             config, "spec", "defaultStorageClassName"
         )
@@ -148,7 +127,7 @@ def _class_gone(seen: Snapshot) -> Iterator[Found]:
     needs=("runtime_configs", "cluster_runtime_configs"),
 )
 def _invalid(seen: Snapshot) -> Iterator[Found]:
-    for name, config in _configs(seen):
+    for name, config in configs_in(seen):
         for problem in problems_of(config):
             yield Found(object=name, what=f"{problem.field}: {problem.message}.")
 
@@ -164,14 +143,14 @@ def _invalid(seen: Snapshot) -> Iterator[Found]:
 def _unused(seen: Snapshot) -> Iterator[Found]:
     if any(unseen.part == "deployments" for unseen in seen.unseen):
         return  # more deployments than were read
-    configs = _by_name(seen)
+    configs = configs_by_name(seen)
     used: set[ObjectKey] = set()
     for deployment in seen.deployments or ():
-        if (config := _resolved(deployment, configs).config) is not None:
+        if (config := resolved(deployment, configs).config) is not None:
             used.add(ObjectKey(config.namespace, config.name))
             if config.scope is Scope.MERGED:
                 used.add(ObjectKey("", config.name))
-    for name, found in _configs(seen):
+    for name, found in configs_in(seen):
         key = key_of(found)
         if key.name != DEFAULT and key not in used:
             yield Found(object=name, what=f"None of {len(seen.deployments or ())} deployments does.")
@@ -189,11 +168,11 @@ def _off(seen: Snapshot) -> Iterator[Found]:
     off = [core for core in seen.cores if core.option("gateway") == "off"]
     if not off:
         return
-    configs = _by_name(seen)
+    configs = configs_by_name(seen)
     asking = [
         deployment
         for deployment in seen.deployments or ()
-        if routing_request(deployment, _resolved(deployment, configs).config) is RoutingRequest.REQUIRED
+        if routing_request(deployment, resolved(deployment, configs).config) is RoutingRequest.REQUIRED
     ]
     for core in off:
         mine = [each for each in asking if not core.watched or key_of(each).namespace in core.watched]

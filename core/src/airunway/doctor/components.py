@@ -77,8 +77,9 @@ class ProcessDeployment:
     @property
     def leases(self) -> list[str]:
         """The names of the Leases of its parts."""
-        routes = self.core and self.option("gateway") == "auto"
-        core = [names.CORE_MANAGER] * self.core + [names.GATEWAY_MANAGER] * routes
+        on = {names.GATEWAY_MANAGER: ("gateway", "auto"), names.MODEL_CACHE_MANAGER: ("model-cache", "on")}
+        parts = [manager for manager, (option, value) in on.items() if self.option(option) == value]
+        core = [names.CORE_MANAGER, *parts] if self.core else []
         return core + [names.provider_manager(provider) for provider in self.providers]
 
     def has(self, pod: Resource) -> bool:
@@ -147,8 +148,9 @@ def _component(deployment: Resource, published: Sequence[EffectiveSettings]) -> 
         return None
     pod = dig(deployment, "spec", "template", "spec", default={})
     said = next((each for each in published if each.manager == names.CORE_MANAGER), None)
-    # The gateway part publishes only its own options, which are no answer for the whole process.
-    said = said or next((each for each in published if each.manager != names.GATEWAY_MANAGER), None)
+    # A part publishes only its own options, which are no answer for the whole process.
+    parts = (names.GATEWAY_MANAGER, names.MODEL_CACHE_MANAGER)
+    said = said or next((each for each in published if each.manager not in parts), None)
     return ProcessDeployment(
         key=key_of(deployment),
         core=core,

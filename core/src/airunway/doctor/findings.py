@@ -27,6 +27,7 @@ AREAS = {
     "07": "Nodes, storage, gateway",
     "08": "Deployments",
     "09": "Runtime configs and routes",
+    "10": "Model cache",
 }
 """Title of each group of codes, by the first two digits."""
 

@@ -136,6 +136,7 @@ class _Reader:
             runtime_configs=("RuntimeConfigs", self._all(RUNTIME_CONFIG)),
             cluster_runtime_configs=("ClusterRuntimeConfigs", self._all(CLUSTER_RUNTIME_CONFIG)),
             deployments=("ModelDeployments", self._some("deployments", MODEL_DEPLOYMENT)),
+            artifacts=("ModelArtifacts", self._some("artifacts", MODEL_ARTIFACT)),
         )
 
     async def second(self, first: Snapshot) -> dict[str, Any]:

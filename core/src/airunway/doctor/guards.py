@@ -15,7 +15,14 @@ from airunway.doctor.components import OURS, ProcessDeployment
 from airunway.doctor.webhook_comparison import spared
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.plugins.host import ProviderHost
-from airunway.rbac.admission_policies import GUARD, core_guard, gateway_guard, provider_guard, status_guard
+from airunway.rbac.admission_policies import (
+    GUARD,
+    core_guard,
+    gateway_guard,
+    model_cache_guard,
+    provider_guard,
+    status_guard,
+)
 from airunway.rbac.policy_rules import IMAGES, repository_of
 from airunway.resource import Resource, dig, key_of, labels_of
 from airunway.validation.policy import PolicyError, read_selector
@@ -36,7 +43,7 @@ _WRITERS = re.compile(r"!\(request\.userInfo\.username in \[('[^']*'(, '[^']*')*
 """The condition by which charts allow further accounts to write a status (``guard.statusWriters``)."""
 
 _LISTED = re.compile(r"'([^',][^']*)'")
-"""A text in the list of repositories of endpoint pickers."""
+"""A text in a list of repositories of images."""
 
 _DEFAULTS: Mapping[str, object] = {
     "failurePolicy": "Fail",
@@ -76,6 +83,11 @@ def expected_guards(component: ProcessDeployment, hosts: Sequence[ProviderHost])
             found += gateway_guard(
                 component.user, own=namespace, namespaces=component.watched, images=[image] if image else [], name=base
             )
+        if component.option("model-cache") == "on":
+            image = repository_of(component.option("downloader-image"))
+            found += model_cache_guard(
+                component.user, own=namespace, namespaces=component.watched, images=[image] if image else [], name=base
+            )
         found += status_guard([], accounts_of=namespace, namespaces=component.watched, name=base)
     for host in hosts:
         if host.name in component.providers:
@@ -97,13 +109,15 @@ def difference(wanted: Resource, live: Resource) -> str:
     if dig(spec, "matchConditions"):
         spec = {**spec, "matchConditions": conditions}
     should = wanted["spec"]
-    if _images_in(should) <= _images_in(spec):  # charts may list more (``endpointPicker.images``)
+    if _images_in(should) <= _images_in(
+        spec
+    ):  # charts may list more (``endpointPicker.images``, ``modelCache.images``)
         should, spec = _without_images(should), _without_images(spec)
     return _difference(should, spec, "spec")
 
 
 def _images_in(spec: Resource) -> set[str]:
-    """The repositories of endpoint pickers that the core's guard lists."""
+    """The repositories of images that a guard of the core lists."""
     texts = [str(dig(each, "expression")) for each in dig(spec, "variables", default=[]) if dig(each, "name") == IMAGES]
     return {image for text in texts for listed in _LISTED.findall(text) for image in listed.split(",") if image}
 

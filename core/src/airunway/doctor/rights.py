@@ -13,6 +13,7 @@ from airunway.rbac.rights import (
     core_rights,
     gateway_rights,
     leader_election_rights,
+    model_cache_rights,
     provider_rights,
     webhook_rights,
 )
@@ -53,6 +54,8 @@ def _of_the_core(component: ProcessDeployment) -> Rights:
         rights += leader_election_rights("airunway-controller")
     if component.option("gateway") == "auto":
         rights += gateway_rights()
+    if component.option("model-cache") == "on":
+        rights += model_cache_rights()
     settings = settings_of(component)
     return rights + webhook_rights(settings) if settings is not None else rights
 

@@ -10,6 +10,7 @@ from airunway.doctor import (
     checks_cluster,
     checks_cluster_resources,
     checks_configs,
+    checks_model_cache,
     checks_processes,
     checks_providers,
 )
@@ -28,6 +29,7 @@ _MODULES = (
     checks_providers,
     checks_cluster_resources,
     checks_configs,
+    checks_model_cache,
 )
 """Importing these modules registers their checks."""
 

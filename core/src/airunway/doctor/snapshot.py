@@ -124,6 +124,8 @@ class Snapshot:
     cluster_runtime_configs: tuple[Resource, ...] | None = None
     """Every ClusterRuntimeConfig; empty if their CRD is not installed."""
     deployments: tuple[Resource, ...] | None = None
+    artifacts: tuple[Resource, ...] | None = None
+    """The ModelArtifacts; empty if their CRD is not installed."""
     unseen: tuple[Unseen, ...] = ()
 
     @cached_property

@@ -10,15 +10,17 @@ from collections import Counter
 from collections.abc import Sequence
 
 from airunway.api import names
-from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kinds import MODEL_ARTIFACT, MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind, NotFound, served_resources
-from airunway.resource import ObjectKey, Resource, annotations_of, key_of
+from airunway.resource import ObjectKey, Resource, annotations_of, dig, key_of
 
 __all__ = ["named", "not_of_release", "what_stays"]
 
 _RELEASE, _RELEASE_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
 _AT_ONCE = 16
 """Concurrent requests."""
+_SHOWN = 20
+"""ModelArtifacts that are named."""
 
 
 def named(obj: Resource) -> str:
@@ -70,7 +72,9 @@ async def what_stays(client: Client, *, namespace: str) -> list[str]:
         f"the CRDs of {MODEL_DEPLOYMENT.group}, with all their objects, the runtime configs too",
         "routes, InferencePools and endpoint pickers of ModelDeployments, and the ClusterRole "
         f"{names.ENDPOINT_PICKER_ROLE}, if routes were made",
+        "claims of sized volumes, until their ModelDeployments are deleted",
     ]
+    lines += await _weights(client)
     for provider, count in sorted(found.items()):
         of = f"of {provider}" if provider else "of no provider"
         lines.append(
@@ -78,6 +82,23 @@ async def what_stays(client: Client, *, namespace: str) -> list[str]:
             f"{' and their upstream objects; without the provider their deletion waits' * bool(provider)}"
         )
     return [*lines, _namespace(namespace)]
+
+
+async def _weights(client: Client) -> list[str]:
+    """Lines about ModelArtifacts, each with its claim and the claim's size."""
+    try:
+        artifacts = await client.list_all(MODEL_ARTIFACT)
+    except NotFound:
+        return []
+    lines = []
+    for artifact in artifacts[:_SHOWN]:
+        key, status = key_of(artifact), artifact.get("status")
+        claim, size = dig(status, "persistentVolumeClaim"), dig(status, "allocatedSize")
+        held = f" with its claim {claim} ({size or 'size unknown'})" if claim else ""
+        lines.append(f"ModelArtifact/{key.namespace}/{key.name}{held}")
+    if (more := len(artifacts) - _SHOWN) > 0:
+        lines.append(f"{more} more ModelArtifacts with their claims")
+    return lines
 
 
 def _namespace(namespace: str) -> str:

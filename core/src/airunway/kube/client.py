@@ -9,13 +9,15 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from urllib.parse import quote
 
 from airunway.kube.config import ClusterConfig
-from airunway.kube.discovery import served_resources
+from airunway.kube.discovery import aggregated_kinds, served_resources
 from airunway.kube.errors import MalformedAnswer, NotFound
-from airunway.kube.kinds import SUBJECT_ACCESS_REVIEW, Kind
-from airunway.kube.pagination import Page, decoded_object, read_pages
+from airunway.kube.kinds import POD, SUBJECT_ACCESS_REVIEW, Kind
+from airunway.kube.pagination import Page, decoded_object, page_of, read_pages
 from airunway.kube.session import JSON, Session, user_agent_of
+from airunway.kube.text import LONGEST_LINE, text_lines
 from airunway.kube.watch import WatchEvent, decoded_events, stream_seconds
 from airunway.resource import ObjectKey, Resource, dig, key_of
 
@@ -25,6 +27,9 @@ _APPLY = "application/apply-patch+yaml"  # JSON is YAML
 _MERGE = "application/merge-patch+json"
 _JSON_PATCH = "application/json-patch+json"
 _METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+_ANYTHING = "*/*"
+_FOR_EVER = float("inf")
+_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
@@ -162,6 +167,22 @@ class Client:
                 items += page.items
         return items
 
+    async def first_page(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int,
+        most: int,
+    ) -> Page:
+        """Returns the first `limit` objects of a list, in one request. Raises AnswerTooLarge beyond `most` bytes."""
+        params = _params(labelSelector=label_selector, fieldSelector=field_selector, limit=str(limit))
+        path = kind.path(namespace=namespace)
+        answer = await self._session.read("list", "GET", path, resource=kind.plural, params=params, most=most)
+        return page_of(await decoded_object(answer, f"list of {kind}"), kind)
+
     async def list_metadata(self, kind: Kind, *, namespace: str = "", label_selector: str = "") -> list[Resource]:
         """Returns the metadata of all objects; the API server omits everything else.
 
@@ -235,6 +256,88 @@ class Client:
         async with aclosing(chunks), aclosing(decoded_events(chunks)) as events:
             async for event in events:
                 yield event
+
+    async def logs(
+        self,
+        key: ObjectKey,
+        *,
+        container: str,
+        follow: bool = False,
+        previous: bool = False,
+        tail: int | None = None,
+        since_seconds: int | None = None,
+        longest: int = LONGEST_LINE,
+        most: int | None = None,
+    ) -> AsyncGenerator[str, None]:
+        """Yields the lines that a container of a pod has written, oldest first; with `follow` until it ends.
+
+        - `previous`: those of the run before the one that is there. Raises BadRequest if there was none.
+        - `tail`: only the last so many lines; `since_seconds`: only the lines of the last so many seconds.
+        - `longest`: bytes after which a line is cut; `most`: bytes after which AnswerTooLarge is raised.
+
+        The request ends when the caller closes the generator.
+        """
+        params = _params(
+            container=container,
+            follow="true" if follow else "",
+            previous="true" if previous else "",
+            tailLines="" if tail is None else str(tail),
+            sinceSeconds="" if since_seconds is None else str(since_seconds),
+        )
+        path = POD.path(namespace=key.namespace, name=_required(key), subresource="log")
+        chunks = self._session.stream(
+            "get", path, resource="pods/log", params=params, accept=_ANYTHING, silence=_FOR_EVER if follow else None
+        )
+        async with aclosing(chunks), aclosing(text_lines(chunks, longest=longest, most=most)) as lines:
+            async for line in lines:
+                yield line
+
+    async def proxied(
+        self,
+        kind: Kind,
+        key: ObjectKey,
+        *,
+        port: int | str,
+        path: str,
+        method: str = "GET",
+        body: object = None,
+        scheme: str = "",
+        silence: float | None = None,
+        longest: int = LONGEST_LINE,
+        most: int | None = None,
+    ) -> AsyncGenerator[str, None]:
+        """Yields the lines of the answer of a Service or pod behind the API server's proxy, as they arrive.
+
+        `kind` is SERVICE or POD, `path` begins with a slash, `body` is sent as JSON. `silence` is the limit in seconds
+        between two parts of the answer (None: that of watches). `longest` and `most` are as for `logs`.
+
+        Raises Forbidden without the right to ``get`` (with `method` POST: ``create``) the subresource ``proxy``, and
+        the ApiError of an error answer, whether the server or the model sent it.
+        """
+        target = f"{scheme}:{_required(key)}:{port}" if scheme else f"{_required(key)}:{port}"
+        subresource = f"proxy{quote(path, safe='/')}"
+        at = f"{kind.path(namespace=key.namespace)}/{quote(target, safe=':')}/{subresource}"
+        chunks = self._session.stream(
+            "get" if method == "GET" else "create",
+            at,
+            resource=f"{kind.plural}/proxy",
+            params={},
+            method=method,
+            body=body,
+            accept=_ANYTHING,
+            silence=silence,
+        )
+        async with aclosing(chunks), aclosing(text_lines(chunks, longest=longest, most=most)) as lines:
+            async for line in lines:
+                yield line
+
+    async def served_kinds_by_name(self) -> dict[tuple[str, str], list[Kind]]:
+        """Returns all kinds of named API groups that the server has, by group and kind, in one request.
+
+        Several versions of a kind come in the server's order, the preferred one first.
+        """
+        answer = await self._session.read("get", "GET", "/apis", resource="nonresource", accept=_AGGREGATED)
+        return aggregated_kinds(await decoded_object(answer, "GET /apis"))
 
     async def version(self) -> tuple[int, int]:
         """Returns the major and minor version of the server. Raises MalformedAnswer if they are not numbers."""

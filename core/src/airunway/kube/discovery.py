@@ -17,7 +17,7 @@ from airunway.resource import ObjectKey, Resource, dig, is_true
 if TYPE_CHECKING:
     from airunway.kube.client import Client
 
-__all__ = ["served_kinds", "served_resources", "wait_until_established"]
+__all__ = ["aggregated_kinds", "served_kinds", "served_resources", "wait_until_established"]
 
 _POLL_INTERVAL = 0.1
 """Seconds between two reads of a CRD that is not established yet."""
@@ -40,6 +40,29 @@ async def served_kinds(client: Client, group: str) -> dict[str, dict[str, Kind]]
     versions = [str(dig(version, "version")) for version in found.get("versions") or ()]
     listings = await asyncio.gather(*(served_resources(client, group, version) for version in versions))
     return dict(zip(versions, listings, strict=True))
+
+
+def aggregated_kinds(document: Resource) -> dict[tuple[str, str], list[Kind]]:
+    """Returns the kinds in an aggregated discovery document by group and kind, preferred versions first.
+
+    https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discovery
+    """
+    found: dict[tuple[str, str], list[Kind]] = {}
+    for group in _listed(document, "items"):
+        name = str(dig(group, "metadata", "name", default=""))
+        for version in _listed(group, "versions"):
+            for entry in _listed(version, "resources"):
+                kind, plural = str(dig(entry, "responseKind", "kind")), str(dig(entry, "resource"))
+                namespaced = dig(entry, "scope") == "Namespaced"
+                found.setdefault((name, kind), []).append(
+                    Kind(name, str(dig(version, "version")), kind, plural, namespaced)
+                )
+    return found
+
+
+def _listed(obj: object, field: str) -> list[object]:
+    value = dig(obj, field)
+    return value if isinstance(value, list) else []
 
 
 async def wait_until_established(client: Client, names: Iterable[str], *, timeout: float) -> None:

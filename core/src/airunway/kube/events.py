@@ -249,11 +249,11 @@ class EventRecorder:
         if key in self._series or len(self._series) < self._capacity:
             return True
         noise = [(each, self._series[each]) for each in self._crowd.noisiest(key.tenant, key.regarding)]
-        told = next((each for each, series in noise if series.written == series.count), None)
-        untold = next((each for each, series in noise if not series.vital), None)
-        if told is None:
+        reported = next((each for each, series in noise if series.written == series.count), None)
+        expendable = next((each for each, series in noise if not series.vital), None)
+        if reported is None:
             self.dropped += 1
-        if (evicted := told or untold) is None:
+        if (evicted := reported or expendable) is None:
             return False
         self._forget(evicted)
         return True

@@ -56,7 +56,7 @@ class MutationCache:
         self._written: dict[ObjectKey, tuple[Resource, float]] = {}
         self._listeners: list[Listener] = []
         self._under_way: dict[ObjectKey, int] = {}
-        self._untold: dict[ObjectKey, tuple[Resource | None, Resource | None, bool]] = {}
+        self._pending: dict[ObjectKey, tuple[Resource | None, Resource | None, bool]] = {}
         self._gone: dict[ObjectKey, set[str]] = {}  # the uids that were deleted since a write began
         cache.add_handler(self._on_change)
 
@@ -105,8 +105,8 @@ class MutationCache:
             if not self._under_way[key]:
                 del self._under_way[key]
                 self._gone.pop(key, None)
-                if (untold := self._untold.pop(key, None)) is not None:
-                    old, new, echo = untold
+                if (pending := self._pending.pop(key, None)) is not None:
+                    old, new, echo = pending
                     # The echo may be a late one of the previous write, or that of this write.
                     self._tell(key, old, new, echo=echo or self._is_answer(key, new))
 
@@ -122,8 +122,8 @@ class MutationCache:
     def _on_change(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         entry, echo = self._written.get(key), self._is_answer(key, new)
         if key in self._under_way:
-            before, *_ = self._untold.get(key, (None,))
-            self._untold[key] = (old if before is None else before, new, echo)
+            before, *_ = self._pending.get(key, (None,))
+            self._pending[key] = (old if before is None else before, new, echo)
             if old is not None and (new is None or uid_of(new) != uid_of(old)):
                 self._gone.setdefault(key, set()).add(uid_of(old))
         else:

@@ -15,7 +15,7 @@ from airunway.kube.errors import AnswerTooLarge, MalformedAnswer
 from airunway.kube.kinds import Kind
 from airunway.resource import Resource
 
-__all__ = ["MAX_PAGE", "Page", "decoded_object", "read_pages"]
+__all__ = ["MAX_PAGE", "Page", "decoded_object", "page_of", "read_pages"]
 
 MAX_PAGE = 4 * 2**20
 """Bytes of a page of several objects. Decoded, hostile JSON takes 27 times as much memory; usual pages have 0.5 MiB."""
@@ -60,7 +60,7 @@ async def read_pages(fetch: Fetch, *, kind: Kind, limit: int) -> AsyncGenerator[
                 size = max(1, (size or _SMALLER * 100) // _SMALLER)
                 pending = ask()
                 continue
-            page = _page(body, kind)
+            page = page_of(body, kind)
             token, size = page.continue_token, min(limit, size * 2) if limit else size * 2
             pending = ask() if token else None
             yield page
@@ -98,7 +98,8 @@ def _object(value: Any, what: str) -> Resource:
     return value
 
 
-def _page(body: Resource, kind: Kind) -> Page:
+def page_of(body: Resource, kind: Kind) -> Page:
+    """Returns a decoded list as a page. Raises MalformedAnswer."""
     items, metadata = body.get("items"), body.get("metadata")
     if items is None and "metadata" in body:
         items = []

@@ -142,15 +142,32 @@ class Session:
                 return b"".join(parts)
 
     async def stream(
-        self, verb: str, path: str, *, resource: str, params: Mapping[str, str]
+        self,
+        verb: str,
+        path: str,
+        *,
+        resource: str,
+        params: Mapping[str, str],
+        method: str = "GET",
+        body: object = None,
+        accept: str = "",
+        silence: float | None = None,
     ) -> AsyncGenerator[bytes, None]:
-        """Yields the body of a successful GET as it arrives, with a limit on silence instead of on the total time."""
+        """Yields the body of a successful answer as it arrives, with a limit on silence instead of on the total time.
+
+        `silence` is that limit in seconds; None: `watch_inactivity`; infinite: none.
+        """
+        quiet = self.watch_inactivity if silence is None else silence
         limits = aiohttp.ClientTimeout(
-            total=None, sock_connect=min(self.timeout, self.watch_inactivity), sock_read=self.watch_inactivity
+            total=None,
+            sock_connect=min(self.timeout, self.watch_inactivity),
+            sock_read=None if quiet == float("inf") else quiet,
         )
-        response = await self._send(verb, "GET", path, resource=resource, params=params, limits=limits)
+        response = await self._send(
+            verb, method, path, resource=resource, params=params, body=body, accept=accept, limits=limits
+        )
         try:
-            with _as_ours(f"watch of {path}"):
+            with _as_ours(f"{verb} of {path}"):
                 async for chunk in response.content.iter_any():
                     yield chunk
         finally:
@@ -264,13 +281,13 @@ def _as_ours(what: str) -> Iterator[None]:
     try:
         yield
     except _NETWORK_ERRORS as error:
-        text = _told(error)
+        text = _error_text(error)
         if isinstance(error, TimeoutError):
             raise RequestTimedOut(f"{what}: no answer in time ({text})") from error
         raise ConnectionFailed(f"{what}: {text}") from error
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """Returns what went wrong, without aiohttp's descriptions of its own objects."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"the certificate of {error.host}:{error.port} is not trusted: {_reason(error.certificate_error)}"

@@ -34,7 +34,7 @@ def stream_seconds(kind: Kind, inactivity: float) -> int:
     The API server sends bookmarks from its cache, and it has no cache for Events: a watch of Events may stay silent all
     the time, so it must end before `inactivity` (seconds), after which a silent watch counts as broken.
     """
-    if (kind.group, kind.plural) == (EVENT.group, EVENT.plural):
+    if kind.plural == EVENT.plural and kind.group in (EVENT.group, ""):
         return max(1, int(inactivity * 0.8))
     return random.randint(290, 350)
 

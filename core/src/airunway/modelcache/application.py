@@ -16,6 +16,7 @@ from airunway.kube import Client, Priority, wait_until_synced
 from airunway.modelcache.artifacts import ArtifactReconciler
 from airunway.modelcache.caches import ArtifactCaches
 from airunway.modelcache.deployments import CacheReconciler
+from airunway.modelcache.metrics import Tries, artifact_points, download_points
 from airunway.modelcache.progress import ProgressReader, Running
 from airunway.modelcache.slots import DownloadSlots
 from airunway.process.base_controller import BaseController, not_synced
@@ -67,6 +68,7 @@ class ModelCacheApplication:
     ) -> None:
         settings, clock = settings or ModelCacheSettings(), clock or (lambda: datetime.now(UTC))
         self._workers = settings.workers
+        self.metrics = caches.metrics
         self._base = BaseController(caches, component=names.MODEL_CACHE_MANAGER, instance=instance)
         self._deployments = self._base.deployments
         self._queue = self._base.queue("model-cache")
@@ -105,6 +107,7 @@ class ModelCacheApplication:
             labels_of_users=self._labels_of_users,
             progress_of=self._progress.of,
             wake=self._wake_artifact,
+            tries=Tries(caches.metrics),
             clock=clock,
         )
         self._reconciler = CacheReconciler(
@@ -116,6 +119,13 @@ class ModelCacheApplication:
             others=self._users_before,
             events=self._base.events,
             clock=clock,
+        )
+
+        self.metrics.add_source(
+            "model-artifacts", lambda: artifact_points(list(self._caches.artifacts.reflector.items()))
+        )
+        self.metrics.add_source(
+            "model-downloads", lambda: download_points(running=self._slots.running, queued=self._slots.queued)
         )
 
     def unready(self) -> str | None:
@@ -163,10 +173,13 @@ class ModelCacheApplication:
             provider_of=lambda _: "",
             workers=self._workers,
         )
-        async with asyncio.TaskGroup() as group:
-            group.create_task(deployments.run(), name="workers")
-            group.create_task(artifacts.run(), name="workers of artifacts")
-            group.create_task(self._progress.run(), name="progress")
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(deployments.run(), name="workers")
+                group.create_task(artifacts.run(), name="workers of artifacts")
+                group.create_task(self._progress.run(), name="progress")
+        finally:
+            self._slots.clear()  # a process that stands by has no downloads
 
     # ------------------------------------------------------------------------------------------------ what changes
 

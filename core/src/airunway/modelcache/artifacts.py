@@ -20,6 +20,7 @@ from airunway.kinds import MODEL_ARTIFACT
 from airunway.kube import JOB, Client, EventRecorder, NotFound, StatusWriter
 from airunway.modelcache.caches import MARK, ArtifactCaches
 from airunway.modelcache.evidence import evidence_of
+from airunway.modelcache.metrics import Tries
 from airunway.modelcache.slots import DownloadSlots
 from airunway.owned.apply import Applied, apply_objects
 from airunway.owned.history import WriteHistory, fight_text
@@ -74,6 +75,7 @@ class ArtifactReconciler:
         labels_of_users: Callable[[ObjectKey], dict[str, str] | None],
         progress_of: Callable[[ObjectKey, str], Resource | None],
         wake: Callable[[ObjectKey], None],
+        tries: Tries,
         clock: Callable[[], datetime],
     ) -> None:
         self._client = client
@@ -86,6 +88,7 @@ class ArtifactReconciler:
         self._labels_of_users = labels_of_users
         self._progress_of = progress_of
         self._wake = wake
+        self._tries = tries
         self._clock = clock
         self._writer = Writer(client=client, manager=names.MODEL_CACHE_MANAGER, kind_of=caches.view_of)
         self._status = StatusWriter(
@@ -280,6 +283,7 @@ class ArtifactReconciler:
     async def _report(self, artifact: Resource, decision: ArtifactDecision) -> None:
         if decision.status is None or not await self._status.write(artifact, decision.status):
             return
+        self._tries.note(artifact.get("status") or {}, decision.status)
         before, after = condition_of(artifact, "Ready") or {}, condition_of({"status": decision.status}, "Ready") or {}
         if after.get("status") == "True" and before.get("status") != "True":
             note = f"{dig(decision.status, 'completed', 'bytes')} bytes are complete and verified"

@@ -72,7 +72,7 @@ class ArtifactCaches:
     - `on_artifact(key, old, new)` is called for every change of an artifact;
     - `on_owned(kind, key)` for every change of a claim, Job or pod, or event about one, with the kind and key of the
       artifact or deployment that it belongs to;
-    - `on_claim(key)` for every change of a claim, whoever owns it, and for every event about one;
+    - `on_claim(key)` for every change of a claim with any owner, and for every event about one;
     - `on_classes()` if a StorageClass came, went or changed.
 
     Claims of others are read, too, because volumes of deployments name them; of these only what a volume depends on is
@@ -174,7 +174,7 @@ class ArtifactCaches:
         return [obj for obj in found if obj is not None]
 
     def claim(self, key: ObjectKey) -> Resource | None:
-        """A claim, whoever owns it; of one of others only what a volume depends on."""
+        """A claim with any owner; of one of others only what a volume depends on."""
         return self._views[PERSISTENT_VOLUME_CLAIM].objects.get(key)
 
     def events_of(self, objects: Iterable[Resource]) -> Iterator[EventFacts]:

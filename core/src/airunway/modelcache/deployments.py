@@ -57,12 +57,12 @@ def artifact_of(deployment: Resource, request: CacheRequest | None, live: Resour
     """
     if request is None or request.artifact is None or live is None or is_deleting(live):
         return request
-    wanted, spec = request.artifact["spec"], live.get("spec") or {}
+    wanted, spec = request.artifact["spec"], live.get("spec")
     same = (
         is_usable(live)
-        and spec.get("source") == wanted["source"]
+        and dig(spec, "source") == wanted["source"]
         and (controller_owner(live) is None) == (controller_owner(request.artifact) is None)
-        and all(spec.get(field) == _own(deployment, field) for field in _OWN if _own(deployment, field))
+        and all(dig(spec, field) == _own(deployment, field) for field in _OWN if _own(deployment, field))
         and dig(deployment, "spec", "secrets", "huggingFaceToken") in (None, "", dig(spec, *_TOKEN))
     )
     return replace(request, name=key_of(live).name, artifact=live) if same else request

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from airunway.resource import Resource, dig
-from airunway.status.evidence import EventFacts, Evidence, claim_facts, pod_facts
+from airunway.status.evidence import EventFacts, Evidence, PodFacts, claim_facts, pod_facts
 
 __all__ = ["evidence_of"]
 
@@ -17,13 +17,22 @@ def evidence_of(
     pods: Iterable[Resource],
     events: Iterable[EventFacts],
 ) -> Evidence:
-    """The evidence for one artifact. Its Jobs are left out: the message of a pod says more."""
+    """The evidence for one artifact. Its Jobs are left out: the message of a pod says more. So does the provisioner
+    that refuses a claim: a pod that waits for that claim is left out, too.
+    """
+    events = tuple(events)
+    refused = any(each.kind == "PersistentVolumeClaim" and each.reason == "ProvisioningFailed" for each in events)
+    alive = [facts for pod in pods if (facts := pod_facts(pod)).alive]
     return Evidence(
-        pods=tuple(facts for pod in pods if (facts := pod_facts(pod)).alive),
-        events=tuple(events),
+        pods=tuple(pod for pod in alive if not (refused and _waits_for_claim(pod))),
+        events=events,
         claims=tuple(claim_facts(claim) for claim in claims),
         secrets=dict(_secrets(artifact)),
     )
+
+
+def _waits_for_claim(pod: PodFacts) -> bool:
+    return pod.unscheduled is not None and "unbound immediate PersistentVolumeClaim" in pod.unscheduled.message
 
 
 def _secrets(artifact: Resource) -> Iterator[tuple[str, str]]:

@@ -15,6 +15,16 @@ class DownloadSlots:
         self._holders: set[ObjectKey] = set()
         self._waiting: dict[ObjectKey, tuple[str, str, str]] = {}
 
+    @property
+    def running(self) -> int:
+        """How many downloads have a slot."""
+        return len(self._holders)
+
+    @property
+    def queued(self) -> int:
+        """How many downloads wait for one."""
+        return len(self._waiting)
+
     def clear(self) -> None:
         """Forget everything: another process may have led since."""
         self._holders.clear()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from airunway.plugins.contract import Context, RuntimeSettings, Transformer, Upstream, UpstreamKind
+from airunway.plugins.contract import Context, ModelCache, RuntimeSettings, Transformer, Upstream, UpstreamKind
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.manifest import api_version
@@ -24,13 +24,14 @@ def assumed_context(
     upstream_version: str = "",
     absent: tuple[str, ...] = (),
     runtime: RuntimeSettings | None = None,
+    cache: ModelCache | None = None,
 ) -> Context[Any]:
     """The context for a preview without a cluster: every kind in its preferred version, with its newest transformer.
 
     `upstream_version` selects the transformers of that upstream release. `absent` are optional kinds (by
     `UpstreamKind.key`) that are treated as not installed. `runtime` are the pod settings of a runtime config
-    (`runtime_settings`; None: none). Raises PluginFault if the provider has no transformer for any
-    of its versions, or for that release; SettingsError for invalid settings.
+    (`runtime_settings`; None: none), `cache` is the model cache that is mounted. Raises PluginFault if the provider has
+    no transformer for any of its versions, or for that release; SettingsError for invalid settings.
     """
     served = {}
     for kind in host.manifest.upstream:
@@ -51,6 +52,7 @@ def assumed_context(
         upstream=served[host.primary_kind.key],
         served=served,
         runtime=runtime or RuntimeSettings(),
+        cache=cache,
         settings=host.settings(settings or {}),
         now=now,
     )

@@ -14,13 +14,13 @@ from itertools import islice
 from airunway.process.metrics import Metrics, Point
 from airunway.resource import ObjectKey, Resource, age_seconds, condition_of, dig, uid_of
 
-__all__ = ["OBJECT_LIMIT", "Transitions", "deployment_points", "provider_points"]
+__all__ = ["NO_PHASE", "OBJECT_LIMIT", "OTHER", "Transitions", "deployment_points", "provider_points"]
 
 OBJECT_LIMIT = 2000
 """Maximum of ModelDeployments with series of their own; about 13 series each."""
 
 NO_PHASE = "None"
-"""Label of a deployment that has no phase yet."""
+"""Label of an object that has no phase yet."""
 
 OTHER = "other"
 """Label value that stands for all values without series of their own."""

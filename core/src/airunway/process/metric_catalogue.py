@@ -268,6 +268,58 @@ METRICS: tuple[Metric, ...] = (
         role=MetricsRole.CORE,
         buckets=_LIFE_SECONDS,
     ),
+    # -------------------------------------------------------------------------------------------------- model cache
+    Metric(
+        name="airunway_modelartifact_total",
+        type=_GAUGE,
+        labels=("namespace", "phase"),
+        help="ModelArtifacts by namespace and phase.",
+        role=MetricsRole.CORE,
+    ),
+    Metric(
+        name="airunway_modelartifact_phase",
+        type=_GAUGE,
+        labels=("namespace", "name", "phase"),
+        help="1 for each ModelArtifact, with its phase in a label.",
+        role=MetricsRole.CORE,
+    ),
+    Metric(
+        name="airunway_modelartifact_users",
+        type=_GAUGE,
+        labels=("namespace", "name"),
+        help="ModelDeployments that use each ModelArtifact.",
+        role=MetricsRole.CORE,
+    ),
+    Metric(
+        name="airunway_modelartifact_bytes",
+        type=_GAUGE,
+        labels=("namespace", "name", "state"),
+        help="Bytes of each ModelArtifact: needed (its weights), allocated (its claim) and, while it downloads, "
+        "downloading (what is there).",
+        role=MetricsRole.CORE,
+    ),
+    Metric(
+        name="airunway_model_downloads",
+        type=_GAUGE,
+        labels=("state",),
+        help="Downloads of weights that are running, and queued because of --max-downloads; 0 in a process that stands "
+        "by.",
+        role=MetricsRole.CORE,
+    ),
+    Metric(
+        name="airunway_model_download_attempts_total",
+        type=_COUNTER,
+        labels=("result",),
+        help="Tries to measure or fetch weights that ended: succeeded (the weights are complete) or failed.",
+        role=MetricsRole.CORE,
+    ),
+    Metric(
+        name="airunway_model_download_duration_seconds",
+        type=_HISTOGRAM,
+        help="Seconds from the begin of the try that completed a ModelArtifact to its end.",
+        role=MetricsRole.CORE,
+        buckets=_LIFE_SECONDS,
+    ),
     # ---------------------------------------------------------------------------------------------------- providers
     Metric(
         name="airunway_provider_selection_total",

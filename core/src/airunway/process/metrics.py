@@ -118,9 +118,11 @@ class Metrics:
 
     # ---------------------------------------------------------------------------------------------------- counting
 
-    def count(self, name: str, *labels: str) -> None:
-        """Increment the counter `name`. Raises KeyError if this process has no such counter."""
-        self._counters[name].labels(*labels).inc()
+    def count(self, name: str, *labels: str, by: int = 1) -> None:
+        """Increment the counter `name`; `by` 0 only shows its series.
+
+        Raises KeyError if this process has no such counter."""
+        self._counters[name].labels(*labels).inc(by)
 
     def observe(self, name: str, seconds: float, *labels: str) -> None:
         """Add an observation to the histogram `name`. Raises KeyError if this process has no such histogram."""

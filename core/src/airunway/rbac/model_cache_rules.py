@@ -208,9 +208,13 @@ def _claim_rules() -> list[PolicyRule]:
             message="the claim of a ModelArtifact is called as the artifact",
         ),
         PolicyRule(
-            expression="variables.owners.all(n, object.metadata.name.startsWith(n + '-') || "
-            f"object.metadata.?labels[?{quoted(names.MODEL_DEPLOYMENT)}].orValue('') == n && {cut})",
+            expression=f"variables.owners.all(n, object.metadata.name.startsWith(n + '-') || {cut})",
             message="the claim of a volume is called as the ModelDeployment and the volume",
+        ),
+        PolicyRule(
+            expression="variables.owners.all(n, "
+            f"object.metadata.?labels[?{quoted(names.MODEL_DEPLOYMENT)}].orValue('') == n)",
+            message=f"the claim of a volume has the label {names.MODEL_DEPLOYMENT} with its deployment's name",
         ),
         PolicyRule(
             expression=" && ".join(

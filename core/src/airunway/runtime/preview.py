@@ -51,11 +51,11 @@ class Previewer:
         in_the_way = await self._write(state.deployment, objects, actions, refusals)
         would = f"Would {'; '.join(actions) or 'nothing'}"
         if in_the_way:
-            return _told("ResourceConflict", f"{would}; not published: {in_the_way}", ok=False)
+            return _result("ResourceConflict", f"{would}; not published: {in_the_way}", ok=False)
         message = f"{would} (see ConfigMap {plan_name(state.deployment)})"
         if refusals:
-            return _told("WouldBeRefused", f"{message}; refused: {redacted(refusals[0])}")
-        return _told("Planned", f"{message}; the API server accepts it")
+            return _result("WouldBeRefused", f"{message}; refused: {redacted(refusals[0])}")
+        return _result("Planned", f"{message}; the API server accepts it")
 
     async def withdraw(self, deployment: Resource) -> None:
         """Delete the plan of a deployment that is no longer a dry run. A deployment without the condition DryRun has no
@@ -116,7 +116,7 @@ class Previewer:
         return ""
 
 
-def _told(reason: str, message: str, *, ok: bool = True) -> StepResult:
+def _result(reason: str, message: str, *, ok: bool = True) -> StepResult:
     return StepResult(condition="DryRun", ok=ok, reason=reason, message=message)
 
 

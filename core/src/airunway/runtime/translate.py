@@ -41,7 +41,7 @@ from airunway.runtime.recreation import (
 )
 from airunway.runtime.settings_record import Record, new_record
 from airunway.runtime.state import provider_mark
-from airunway.runtime.volume_claims import CLAIM_FIELDS, claims_are_made, unclaimed_volumes, without_claims
+from airunway.runtime.volume_claims import claim_fields, claims_are_made, unclaimed_volumes, without_claims
 from airunway.sdk.fields import ignored_fields, ignored_pod_settings, tracked
 from airunway.sdk.pods import pod_templates
 
@@ -117,7 +117,7 @@ def translate(
         for part in placed(overrides.merge, translation.overrides_at):
             objects[0] = merged(objects[0], part)
     warned = {finding.path for finding in warnings}
-    provided = (*CLAIM_FIELDS, *(("spec.model.cache",) if context.cache is not None else ()))
+    provided = (*claim_fields(reads.paths), *(("spec.model.cache",) if context.cache is not None else ()))
     ignored = [
         *(finding for finding in ignored_fields(typed, reads, provided=provided) if finding.path not in warned),
         *ignored_pod_settings(typed, context, translation.objects, named=warnings),

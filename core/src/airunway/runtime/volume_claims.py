@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Finding
 from airunway.resource import Resource, condition_of, dig
 
-__all__ = ["CLAIM_FIELDS", "claims_are_made", "claims_hinder", "unclaimed_volumes", "without_claims"]
+__all__ = ["claim_fields", "claims_are_made", "claims_hinder", "unclaimed_volumes", "without_claims"]
 
 _OF_CLAIMS = ("size", "storageClassName", "accessMode")
 
-CLAIM_FIELDS = tuple(f"spec.model.storage.volumes[].{field}" for field in _OF_CLAIMS)
-"""Fields of the spec that become the claim of a volume; no provider reads them."""
+_MOUNTED = "spec.model.storage.volumes[].claimName"
+"""The field of a volume that every provider reads that mounts volumes."""
+_CLAIM_FIELDS = tuple(f"spec.model.storage.volumes[].{field}" for field in _OF_CLAIMS)
+
+
+def claim_fields(read: Collection[str]) -> tuple[str, ...]:
+    """The fields of volumes that reach a provider by a claim, given the paths that it read; none without mounts."""
+    return _CLAIM_FIELDS if _MOUNTED in read else ()
 
 
 _HARMLESS = ("PvcPending", "DryRun", "Suspended")
@@ -44,7 +52,7 @@ def claims_hinder(deployment: Resource) -> str | None:
     hinder it, empty if the condition StorageReady says why.
 
     A claim that is not bound hinders nothing: some are bound only with their first pod. One that is not made yet does:
-    an object of somebody else may have its name.
+    a foreign object may have its name.
     """
     volumes = dig(deployment, "spec", "model", "storage", "volumes")
     sized = isinstance(volumes, list) and any(dig(volume, "size") is not None for volume in volumes)

@@ -4,7 +4,6 @@ Everything here is pure and versioned with the contract (docs/providers/sdk.md h
 provider's linter rules refuse other imports from `airunway`, which may break with any release.
 """
 
-from airunway.api import names as labels
 from airunway.api.modeldeployment import DEFAULT_GPU_TYPE, ModelDeployment, parse_deployment
 from airunway.engines import (
     VLLM_FRONTEND,
@@ -49,7 +48,7 @@ from airunway.plugins.contract import (
 )
 from airunway.plugins.hookspecs import hookimpl
 from airunway.resource import Resource, canonical_json, dig, digest, filled, yaml_json
-from airunway.sdk import conditions, overrides, picker, serving, workloads
+from airunway.sdk import conditions, labels, overrides, picker, serving, workloads
 from airunway.sdk.components import absent_component, primary_component
 from airunway.sdk.deployments import image_of, is_disaggregated, nodes_for, overridden, replicas_of
 from airunway.sdk.fields import CORE_FIELDS, PodSetting, as_json, ignored_fields, ignored_pod_setting, tracked

@@ -366,20 +366,22 @@ def component(
         )
     deployment = observed.find(DEPLOYMENT.kind, name_of(model))
     found = read(deployment)
-    told = found.component(name, only_degrades=True, role=COMPONENT)
-    told = replace(told, message=f"picker: {told.message}")
+    component = found.component(name, only_degrades=True, role=COMPONENT)
+    component = replace(component, message=f"picker: {component.message}")
     if found.ready or not found.exists or found.reason != "Progressing":
-        return told
+        return component
     if pool is None:
-        return replace(told, message=f"picker: it waits for its InferencePool {model.metadata.name}, which is gone")
+        return replace(
+            component, message=f"picker: it waits for its InferencePool {model.metadata.name}, which is gone"
+        )
     stuck = truth(deployment, "Progressing") is False
     # A completed roll-out keeps this reason even if the pod fails later.
     lost = text(condition(deployment, "Progressing"), "reason") == "NewReplicaSetAvailable" and not stuck
     if not stuck and not (lost and found.replicas.ready == 0):
-        return told
+        return component
     since = f"not ready for {_PATIENCE // 60} minutes" if stuck else "not ready any more"
     return replace(
-        told,
+        component,
         reason="UpstreamFailed" if stuck else "PodsNotReady",
         message=f"picker: {since}; it is ready only while InferencePool {model.metadata.name} exists and Role "
         f"{name_of(model)} lets it read pods, pools and objectives; the log of its pod says more",

@@ -147,7 +147,7 @@ CONDITIONS: tuple[ConditionType, ...] = (
         name="DriftFight",
         writer=ConditionWriter.PROVIDER,
         good="absent",
-        meaning="Somebody keeps changing an upstream object that is reverted every time; reverts are slowed down.",
+        meaning="Another client keeps changing an upstream object; changes are reverted, ever more slowly.",
     ),
     ConditionType(
         name="DryRun",

@@ -118,7 +118,7 @@ _REGISTERED = (
     Code(
         name="Storage.ClassMissing",
         tier=0,
-        reasons=("ReferenceNotFound",),
+        reasons=("ReferenceNotFound", "StorageClassNotFound"),
         field="spec.model.storage.volumes",
         meaning="A volume claim names a StorageClass that does not exist.",
         remedy="Name a StorageClass of the cluster (kubectl get storageclass), or none for the default.",
@@ -224,6 +224,7 @@ _BY_REASON = {
     "ImageNotFound": "ImagePull.NotFound",
     "InvalidImageReference": "ImagePull.NotFound",
     "QuotaExceeded": "Unschedulable.Quota",
+    "StorageClassNotFound": "Storage.ClassMissing",
     "PvcPending": "Storage.PvcPending",
     "ProbeTimeout": "Probe.Timeout",
     "CrashLoopBackOff": "Engine.CrashLoop",

@@ -81,14 +81,14 @@ _REGISTERED = (
         emitters=(Emitter.PROVIDER, Emitter.GATEWAY, Emitter.MODEL_CACHE),
         action="Recreate",
         note="<Kind> '<name>' is deleted and made again: <fields> cannot be changed in place",
-        meaning="A change needs a new upstream object; this is said before the old one is deleted.",
+        meaning="A change needs a new upstream object; the event is emitted before the old one is deleted.",
     ),
     EventReason(
         name="ServiceInterrupted",
         emitters=(Emitter.PROVIDER, Emitter.GATEWAY, Emitter.MODEL_CACHE),
         action="Update",
         note="<Kind> '<name>' is changed in place: <what is not served meanwhile>",
-        meaning="A change is made in place and takes the model away for a while; this is said before it is written.",
+        meaning="A change in place interrupts the model for a while; the event is emitted before the write.",
         warning=True,
     ),
     EventReason(
@@ -96,7 +96,7 @@ _REGISTERED = (
         emitters=(Emitter.PROVIDER, Emitter.GATEWAY, Emitter.MODEL_CACHE),
         action="Revert",
         note="<Kind> '<name>' was modified directly, reconciling: <field> (by <manager>)",
-        meaning="Somebody else changed a field of an upstream object that is ours; it was put back.",
+        meaning="Another client changed a field that the provider manages; the change was reverted.",
         warning=True,
     ),
     EventReason(

@@ -127,14 +127,14 @@ def find_symptoms(evidence: Evidence, *, now: datetime, previous: RootCause | No
     """Returns everything that is wrong, in order of precedence."""
     found: list[Symptom] = []
     newest = _newest_of(evidence.pods)
-    told_of: dict[tuple[str, str], list[EventFacts]] = {}
+    events_of: dict[tuple[str, str], list[EventFacts]] = {}
     for event in evidence.events:
         if event.kind == "Pod":
-            told_of.setdefault((event.namespace, event.name), []).append(event)
+            events_of.setdefault((event.namespace, event.name), []).append(event)
     for pod in evidence.pods:
         if pod.deleting or pod.ready or _is_history(pod, newest):
             continue
-        events = told_of.get((pod.namespace, pod.name), ())
+        events = events_of.get((pod.namespace, pod.name), ())
         found.extend(_of_pod(pod, events, evidence, now=now, previous=previous))
     for event in evidence.events:
         found.extend(_of_workload(event, evidence.pods, now=now))
@@ -148,11 +148,11 @@ def find_symptoms(evidence: Evidence, *, now: datetime, previous: RootCause | No
         for pod in evidence.pods
         if any(f"PersistentVolumeClaim/{pod.namespace}/{claim}" in unbound for claim in pod.claims)
     }
-    told = [symptom for symptom in found if not _is_told_by_claim(symptom, waiting)]
-    return tuple(sorted({_aged(symptom, previous) for symptom in told}, key=_precedence))
+    symptoms = [symptom for symptom in found if not _is_explained_by_claim(symptom, waiting)]
+    return tuple(sorted({_aged(symptom, previous) for symptom in symptoms}, key=_precedence))
 
 
-def _is_told_by_claim(symptom: Symptom, waiting: Collection[str]) -> bool:
+def _is_explained_by_claim(symptom: Symptom, waiting: Collection[str]) -> bool:
     """Whether a pod only reports a claim without a volume, and the reason is known from the claim itself.
 
     `waiting` are the pods whose claims have a symptom of their own.
@@ -201,10 +201,10 @@ def _is_history(pod: PodFacts, newest: Mapping[object, datetime]) -> bool:
 
 
 def _of_pod(
-    pod: PodFacts, told: Iterable[EventFacts], evidence: Evidence, *, now: datetime, previous: RootCause | None
+    pod: PodFacts, noted: Iterable[EventFacts], evidence: Evidence, *, now: datetime, previous: RootCause | None
 ) -> Iterator[Symptom]:
     name = f"Pod/{pod.namespace}/{pod.name}"
-    events = [event for event in told if event.uid in ("", pod.uid)]
+    events = [event for event in noted if event.uid in ("", pod.uid)]
     events.sort(key=lambda event: (event.last or _FOREVER, event.note), reverse=True)
     known = previous.code if previous is not None and previous.object == name else ""
 
@@ -252,19 +252,19 @@ def _of_pod(
 
 def _unscheduled(pod: PodFacts) -> ContainerFault | None:
     """Returns why the scheduler finds no node; None if it has not tried yet, or may not (scheduling gates)."""
-    told = pod.unscheduled
-    if told is None or pod.node or told.reason == "SchedulingGated":
+    condition = pod.unscheduled
+    if condition is None or pod.node or condition.reason == "SchedulingGated":
         return None
-    match = first_meaning([told.message], SCHEDULING)
-    text = f"cannot be scheduled: {line_of(_without_preemption(told.message))}."
+    match = first_meaning([condition.message], SCHEDULING)
+    text = f"cannot be scheduled: {line_of(_without_preemption(condition.message))}."
     if match is None:
-        return ContainerFault(reason="FailedScheduling", code="", text=text, since=told.since)
-    return ContainerFault(reason=match[0].reason, code=match[0].code, text=text, since=told.since)
+        return ContainerFault(reason="FailedScheduling", code="", text=text, since=condition.since)
+    return ContainerFault(reason=match[0].reason, code=match[0].code, text=text, since=condition.since)
 
 
 def _without_preemption(text: str) -> str:
-    head, told, _ = text.partition(_PREEMPTION)
-    if told:
+    head, preemption, _ = text.partition(_PREEMPTION)
+    if preemption:
         head = head.removesuffix("no new claims to deallocate, ").rstrip()
         return head.removesuffix(".").removesuffix(",")
     end = text.removesuffix(".")

@@ -82,16 +82,16 @@ def excesses(obj: Resource) -> list[Violation]:
 
 def bounded_violations(found: Sequence[Violation]) -> list[Violation]:
     """Returns the first `MAX_CAUSES` violations, with paths and messages of bounded length."""
-    told = [
+    listed = [
         replace(violation, path=shortened(violation.path), message=f"{violation.message[: _LONGEST - 1]}…")
         if len(violation.path) > MAX_PATH or len(violation.message) > _LONGEST
         else violation
         for violation in islice(found, MAX_CAUSES)
     ]
-    if len(found) > len(told):
-        last = told[-1]
-        told[-1] = replace(last, message=f"{last.message} (and {len(found) - len(told)} more problems)")
-    return told
+    if len(found) > len(listed):
+        last = listed[-1]
+        listed[-1] = replace(last, message=f"{last.message} (and {len(found) - len(listed)} more problems)")
+    return listed
 
 
 def _found(obj: Resource, kind: str, old: Resource | None, evaluator: Evaluator | None) -> list[Violation]:
@@ -109,14 +109,14 @@ def _found(obj: Resource, kind: str, old: Resource | None, evaluator: Evaluator 
 
 def warnings(obj: Resource) -> list[str]:
     """Returns what admission warns about in a ModelDeployment without refusing it (spec/api.md). Never raises."""
-    told = []
+    found = []
     if dig(obj, "spec", "model", "source") == "custom" and dig(obj, "spec", "model", "servedName"):
-        told.append("servedName is ignored for custom source")
+        found.append("servedName is ignored for custom source")
     if dig(obj, "spec", "engine", "trustRemoteCode") is True:
-        told.append("trustRemoteCode executes remote code")
+        found.append("trustRemoteCode executes remote code")
     if dig(obj, "spec", "engine", "type") == "trtllm" and dig(obj, "spec", "engine", "contextLength") is not None:
-        told.append("contextLength is ignored for TensorRT-LLM")
-    return told
+        found.append("contextLength is ignored for TensorRT-LLM")
+    return found
 
 
 def prepare() -> None:

@@ -153,15 +153,15 @@ def _currency(graph: Resource, observed: Observed, now: datetime, *, shared: boo
 def _replicas(name: str, spec: Resource, graph: Resource, made: Resource) -> Replicas:
     """Wanted, ready and available replicas of one component. Before 0.8, only the objects `made` for it report them."""
     wanted = max(0, number(spec, "replicas", default=1))
-    told = dig(graph, "status", "services", name) or dig(graph, "status", "components", name)
-    if not isinstance(told, dict) and text(made, "kind") == "PodClique":
-        told = dig(made, "status")
-    elif not isinstance(told, dict):
-        told = {"readyReplicas": wanted} if truth(made, "Available") else {}
+    counts = dig(graph, "status", "services", name) or dig(graph, "status", "components", name)
+    if not isinstance(counts, dict) and text(made, "kind") == "PodClique":
+        counts = dig(made, "status")
+    elif not isinstance(counts, dict):
+        counts = {"readyReplicas": wanted} if truth(made, "Available") else {}
     if "replicas" not in spec:  # an adapter scales it
-        wanted = max(0, number(told, "replicas", default=wanted))
-    ready = max(0, number(told, "readyReplicas", default=number(told, "availableReplicas")))
-    available = max(0, number(told, "availableReplicas", default=ready))
+        wanted = max(0, number(counts, "replicas", default=wanted))
+    ready = max(0, number(counts, "readyReplicas", default=number(counts, "availableReplicas")))
+    available = max(0, number(counts, "availableReplicas", default=ready))
     return Replicas(desired=wanted, ready=min(ready, wanted), available=min(available, wanted))
 
 

@@ -117,7 +117,7 @@ async def test_pods_are_looked_at_when_something_else_happens(
         (container,) = dig(await look(POD, pod), "status", "containerStatuses", default=[{}])
         return bool(dig(container, "state", "waiting", "reason") == "ImagePullBackOff")
 
-    async def image_error_is_told() -> bool:
+    async def image_error_is_reported() -> bool:
         return await reason() == "ImagePullError"
 
     await play_outcome(client, pod, "NotReady")
@@ -126,7 +126,7 @@ async def test_pods_are_looked_at_when_something_else_happens(
     await eventually(waits_for_image)
     assert await reason() == "WorkspaceInferenceStatusPending"  # no StatefulSet changed: no pass
     await client.merge_patch(WORKSPACE, key, {"metadata": {"annotations": {"poke": "1"}}})
-    await eventually(image_error_is_told)
+    await eventually(image_error_is_reported)
     await play_outcome(client, pod, None)
     await in_state(key, "Ready")
 

@@ -144,7 +144,7 @@ def _words(
     left = max(0.0, (observed.applied + _TAKES - context.now).total_seconds()) if observed.applied else 0.0
     # Kubernetes may drop repeated events, so an older event can also apply to the newest change.
     older = not left and (serves or not _applications(service, "pending"))
-    if refused := _told(service, observed, REFUSED, since=None if older else observed.applied):
+    if refused := _refusal(service, observed, REFUSED, since=None if older else observed.applied):
         # An answer means that the server refused it; a connection error means that it is unreachable.
         why = refused.rpartition(" err: ")[2]
         out_of_reach = any(word in why for word in ("connection", "timeout", "deadline", "EOF", "fail: 5"))
@@ -245,10 +245,10 @@ def _invalid(service: Resource, observed: Observed) -> str:
     behind = number(service, "status", "observedGeneration") < number(service, "metadata", "generation")
     if text(ready, "reason") == "ValidationFailed":
         return text(ready, "message") if behind or not (_name(service, "active") or _name(service, "pending")) else ""
-    return _told(service, observed, *INVALID, since=observed.applied) if behind else ""
+    return _refusal(service, observed, *INVALID, since=observed.applied) if behind else ""
 
 
-def _told(service: Resource, observed: Observed, *reasons: str, since: datetime | None) -> str:
+def _refusal(service: Resource, observed: Observed, *reasons: str, since: datetime | None) -> str:
     """The note of the newest such event that is not older than `since` and the last status update; else empty."""
     dates = [since, moment(service, "status", "lastUpdateTime")]
     for event in reversed(observed.events):

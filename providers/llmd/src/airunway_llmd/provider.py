@@ -237,15 +237,15 @@ def _component(
     role: serving.Servers,
     workload: workloads.Workload,
 ) -> Component:
-    told = workload.component(_COMPONENTS[role.role], only_degrades=role.role == PREFILL, role=role.component)
-    if told.ready:
-        return told
-    words = [f"{role.role}: {told.message}" if role.role else told.message]
+    component = workload.component(_COMPONENTS[role.role], only_degrades=role.role == PREFILL, role=role.component)
+    if component.ready:
+        return component
+    words = [f"{role.role}: {component.message}" if role.role else component.message]
     if workload.replicas.desired and not workload.replicas.ready:
         words.append(_ALONE.get(role.role, ""))
-    told = replace(told, message="; ".join(filter(None, words)))
+    component = replace(component, message="; ".join(filter(None, words)))
     _, name = role.object(deployment, context.settings)
-    return serving.with_recreations(told, observed, now=context.now, name=name)
+    return serving.with_recreations(component, observed, now=context.now, name=name)
 
 
 def _workload(

@@ -67,23 +67,23 @@ def pair_findings(
     """Blockers and warnings about incompatible roles, which fail or may fail at the first request."""
     connector = connector_of(deployment)
     if connector != NIXL:
-        return ([] if _transfers(deployment) else [_untold(connector)]), []
+        return ([] if _transfers(deployment) else [_without_transfer(connector)]), []
     decode, prefill = (serving.launch_of(deployment, context, role).tensor_parallel for role in roles)
     path = "spec.scaling.prefill.gpu.count"
-    told = f"prefill splits tensors over {prefill} GPUs and decode over {decode}"
+    split = f"prefill splits tensors over {prefill} GPUs and decode over {decode}"
     if decode % prefill and prefill % decode:
-        text = f"{told}: one must be a multiple of the other, or NIXL refuses the transfer at the first request"
+        text = f"{split}: one must be a multiple of the other, or NIXL refuses the transfer at the first request"
         return [blocker(path, text)], []
     if prefill > decode:
         text = (
-            f"{told}: older releases of vLLM refuse that at the first request (NIXL), and newer ones for models with "
+            f"{split}: older releases of vLLM refuse that at the first request (NIXL), and newer ones for models with "
             "state layers (Mamba); give prefill no more GPUs than decode"
         )
         return [], [ignored(path, text)]
     return [], []
 
 
-def _untold(connector: str) -> Finding:
+def _without_transfer(connector: str) -> Finding:
     text = (
         f"connector {connector!r} needs vLLM's side of it too: set spec.engine.args[{_TRANSFER}], or leave the "
         f"connector out for {NIXL}"

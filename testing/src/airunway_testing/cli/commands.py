@@ -64,6 +64,14 @@ def sandbox(
             "yes, but not with --demo or --kubeconfig).",
         ),
     ] = None,
+    storage: Annotated[
+        bool | None,
+        typer.Option(
+            "--storage/--no-storage",
+            help="Add a StorageClass, run the Jobs that fetch weights, and a hub with the samples' models, so that "
+            "spec.model.cache works (default: yes, but not with --level api or --kubeconfig).",
+        ),
+    ] = None,
 ) -> None:
     """Run all of AI Runway on this machine: a real control plane, the core, the providers, simulated upstreams."""
     from airunway_testing.cli.sandbox import run_sandbox
@@ -81,5 +89,6 @@ def sandbox(
             patience=patience,
             together=together,
             gateway=gateway,
+            storage=storage,
         )
     )

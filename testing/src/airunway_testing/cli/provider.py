@@ -60,7 +60,7 @@ def check(name: Annotated[str, typer.Argument(help="The provider's name (its ent
 
     It is loaded, asked about plain deployments for each of its engines and about each field of one, in this process and
     in others; the CRDs of its simulator, if one is installed, are compared with its manifest. What there was nothing
-    to compare with is said. Ends with 1 if anything is wrong.
+    to compare with is reported. Ends with 1 if anything is wrong.
     """
     from airunway.plugins.registry import load
     from airunway_testing.conformance.cases import TOGGLES

@@ -43,11 +43,14 @@ def run_sandbox(
     patience: float,
     together: bool | None,
     gateway: bool | None,
+    storage: bool | None = None,
 ) -> int:
     """Run the sandbox until Ctrl-C, or its demonstration to the end; returns the exit code.
 
-    Without a word about the `gateway` it has one, unless it demonstrates or the cluster is another one's.
+    Without a word about the `gateway` it has one, unless it demonstrates or the cluster is another one's. Without a
+    word about `storage` it has some, unless the cluster is another one's or starts no pods.
     """
+    storage = kubeconfig is None and level == "cluster" if storage is None else storage
     gateway = not demo and kubeconfig is None if gateway is None else gateway
     if demo and level == "api":
         raise typer.BadParameter("--demo shows pods being scheduled: it needs --level cluster")
@@ -65,6 +68,7 @@ def run_sandbox(
             patience=patience,
             together=together,
             gateway=gateway,
+            storage=storage,
         ) as box:
             return _demo(box, screen, patience=patience) if demo else _stay(box, screen)
     except (SandboxError, ControlPlaneError) as error:
@@ -136,11 +140,11 @@ def _demo(box: Sandbox, screen: _Screen, *, patience: float) -> int:
     typer.echo(as_text([row_of(o.deployment) for o in outcomes if o.deployment is not None]))
     typer.echo()
     for outcome in outcomes:
-        typer.echo(_told(outcome))
+        typer.echo(_line(outcome))
     return 0 if all(outcome.ok for outcome in outcomes) else 1
 
 
-def _told(outcome: Outcome) -> str:
+def _line(outcome: Outcome) -> str:
     mark = "as shown" if outcome.ok else "NOT AS EXPECTED"
     ending = "refused" if outcome.deployment is None else row_of(outcome.deployment).phase
     return f"{outcome.sample.name}: {outcome.sample.shows}: {ending} ({mark})\n    {outcome.text}"

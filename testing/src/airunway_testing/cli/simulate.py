@@ -1,4 +1,4 @@
-"""``airunway simulate``: play an upstream operator against a cluster until told to stop."""
+"""``airunway simulate``: play an upstream operator against a cluster until it is stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Honoured or reported: each field of a deployment, changed, has to change something that somebody can see.
+"""Honoured or reported: each field of a deployment, changed, has to change something visible.
 
 A change is *honoured* (other objects), *warned* about (a warning names the field) or *refused* (a blocker). What is
 none of it is *ignored*, and a fault of the provider: the user's wish would be dropped without a word (spec ruling 18).
@@ -62,7 +62,7 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a provider makes of a change of `field` in the deployment `base`; `words` are what the user is told."""
+    """What a provider makes of a change of `field` in the deployment `base`; `words` are the messages to the user."""
 
     field: str
     base: str

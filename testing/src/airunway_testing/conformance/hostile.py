@@ -90,8 +90,8 @@ class _Stray:
 
 
 @dataclass(kw_only=True)
-class _Told:
-    """What is told once: the first of its strays, the fields of all, and the deployments."""
+class _Entry:
+    """One reported cause: the first of its strays, and the fields and deployments of all."""
 
     stray: _Stray
     text: str
@@ -117,7 +117,7 @@ def hostile_faults(host: ProviderHost, asked: Sequence[Base] | None = None) -> I
     deployments that lead there (default: those of `bases`); nothing if all is well. Raises PluginFault.
     """
     places = {**PLACES, **_overrides(host)}
-    told: dict[tuple[str, str], _Told] = {}
+    entries: dict[tuple[str, str], _Entry] = {}
     puzzling: dict[str, list[str]] = {}
     refused: set[tuple[str, str]] = set()
     for base in bases(host) if asked is None else asked:
@@ -135,11 +135,11 @@ def hostile_faults(host: ProviderHost, asked: Sequence[Base] | None = None) -> I
                     ).append(base.name)
                     break
                 if (stray := _strays(harmless, found, text)) is not None:
-                    entry = told.setdefault(stray.cause, _Told(stray=stray, text=text, fields={}, bases={}))
+                    entry = entries.setdefault(stray.cause, _Entry(stray=stray, text=text, fields={}, bases={}))
                     entry.fields[field] = entry.bases[base.name] = None
                     break
     yield from (f"{_some(names)}: {sentence}" for sentence, names in puzzling.items())
-    yield from map(str, told.values())
+    yield from map(str, entries.values())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A cluster for whoever needs one: a running one that was named, else a control plane of one's own."""
+"""The cluster of a test or a sandbox: a running one that was named, else a new control plane."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ __all__ = ["Cluster", "RunningCluster", "named_kubeconfig", "running"]
 
 
 class Cluster(Protocol):
-    """What tests and the sandbox need to know of a cluster, whoever started it."""
+    """What tests and the sandbox need to know of a cluster, with any owner."""
 
     @property
     def level(self) -> Level:
@@ -43,7 +43,7 @@ class Cluster(Protocol):
 
 
 class RunningCluster:
-    """A cluster that somebody else started and will stop: a control plane of ours, or the user's own cluster.
+    """A cluster that is started and stopped elsewhere: a control plane of ours, or the user's own cluster.
 
     On a control plane of ours `kubeconfig_for` issues client certificates. On any other cluster it impersonates (`as`
     in the kubeconfig): that needs an administrator who may impersonate, and leaves no credentials behind.

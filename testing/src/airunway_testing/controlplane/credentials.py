@@ -1,4 +1,4 @@
-"""What somebody needs who meets a running control plane by its folder: its description, and credentials for further
+"""What a process needs to use a running control plane by its folder: its description, and credentials for further
 users.
 """
 

@@ -148,7 +148,7 @@ class ControlPlane:
                     except StartFailedError as error:
                         if _PORT_TAKEN not in str(error):
                             raise
-                        self._report("somebody took a port in between: trying again with others")
+                        self._report("another process took a port meanwhile: trying again with others")
                     else:
                         return self
                 self._attempt()

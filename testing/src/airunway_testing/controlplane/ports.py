@@ -1,4 +1,4 @@
-"""Loopback ports that nobody else gets between choosing them and using them."""
+"""Loopback ports, reserved from their choice until their use."""
 
 import contextlib
 import socket

@@ -129,7 +129,7 @@ class Life:
 
     async def route(self) -> str:
         """It is reached through a Gateway under a path and by its model name, and a younger deployment that wants the
-        same path is told so. Raises Missing where no Gateway is usable.
+        same path gets the condition RouteConflict. Raises Missing where no Gateway is usable.
         """
         reference = await self._usable_gateway()
         live = await self.client.get(MODEL_DEPLOYMENT, self.key)
@@ -194,7 +194,7 @@ class Life:
         return f"answered {' and '.join(wanted)}"
 
     async def _conflict(self, live: Resource, asked: Resource) -> None:
-        """A younger deployment asks for the same; it is deleted when it has been told."""
+        """A younger deployment asks for the same; it is deleted once it has the condition."""
         other = replace(self, key=ObjectKey(self.key.namespace, f"{self.key.name}-b"[-40:].lstrip("-")))
         body = {
             "apiVersion": MODEL_DEPLOYMENT.api_version,

@@ -158,19 +158,19 @@ async def _live_through(
             kinds=kinds_of(candidate),
             patience=patience,
         )
-        shown = await _told(report, candidate.name, f"sample {sample.name}", life.begin(sample), say)
+        shown = await _step(report, candidate.name, f"sample {sample.name}", life.begin(sample), say)
         if shown and not lived and _serves(sample):
             lived = True
             for step in STEPS:
-                await _told(report, candidate.name, f"{sample.name}: {step.__name__}", step(life), say)
-        await _told(report, candidate.name, f"{sample.name}: delete", life.delete(), say)
+                await _step(report, candidate.name, f"{sample.name}: {step.__name__}", step(life), say)
+        await _step(report, candidate.name, f"{sample.name}: delete", life.delete(), say)
 
 
 def _serves(sample: Sample) -> bool:
     return sample.phase == "Running" and not sample.refused
 
 
-async def _told(report: Report, provider: str, what: str, doing: Awaitable[str], say: Say) -> bool:
+async def _step(report: Report, provider: str, what: str, doing: Awaitable[str], say: Say) -> bool:
     """Wait for it and note how it ended; whether well."""
     begun = time.monotonic()
     result = Result(provider=provider, what=what.replace("_", " "), outcome=Outcome.PASSED)

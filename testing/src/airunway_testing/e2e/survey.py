@@ -65,7 +65,7 @@ async def survey(client: Client, *, names: tuple[str, ...] = ()) -> Survey:
         )
     return Survey(
         kubernetes=str(version.get("gitVersion")),
-        nodes=_told(nodes),
+        nodes=_nodes_text(nodes),
         simulated=bool(nodes) and all("kwok.x-k8s.io/node" in annotations_of(node) for node in nodes),
         candidates=tuple(candidates),
     )
@@ -107,7 +107,7 @@ def _is_alive(config: Resource) -> bool:
     return bool(dig(config, "status", "ready")) and age is not None and age < STALE_AFTER.total_seconds()
 
 
-def _told(nodes: list[Resource]) -> str:
+def _nodes_text(nodes: list[Resource]) -> str:
     gpus: Counter[str] = Counter()
     for node in nodes:
         for name, amount in (dig(node, "status", "allocatable") or {}).items():

@@ -140,10 +140,16 @@ class Hub(Recorder):
         self._repositories: dict[str, _State] = {}
         self._moved: dict[str, str] = {}
         for each in repositories:
-            self._repositories[each.name] = _State(name=each.name, gated=each.gated, private=each.private, lfs=each.lfs)
-            self.commit(each.name, each.files)
+            self.add(each)
 
     # ------------------------------------------------------------------------------------------- what a test changes
+
+    def add(self, repository: Repository) -> None:
+        """Make a repository, with its first commit."""
+        self._repositories[repository.name] = _State(
+            name=repository.name, gated=repository.gated, private=repository.private, lfs=repository.lfs
+        )
+        self.commit(repository.name, repository.files)
 
     def commit(self, repository: str, files: Files, *, branch: str = "main") -> str:
         """Make a commit of exactly these files, to which the branch moves; gives its id."""

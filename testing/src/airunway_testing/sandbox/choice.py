@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from airunway.plugins.manifest import SelectionMode
 from airunway.plugins.registry import Distribution, discover, load
 from airunway_testing.sandbox.errors import SandboxError
 from airunway_testing.sandbox.samples import Sample, samples_of
@@ -16,13 +17,15 @@ __all__ = ["Choice", "choose"]
 @dataclass(frozen=True, kw_only=True)
 class Choice:
     """A provider with the simulators of what it writes; `missing` is its primary kind where the upstream itself
-    has to be there, else empty: Kubernetes' own kinds need no simulator.
+    has to be there, else empty: Kubernetes' own kinds need no simulator. `caches`: a deployment that asks vLLM for a
+    model cache may get the provider without naming it.
     """
 
     provider: str
     missing: str
     simulators: tuple[Simulator, ...]
     samples: tuple[Sample, ...]
+    caches: bool = False
 
 
 def choose(names: Sequence[str] = ()) -> list[Choice]:
@@ -48,7 +51,8 @@ def choose(names: Sequence[str] = ()) -> list[Choice]:
 
 
 def _choice(provider: Distribution) -> Choice:
-    upstream = load(provider.name).manifest.upstream
+    manifest = load(provider.name).manifest
+    upstream = manifest.upstream
     simulators = simulators_for((kind.group, kind.kind) for kind in upstream)
     played = {kind for simulator in simulators for kind in simulator.kinds}
     primary = next(kind for kind in upstream if kind.primary)
@@ -58,6 +62,8 @@ def _choice(provider: Distribution) -> Choice:
         missing="" if there else primary.kind,
         simulators=tuple(simulators),
         samples=samples_of(provider),
+        caches=manifest.selection is SelectionMode.AUTO
+        and any(engine.name == "vllm" and engine.model_cache for engine in manifest.engines),
     )
 
 

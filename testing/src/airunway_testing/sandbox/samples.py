@@ -18,7 +18,7 @@ from airunway.plugins.registry import Distribution
 from airunway.resource import Resource, dig
 from airunway_testing.sandbox.errors import SandboxError
 
-__all__ = ["TYPO", "Sample", "manifests_of", "models_of", "samples_in", "samples_of", "secrets_of"]
+__all__ = ["CACHED", "TYPO", "Sample", "manifests_of", "models_of", "samples_in", "samples_of", "secrets_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +57,19 @@ TYPO = Sample(
     refused=True,
 )
 """Refused whatever providers there are."""
+
+
+CACHED = (
+    Sample(
+        path=TYPO.path.with_name("shared-8b.yaml"),
+        shows="weights on a shared claim: fetched once, by a Job, and mounted read-only",
+    ),
+    Sample(
+        path=TYPO.path.with_name("shared-8b-canary.yaml"),
+        shows="a second deployment of these weights: nothing is downloaded again",
+    ),
+)
+"""Shown where the sandbox has storage and a provider that is selected by itself."""
 
 
 def samples_of(provider: Distribution) -> tuple[Sample, ...]:

@@ -39,14 +39,14 @@ from airunway_testing.gatewayapi.kinds import definitions as gateway_definitions
 from airunway_testing.gatewayapi.kinds import gateway as gateway_object
 from airunway_testing.sandbox.choice import Choice, choose
 from airunway_testing.sandbox.errors import SandboxError
-from airunway_testing.sandbox.samples import Sample, models_of
+from airunway_testing.sandbox.samples import CACHED, Sample, models_of
 from airunway_testing.simulators import Simulator
 from airunway_testing.storage.program import CLASS_NAME as STORAGE_CLASS_NAME
 
 __all__ = ["Sandbox", "Say", "sandbox"]
 
 Say = Callable[[str], None]
-"""Told, in a sentence, what happens now."""
+"""Called with a sentence about what happens now."""
 
 PATIENCE = 600.0
 """Seconds in which the control plane, and then the parts, must be ready; while their processes live it is waited."""
@@ -122,7 +122,10 @@ def sandbox(
             logs=folder / "logs",
             providers=tuple(choice.provider for choice in chosen),
             simulators=tuple(simulator.name for simulator in simulators),
-            samples=tuple(sample for choice in chosen for sample in choice.samples),
+            samples=(
+                *(sample for choice in chosen for sample in choice.samples),
+                *(_cached(chosen) if storage else ()),
+            ),
             parts=parts,
         )
         names = _start(result, cluster, level, together=together)
@@ -139,8 +142,16 @@ def sandbox(
             )
         if storage:
             endpoint = _start_storage(result, cluster, say=say, patience=patience)
-            say(f"Added the default StorageClass {STORAGE_CLASS_NAME} and a hub (HF_ENDPOINT={endpoint}).")
+            say(
+                f"Added the default StorageClass {STORAGE_CLASS_NAME} and a hub at {endpoint}; deployments with "
+                "spec.model.cache.mode: Shared really fetch their weights from it."
+            )
         yield result
+
+
+def _cached(chosen: Sequence[Choice]) -> Sequence[Sample]:
+    """The samples with a cache, where a provider is chosen that a deployment gets without naming it."""
+    return CACHED if any(choice.caches for choice in chosen) else ()
 
 
 def _nodes(providers: int) -> tuple[SimulatedNode, ...]:

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 class Attempt:
     """What became of a write.
 
-    `overtaken`: its object is gone, or was changed or made by somebody else. `leaving`: its namespace is being deleted,
+    `overtaken`: its object is gone, or another client changed or made it. `leaving`: its namespace is being deleted,
     whose controller deletes the rest soon.
     """
 
@@ -35,7 +35,7 @@ class Attempt:
 
 @contextmanager
 def attempt(key: ObjectKey) -> Iterator[Attempt]:
-    """For a write of a pass about `key`: what ends the pass and is no fault ends the context, and is told by it."""
+    """For a write of a pass about `key`: what ends the pass and is no fault ends the context, and is recorded by it."""
     made = Attempt()
     try:
         yield made

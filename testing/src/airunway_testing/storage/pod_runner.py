@@ -137,16 +137,25 @@ class _Leaving(Exception):
 class PodRunner:
     """Runs pods until cancelled; processes end with it.
 
-    `pods` are all pods that it has played, in the order in which they came; `unpullable` images cannot be pulled (nor
-    can ``no-such-image``); `progress` is what asking for progress gets; `failures` are its own errors.
+    `environment` is what every process has unless its pod says otherwise, as the network of a cluster would: the
+    address of a hub. `pods` are all pods that it has played, in the order in which they came; `unpullable` images
+    cannot be pulled (nor can ``no-such-image``); `progress` is what asking for progress gets; `failures` are its own
+    errors.
     """
 
     def __init__(
-        self, client: Client, volumes: Volumes, folder: Path, *, programs: Mapping[str, Sequence[str]] | None = None
+        self,
+        client: Client,
+        volumes: Volumes,
+        folder: Path,
+        *,
+        programs: Mapping[str, Sequence[str]] | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._client, self._volumes, self._folder = client, volumes, folder
         installed = Path(sys.executable).with_name(ENTRYPOINT)
         self._programs = {ENTRYPOINT: (str(installed),)} if programs is None else programs
+        self._usual = dict(environment or {})
         self._pods = Reflector(client, POD, label_selector=PLAYED_BY_RUNNER, project=strip_managed_fields())
         self._lost: set[str] = set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -358,6 +367,7 @@ class PodRunner:
             "PATH": os.defpath,
             "HOME": str(played.folder),
             "TMPDIR": folders.get("/tmp", str(played.folder)),
+            **self._usual,
             **{name: _on_this_machine(value, folders) for name, value in given.items()},
             "AIRUNWAY_TERMINATION_LOG": str(played.termination_message),
         }
@@ -614,16 +624,21 @@ def _signal(played: PlayedPod, number: signal.Signals) -> None:
 
 @asynccontextmanager
 async def running_pod_runner(
-    kubeconfig: Path, volumes: Volumes, folder: Path, *, programs: Mapping[str, Sequence[str]] | None = None
+    kubeconfig: Path,
+    volumes: Volumes,
+    folder: Path,
+    *,
+    programs: Mapping[str, Sequence[str]] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[PodRunner]:
     """The pod runner for as long as the context lasts; `folder` takes logs and temporary volumes.
 
     `programs` are command lines by the first word of a container's command; without them ``airunway-download`` is the
-    installed script.
+    installed script. `environment` are variables that a process has unless its pod sets them.
     """
     folder.mkdir(parents=True, exist_ok=True)
     async with Client(load_config(kubeconfig=kubeconfig), user_agent=user_agent_of("pod-runner")) as client:
-        runner = PodRunner(client, volumes, folder, programs=programs)
+        runner = PodRunner(client, volumes, folder, programs=programs, environment=environment)
         task = asyncio.create_task(runner.run())
         try:
             yield runner

@@ -1,7 +1,8 @@
 """``python -m airunway_testing.storage.program``: storage and a hub for a cluster of this machine.
 
 Makes a default StorageClass, serves its claims, runs the pods of download Jobs and plays a hub with small models, until
-SIGTERM. Not for a cluster with real nodes: pods would run there and here.
+SIGTERM. Downloads go to that hub unless their pods name another one. Not for a cluster with real nodes: pods would run
+there and here.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ CLASS_NAME = "airunway-sandbox"
 """The StorageClass: the default one; every access mode, volumes that can grow, a binding that waits for a pod."""
 
 _SIZE = 96 * 2**20
-_SPEED = 8 * 2**20
+_SPEED = 6 * 2**20
 """Bytes of the weights of a model, and bytes per second: a download takes some seconds, so that it can be watched."""
 
 
@@ -59,7 +60,7 @@ async def _run(kubeconfig: Path, folder: Path, ready: Path, models: Sequence[str
     async with (
         model_hub(repositories(models)) as hub,
         running_provisioner(kubeconfig, folder / "volumes") as provisioner,
-        running_pod_runner(kubeconfig, provisioner.volumes, folder / "pods"),
+        running_pod_runner(kubeconfig, provisioner.volumes, folder / "pods", environment={"HF_ENDPOINT": hub.endpoint}),
     ):
         hub.inject(Slow(bytes_per_second=_SPEED), times=None)
         made = storage_class(CLASS_NAME, waits=True, expandable=True, default=True)

@@ -78,7 +78,7 @@ def _with(
         "state": state,
         "observedGeneration": int(dig(graph, "metadata", "generation", default=1)),
         "conditions": [_ready(graph, "True" if state == "successful" else "False", reason, message, now=now)],
-        "components" if listed else "services": {count.component: _told(count, listed) for count in counts},
+        "components" if listed else "services": {count.component: _component(count, listed) for count in counts},
     }
     before = dig(graph, "status", "rollingUpdate")
     if rolls:
@@ -93,7 +93,7 @@ def _rolling(now: str) -> Resource:
     return {"phase": "InProgress", "startTime": now}
 
 
-def _told(count: Counts, listed: bool) -> Resource:
+def _component(count: Counts, listed: bool) -> Resource:
     ready = "availableReplicas" if count.kind == "PodCliqueScalingGroup" else "readyReplicas"
     one = {} if listed else {"componentName": count.made[0] if count.made else ""}
     return {

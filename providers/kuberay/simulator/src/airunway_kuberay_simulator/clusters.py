@@ -38,21 +38,21 @@ def _without_account(facts: Facts, name: str, cluster: Resource, account: str) -
         f"Failed to reconcile RayCluster {key_of(cluster).namespace}/{name}. The head names a ServiceAccount for the "
         f"autoscaler. However, ServiceAccount {account} is not found. Please create one."
     )
-    if (name, note) not in facts.memory.told:
-        facts.memory.told.add((name, note))
+    if (name, note) not in facts.memory.reported:
+        facts.memory.reported.add((name, note))
         yield Tell(event=Event(type="Warning", reason="AutoscalerServiceAccountNotFound", note=note, cluster=name))
 
 
 def refused_pod(pod: Resource, message: str) -> tuple[str, str, Event]:
     """Reason and message of the condition, and the event, for a pod that may not be created."""
     key, cluster = key_of(pod), labels_of(pod)[names.CLUSTER]
-    told = message[message.find("pods ") :] if "pods " in message else message
+    detail = message[message.find("pods ") :] if "pods " in message else message
     if labels_of(pod)[names.NODE_TYPE] == "head":
-        node, note = "Head", f"Failed to create head Pod {key.namespace}/{key.name}, {told}"
+        node, note = "Head", f"Failed to create head Pod {key.namespace}/{key.name}, {detail}"
     else:
-        node, note = "Worker", f"Failed to create worker Pod for the cluster {key.namespace}/{cluster}, {told}"
+        node, note = "Worker", f"Failed to create worker Pod for the cluster {key.namespace}/{cluster}, {detail}"
     event = Event(type="Warning", reason=f"FailedToCreate{node}Pod", note=note, cluster=cluster)
-    return f"FailedCreate{node}Pod", f"FailedCreate{node}Pod\n{told}", event
+    return f"FailedCreate{node}Pod", f"FailedCreate{node}Pod\n{detail}", event
 
 
 def _autoscaled(facts: Facts, name: str, cluster: Resource) -> Iterator[Write]:

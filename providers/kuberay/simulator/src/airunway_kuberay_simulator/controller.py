@@ -272,8 +272,8 @@ class SimulatedKubeRay:
         facts.memory.failed[event.cluster] = (reason, text)
         facts.memory.due[f"pods of {event.cluster}"] = inf
         said = (event.cluster, message.partition(" is forbidden: ")[2])
-        if said not in facts.memory.told:
-            facts.memory.told.add(said)
+        if said not in facts.memory.reported:
+            facts.memory.reported.add(said)
             await self._tell(facts, event)
 
     async def _tell(self, facts: Facts, event: Event) -> None:

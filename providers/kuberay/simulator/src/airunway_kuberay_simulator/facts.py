@@ -56,7 +56,7 @@ class Memory:
     """When a named action is due, by the clock of the facts."""
     failed: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Why a cluster's pod could not be created."""
-    told: set[tuple[str, str]] = field(default_factory=set)
+    reported: set[tuple[str, str]] = field(default_factory=set)
     """Events that were already reported."""
 
 

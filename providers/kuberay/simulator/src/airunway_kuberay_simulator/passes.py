@@ -305,8 +305,8 @@ def _configured(facts: Facts, name: str, head: Resource, serve: Serve) -> Iterat
         refusal = "error converting YAML to JSON: yaml: line 1: did not find expected node content"
     if refusal:
         event = refused(facts, name, refusal)
-        if (config, event.note) not in facts.memory.told:
-            facts.memory.told.add((config, event.note))
+        if (config, event.note) not in facts.memory.reported:
+            facts.memory.reported.add((config, event.note))
             yield Tell(event=event)
         raise _Frozen
     facts.memory.sent[name] = (config, uid_of(head))

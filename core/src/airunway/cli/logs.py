@@ -1,0 +1,268 @@
+"""``airunway logs`` prints what all containers of a deployment write, and what crashed ones wrote last."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from airunway.cli import inputs
+from airunway.cli.options import Context, Kubeconfig
+from airunway.cli.targets import Namespace, Target, about_deployment, denied, duration
+from airunway.redaction import bounded, sanitized
+
+if TYPE_CHECKING:
+    from airunway.cli.log_plan import Run
+    from airunway.kube import Client
+    from airunway.resource import ObjectKey, Resource
+
+__all__ = ["logs"]
+
+TAIL = 200
+"""Lines of each container that are printed without ``--all`` and ``--tail``."""
+
+_QUEUED = 1000
+"""Lines of all containers together that wait to be printed; then the streams wait."""
+
+_AGAIN = 2.0
+"""Seconds until a log that broke off is read again."""
+
+
+def logs(
+    target: Target,
+    *,
+    namespace: Namespace = "",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on, also with pods that come later.")] = False,
+    previous: Annotated[
+        bool, typer.Option("--previous", "-p", help="Of each container the run before the one that is there now.")
+    ] = False,
+    role: Annotated[str, typer.Option(help="Only pods with this role, such as decode.")] = "",
+    all_: Annotated[bool, typer.Option("--all", help=f"Every line, not only the last {TAIL} of a container.")] = False,
+    tail: Annotated[
+        int | None, typer.Option(min=0, help=f"So many of the last lines of a container (default: {TAIL}).")
+    ] = None,
+    since: Annotated[str, typer.Option(metavar="DURATION", help="Only lines of the last so long, such as 5m.")] = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Print the logs of every container of every pod of a deployment, each line after [ROLE/POD CONTAINER].
+
+    Of a container that crashed it is the run that crashed, not the one that is being started. If that pod is gone, what
+    the provider reported of its end is printed.
+
+    airunway logs md/llama -n ml
+
+    airunway logs md/llama -f --role decode
+
+    Terminal sequences and what looks like a credential are removed. Remarks go to standard error.
+    """
+    if follow and previous:
+        raise typer.BadParameter("--follow and --previous exclude each other: a run that has ended writes nothing more")
+    if all_ and tail is not None:
+        raise typer.BadParameter("--all and --tail exclude each other")
+    wanted = _Wanted(
+        role=role,
+        previous=previous,
+        tail=None if all_ else TAIL if tail is None else tail,
+        since=duration(since) if since else None,
+    )
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+    async def work(client: Client, key: ObjectKey) -> None:
+        if follow:
+            await _Follower(client, key, wanted).run()
+        else:
+            await _once(client, key, wanted)
+
+    about_deployment(target, work, namespace=namespace, kubeconfig=kubeconfig, context=context)
+
+
+class _Wanted:
+    """What the user asked for."""
+
+    def __init__(self, *, role: str, previous: bool, tail: int | None, since: timedelta | None) -> None:
+        self.role, self.previous, self.tail, self.since = role, previous, tail, since
+
+    @property
+    def since_seconds(self) -> int | None:
+        return None if self.since is None else max(1, round(self.since.total_seconds()))
+
+
+def _remark(text: str) -> None:
+    typer.echo(bounded(text), err=True)
+
+
+async def _once(client: Client, key: ObjectKey, wanted: _Wanted) -> None:
+    from airunway.cli.log_plan import epitaphs, roles_of, runs_of
+    from airunway.kinds import MODEL_DEPLOYMENT
+
+    deployment = await client.get(MODEL_DEPLOYMENT, key)
+    pods = await _pods(client, deployment)
+    roles = roles_of(pods, deployment)
+    if wanted.role and pods and wanted.role not in roles:
+        known = ", ".join(sorted(roles)) or "they have none"
+        inputs.fail(f"no pod of md/{key.name} has the role {bounded(wanted.role, 80)!r} (roles: {known})")
+    if not wanted.previous:
+        for epitaph in epitaphs(deployment, pods, await _events(client, key)):
+            _remark(f"pod {epitaph.pod} is gone, and its log with it; its end was reported as:")
+            typer.echo(f"[{sanitized(epitaph.pod)} {sanitized(epitaph.container)}] {sanitized(epitaph.text)}")
+    runs = list(runs_of(pods, deployment, role=wanted.role, previous=wanted.previous, follow=False))
+    if not runs:
+        what = "container that ended before" if wanted.previous and pods else "pods"
+        _remark(f"md/{key.name} in namespace {key.namespace} has no {what}: airunway status md/{key.name} shows why")
+    for run in runs:
+        await _print_run(client, run, wanted)
+
+
+async def _print_run(client: Client, run: Run, wanted: _Wanted) -> None:
+    """Print the log of one run. Raises KubeError if not only this log cannot be read."""
+    from airunway.kube import ApiError, Forbidden
+
+    if run.waiting:
+        _remark(f"[{run.prefix}] no log yet: {run.waiting}")
+        return
+    if run.previous:
+        _remark(f"[{run.prefix}] the run before, which ended with {run.ending}:")
+    lines = client.logs(
+        run.pod,
+        container=run.container,
+        previous=run.previous,
+        tail=wanted.tail,
+        since_seconds=wanted.since_seconds,
+    )
+    try:
+        async with aclosing(lines) as stream:
+            async for line in stream:
+                _write(run.prefix, line)
+    except Forbidden:
+        raise
+    except ApiError as error:
+        _remark(f"[{run.prefix}] its log cannot be read: {error}")
+    sys.stdout.flush()
+
+
+def _write(prefix: str, line: str) -> None:
+    sys.stdout.write(f"[{prefix}] {sanitized(line)}\n")
+
+
+async def _pods(client: Client, deployment: Resource) -> list[Resource]:
+    from airunway.resource import uid_of
+    from airunway.snapshots import all_pod_sources
+
+    found: dict[str, Resource] = {}
+    for source in all_pod_sources(deployment):
+        listed = await client.list_all(
+            source.kind, namespace=source.key.namespace, label_selector=source.label_selector
+        )
+        found |= {uid_of(pod): pod for pod in listed}
+    return list(found.values())
+
+
+async def _events(client: Client, key: ObjectKey) -> list[Resource]:
+    """The events about the deployment; none if they may not be read: they only add to the logs."""
+    from airunway.kube import Forbidden
+    from airunway.snapshots import EVENT
+
+    selector = f"involvedObject.name={key.name},involvedObject.kind=ModelDeployment"
+    try:
+        page = await client.first_page(
+            EVENT, namespace=key.namespace, field_selector=selector, limit=500, most=8 * 2**20
+        )
+    except Forbidden as error:
+        _remark(f"ends of pods that are gone are not shown: {denied(error, key.namespace)}")
+        return []
+    return page.items
+
+
+class _Follower:
+    """Follows every run of every container, with one queue of bounded length before standard output."""
+
+    def __init__(self, client: Client, key: ObjectKey, wanted: _Wanted) -> None:
+        self._client, self._key, self._wanted = client, key, wanted
+        self._queue: asyncio.Queue[tuple[str, str]] = asyncio.Queue(_QUEUED)
+        self._tasks: dict[tuple[str, str, int], asyncio.Task[None]] = {}
+        self._waits: set[tuple[str, str]] = set()
+        self._started = False
+
+    async def run(self) -> None:
+        """Print until cancelled. Raises Forbidden without the right to pods or their logs."""
+        from airunway.kinds import MODEL_DEPLOYMENT
+        from airunway.kube import Reflector
+        from airunway.snapshots import all_pod_sources
+
+        deployment = await self._client.get(MODEL_DEPLOYMENT, self._key)
+        await _pods(self._client, deployment)  # its errors are the user's; a cache would try again and again
+        changed = asyncio.Event()
+        caches = []
+        for source in all_pod_sources(deployment):
+            where, labels = source.key.namespace, source.label_selector
+            caches.append(Reflector(self._client, source.kind, namespace=where, label_selector=labels))
+            caches[-1].add_handler(lambda *_: changed.set())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._print())
+            for cache in caches:
+                group.create_task(cache.run())
+            for cache in caches:
+                await cache.synced.wait()
+            while True:
+                changed.clear()
+                pods = {pod["metadata"]["uid"]: pod for cache in caches for pod in cache.values()}
+                self._adjust(list(pods.values()), deployment, group)
+                self._started = True
+                await changed.wait()
+
+    def _adjust(self, pods: list[Resource], deployment: Resource, group: asyncio.TaskGroup) -> None:
+        """Start to follow the runs that are new."""
+        from airunway.cli.log_plan import runs_of
+
+        for run in runs_of(pods, deployment, role=self._wanted.role, previous=False, follow=True):
+            if run.waiting:
+                if (run.uid, run.container) not in self._waits:
+                    self._waits.add((run.uid, run.container))
+                    _remark(f"[{run.prefix}] waits: {run.waiting}")
+            elif run.identity not in self._tasks:
+                self._tasks[run.identity] = group.create_task(self._follow(run, first=not self._started))
+        present = {pod["metadata"]["uid"] for pod in pods}
+        for identity in [each for each, task in self._tasks.items() if each[0] not in present and task.done()]:
+            del self._tasks[identity]
+
+    async def _follow(self, run: Run, *, first: bool) -> None:
+        """Queue the lines of one run until it ends; `first`: it was there already, so only its last lines count."""
+        from airunway.kube import BadRequest, Forbidden, KubeError, NotFound
+
+        tail = self._wanted.tail if first else None
+        since = self._wanted.since_seconds if first else None
+        while True:
+            newest = datetime.now(UTC)
+            try:
+                lines = self._client.logs(run.pod, container=run.container, follow=True, tail=tail, since_seconds=since)
+                async with aclosing(lines) as stream:
+                    async for line in stream:
+                        await self._queue.put((run.prefix, line))
+                        newest = datetime.now(UTC)
+            except Forbidden:
+                raise
+            except NotFound:
+                return  # the pod is gone
+            except BadRequest:
+                pass  # the container is not there yet
+            except KubeError as error:
+                _remark(f"[{run.prefix}] the log broke off: {error}")
+            else:
+                return
+            await asyncio.sleep(_AGAIN)
+            tail, since = None, max(1, round((datetime.now(UTC) - newest).total_seconds()))
+
+    async def _print(self) -> None:
+        while True:
+            _write(*await self._queue.get())
+            for _ in range(self._queue.qsize()):
+                _write(*self._queue.get_nowait())
+            sys.stdout.flush()
+            await asyncio.sleep(0)

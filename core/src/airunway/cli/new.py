@@ -1,0 +1,254 @@
+"""``airunway new`` prints a manifest for a model, with comments for what was chosen; it writes nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from airunway.cli import inputs
+from airunway.cli.fit import asked_for, sized, surroundings_of
+from airunway.cli.options import Context, Kubeconfig
+from airunway.redaction import printable
+
+if TYPE_CHECKING:
+    from airunway.cli.fit import Sized
+    from airunway.sizing import Estimate
+
+__all__ = ["new"]
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+_GATED = ("llama", "gemma")
+"""Beginnings of licences that a user accepts on the hub, so that a token is needed."""
+
+
+def new(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model id: owner/name.")],
+    *,
+    name: Annotated[str, typer.Option(help="Name of the deployment. Default: made from the model's.")] = "",
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace (default: none is written).")] = "",
+    engine: Annotated[str, typer.Option(help="Engine. Default: left to the selection.")] = "",
+    provider: Annotated[str, typer.Option(help="Provider. Default: left to the selection.")] = "",
+    context_length: Annotated[
+        int | None, typer.Option(min=1, help="Longest context in tokens. Default: the longest that fits.")
+    ] = None,
+    gpus: Annotated[
+        int | None, typer.Option(min=0, max=64, help="GPUs of a replica. Default: the fewest that fit.")
+    ] = None,
+    gpu_type: Annotated[str, typer.Option(help="Resource name of the GPUs. Default: that of the node.")] = "",
+    replicas: Annotated[int, typer.Option(min=0, max=32, help="Replicas.")] = 1,
+    token_secret: Annotated[
+        str, typer.Option(help="Secret with the Hugging Face token under the key HF_TOKEN, for a gated model.")
+    ] = "",
+    nodes: Annotated[Path | None, typer.Option(help="File with Nodes (and Pods) instead of the cluster.")] = None,
+    gpu: Annotated[str, typer.Option(help="Size for this GPU, such as h100-80gb, without looking at nodes.")] = "",
+    model_config: Annotated[
+        Path | None, typer.Option(help="Directory with the model's config.json and its safetensors or GGUF files.")
+    ] = None,
+    fetch: Annotated[bool, typer.Option("--fetch", help="Read config.json from the hub of HF_ENDPOINT.")] = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Print a ModelDeployment for a model, with a comment for each choice. Nothing is created.
+
+    GPUs and context come from sizing (airunway fit): against the cluster, --nodes or --gpu. With --gpus no cluster is
+    asked.
+
+    airunway new Qwen/Qwen3-32B --gpu h100-80gb | kubectl apply -f -
+    """
+    if nodes is not None and gpu:
+        raise typer.BadParameter("use --nodes or --gpu, not both")
+    chosen_name = name or _name_of(model)
+    if not _NAME.fullmatch(chosen_name):
+        inputs.fail(f"--name: {chosen_name!r} is no name of a deployment: use letters, digits and '-', at most 63")
+    choice = _Choice(gpus=gpus or 0, resource=gpu_type, context=context_length, why="as the option says")
+    if gpus is None:
+        choice = _sized_choice(
+            model,
+            nodes=nodes,
+            gpu=gpu,
+            engine=engine,
+            context_length=context_length,
+            gpu_type=gpu_type,
+            model_config=model_config,
+            fetch=fetch,
+            namespace=namespace,
+            kubeconfig=kubeconfig,
+            context=context,
+        )
+    licence = _licence(model) if choice.licence is None else choice.licence
+    lines = _manifest(
+        model,
+        choice,
+        name=chosen_name,
+        namespace=namespace,
+        engine=engine,
+        provider=provider,
+        replicas=replicas,
+        token_secret=token_secret,
+        licence=licence,
+    )
+    typer.echo("\n".join(lines))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Choice:
+    """What sizing chose, or what the options say."""
+
+    gpus: int
+    resource: str
+    context: int | None
+    why: str
+    context_why: str = ""
+    licence: str | None = None
+
+
+def _sized_choice(
+    model: str,
+    *,
+    nodes: Path | None,
+    gpu: str,
+    engine: str,
+    context_length: int | None,
+    gpu_type: str,
+    model_config: Path | None,
+    fetch: bool,
+    namespace: str,
+    kubeconfig: Path | None,
+    context: str | None,
+) -> _Choice:
+    """The fewest GPUs on one node; exits with 1 if that cannot be computed, or if no node has them."""
+    from airunway.sizing import ModelConfigError, Verdict
+
+    with inputs.reporting():
+        try:
+            around = surroundings_of(nodes, gpu, kubeconfig=kubeconfig, context=context, namespace=namespace)
+            found = sized(
+                asked_for(model, namespace=namespace, engine=engine, context_length=context_length),
+                around,
+                gpu=gpu,
+                providers="",
+                model_config=model_config,
+                fetch=fetch,
+                sequences=1,
+                as_model=True,
+                ask=False,
+            )
+        except ModelConfigError as error:
+            inputs.fail(str(error))
+    best = _best(found, gpu_type)
+    if best is None:
+        why = "; ".join(each.why for each in found.unseen) or "no node offers a GPU"
+        inputs.fail(f"{model}: the number of GPUs cannot be computed: {why}. Use --gpus, --gpu or --nodes")
+    estimate, resource = best
+    if estimate.verdict is Verdict.UNKNOWN:
+        inputs.fail(f"{model}: the number of GPUs cannot be computed: {estimate.why}. Use --gpus")
+    if estimate.verdict in (Verdict.NOT, Verdict.IMPOSSIBLE):
+        inputs.fail(f"{model}: it fits on no node: {estimate.why}. See airunway fit {model}")
+    if estimate.verdict is Verdict.LESS and context_length is not None:
+        inputs.fail(f"{model}: it fits on no node as asked for: {estimate.why}. See airunway fit {model}")
+    longest, tokens, context_why = found.checkpoint.max_context, context_length, "as the option says"
+    if tokens is None and estimate.verdict is Verdict.LESS:
+        tokens = (estimate.max_context or 0) // 1024 * 1024 or estimate.max_context
+        context_why = f"the model's own maximum of {longest or 0:,} tokens does not fit"
+    layout = estimate.layout
+    product = estimate.gpu.product or resource
+    return _Choice(
+        gpus=layout.gpus,
+        resource=resource,
+        context=tokens,
+        why=f"the fewest of {product} on one node that fit: {estimate.why}",
+        context_why=context_why,
+        licence=found.checkpoint.licence,
+    )
+
+
+def _best(found: Sized, gpu_type: str) -> tuple[Estimate, str] | None:
+    """The best estimate among nodes that take pods, with the resource name of its GPUs."""
+    (_, result), *_ = found.roles
+    rows = [
+        (row.estimate, row.resource)
+        for row in result.nodes
+        if row.estimate is not None and not row.obstacles and gpu_type in ("", row.resource)
+    ]
+    return rows[0] if rows else None
+
+
+def _licence(model: str) -> str:
+    from airunway.sizing import nearest
+
+    entry = nearest(model)
+    return str(entry.get("licence") or "") if entry is not None else ""
+
+
+def _name_of(model: str) -> str:
+    """A deployment's name out of the model's id."""
+    name = re.sub(r"[^a-z0-9]+", "-", model.rpartition("/")[2].lower()).strip("-")
+    return name[:52].rstrip("-") or "model"
+
+
+def _manifest(
+    model: str,
+    choice: _Choice,
+    *,
+    name: str,
+    namespace: str,
+    engine: str,
+    provider: str,
+    replicas: int,
+    token_secret: str,
+    licence: str,
+) -> Iterator[str]:
+    """The lines of the manifest. Texts are written as JSON, which YAML reads as they are."""
+
+    def text(value: str) -> str:
+        return json.dumps(value)
+
+    def comment(value: str) -> str:
+        return f"# {printable(value)}"
+
+    yield "apiVersion: airunway.ai/v1alpha1"
+    yield "kind: ModelDeployment"
+    yield "metadata:"
+    yield f"  name: {name}"
+    if namespace:
+        yield f"  namespace: {text(namespace)}"
+    yield "spec:"
+    yield "  model:"
+    yield f"    id: {text(model)}" + (f"  {comment(f'licence: {licence}')}" if licence else "")
+    if provider:
+        yield "  provider:"
+        yield f"    name: {text(provider)}"
+    else:
+        yield "  # provider: selected among those that can run it; see airunway explain"
+    if engine or choice.context is not None:
+        yield "  engine:"
+    if engine:
+        yield f"    type: {text(engine)}"
+    else:
+        yield "  # engine.type: selected with the provider"
+    if choice.context is not None:
+        if choice.context_why:
+            yield f"    {comment(choice.context_why)}"
+        yield f"    contextLength: {choice.context}"
+    yield "  scaling:"
+    yield f"    replicas: {replicas}"
+    if choice.gpus:
+        yield "  resources:"
+        yield "    gpu:"
+        yield f"      {comment(choice.why)}"
+        yield f"      count: {choice.gpus}"
+        if choice.resource:
+            yield f"      type: {text(choice.resource)}"
+    if token_secret:
+        yield "  secrets:"
+        yield f"    huggingFaceToken: {text(token_secret)}"
+    elif licence.startswith(_GATED):
+        yield "  # The model is gated: accept its licence, and name the Secret with your token (key HF_TOKEN):"
+        yield "  # secrets:"
+        yield "  #   huggingFaceToken: hf-token"

@@ -1,0 +1,117 @@
+"""What commands about one deployment share: finding it, and saying in one sentence why it is not found."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from airunway.cli import inputs
+from airunway.redaction import bounded
+from airunway.resource import ObjectKey
+
+if TYPE_CHECKING:
+    from airunway.kube import Client, Forbidden
+
+__all__ = ["Namespace", "Target", "about_deployment", "denied", "duration"]
+
+T = TypeVar("T")
+
+Target = Annotated[list[str], typer.Argument(metavar="md/NAME", help="A deployment of the cluster.")]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Namespace (default: the context's).")]
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+
+
+def duration(text: str) -> timedelta:
+    """The time of ``90s``, ``30m`` or ``1h30m``. Raises typer.BadParameter."""
+    from airunway.configs.canonical import parse_duration
+
+    found = parse_duration(text)
+    if found is None:
+        raise typer.BadParameter(f"{bounded(text, 80)!r} is not a duration such as 90s, 30m or 1h30m")
+    return found
+
+
+def about_deployment(
+    target: list[str],
+    work: Callable[[Client, ObjectKey], Awaitable[T]],
+    *,
+    namespace: str,
+    kubeconfig: Path | None,
+    context: str | None,
+) -> T:
+    """The result of `work` on the named deployment.
+
+    Exits with 1 and one sentence if there is none of that name (with the nearest name), or without the right to read
+    it, and with 130 on Ctrl-C.
+    """
+    from airunway.kube import Forbidden, NotFound
+
+    name = inputs.parse_target(target)
+    if not _NAME.fullmatch(name):
+        raise typer.BadParameter(f"{bounded(name, 80)!r} is not a name that a ModelDeployment can have")
+
+    async def main(client: Client) -> T:
+        key = ObjectKey(namespace or client.config.namespace, name)
+        try:
+            return await work(client, key)
+        except NotFound as error:
+            if error.details.get("name") != name:
+                raise
+            inputs.fail(await _not_found(client, key))
+        except Forbidden as error:
+            inputs.fail(denied(error, key.namespace))
+        except ExceptionGroup as errors:
+            # A task of several failed: its error is the user's.
+            if (refused := errors.subgroup(Forbidden)) is not None:
+                inputs.fail(denied(_first(refused), key.namespace))
+            raise
+
+    try:
+        return inputs.on_cluster(main, kubeconfig=kubeconfig, context=context)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def _first(errors: BaseExceptionGroup[Forbidden]) -> Forbidden:
+    """The first error of a group."""
+    error = errors.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+async def _not_found(client: Client, key: ObjectKey) -> str:
+    from airunway.kinds import MODEL_DEPLOYMENT
+    from airunway.kube import KubeError
+
+    text = f"there is no ModelDeployment {key.name!r} in namespace {key.namespace}"
+    try:
+        listed = await client.list_metadata(MODEL_DEPLOYMENT, namespace=key.namespace)
+    except KubeError:
+        return f"{text} (those that there are cannot be listed)"
+    names = [str(each["metadata"]["name"]) for each in listed]
+    near = difflib.get_close_matches(key.name, names[:10_000], n=1, cutoff=0.5)
+    if near:
+        return f"{text}: did you mean md/{near[0]}?"
+    return f"{text}: kubectl get modeldeployments -A lists all" if not names else f"{text}: it has {_some(names)}"
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(sorted(names)[:5])
+    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
+
+
+def denied(error: Forbidden, namespace: str) -> str:
+    """One sentence with the right that is missing, and the role to ask for."""
+    found = re.search(r"cannot (\w+) resource \"([^\"]+)\" in API group \"([^\"]*)\"", str(error))
+    if found is None:
+        return str(error)
+    verb, resource, group = found.groups()
+    resource, _, subresource = resource.partition("/")
+    what = f"{resource}{f'.{group}' if group else ''}{f'/{subresource}' if subresource else ''}"
+    return f"you have no right to {verb} {what} in namespace {namespace}: ask for the ClusterRole view there"

@@ -1,0 +1,70 @@
+"""How much GPU memory a model needs: weights, KV cache, the engine's reserve, and the nodes that have it. Pure.
+
+Every number is a `Term` with its source. What is not known is an `Unknown`, what may not be read an `Unseen`.
+"""
+
+from airunway.sizing.catalogue import CATALOGUE_LABEL, catalogue, entries_of_config_maps, nearest, of_entry
+from airunway.sizing.checkpoint import Checkpoint, Weights, gguf_checkpoint, read_checkpoint, unknown_checkpoint
+from airunway.sizing.estimate import Estimate, Layout, Verdict, estimate, legal_tensor_parallel
+from airunway.sizing.fields import MAX_CONFIG, ModelConfigError, Reader, load_config, text_of
+from airunway.sizing.fit import Fit, NodeFit, Pipeline, best_layout, fit
+from airunway.sizing.gpus import GpuFacts, gpu_named, gpu_of_labels, known_gpus
+from airunway.sizing.nodes import NodeGpus, Placement, free_gpus, is_gpu, nodes_of, pod_requests
+from airunway.sizing.report import checkpoint_resource, estimate_resource, fit_resource
+from airunway.sizing.tensors import LENGTH_BYTES, TensorTotals, header_length, sum_tensors, tensors_in
+from airunway.sizing.values import GIB, Term, Unknown, Unseen, gib
+from airunway.sizing.workload import Role, Workload, roles_of
+
+__all__ = [
+    "CATALOGUE_LABEL",
+    "GIB",
+    "LENGTH_BYTES",
+    "MAX_CONFIG",
+    "Checkpoint",
+    "Estimate",
+    "Fit",
+    "GpuFacts",
+    "Layout",
+    "ModelConfigError",
+    "NodeFit",
+    "NodeGpus",
+    "Pipeline",
+    "Placement",
+    "Reader",
+    "Role",
+    "TensorTotals",
+    "Term",
+    "Unknown",
+    "Unseen",
+    "Verdict",
+    "Weights",
+    "Workload",
+    "best_layout",
+    "catalogue",
+    "checkpoint_resource",
+    "entries_of_config_maps",
+    "estimate",
+    "estimate_resource",
+    "fit",
+    "fit_resource",
+    "free_gpus",
+    "gguf_checkpoint",
+    "gib",
+    "gpu_named",
+    "gpu_of_labels",
+    "header_length",
+    "is_gpu",
+    "known_gpus",
+    "legal_tensor_parallel",
+    "load_config",
+    "nearest",
+    "nodes_of",
+    "of_entry",
+    "pod_requests",
+    "read_checkpoint",
+    "roles_of",
+    "sum_tensors",
+    "tensors_in",
+    "text_of",
+    "unknown_checkpoint",
+]

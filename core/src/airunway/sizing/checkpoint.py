@@ -1,0 +1,216 @@
+"""A model as sizing sees it: its weights, its layers, and the numbers of heads that limit how it can be split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airunway.sizing.counting import Mixture, count_parameters, mixture_of
+from airunway.sizing.fields import MAX_LAYERS, Config, Reader, text_of
+from airunway.sizing.layers import LayerGroup, LayerKind, layer_groups
+from airunway.sizing.precision import Precision, Scope, precision_of
+from airunway.sizing.tensors import TensorTotals
+from airunway.sizing.values import Unknown
+
+__all__ = ["Checkpoint", "Weights", "gguf_checkpoint", "is_latent", "read_checkpoint", "unknown_checkpoint"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """The weights of a whole model, in bytes."""
+
+    size: int
+    read: int | None
+    """Bytes that one token reads: without input embeddings and experts that it does not use; None: unknown."""
+    experts: int
+    """Of `size`, the experts of a mixture."""
+    tables: tuple[int, int]
+    """Of `size`, the tables of the first and the last pipeline stage: input embeddings and output layer (the same table
+    twice if they are tied)."""
+    tied: bool
+    source: str
+
+    def of_stage(self, *, layers: int, stages: int) -> int:
+        """Bytes of the largest of `stages` pipeline stages of a model with that many layers."""
+        if stages == 1:
+            return self.size
+        first, last = self.tables
+        blocks = self.size - first - (0 if self.tied else last)
+        return -(-blocks * -(-layers // stages) // layers) + max(self.tables)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """What is known of a model. What is not known is an `Unknown`, never a default."""
+
+    model: str
+    source: str
+    """Where the facts come from."""
+    licence: str = ""
+    """SPDX name or the publisher's; empty if it is not known."""
+    weights: Weights | Unknown
+    layers: tuple[LayerGroup, ...] | Unknown
+    layer_count: int | None = None
+    heads: int | None = None
+    kv_heads: int | None = None
+    hidden: int | None = None
+    intermediate: int | None = None
+    vocabulary: int | None = None
+    max_context: int | None = None
+    """The longest context that the model was made for, in tokens."""
+    element: int = 2
+    """Bytes of an element of activations, and of the KV cache unless it is set."""
+    precision: Precision | None = None
+    mixture: Mixture | None = None
+    gguf: bool = False
+
+
+def unknown_checkpoint(model: str, *, why: str) -> Checkpoint:
+    """A model of which nothing is known, with the reason."""
+    return Checkpoint(model=model, source="", weights=Unknown(why=why), layers=Unknown(why=why))
+
+
+def read_checkpoint(
+    config: Config,
+    *,
+    model: str,
+    source: str,
+    tensors: TensorTotals | None = None,
+    parameters: int | None = None,
+    size: int | None = None,
+    licence: str = "",
+) -> Checkpoint:
+    """The facts of a model from its config.json.
+
+    The weights are `tensors`, the sums of the safetensors headers; else `size`, the bytes that the checkpoint's index
+    gives; else `parameters` times the bytes of the real data type; else the parameters that the shapes give, for
+    families whose tensors are known. Raises ModelConfigError for fields that no model can have.
+    """
+    text = Reader(text_of(config, model=model), model=model)
+    whole = Reader(config, model=model)
+    precision = precision_of(whole, text)
+    heads = text.count("num_attention_heads", "n_head", "num_heads")
+    vocabulary, hidden = text.count("vocab_size"), text.count("hidden_size", "n_embd", "d_model")
+    mixture = mixture_of(text)
+    tables = vocabulary * hidden if vocabulary is not None and hidden is not None else None
+    tied = text.flag("tie_word_embeddings", default=whole.flag("tie_word_embeddings", default=True))
+    weights: Weights | Unknown
+    if tensors is not None:
+        both = (tensors.embedding, tensors.embedding)
+        weights = _weights(
+            tensors.size, experts=tensors.experts, tables=both, tied=tied, mixture=mixture, source=source
+        )
+    elif size is not None:
+        experts = _expert_bytes(precision, mixture)
+        both = _tables(precision, tables)
+        weights = _weights(
+            size, experts=experts, tables=both, tied=tied, mixture=mixture, source=f"{source}: {size:,} bytes"
+        )
+    else:
+        multimodal = whole.has("vision_config", "audio_config")
+        counted: int | Unknown | None = parameters
+        if counted is None:
+            counted = (
+                Unknown(why="the tensors of a multimodal model are not counted from its config.json")
+                if multimodal
+                else count_parameters(text)
+            )
+        weights = _from_parameters(counted, precision, mixture, tables, tied=tied, source=source)
+    return Checkpoint(
+        model=model,
+        source=source,
+        licence=licence,
+        weights=weights,
+        layers=layer_groups(text),
+        layer_count=text.count("num_hidden_layers", "n_layer", "num_layers", most=MAX_LAYERS),
+        heads=heads,
+        kv_heads=text.count("num_key_value_heads", "num_kv_heads", "multi_query_group_num") or heads,
+        hidden=hidden,
+        intermediate=text.count("intermediate_size", "n_inner"),
+        vocabulary=vocabulary,
+        max_context=text.count("max_position_embeddings", "n_positions", "max_sequence_length"),
+        element=precision.plain if isinstance(precision, Precision) else 2,
+        precision=precision if isinstance(precision, Precision) else None,
+        mixture=mixture,
+    )
+
+
+def gguf_checkpoint(base: Checkpoint, *, size: int, source: str) -> Checkpoint:
+    """The facts of a GGUF file of that size: the layers of its `base`, and the file as weights."""
+    experts = 0
+    if isinstance(base.weights, Weights) and base.weights.size:
+        experts = size * base.weights.experts // base.weights.size
+    return Checkpoint(
+        model=base.model,
+        source=source,
+        licence=base.licence,
+        weights=_weights(size, experts=experts, tables=(0, 0), tied=True, mixture=base.mixture, source=source),
+        layers=base.layers,
+        layer_count=base.layer_count,
+        heads=base.heads,
+        kv_heads=base.kv_heads,
+        hidden=base.hidden,
+        intermediate=base.intermediate,
+        vocabulary=base.vocabulary,
+        max_context=base.max_context,
+        mixture=base.mixture,
+        gguf=True,
+    )
+
+
+def is_latent(checkpoint: Checkpoint) -> bool:
+    """Whether the model has multi-head latent attention."""
+    layers = checkpoint.layers
+    return not isinstance(layers, Unknown) and any(group.kind is LayerKind.LATENT for group in layers)
+
+
+def _weights(
+    size: int, *, experts: int, tables: tuple[int, int], tied: bool, mixture: Mixture | None, source: str
+) -> Weights:
+    table = 0 if tied else tables[0]
+    read: int | None = size - table
+    if mixture is not None:
+        unused = experts * (mixture.experts - mixture.used) // mixture.experts
+        read = size - table - unused if experts else None
+    return Weights(size=size, read=read, experts=experts, tables=tables, tied=tied, source=source)
+
+
+def _expert_bytes(precision: Precision | Unknown, mixture: Mixture | None) -> int:
+    if mixture is None or isinstance(precision, Unknown):
+        return 0
+    return int(mixture.parameters * precision.weight)
+
+
+def _tables(precision: Precision | Unknown, elements: int | None) -> tuple[int, int]:
+    """Bytes of input embeddings and output layer; neither is quantized."""
+    table = 0 if elements is None or isinstance(precision, Unknown) else elements * precision.plain
+    return table, table
+
+
+def _from_parameters(
+    counted: int | Unknown,
+    precision: Precision | Unknown,
+    mixture: Mixture | None,
+    tables: int | None,
+    *,
+    tied: bool,
+    source: str,
+) -> Weights | Unknown:
+    if isinstance(counted, Unknown):
+        return counted
+    if isinstance(precision, Unknown):
+        return precision
+    experts = _expert_bytes(precision, mixture)
+    if precision.scope is Scope.NONE:
+        size = float(counted * precision.plain)
+    elif precision.scope is Scope.EXPERTS:
+        if mixture is None:
+            return Unknown(why=f"{precision.title} weights of a model whose experts are not known")
+        size = experts + (counted - mixture.parameters) * float(precision.plain)
+    else:
+        if tables is None:
+            return Unknown(why="config.json: vocab_size or hidden_size is missing, which are not quantized")
+        plain = tables * (1 if tied else 2)
+        size = (counted - plain) * precision.weight + plain * precision.plain
+    where = f"{source}: {counted:,} parameters, {precision.title}"
+    both = _tables(precision, tables)
+    return _weights(int(size), experts=experts, tables=both, tied=tied, mixture=mixture, source=where)

@@ -1,0 +1,222 @@
+"""Free GPUs of each node: allocatable, less what pods that are not finished request and what their claims hold."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from airunway.quantity import parse_quantity
+from airunway.resource import Resource, dig, is_true, key_of, labels_of
+from airunway.sizing.gpus import GpuFacts, gpu_of_labels
+from airunway.sizing.values import Unseen
+
+__all__ = ["NodeGpus", "Placement", "free_gpus", "is_gpu", "nodes_of", "pod_requests"]
+
+_GPU = re.compile(
+    r"nvidia\.com/(gpu|gpu\.shared|mig-[a-z0-9.]+)|amd\.com/gpu[a-z0-9_.]*|gpu\.intel\.com/(i915|xe)|habana\.ai/gaudi"
+)
+_DRIVERS = {"gpu.nvidia.com": "nvidia.com/gpu", "gpu.amd.com": "amd.com/gpu", "gpu.intel.com": "gpu.intel.com/xe"}
+"""DRA drivers of whole GPUs, and the extended resource that counts the same devices."""
+_FINISHED = ("Succeeded", "Failed")
+_BLOCKING = ("NoSchedule", "NoExecute")
+_LARGEST = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """What a deployment's pods select and accept."""
+
+    node_selector: Mapping[str, str]
+    tolerations: tuple[Mapping[str, object], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeGpus:
+    """The GPUs of one resource name on one node."""
+
+    node: str
+    resource: str
+    allocatable: int
+    used: int | Unseen
+    """Requested by pods that are not finished, and held by claims."""
+    gpu: GpuFacts
+    obstacles: tuple[str, ...] = ()
+    """Why no pod of the deployment is scheduled there: cordoned, tainted, not ready, not selected."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def free(self) -> int | Unseen:
+        return self.used if isinstance(self.used, Unseen) else max(0, self.allocatable - self.used)
+
+    @property
+    def open(self) -> bool:
+        """Whether pods of the deployment can be scheduled there."""
+        return not self.obstacles
+
+
+def is_gpu(resource: str) -> bool:
+    """Whether that is the name of an extended resource of GPUs."""
+    return _GPU.fullmatch(resource) is not None
+
+
+def pod_requests(pod: Resource) -> dict[str, int]:
+    """The GPUs that the scheduler counts for a pod, by resource name.
+
+    That is the largest of: containers and sidecars together, or one init container with the sidecars before it; and
+    the overhead.
+    """
+    running: Counter[str] = Counter()
+    for container in _containers(pod, "containers"):
+        running.update(_gpus_of(container))
+    peak: dict[str, int] = {}
+    sidecars: Counter[str] = Counter()
+    for container in _containers(pod, "initContainers"):
+        wanted = _gpus_of(container)
+        if container.get("restartPolicy") == "Always":
+            sidecars.update(wanted)
+            wanted = {}
+        for name in {*wanted, *sidecars}:
+            peak[name] = max(peak.get(name, 0), wanted.get(name, 0) + sidecars[name])
+    running.update(sidecars)
+    found = {name: max(running[name], peak.get(name, 0)) for name in {*running, *peak}}
+    for name, amount in _gpus_in(dig(pod, "spec", "overhead")).items():
+        found[name] = found.get(name, 0) + amount
+    return {name: amount for name, amount in found.items() if amount}
+
+
+def free_gpus(
+    nodes: Iterable[Resource],
+    pods: Iterable[Resource] | Unseen,
+    *,
+    claims: Iterable[Resource] = (),
+    slices: Iterable[Resource] = (),
+    placement: Placement | None = None,
+) -> tuple[NodeGpus, ...]:
+    """The GPUs of the nodes that have some, by name.
+
+    `claims` are ResourceClaims, `slices` ResourceSlices (dynamic resource allocation): a device of a whole GPU that a
+    claim holds is not free, and is counted once if the same pod requests it as an extended resource.
+    """
+    used: dict[str, Counter[str]] | Unseen = pods if isinstance(pods, Unseen) else _used(pods)
+    held = _held(claims, slices)
+    found: list[NodeGpus] = []
+    for node in sorted(nodes, key=lambda each: key_of(each).name):
+        name = key_of(node).name
+        obstacles = _obstacles(node, placement)
+        for resource, amount in sorted(_gpus_in(dig(node, "status", "allocatable")).items()):
+            by_claims = held.get((name, resource), 0)
+            taken = used if isinstance(used, Unseen) else used.get(name, Counter())[resource] + by_claims
+            found.append(
+                NodeGpus(
+                    node=name,
+                    resource=resource,
+                    allocatable=amount,
+                    used=taken,
+                    gpu=gpu_of_labels(labels_of(node), resource),
+                    obstacles=obstacles,
+                    notes=(f"{by_claims} held by resource claims",) if by_claims else (),
+                )
+            )
+    return tuple(row for row in found if row.allocatable)
+
+
+def _used(pods: Iterable[Resource]) -> dict[str, Counter[str]]:
+    """Requests of pods that are on a node and not finished, by node and resource."""
+    used: dict[str, Counter[str]] = defaultdict(Counter)
+    for pod in pods:
+        node = dig(pod, "spec", "nodeName")
+        if isinstance(node, str) and dig(pod, "status", "phase") not in _FINISHED:
+            used[node].update(pod_requests(pod))
+    return used
+
+
+def _held(claims: Iterable[Resource], slices: Iterable[Resource]) -> Counter[tuple[str, str]]:
+    """Devices of whole GPUs that claims hold, by node and extended resource."""
+    node_of_pool: dict[tuple[str, str], str] = {}
+    for part in slices:
+        driver, node = dig(part, "spec", "driver"), dig(part, "spec", "nodeName")
+        pool = dig(part, "spec", "pool", "name")
+        if isinstance(driver, str) and isinstance(pool, str) and isinstance(node, str):
+            node_of_pool[(driver, pool)] = node
+    devices: set[tuple[str, str, str]] = set()
+    for claim in claims:
+        if labels_of(claim).get("resource.kubernetes.io/extended-resource") or dig(
+            claim, "metadata", "annotations", "resource.kubernetes.io/extended-resource-claim"
+        ):
+            continue  # made for a pod that requests the extended resource: counted with the pod
+        results = dig(claim, "status", "allocation", "devices", "results")
+        for result in results if isinstance(results, list) else ():
+            driver, pool, device = (dig(result, name) for name in ("driver", "pool", "device"))
+            if driver in _DRIVERS and isinstance(pool, str) and isinstance(device, str):
+                devices.add((driver, pool, device))
+    held: Counter[tuple[str, str]] = Counter()
+    for driver, pool, _ in devices:
+        held[(node_of_pool.get((driver, pool), pool), _DRIVERS[driver])] += 1
+    return held
+
+
+def _obstacles(node: Resource, placement: Placement | None) -> tuple[str, ...]:
+    found: list[str] = []
+    cordoned = bool(dig(node, "spec", "unschedulable"))
+    if cordoned:
+        found.append("cordoned")
+    if isinstance(dig(node, "status", "conditions"), list) and not is_true(node, "Ready"):
+        found.append("not ready")
+    tolerations = placement.tolerations if placement is not None else ()
+    taints = dig(node, "spec", "taints")
+    for taint in taints if isinstance(taints, list) else ():
+        key = str(dig(taint, "key", default=""))
+        if dig(taint, "effect") not in _BLOCKING or (cordoned and key == "node.kubernetes.io/unschedulable"):
+            continue
+        # The taint that only keeps pods without GPUs away is tolerated by the admission plugin
+        # ExtendedResourceToleration, or by the provider's pods.
+        if not is_gpu(key) and not any(_tolerates(toleration, taint) for toleration in tolerations):
+            found.append(f"tainted {key[:100]}")
+    labels = labels_of(node)
+    for key, value in (placement.node_selector if placement is not None else {}).items():
+        if labels.get(key) != value:
+            found.append(f"not selected ({key[:100]})")
+    return tuple(found)
+
+
+def _tolerates(toleration: Mapping[str, object], taint: Resource) -> bool:
+    """As core/v1 Toleration.ToleratesTaint."""
+    effect, key = toleration.get("effect") or "", toleration.get("key") or ""
+    if (effect and effect != taint.get("effect")) or (key and key != taint.get("key")):
+        return False
+    if (toleration.get("operator") or "Equal") == "Exists":
+        return True
+    return bool(key) and (toleration.get("value") or "") == (taint.get("value") or "")
+
+
+def _containers(pod: Resource, field: str) -> Sequence[Resource]:
+    found = dig(pod, "spec", field)
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _gpus_of(container: Resource) -> dict[str, int]:
+    """Requests of a container; where only limits are given (a file), the API server would copy them."""
+    return _gpus_in(dig(container, "resources", "limits")) | _gpus_in(dig(container, "resources", "requests"))
+
+
+def _gpus_in(amounts: object) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name, amount in amounts.items() if isinstance(amounts, Mapping) else ():
+        if isinstance(name, str) and is_gpu(name):
+            try:
+                number = int(parse_quantity(amount))
+            except (ValueError, OverflowError):
+                continue  # the API server accepts no such object
+            if 0 < number <= _LARGEST:
+                found[name] = number
+    return found
+
+
+def nodes_of(objects: Iterable[Resource]) -> tuple[list[Resource], list[Resource], list[Resource], list[Resource]]:
+    """Nodes, pods, ResourceClaims and ResourceSlices among the objects of a file."""
+    by_kind: dict[str, list[Resource]] = defaultdict(list)
+    for obj in objects:
+        by_kind[str(obj.get("kind"))].append(obj)
+    return by_kind["Node"], by_kind["Pod"], by_kind["ResourceClaim"], by_kind["ResourceSlice"]

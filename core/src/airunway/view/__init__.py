@@ -1,0 +1,53 @@
+"""The view model of terminal and web UI: resources in, frozen dataclasses out. Pure, and without any markup.
+
+Texts in a view are single lines without control characters, terminal sequences and what looks like a credential. What
+could not be seen is an `Unseen`, never an empty list or 0.
+"""
+
+from airunway.view.ages import short_age
+from airunway.view.base import View
+from airunway.view.deployment import (
+    CauseView,
+    ConditionRow,
+    DeploymentView,
+    Outcome,
+    cause_of,
+    deployment_view,
+    outcome_of,
+)
+from airunway.view.fleet import FleetFilter, FleetGroup, FleetRow, FleetView, fleet_view
+from airunway.view.pods import ContainerRow, EndingRow, Health, PodRow, container_names, pod_row
+from airunway.view.snapshot import DeploymentSnapshot, role_of
+from airunway.view.timeline import TimelineEntry, timeline_of
+from airunway.view.tree import TreeNode, tree_of
+from airunway.view.unseen import Unseen
+
+__all__ = [
+    "CauseView",
+    "ConditionRow",
+    "ContainerRow",
+    "DeploymentSnapshot",
+    "DeploymentView",
+    "EndingRow",
+    "FleetFilter",
+    "FleetGroup",
+    "FleetRow",
+    "FleetView",
+    "Health",
+    "Outcome",
+    "PodRow",
+    "TimelineEntry",
+    "TreeNode",
+    "Unseen",
+    "View",
+    "cause_of",
+    "container_names",
+    "deployment_view",
+    "fleet_view",
+    "outcome_of",
+    "pod_row",
+    "role_of",
+    "short_age",
+    "timeline_of",
+    "tree_of",
+]

@@ -1,0 +1,271 @@
+"""One deployment: headline, root cause with remedy, conditions, timeline, pods, tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from airunway.api import names
+from airunway.resource import Resource, condition_of, dig, uid_of
+from airunway.status.catalogue import CONDITIONS
+from airunway.status.codes import CODES
+from airunway.status.evidence import parse_moment
+from airunway.view.base import View, line, word
+from airunway.view.pods import Health, PodRow, pod_row
+from airunway.view.snapshot import DeploymentSnapshot
+from airunway.view.timeline import TimelineEntry, timeline_of
+from airunway.view.tree import TreeNode, tree_of
+from airunway.view.unseen import Unseen, reasons_of
+
+__all__ = ["CauseView", "ConditionRow", "DeploymentView", "Outcome", "cause_of", "deployment_view", "outcome_of"]
+
+_GOOD = {condition.name: condition.good for condition in CONDITIONS}
+_PLACE = {condition.name: place for place, condition in enumerate(CONDITIONS)}
+_INFORMATIVE = frozenset({"Served"})
+"""Conditions that record a fact: False is nothing to worry about."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CauseView(View):
+    """The one fault that explains why the deployment is not ready."""
+
+    code: str
+    """Kind of fault, such as ``ImagePull.NotFound``."""
+    object: str
+    """``Kind/namespace/name`` of the object that shows it."""
+    field: str
+    """Field of the deployment to look at; may be empty."""
+    evidence: str
+    """What was observed."""
+    remedy: str
+    """What to do; empty for a code that this release does not know."""
+    link: str
+    """Page about the remedy; empty for a code that this release does not know."""
+    since: datetime | None
+    """When it was first observed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConditionRow(View):
+    """One condition."""
+
+    type: str
+    """Its type."""
+    status: str
+    """``True``, ``False`` or ``Unknown``."""
+    reason: str
+    """Why, as one word."""
+    message: str
+    """Why, as a sentence."""
+    since: datetime | None
+    """When `status` changed last."""
+    good: bool
+    """Whether that is how it is when all is well."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome(View):
+    """What ``--wait`` waits for."""
+
+    done: bool
+    """Whether nothing better or worse is to come without a change of the spec or the cluster."""
+    ready: bool
+    """Whether the newest spec is served."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeploymentView(View):
+    """One deployment."""
+
+    namespace: str
+    """Its namespace."""
+    name: str
+    """Its name."""
+    phase: str
+    """Phase; ``Unknown`` if no controller has written one."""
+    reason: str
+    """Why, as one word."""
+    message: str
+    """Why, as a sentence."""
+    health: Health
+    """Whether it is all right."""
+    since: datetime | None
+    """When the condition Ready changed last."""
+    current: bool
+    """Whether the status is about the newest spec."""
+    model: str
+    """Model id."""
+    engine: str
+    """Engine in use; empty before one is chosen."""
+    provider: str
+    """Provider in use; empty before one is chosen."""
+    replicas: str
+    """Ready and wanted replicas, such as ``1/2``; empty before the provider has reported them."""
+    endpoint: str
+    """Address inside the cluster; empty before there is one."""
+    url: str
+    """Address at the gateway; empty if there is none."""
+    cause: CauseView | None
+    """Root cause; null if none is known."""
+    conditions: tuple[ConditionRow, ...]
+    """All conditions: those of the catalogue in its order, then others by name."""
+    warnings: tuple[str, ...]
+    """Warnings of the status."""
+    pods: tuple[PodRow, ...] | Unseen
+    """Pods, those with a problem first."""
+    tree: TreeNode
+    """The deployment and what is below it."""
+    timeline: tuple[TimelineEntry, ...] | Unseen
+    """What happened, oldest first."""
+    unseen: tuple[Unseen, ...]
+    """All that was not seen."""
+
+
+def deployment_view(snapshot: DeploymentSnapshot) -> DeploymentView:
+    """Returns the view of a deployment; total over any JSON objects."""
+    deployment = snapshot.deployment
+    status = dig(deployment, "status", default={})
+    cause = cause_of(deployment)
+    pods = snapshot.pods if isinstance(snapshot.pods, Unseen) else _rows(snapshot.pods, deployment)
+    timeline: tuple[TimelineEntry, ...] | Unseen
+    if isinstance(snapshot.events, Unseen):
+        timeline = snapshot.events
+    else:
+        rows = () if isinstance(pods, Unseen) else pods
+        timeline = timeline_of(deployment, rows, _about(snapshot, rows))
+    unseen = [each for each in (pods, timeline) if isinstance(each, Unseen)]
+    phase = word(dig(status, "phase")) or "Unknown"
+    return DeploymentView(
+        namespace=word(dig(deployment, "metadata", "namespace")),
+        name=word(dig(deployment, "metadata", "name")),
+        phase=phase,
+        reason=word(dig(status, "reason")),
+        message=line(dig(status, "message")),
+        health=_health(phase),
+        since=parse_moment((condition_of(deployment, "Ready") or {}).get("lastTransitionTime")),
+        current=_is_current(deployment),
+        model=word(dig(deployment, "spec", "model", "id")),
+        engine=word(dig(status, "engine", "type")),
+        provider=word(dig(status, "provider", "name")),
+        replicas=_replicas(deployment),
+        endpoint=line(dig(status, "endpoint", "url")),
+        url=line(dig(status, "gateway", "url")),
+        cause=cause,
+        conditions=tuple(_conditions(deployment)),
+        warnings=_warnings(dig(status, "warnings")),
+        pods=pods,
+        tree=tree_of(snapshot, culprit=cause.object if cause is not None else ""),
+        timeline=timeline,
+        unseen=reasons_of([*unseen, *snapshot.unseen]),
+    )
+
+
+def cause_of(deployment: Resource) -> CauseView | None:
+    """Returns the root cause in the status, with the remedy apart from the evidence; None if there is none."""
+    cause = dig(deployment, "status", "rootCause")
+    if not isinstance(cause, dict) or not word(cause.get("code")):
+        return None
+    name, object_, message = word(cause.get("code")), line(cause.get("object")), line(cause.get("message"))
+    code = CODES.get(name)
+    remedy = code.remedy_for(object_) if code is not None else ""
+    # The message has the evidence, the remedy and the link, in this order (status/rootcause.py).
+    evidence = message.partition(f" {remedy} See ")[0] if remedy else message
+    return CauseView(
+        code=name,
+        object=object_,
+        field=word(cause.get("field")),
+        evidence=evidence,
+        remedy=remedy,
+        link=code.link if code is not None else "",
+        since=parse_moment(cause.get("since")),
+    )
+
+
+def outcome_of(deployment: Resource) -> Outcome:
+    """Returns whether waiting is over: Ready for the newest spec; or Failed, or Stalled for it."""
+    if not _is_current(deployment):
+        return Outcome(done=False, ready=False)
+    ready = (condition_of(deployment, "Ready") or {}).get("status") == "True"
+    stalled = (condition_of(deployment, "Stalled") or {}).get("status") == "True"
+    return Outcome(done=ready or stalled or dig(deployment, "status", "phase") == "Failed", ready=ready)
+
+
+def _is_current(deployment: Resource) -> bool:
+    """Whether Ready was written for the newest spec."""
+    generation = dig(deployment, "metadata", "generation")
+    ready = condition_of(deployment, "Ready") or {}
+    observed = ready.get("observedGeneration", dig(deployment, "status", "observedGeneration"))
+    return observed is not None and observed == generation
+
+
+def _health(phase: str) -> Health:
+    if phase in ("Failed", "Degraded"):
+        return Health.PROBLEM
+    if phase == "Running":
+        return Health.OK
+    return Health.UNKNOWN if phase == "Unknown" else Health.PROGRESS
+
+
+def _replicas(deployment: Resource) -> str:
+    replicas = dig(deployment, "status", "replicas")
+    ready, desired = dig(replicas, "ready", default=0), dig(replicas, "desired")
+    return f"{ready}/{desired}" if isinstance(ready, int) and isinstance(desired, int) else ""
+
+
+def _warnings(listed: object) -> tuple[str, ...]:
+    return tuple(line(each) for each in listed[:64]) if isinstance(listed, list) else ()
+
+
+def _rows(pods: tuple[Resource, ...], deployment: Resource) -> tuple[PodRow, ...]:
+    rows = (pod_row(pod, deployment) for pod in pods)
+    return tuple(sorted(rows, key=lambda row: (row.health.position, row.role, row.name)))
+
+
+def _conditions(deployment: Resource) -> Iterator[ConditionRow]:
+    listed = dig(deployment, "status", "conditions")
+    found = [each for each in listed[:64] if isinstance(each, dict)] if isinstance(listed, list) else []
+    rows = []
+    for each in found:
+        type_, status = word(each.get("type")), word(each.get("status"))
+        good = _GOOD.get(type_, "True")
+        row = ConditionRow(
+            type=type_,
+            status=status,
+            reason=word(each.get("reason")),
+            message=line(each.get("message")),
+            since=parse_moment(each.get("lastTransitionTime")),
+            good=type_ in _INFORMATIVE or status in good.split(" or "),
+        )
+        rows.append(row)
+    yield from sorted(rows, key=lambda row: (_PLACE.get(row.type, len(_PLACE)), row.type))
+
+
+def _about(snapshot: DeploymentSnapshot, pods: tuple[PodRow, ...]) -> list[Resource]:
+    """The events about the deployment and what is below it: warnings are read for the whole namespace."""
+    if isinstance(snapshot.events, Unseen):
+        return []
+    uids = {uid_of(snapshot.deployment), *map(uid_of, snapshot.objects)} - {""}
+    own = word(dig(snapshot.deployment, "metadata", "name"))
+    known = {("ModelDeployment", own), *(("Pod", pod.name) for pod in pods)}
+    for obj in snapshot.objects:
+        known.add((word(obj.get("kind")), word(dig(obj, "metadata", "name"))))
+    for obj in (*snapshot.objects, *(() if isinstance(snapshot.pods, Unseen) else snapshot.pods)):
+        owners = dig(obj, "metadata", "ownerReferences")
+        for each in owners if isinstance(owners, list) else ():
+            known.add((word(dig(each, "kind")), word(dig(each, "name"))))
+    if cause := cause_of(snapshot.deployment):
+        kind, _, rest = cause.object.partition("/")
+        known.add((kind, rest.rpartition("/")[2]))
+    found: dict[str, Resource] = {}
+    for event in snapshot.events:
+        about = event.get("involvedObject")
+        kind_, name_ = dig(about, "kind"), dig(about, "name")
+        named = (kind_, name_) if isinstance(kind_, str) and isinstance(name_, str) else ("", "")
+        if (
+            dig(about, "uid") in uids
+            or named in known
+            or dig(event, "metadata", "labels", names.MODEL_DEPLOYMENT) == own
+        ):
+            found[uid_of(event) or str(len(found))] = event
+    return list(found.values())

@@ -1,0 +1,61 @@
+"""Volumes with a size on the provider's side: refused without the part, mounted by name, waited for only while no claim
+is made.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airunway.resource import Resource
+from airunway.runtime.translate import parsed, written_for
+from airunway.runtime.volume_claims import claims_hinder, unclaimed_volumes
+
+SIZED = {"name": "kernels", "size": "20Gi", "mountPath": "/kernels"}
+NAMED = {"name": "data", "claimName": "data", "mountPath": "/data"}
+
+
+def deployment(*volumes: Resource, parts: list[str] | None = None, **condition: Any) -> Resource:
+    said = {"type": "StorageReady", "observedGeneration": 2, **condition}
+    return {
+        "apiVersion": "airunway.ai/v1alpha1",
+        "kind": "ModelDeployment",
+        "metadata": {"name": "llama", "namespace": "ml", "uid": "u", "generation": 2},
+        "spec": {"model": {"id": "a/b", "storage": {"volumes": list(volumes)}}},
+        "status": {"parts": ["model-cache"] if parts is None else parts, "conditions": [said] if condition else []},
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "hinders"),
+    [
+        (deployment(NAMED), None),
+        (deployment(SIZED, parts=[]), None),
+        (deployment(SIZED), "Waiting until the claims of the volumes are created"),
+        (deployment(SIZED, status="True", reason="Bound", observedGeneration=1), "Waiting until"),
+        (deployment(SIZED, status="True", reason="Bound"), None),
+        (deployment(SIZED, status="False", reason="PvcPending"), None),
+        (deployment(SIZED, status="False", reason="ResourceConflict"), ""),
+        (deployment(SIZED, status="False", reason="Starting"), ""),
+        (deployment(SIZED, status="False", reason="DryRun"), None),
+    ],
+    ids=["named", "part off", "not said", "of an older spec", "bound", "pending", "conflict", "not made", "dry run"],
+)
+def test_the_first_object_waits_for_claims_that_are_not_made(given: Resource, hinders: str | None) -> None:
+    found = claims_hinder(given)
+    assert (found is None) is (hinders is None)
+    assert (found or "").startswith(hinders or "")
+
+
+def test_without_the_part_the_flag_is_named() -> None:
+    (found,) = unclaimed_volumes(parsed(deployment(NAMED, SIZED)))
+    assert found.path == "spec.model.storage.volumes[1].size"
+    assert "--model-cache=on" in found.message
+
+
+def test_a_claim_that_grows_is_no_change_for_what_mounts_it() -> None:
+    small, large, moved = (deployment({**SIZED, **change}) for change in ({}, {"size": "40Gi"}, {"mountPath": "/x"}))
+    digests = [written_for(each, parsed(each)) for each in (small, large, moved)]
+    assert digests[0] == digests[1]
+    assert digests[0] != digests[2]

@@ -1,0 +1,168 @@
+"""The view model: what is shown of objects that are large, odd or hostile, and what of healthy ones."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+
+from core.tests.any_json import anything, changed
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airunway.cli.status_screen import status_lines
+from airunway.resource import Resource
+from airunway.view import (
+    DeploymentSnapshot,
+    FleetFilter,
+    TreeNode,
+    Unseen,
+    deployment_view,
+    fleet_view,
+)
+from airunway.view.timeline import LONGEST
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e\u2066 token=hf_0123456789abcdef \r\n\x00" + "x" * 2**20
+
+
+def deployment(**status: Any) -> Resource:
+    return {
+        "apiVersion": "airunway.ai/v1alpha1",
+        "kind": "ModelDeployment",
+        "metadata": {"name": "llama", "namespace": "ml", "uid": "d", "generation": 2},
+        "spec": {"model": {"id": "org/model"}},
+        "status": {
+            "phase": "Running",
+            "reason": "Ready",
+            "provider": {"name": "vllm", "resourceKind": "Deployment", "resourceName": "llama"},
+            **status,
+        },
+    }
+
+
+def owned(kind: str, name: str, uid: str, owner: Resource | None, **rest: Any) -> Resource:
+    """An object with a controlling owner."""
+    references = []
+    if owner is not None:
+        meta = owner["metadata"]
+        references = [{"kind": owner["kind"], "name": meta["name"], "uid": meta["uid"], "controller": True}]
+    metadata = {"name": name, "namespace": "ml", "uid": uid, "ownerReferences": references}
+    return {"kind": kind, "metadata": metadata, **rest}
+
+
+def pod(number: int, owner: Resource, *, waiting: str = "", node: str = "gpu-0") -> Resource:
+    ready = "False" if waiting else "True"
+    state = {"waiting": {"reason": waiting, "message": "back-off"}} if waiting else {"running": {}}
+    last = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-01-01T11:58:00Z"}}
+    container = {"name": "model", "ready": not waiting, "restartCount": 3 if waiting else 0, "state": state}
+    if waiting:
+        container["lastState"] = last
+    status = {
+        "phase": "Running",
+        "conditions": [{"type": "Ready", "status": ready}],
+        "containerStatuses": [container],
+    }
+    return owned("Pod", f"llama-{number}", f"p{number}", owner, status=status, spec={"nodeName": node})
+
+
+def snapshot(**parts: Any) -> DeploymentSnapshot:
+    return DeploymentSnapshot(**{"deployment": deployment(), "pods": (), "events": (), **parts})
+
+
+def every(node: TreeNode) -> list[TreeNode]:
+    return [node, *(below for child in node.children for below in every(child))]
+
+
+def text_of(view: Any, *, width: int | None = None) -> list[str]:
+    return [line.text for line in status_lines(view, now=NOW, width=width, ascii_only=False)]
+
+
+def test_equal_healthy_siblings_are_one_node_and_problems_come_first() -> None:
+    workload = owned("Deployment", "llama", "w", deployment(), spec={"replicas": 64}, status={"readyReplicas": 62})
+    set_ = owned("ReplicaSet", "llama-5d", "r", workload)
+    pods = [pod(number, set_, node=f"gpu-{number % 8}") for number in range(62)]
+    pods += [pod(number, set_, waiting="CrashLoopBackOff") for number in (62, 63)]
+    for each in pods:
+        each["metadata"]["labels"] = {"pod-template-hash": "5d", "airunway.ai/component": "server"}
+    view = deployment_view(snapshot(objects=(workload,), pods=tuple(pods)))
+    (top,) = view.tree.children
+    (unread,) = top.children
+    assert (top.kind, top.state, unread.kind, unread.read) == ("Deployment", "62/64 ready", "ReplicaSet", False)
+    assert [(node.count, node.state) for node in unread.children] == [
+        (1, "CrashLoopBackOff"),
+        (1, "CrashLoopBackOff"),
+        (62, "Running"),
+    ]
+    assert len(unread.children[2].nodes) == 8
+    lines = text_of(view)
+    assert any("llama-62 (server)" in line and "3 restarts" in line and "2m ago" in line for line in lines)
+    assert any("62 Pods: llama-0 …" in line and "on 8 nodes" in line for line in lines)
+
+
+def test_what_was_not_seen_is_neither_an_empty_list_nor_zero() -> None:
+    pods = Unseen(what="pods", why="you have no right to it", right="list pods in namespace ml")
+    view = deployment_view(snapshot(pods=pods, events=pods))
+    told = view.as_resource()
+    assert told["pods"] == told["timeline"] == {"what": "pods", "why": pods.why, "right": pods.right}
+    assert told["unseen"] == [told["pods"]]
+    assert any("pods not seen" in line and "list pods in namespace ml" in line for line in text_of(view))
+
+
+def test_a_hostile_deployment_is_shown_in_bounded_plain_lines() -> None:
+    condition = {"type": "Ready", "status": "False", "reason": "X", "message": HOSTILE}
+    cause = {"code": "Engine.CrashLoop", "object": f"Pod/ml/{HOSTILE}", "message": HOSTILE}
+    event = {
+        "type": "Warning",
+        "reason": HOSTILE,
+        "message": HOSTILE[:1024],
+        "lastTimestamp": "2026-01-01T11:00:00Z",
+        "involvedObject": {"kind": "ModelDeployment", "name": "llama"},
+    }
+    events = tuple({**event, "metadata": {"uid": str(number)}, "count": number + 1} for number in range(10_000))
+    spoiled = deployment(message=HOSTILE, rootCause=cause, warnings=[HOSTILE] * 100, conditions=[condition] * 50)
+    spoiled["spec"]["model"]["id"] = HOSTILE
+    circle = [owned("Job", "-rf", "a", {"kind": "Job", "metadata": {"name": "b", "uid": "b"}})]
+    circle += [owned("Job", "b", "b", circle[0])]
+    view = deployment_view(snapshot(deployment=spoiled, events=events, objects=tuple(circle)))
+    assert not isinstance(view.timeline, Unseen)
+    assert len(view.timeline) == LONGEST
+    assert {"-rf", "b"} <= {node.name for node in every(view.tree)}
+    document = json.dumps(view.as_resource(), ensure_ascii=False)
+    assert document.isprintable()
+    assert "hf_0123456789abcdef" not in document
+    assert len(document) < 400_000
+    lines = text_of(view, width=80)
+    assert all(line.isprintable() for line in lines)
+    assert "\x1b" not in "".join(lines)
+    assert max(len(line) for line in lines if " " in line.strip()) <= 1100
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.randoms())
+def test_any_json_gives_a_view(chance: Random) -> None:
+    workload = owned("Deployment", "llama", "w", deployment(), spec={"replicas": 1}, status={"conditions": []})
+    event = {"type": "Warning", "reason": "BackOff", "involvedObject": {"name": "llama"}, "eventTime": "2026-01-01"}
+    parts = {"deployment": deployment(), "objects": workload, "pods": pod(1, workload, waiting="X"), "events": event}
+    spoiled: dict[str, Any] = {name: changed(chance, part, anything) for name, part in parts.items()}
+    for name in ("objects", "pods", "events"):
+        spoiled[name] = tuple(each for each in [spoiled[name], parts[name]] if isinstance(each, dict))
+    if isinstance(spoiled["deployment"], dict):
+        view = deployment_view(DeploymentSnapshot(**spoiled))
+        assert json.dumps(view.as_resource(), ensure_ascii=False).isprintable()
+        assert all(line.isprintable() for line in text_of(view, width=80))
+        assert len(fleet_view([spoiled["deployment"]]).rows) == 1
+
+
+def test_a_fleet_is_grouped_by_cause_and_filtered() -> None:
+    broken = deployment(phase="Failed", reason="ImageNotFound", rootCause={"code": "ImagePull.NotFound"})
+    fleet = [deployment(), broken, broken, deployment(phase="Deploying", reason="Starting")]
+    view = fleet_view(fleet)
+    assert [(group.reason, group.count) for group in view.groups] == [
+        ("ImagePull.NotFound", 2),
+        ("Starting", 1),
+        ("Ready", 1),
+    ]
+    kept = fleet_view(fleet, FleetFilter(cause="ImagePull", text="LLA"))
+    assert (len(kept.rows), kept.total) == (2, 4)

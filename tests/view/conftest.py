@@ -1,0 +1,97 @@
+"""Core, KAITO provider and simulated KAITO on a cluster, and the commands as a user runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+from tests.console import is_shown, steps
+
+from airunway.kube import Client
+from airunway.plugins.host import ProviderHost
+from airunway.resource import ObjectKey, Resource
+from airunway_testing.controlplane.stages import OUTCOME
+from airunway_testing.faults import BY_HAND
+from airunway_testing.operator import Deploy, deployments, playing
+
+IMAGE = "registry.example/team/vllm:1.0"
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "status.md"
+
+
+def is_on_page(command: str, output: str) -> bool:
+    """Whether docs/status.md shows this output below a command of `airunway`; indents do not count."""
+    shown = [line.strip() for line in screen(command)]
+    return is_shown(shown, "".join(f"{line.strip()}\n" for line in output.splitlines()))
+
+
+def screen(command: str) -> list[str]:
+    """The lines that docs/status.md shows below a command of `airunway`."""
+    for block in re.findall(r"```console\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
+        for shown, lines in steps(block):
+            if shown.startswith(f"airunway {command}"):
+                return lines
+    raise LookupError(f"docs/status.md does not show `airunway {command}`")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Run(Protocol):
+    """``await run("status", "md/x")`` runs `airunway` as the administrator, or with another kubeconfig."""
+
+    async def __call__(self, *arguments: str, kubeconfig: Path | None = None) -> Ran: ...
+
+
+@pytest.fixture
+def run(kubeconfig: Path) -> Run:
+    default = kubeconfig
+
+    async def run_(*arguments: str, kubeconfig: Path | None = None) -> Ran:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "airunway", *arguments, "--kubeconfig", str(kubeconfig or default)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+        return Ran(code=process.returncode or 0, out=out.decode(), err=err.decode())
+
+    return run_
+
+
+@pytest.fixture
+async def cluster_operator(kubeconfig: Path, client: Client, kaito: ProviderHost) -> AsyncIterator[None]:
+    async with playing(kubeconfig, client, kaito, level="cluster"):
+        yield
+
+
+@pytest.fixture
+async def deploy(cluster_operator: None, client: Client, namespace: str) -> AsyncIterator[Deploy]:
+    """Creates a deployment of one pod; `by_hand`: the test plays that pod's kubelet. Deleted after the test."""
+    base: Resource = {
+        "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"},
+        "engine": {"type": "vllm"},
+        "provider": {"name": "kaito"},
+        "image": IMAGE,
+    }
+    async with deployments(client, namespace, base) as create:
+
+        async def create_(name: str, *, gpus: int = 1, by_hand: bool = True, **spec: Any) -> ObjectKey:
+            resources = {"gpu": {"count": gpus}}
+            return await create(name, outcome=BY_HAND[OUTCOME] if by_hand else "", **{"resources": resources, **spec})
+
+        yield create_

@@ -1,0 +1,172 @@
+"""``airunway status`` on a cluster: the first three lines name cause, object and remedy of what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+from tests.rootcause.worked import FAULTS
+from tests.view.conftest import Run, is_on_page
+
+from airunway.kube import POD, Client, Kind, load_config
+from airunway.resource import ObjectKey, Resource, dig, key_of
+from airunway.snapshots import MOST_REQUESTS, follow_snapshots, read_snapshot
+from airunway.status.codes import CODES
+from airunway.view import DeploymentSnapshot
+from airunway_testing.cluster_fixtures import gpu_quota
+from airunway_testing.controlplane import Cluster
+from airunway_testing.eventually import PATIENCE
+from airunway_testing.faults import has_cause, is_clear, pod_of, write_pod
+from airunway_testing.operator import Deploy, until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+ROLE = Kind("rbac.authorization.k8s.io", "v1", "Role", "roles")
+ROLE_BINDING = Kind("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
+
+CASES = {
+    "no-gpu-node": "Unschedulable.InsufficientGPU",
+    "quota": "Unschedulable.Quota",
+    **{name: FAULTS[name].code for name in ("image-not-found", "private-image", "gated-model")},
+    **{name: FAULTS[name].code for name in ("out-of-memory", "crash-loop")},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_cause_object_and_remedy_come_first(
+    name: str, deploy: Deploy, client: Client, namespace: str, run: Run
+) -> None:
+    code = CASES[name]
+    if name == "quota":
+        await gpu_quota(client, namespace, 0)
+    key = await deploy(name, gpus=16 if name == "no-gpu-node" else 1, by_hand=name in FAULTS)
+    if name in FAULTS:
+        await write_pod(client, await pod_of(client, key), state=FAULTS[name].state, last=FAULTS[name].last)
+    deployment = await until(client, key, has_cause(code), what=code)
+    cause = deployment["status"]["rootCause"]
+
+    text = await run("status", f"md/{name}", "-n", namespace)
+    assert (text.code, text.err) == (0, "")
+    first = text.out.splitlines()[:3]
+    assert code in first[0]
+    assert cause["object"] in first[1]
+    assert CODES[code].remedy_for(cause["object"]) in first[2]
+    if name == "out-of-memory":
+        assert is_on_page("status md/out-of-memory", text.out.replace(namespace, "ml")), text.out
+
+    shown = await run("status", f"md/{name}", "-n", namespace, "-o", "json")
+    view = json.loads(shown.out)
+    assert {part: view["cause"][part] for part in ("code", "object", "field", "since")} == {
+        part: cause.get(part, "") for part in ("code", "object", "field", "since")
+    }
+    assert view["cause"]["evidence"] + f" {view['cause']['remedy']} See {view['cause']['link']}" == cause["message"]
+    assert view["unseen"] == []
+    kinds = [view["tree"]]
+    for node in kinds:
+        kinds += node["children"]
+    named = {f"{node['kind']}/{namespace}/{node['name']}": node["health"] for node in kinds}
+    assert named[cause["object"]] == "problem"
+
+    waited = await run("status", f"md/{name}", "-n", namespace, "--wait=1s")
+    assert waited.code == (5 if dig(deployment, "status", "phase") == "Failed" else 4), waited
+
+
+async def test_a_snapshot_takes_few_requests_and_following_takes_none(
+    deploy: Deploy, client: Client, kubeconfig: Path
+) -> None:
+    key = await deploy("calm", by_hand=False)
+    await until(client, key, is_clear)
+    requests: list[tuple[str, str]] = []
+    told = asyncio.Event()
+    async with Client(load_config(kubeconfig=kubeconfig)) as counted:
+        counted.on_request = lambda verb, resource, *_: requests.append((verb, resource))
+        snapshot = await read_snapshot(counted, key)
+        assert len(requests) <= MOST_REQUESTS
+        assert {obj["kind"] for obj in snapshot.objects} >= {"Workspace"}
+        seen: list[DeploymentSnapshot | None] = []
+
+        async def follow() -> None:
+            async with aclosing(follow_snapshots(counted, key)) as snapshots:
+                async for each in snapshots:
+                    seen.append(each)
+                    told.set()
+
+        following = asyncio.create_task(follow())
+        async with asyncio.timeout(PATIENCE):
+            await told.wait()
+        assert seen[0] is not None
+        assert {key_of(pod) for pod in pods_in(seen[0])} == {key_of(pod) for pod in pods_in(snapshot)}
+        await asyncio.sleep(1.0)  # what is still being read at the start
+        requests.clear()
+        await asyncio.sleep(3.0)
+        assert [each for each in requests if each[0] != "watch"] == []
+        told.clear()
+        pod = ObjectKey(key.namespace, f"{key.name}-0")
+        await client.merge_patch(POD, pod, {"metadata": {"annotations": {"touched": "yes"}}})
+        async with asyncio.timeout(PATIENCE):
+            await told.wait()
+        assert [each for each in requests if each[0] != "watch"] == []
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+def pods_in(snapshot: DeploymentSnapshot) -> tuple[Resource, ...]:
+    assert isinstance(snapshot.pods, tuple)
+    return snapshot.pods
+
+
+async def test_a_user_with_view_in_one_namespace_sees_what_it_may(
+    deploy: Deploy, client: Client, cluster: Cluster, namespace: str, run: Run
+) -> None:
+    user = f"viewer-of-{namespace}"
+    viewer = cluster.kubeconfig_for(user)
+    # What the chart's ClusterRole airunway-view adds to Kubernetes' own `view`.
+    rule = {"apiGroups": ["airunway.ai"], "resources": ["modeldeployments"], "verbs": ["get", "list", "watch"]}
+    await client.create(ROLE, {"metadata": {"name": "models", "namespace": namespace}, "rules": [rule]})
+    for kind, name in (("ClusterRole", "view"), ("Role", "models")):
+        body = {
+            "metadata": {"name": f"{user}-{name}", "namespace": namespace},
+            "roleRef": {"apiGroup": ROLE.group, "kind": kind, "name": name},
+            "subjects": [{"apiGroup": ROLE.group, "kind": "User", "name": user}],
+        }
+        await client.create(ROLE_BINDING, body)
+    key = await deploy("calm", by_hand=False)
+    await until(client, key, is_clear)
+
+    shown = await run("status", "md/calm", "-n", namespace, kubeconfig=viewer)
+    assert shown.code == 0, shown
+    assert "Running" in shown.out.splitlines()[0]
+    assert "Pod calm-0" in shown.out
+    assert "get inferenceproviderconfigs.airunway.ai" in shown.out
+    assert f"workspaces.kaito.sh in namespace {namespace}" in shown.out
+    elsewhere = await run("status", "md/calm", "-n", "default", kubeconfig=viewer)
+    assert elsewhere.code == 1
+    assert elsewhere.err.count("\n") == 1
+    assert "no right to get modeldeployments.airunway.ai in namespace default" in elsewhere.err
+
+
+async def test_in_a_pipe_watching_appends_what_changes_until_the_outcome(
+    deploy: Deploy, client: Client, kubeconfig: Path, namespace: str, run: Run
+) -> None:
+    nowhere = await run("status", "md/crash-loop", "--context", "nowhere")
+    assert (nowhere.code, "nowhere" in nowhere.err) == (1, True)
+    key = await deploy("crash-loop")
+    pod = await pod_of(client, key)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "airunway", "status", "md/crash-loop", "-w", "--wait", "-n", namespace),
+        *("--kubeconfig", str(kubeconfig)),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(PATIENCE):
+        assert (await process.stdout.readline()).startswith(b"md/crash-loop ")
+        await write_pod(client, pod, state=FAULTS["crash-loop"].state, last=FAULTS["crash-loop"].last)
+        rest, _ = await process.communicate()
+    assert process.returncode == 5
+    lines = rest.decode().splitlines()
+    assert any(line.startswith("pod/crash-loop-0 CrashLoopBackOff ") and "exit code 1" in line for line in lines)
+    assert f"md/crash-loop Failed CrashLoopBackOff 0/1 Engine.CrashLoop Pod/{namespace}/crash-loop-0" in lines
