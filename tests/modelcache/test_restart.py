@@ -184,7 +184,7 @@ async def test_a15_a46_caches_lost_deleted_or_switched_off_restart_nothing_befor
                 # Pods of the old claim end last: KubeRay keeps a cluster for a minute after another one has taken over.
                 return await mounted_claims(client, namespace) == {name: {new} for name in NAMES}
 
-            await eventually(all_mount_the_new_one, patience=2 * PATIENCE)
+            await eventually(all_mount_the_new_one)
 
             async def old_is_gone() -> bool:
                 return await client.find(PERSISTENT_VOLUME_CLAIM, ObjectKey(namespace, old)) is None
