@@ -68,6 +68,10 @@ class Taking:
                 await task
 
 
+async def artifacts(client: Client, namespace: str) -> list[Resource]:
+    return await client.list_all(MODEL_ARTIFACT, namespace=namespace)
+
+
 async def serving_pods(client: Client, namespace: str) -> list[Resource]:
     """The pods of deployments, without those of downloads."""
     found = await client.list_all(POD, namespace=namespace, label_selector=names.MODEL_DEPLOYMENT)
@@ -137,7 +141,7 @@ async def test_a15_a46_caches_lost_deleted_or_switched_off_restart_nothing_befor
                 await fleet.deploy(name, provider={"name": name[:-2]}, **spec)
             await fleet.every(running_at(1), what="Running", within=within)
             await fleet.settled()
-            (artifact,) = await client.list_all(MODEL_ARTIFACT, namespace=namespace)
+            (artifact,) = await artifacts(client, namespace)
             (claim,) = await client.list_all(PERSISTENT_VOLUME_CLAIM, namespace=namespace)
             old = key_of(claim).name
             assert len(await client.list_all(JOB, namespace=namespace)) <= 2, "one size check and one download"
@@ -163,7 +167,7 @@ async def test_a15_a46_caches_lost_deleted_or_switched_off_restart_nothing_befor
             await fleet.every(_says_that_the_cache_is_lost, what="CacheLost again", within=within)
             await fleet.settled()
             assert await fleet.standing() == before
-            written = [line for line in upstream_writes(audit.read(), namespace) if line.split()[1] not in _OF_THE_PART]
+            written = [line for line in upstream_writes(audit.read(), namespace) if line.split()[2].startswith(NAMES)]
             assert written == []
 
             # -------------------------------------------------------------------------------- the new copy is Ready
@@ -174,18 +178,18 @@ async def test_a15_a46_caches_lost_deleted_or_switched_off_restart_nothing_befor
                     await runner.kill(played.key)
                 await fleet.every(lambda found: _has_taken(found, old), what="the new claim in use", within=within)
             assert 1 <= len(taking.most) <= ALLOWED, taking.most
-            claims = await mounted_claims(client, namespace)
-            assert claims.keys() == set(NAMES)
-            assert len(set.union(*claims.values())) == 1
-            assert old not in set.union(*claims.values())
+            (new,) = {dig(each, "status", "persistentVolumeClaim") for each in await artifacts(client, namespace)}
+
+            async def all_mount_the_new_one() -> bool:
+                # Pods of the old claim end last: KubeRay keeps a cluster for a minute after another one has taken over.
+                return await mounted_claims(client, namespace) == {name: {new} for name in NAMES}
+
+            await eventually(all_mount_the_new_one)
 
             async def old_is_gone() -> bool:
                 return await client.find(PERSISTENT_VOLUME_CLAIM, ObjectKey(namespace, old)) is None
 
             await eventually(old_is_gone)
-
-
-_OF_THE_PART = ("persistentvolumeclaims", "jobs", "modelartifacts")
 
 
 def _says_that_the_part_is_off(deployment: Resource) -> bool:
