@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from airunway.cli import options, processes
 from airunway.cli.crds import crds, schema
+from airunway.cli.diff import diff
 from airunway.cli.doctor import doctor
 from airunway.cli.explain import explain
 from airunway.cli.fit import fit
@@ -106,6 +107,7 @@ for command, summary in (
     (crds, "Print the CustomResourceDefinitions as YAML."),
     (validate, "Check manifests as the API server would, without one."),
     (explain, "Show why a deployment gets its engine and provider."),
+    (diff, "Show what an edit would create, update, restart or recreate."),
     (fit, "Show whether a model fits on the GPUs, with every term."),
     (new, "Print a manifest for a model; writes nothing."),
     (render, "Print what a provider would create, without a cluster."),

@@ -114,4 +114,7 @@ def denied(error: Forbidden, namespace: str) -> str:
     verb, resource, group = found.groups()
     resource, _, subresource = resource.partition("/")
     what = f"{resource}{f'.{group}' if group else ''}{f'/{subresource}' if subresource else ''}"
-    return f"you have no right to {verb} {what} in namespace {namespace}: ask for the ClusterRole view there"
+    if "at the cluster scope" in str(error):
+        return f"you have no right to {verb} {what} in the cluster: ask for a ClusterRole that allows it"
+    role = "view" if verb in ("get", "list", "watch") else "edit"
+    return f"you have no right to {verb} {what} in namespace {namespace}: ask for the ClusterRole {role} there"

@@ -1,6 +1,6 @@
 """A Kubernetes library without any ModelDeployments: client, caches, queue, controller, leader election, events."""
 
-from airunway.kube.apply import FieldChange, changed_fields, has_content_of, needs_apply, owned_by
+from airunway.kube.apply import FieldChange, changed_fields, has_content_of, needs_apply, owned_by, previous_content
 from airunway.kube.backoff import Backoff, backoff_delay, soonest
 from airunway.kube.client import AccessDecision, Client
 from airunway.kube.config import ClusterConfig, in_cluster_config, load_config
@@ -144,6 +144,7 @@ __all__ = [
     "load_config",
     "needs_apply",
     "owned_by",
+    "previous_content",
     "reflector_of",
     "remove_finalizers",
     "retry_after_of",

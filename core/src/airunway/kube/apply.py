@@ -19,7 +19,7 @@ import orjson
 from airunway.quantity import same_quantity
 from airunway.resource import Resource, dig
 
-__all__ = ["FieldChange", "changed_fields", "has_content_of", "needs_apply", "owned_by"]
+__all__ = ["FieldChange", "changed_fields", "has_content_of", "needs_apply", "owned_by", "previous_content"]
 
 _QUANTITY_FIELDS = frozenset(
     ("allocatable", "capacity", "divisor", "hard", "limits", "overhead", "requests", "size", "sizeLimit", "storage")
@@ -108,6 +108,82 @@ def changed_fields(desired: Resource, live: Resource, *, manager: str, subresour
 def owned_by(live: Resource, manager: str, *, subresource: str = "") -> bool:
     """Whether `manager` still owns a field of the object."""
     return bool(_entries(live, manager=manager, subresource=subresource))
+
+
+def previous_content(desired: Resource, live: Resource, *, manager: str) -> Resource:
+    """Returns what `manager` has applied to the live object, in the words of `desired`, so that both can be compared.
+
+    Values that mean the same (``1000m`` and ``1``) are written as in `desired`, whose order is kept; fields of other
+    managers and the server's defaults are left out, those inside of atomic lists as far as `desired` has them too.
+    """
+    mine = [fields for _, fields in _entries(live, manager=manager)]
+    found: Resource = {key: live[key] for key in ("apiVersion", "kind") if key in live}
+    wanted = dict(_content(desired, ""))
+    there = dict(_content(live, ""))
+    owned = [step.removeprefix("f:") for node in mine for step in node if step.startswith("f:")]
+    for name in dict.fromkeys([*wanted, *owned]):
+        if name in there:
+            below = _descend(mine, f"f:{name}")
+            found[name] = _previous(wanted.get(name), there[name], below, covered=False, path=(name,))
+    metadata = {key: value for key, value in live["metadata"].items() if key in ("name", "namespace")}
+    return {**found, "metadata": {**metadata, **found.get("metadata", {})}}
+
+
+def _previous(want: Any, have: Any, nodes: list[_Fields], *, covered: bool, path: tuple[_Step, ...]) -> Any:
+    whole = covered or (bool(nodes) and not any(nodes))
+    if isinstance(have, dict):
+        return _previous_map(want if isinstance(want, dict) else {}, have, nodes, whole=whole, path=path)
+    if isinstance(have, list):
+        return _previous_list(want if isinstance(want, list) else [], have, nodes, whole=whole, path=path)
+    return want if want is not None and _same_value(want, have, path) else have
+
+
+def _previous_map(
+    want: Resource, have: Resource, nodes: list[_Fields], *, whole: bool, path: tuple[_Step, ...]
+) -> Resource:
+    defaults = _ATOMIC_DEFAULTS.get(path[-1], {})
+    found = {}
+    for name in dict.fromkeys([*want, *have]):
+        below = _descend(nodes, f"f:{name}")
+        owned = whole or any(f"f:{name}" in node for node in nodes)
+        if name in have:
+            if (name in want or owned) and not (name not in want and name in defaults and defaults[name] == have[name]):
+                found[name] = _previous(want.get(name), have[name], below, covered=whole, path=(*path, name))
+        elif owned and (want[name] in _ZEROS or want[name] in ({}, [])):
+            found[name] = want[name]  # the server does not store some zero values
+    return found
+
+
+def _previous_list(
+    want: list[Any], have: list[Any], nodes: list[_Fields], *, whole: bool, path: tuple[_Step, ...]
+) -> list[Any]:
+    steps = [step for node in nodes for step in node]
+    if any(step.startswith("v:") for step in steps):
+        ours = [value for value in have if any(_has_value(node, value) for node in nodes)]
+        return [value for value in want if value in ours] + [value for value in ours if value not in want]
+    elements = [
+        (key, child)
+        for node in nodes
+        for step, child in node.items()
+        if (key := _list_key(step)) and isinstance(child, dict)
+    ]
+    if not elements:
+        return [
+            _previous(want[index] if index < len(want) else None, item, [], covered=whole, path=(*path, f"[{index}]"))
+            for index, item in enumerate(have)
+        ]
+    names = [name for name, _ in elements[0][0]]
+    found: list[Any] = []
+    for item in [*want, *have]:
+        key = tuple((name, dig(item, name, default=_KEY_DEFAULTS.get(name))) for name in names)
+        there = next((other for other in have if _has_key(other, key)), None)
+        below: list[_Fields] = [child for owned, child in elements if _has_key(item, owned)]
+        if there is None or not below or any(_has_key(done, key) for done in found):
+            continue
+        wanted = next((other for other in want if _has_key(other, key)), None)
+        label = f"[{','.join(f'{name}={value}' for name, value in key)}]"
+        found.append(_previous(wanted, there, below, covered=whole, path=(*path, label)))
+    return found
 
 
 # ------------------------------------------------------------------------------------------------------ managedFields

@@ -396,12 +396,13 @@ class Client:
         subresource: str = "",
         manager: str = "",
         dry_run: bool = False,
+        field_validation: str = "",
     ) -> Resource:
         """JSON merge patch (RFC 7386). A `metadata.resourceVersion` in the patch is a precondition.
 
         A `metadata.uid` is a precondition too, but not in the patch of a subresource: there the API server ignores it.
         """
-        params = _write_params(manager=manager, dry_run=dry_run)
+        params = _write_params(manager=manager, dry_run=dry_run, field_validation=field_validation)
         path = kind.path(namespace=key.namespace, name=_required(key), subresource=subresource)
         resource = _with_subresource(kind, subresource)
         return await self._json("patch", "PATCH", path, resource=resource, params=params, body=patch, media_type=_MERGE)

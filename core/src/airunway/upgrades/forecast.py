@@ -24,7 +24,7 @@ from airunway.runtime.plan import Decision, Do, decide
 from airunway.runtime.state import ClusterState
 from airunway.schema import defaulted, dropped, gained, pruned, refusals, schema_in
 
-__all__ = ["CHANGES", "Cluster", "Effect", "Forecast", "forecast"]
+__all__ = ["CHANGES", "Cluster", "Effect", "Forecast", "forecast", "state_in"]
 
 _ADOPTED = "preflight"
 
@@ -127,7 +127,7 @@ def forecast(
     """
 
     def look(cluster: Cluster, of: Resource) -> tuple[Effect, str]:
-        state = _seen(host, of, objects, cluster, now=now, verify=verify, configs=configs)
+        state = state_in(host, of, objects, cluster, now=now, verify=verify, configs=configs)
         return _effect(decide(state, host, settings=settings), cluster)
 
     already, trouble = look(before, deployment) if before is not None else (Effect.LEAVE, "")
@@ -213,7 +213,7 @@ def _later(
             yield found
 
 
-def _seen(
+def state_in(
     host: ProviderHost,
     deployment: Resource,
     objects: Sequence[Resource],
@@ -222,21 +222,28 @@ def _seen(
     now: datetime,
     verify: bool,
     configs: Sequence[Resource],
+    selected: Sequence[Resource] = (),
+    foreign: Sequence[Resource] = (),
 ) -> ClusterState:
-    """The state that the provider would gather."""
+    """The state that the provider would gather, as far as its plan depends on it: no pods and no events.
+
+    `selected` are the objects that the upstream made of the primary object; `foreign` are others that have the name of
+    a wanted object.
+    """
     resolution = resolve_among(deployment, configs)
     verdicts = {
         (kind.group, kind.kind): detect(kind, host.transformers_of(kind), cluster.facts(kind), verify=verify)
         for kind in host.manifest.upstream
     }
     live = {identity_in(read): read for obj in objects if (read := _read(obj, host, verdicts, cluster)) is not None}
+    named = {identity_in(obj): obj for obj in foreign}
     return ClusterState(
         provider=host.name,
         deployment=_published(deployment, resolution),
         resolution=resolution,
         live=live,
-        selected=(),
-        find=lambda _wanted: live,
+        selected=tuple(selected),
+        find=lambda _wanted: {**named, **live},
         evidence=None,
         events=(),
         installed=verdicts,

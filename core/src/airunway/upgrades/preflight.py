@@ -20,7 +20,16 @@ from airunway.schema import has_rules, schema_in, served_versions
 from airunway.upgrades.crd_compatibility import unacceptable
 from airunway.upgrades.forecast import Cluster, Effect, Forecast, forecast
 
-__all__ = ["Change", "Preflight", "Running", "changes_of", "definition_names", "preflight", "read_running"]
+__all__ = [
+    "Change",
+    "Preflight",
+    "Running",
+    "changes_of",
+    "definition_names",
+    "objects_of",
+    "preflight",
+    "read_running",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +110,7 @@ async def read_running(client: Client, host: ProviderHost, *, namespace: str = "
     )
     deployments, *objects = await asyncio.gather(
         client.list_all(MODEL_DEPLOYMENT, namespace=namespace),
-        *(_objects(client, host, kind, cluster, namespace) for kind in host.manifest.upstream if kind.write),
+        *(objects_of(client, host, kind, cluster, namespace) for kind in host.manifest.upstream if kind.write),
     )
     configs = [
         *await _configs(client, RUNTIME_CONFIG, namespace),
@@ -134,14 +143,18 @@ def _is_of(host: ProviderHost, deployment: Resource) -> bool:
     return bool(dig(deployment, "status", "provider", "name") == host.name)
 
 
-async def _objects(
-    client: Client, host: ProviderHost, kind: UpstreamKind, cluster: Cluster, namespace: str
+async def objects_of(
+    client: Client, host: ProviderHost, kind: UpstreamKind, cluster: Cluster, namespace: str, *, deployment: str = ""
 ) -> list[Resource]:
-    """The provider's objects of a kind, each in the version in which it was written, if that is served."""
+    """The provider's objects of a kind (with a name only those of that `deployment`), each in the version in which it
+    was written, if that is served. Raises KubeError.
+    """
     installed = detect(kind, host.transformers_of(kind), cluster.facts(kind))
     if installed.upstream is None:
         return []
     ours = f"{names.MANAGED_BY}={names.MANAGED_BY_VALUE},{names.PROVIDER}={host.name}"
+    if deployment:
+        ours += f",{names.MODEL_DEPLOYMENT}={deployment}"
     newest = installed.upstream.api_version
     kinds = {api.api_version: kind_in(kind, api.api_version.rpartition("/")[2]) for api in installed.served}
     listed = await client.list_all(kind_in(kind, newest.rpartition("/")[2]), namespace=namespace, label_selector=ours)

@@ -1,0 +1,201 @@
+"""``airunway diff`` shows what an edited deployment would create, update, recreate, restart or delete upstream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from airunway.cli import inputs
+from airunway.cli.options import Context, Kubeconfig
+from airunway.cli.printing import as_document
+from airunway.cli.targets import denied
+from airunway.redaction import printable
+from airunway.resource import Resource, key_of
+
+if TYPE_CHECKING:
+    from airunway.kube import Client
+    from airunway.plugins.host import ProviderHost
+    from airunway.view.plan import DeploymentPlan, PlanStep
+
+__all__ = ["diff"]
+
+DIFFERENT = 1
+"""Exit code: something would change, as of ``kubectl diff``."""
+WRONG = 2
+"""Exit code: there is no plan."""
+
+_SIGNS = {"create": "+", "update": "~", "recreate": "!", "delete": "-", "keep": "=", "conflict": "x"}
+
+
+def diff(
+    target: Annotated[
+        list[str] | None, typer.Argument(metavar="[md/NAME]", help="Only this deployment of the file.")
+    ] = None,
+    *,
+    file: Annotated[Path, typer.Option("--filename", "-f", help="The edited deployments; - for standard input.")],
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Namespace where the file names none (default: the context's).")
+    ] = "",
+    output: Annotated[Literal["text", "json", "yaml", "name"], typer.Option("--output", "-o", help="Format.")] = "text",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Show what an edit would do: to the deployment, and to each object of its provider: create, update, restart its
+    pods, recreate, delete.
+
+    airunway diff -f llama.yaml
+
+    The API server judges the edit by a dry run, with its rules and webhooks; nothing is written. The plan is made by
+    the provider's plugin that is installed here, for what runs in the cluster. Runtime configs in the file count as
+    applied. Credentials in the diff are hidden.
+
+    Exits with 0 if nothing would change, with 1 if something would, with 2 if there is no plan.
+    """
+    with _errors(), inputs.reporting():
+        name = inputs.parse_target(target) if target else ""
+        plans, problems = inputs.on_cluster(
+            lambda client: _plans(client, file, name, namespace), kubeconfig=kubeconfig, context=context
+        )
+    for problem in problems:
+        typer.echo(f"airunway: {printable(problem)}", err=True)
+    if output == "text":
+        typer.echo("\n\n".join("\n".join(map(printable, _lines(plan))) for plan in plans), nl=bool(plans))
+    elif output == "name":
+        for line in (each for plan in plans for each in _names(plan)):
+            typer.echo(printable(line))
+    else:
+        typer.echo(as_document([plan.as_resource() for plan in plans], output), nl=False)
+    if problems:
+        raise typer.Exit(WRONG)
+    if any(plan.differs for plan in plans):
+        raise typer.Exit(DIFFERENT)
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Errors end with `WRONG`: 1 says that there are differences."""
+    try:
+        yield
+    except typer.Exit as ended:
+        raise typer.Exit(WRONG) from ended
+
+
+async def _plans(client: Client, file: Path, name: str, namespace: str) -> tuple[list[DeploymentPlan], list[str]]:
+    """The plans of the deployments of a file, and why there is none for others. Raises ManifestError and OSError."""
+    from airunway.cli.edit_reading import EditReader
+    from airunway.cli.manifests import ManifestError
+    from airunway.kube import ApiError, Forbidden
+    from airunway.plugins.errors import PluginError, PluginFault
+
+    deployments, configs = inputs.with_configs_in(file, (), namespace=namespace or client.config.namespace)
+    wanted = [each for each in deployments if not name or key_of(each).name == name]
+    if not wanted:
+        raise ManifestError(f"{file}: contains no ModelDeployment {name!r}")
+    reader = EditReader(client, load=_plugin, choose=_chosen, configs=configs)
+    plans: list[DeploymentPlan] = []
+    problems: list[str] = []
+    for deployment in wanted:
+        key = key_of(deployment)
+        if not key.name:
+            problems.append(f"{file}: a ModelDeployment has no metadata.name")
+            continue
+        try:
+            plans.append(await reader.plan(deployment))
+        except Forbidden as error:
+            problems.append(f"{key}: {denied(error, key.namespace)}")
+        except (ApiError, PluginError, PluginFault) as error:
+            problems.append(f"{key}: {error}")
+    return plans, problems
+
+
+def _plugin(name: str) -> ProviderHost | None:
+    """The installed plugin; None if it is not installed here."""
+    from airunway.plugins.registry import discover, load
+
+    return load(name) if any(found.name == name for found in discover(on_request=True)) else None
+
+
+def _chosen(configs: Sequence[Resource], deployment: Resource) -> str:
+    """The provider that a new deployment gets, where plugins that are installed here refuse it too; empty if none."""
+    from datetime import UTC, datetime
+
+    try:
+        return inputs.choose_among(configs, deployment, provider="", now=datetime.now(UTC)).provider
+    except inputs.Unchosen:
+        return ""  # the core's verdict is in the plan
+
+
+# ------------------------------------------------------------------------------------------------------ what is printed
+
+
+def _lines(plan: DeploymentPlan) -> Iterator[str]:
+    head = f"ModelDeployment {plan.namespace}/{plan.name}"
+    by = f"{plan.engine or 'no engine'} by {plan.provider or 'no provider'}"
+    if plan.provider_before and plan.provider_before != plan.provider:
+        by += f" (before: {plan.provider_before})"
+    yield f"{head}, {by}: {_summary(plan)}"
+    for text in plan.waits:
+        yield f"  Nothing is written upstream: {text}" if not _changes(plan.steps) else f"  Waits: {text}"
+    for text in plan.warnings:
+        yield f"  Warning: {text}"
+    for text in plan.notes:
+        yield f"  Note: {text}"
+    for each in plan.unseen:
+        yield f"  Not seen: {each}"
+    for step in (plan.deployment, *plan.steps):
+        yield f"{_SIGNS[step.action]} {step.kind}/{step.name}: {_words(step)}"
+        for line in step.diff:
+            yield f"    {line}"
+
+
+def _changes(steps: Sequence[PlanStep]) -> list[PlanStep]:
+    return [step for step in steps if step.changes]
+
+
+def _summary(plan: DeploymentPlan) -> str:
+    if not plan.differs:
+        return "no difference"
+    counts: dict[str, int] = {}
+    for step in _changes(plan.steps):
+        counts[step.action] = counts.get(step.action, 0) + 1
+    if not counts:
+        return "nothing changes upstream" if not plan.unseen else "what changes upstream is not known here"
+    text = ", ".join(f"{action} {count}" for action, count in counts.items())
+    restarts = [step.restarts for step in plan.steps if step.action != "create"]
+    if any(restarts):
+        return f"{text}; pods restart"
+    return f"{text}; pods may restart" if None in restarts else f"{text}; no pod restarts"
+
+
+def _words(step: PlanStep) -> str:
+    match step.action:
+        case "create":
+            text = "is created"
+        case "delete":
+            text = "is deleted"
+        case "recreate":
+            text = f"is deleted and created again: {', '.join(step.causes)} cannot be changed in place"
+        case "keep":
+            text = "stays as it is"
+        case "conflict":
+            text = "exists, and belongs to another owner"
+        case _ if step.only_records:
+            text = "is updated: labels and annotations only"
+        case _:
+            text = "is updated in place"
+    if step.action == "update" and step.restarts:
+        text += "; its pods restart"
+    if step.action == "update" and step.restarts is None:
+        text += "; it has no pod template, its operator may restart pods"
+    return "; ".join((text, *step.interrupts))
+
+
+def _names(plan: DeploymentPlan) -> Iterator[str]:
+    for step in (plan.deployment, *plan.steps):
+        if step.changes:
+            group = step.api_version.rpartition("/")[0]
+            yield f"{step.kind.lower()}{f'.{group}' if group else ''}/{step.name}"

@@ -1,0 +1,328 @@
+"""Reads what the plan of an edited deployment depends on, and has the API server judge the edit by a dry run.
+
+Nothing is written: the deployment itself is sent with ``dryRun=All``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from airunway.api import names
+from airunway.artifacts.deployments import wants_cache
+from airunway.configs import config_name
+from airunway.doctor.provider_settings import ProviderRun, provider_run_in
+from airunway.kinds import (
+    CLUSTER_RUNTIME_CONFIG,
+    INFERENCE_PROVIDER_CONFIG,
+    MODEL_ARTIFACT,
+    MODEL_DEPLOYMENT,
+    RUNTIME_CONFIG,
+)
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, LEASE, Client, Forbidden, Kind
+from airunway.plugins.host import ProviderHost
+from airunway.process.effective_settings import PART_OF, published_in
+from airunway.resource import ObjectKey, Resource, annotations_of, dig, key_of
+from airunway.runtime.crd_versions import detect
+from airunway.runtime.informers import kind_in
+from airunway.runtime.preview import plan_name
+from airunway.runtime.state import is_primary
+from airunway.upgrades.edits import PARTS, Surroundings, Upstream, UpstreamPlan, assigned, deletions, planned, unnamed
+from airunway.upgrades.forecast import Cluster
+from airunway.upgrades.preflight import definition_names, objects_of
+from airunway.view import Unseen
+from airunway.view.plan import DeploymentPlan, edit_step
+
+__all__ = ["EditReader", "three_way"]
+
+_MANAGER = "kubectl"
+_CLIENT_SIDE = "kubectl-client-side-apply"
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+Load = Callable[[str], ProviderHost | None]
+Choose = Callable[[Sequence[Resource], Resource], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cluster:
+    """What is read once for all deployments."""
+
+    providers: tuple[Resource, ...]
+    leases: tuple[Resource, ...] | None
+    """None without the right to read them."""
+    version: tuple[int, int]
+
+
+class EditReader:
+    """Plans edited deployments of one cluster, which is read as far as they need it."""
+
+    def __init__(self, client: Client, *, load: Load, choose: Choose, configs: Sequence[Resource] = ()) -> None:
+        """`load` gives the plugin of a provider, or None if it is not installed here; `choose` the provider that a
+        deployment without one gets (empty: none) among InferenceProviderConfigs. `configs` are runtime configs that
+        are applied together with the deployments.
+        """
+        self._client = client
+        self._load = load
+        self._choose = choose
+        self._configs = tuple(configs)
+        self._read: _Cluster | None = None
+        self._clusters: dict[str, tuple[Cluster, tuple[Unseen, ...]]] = {}
+
+    async def plan(self, edited: Resource) -> DeploymentPlan:
+        """The plan of one edited deployment. Raises KubeError, also where the API server refuses the edit, and
+        PluginError.
+        """
+        key, now = key_of(edited), datetime.now(UTC)
+        live = await self._client.find(MODEL_DEPLOYMENT, key)
+        stored = await dry_run(self._client, edited, live)
+        stored = {**stored, "apiVersion": MODEL_DEPLOYMENT.api_version, "kind": MODEL_DEPLOYMENT.kind}
+        self._read = read = self._read or await self._read_cluster()
+        around = await self._around(stored, read)
+        before = str(dig(stored, "status", "provider", "name", default=""))
+        if not before and (chosen := self._choose(read.providers, stored)):
+            stored = {**stored, "status": {**(stored.get("status") or {}), "provider": {"name": chosen}}}
+        deployment = assigned(stored, around, now=now)
+        provider = str(dig(deployment, "status", "provider", "name", default=""))
+        found, notes, unseen = await self._upstream(deployment, around, provider, before=before, now=now)
+        return DeploymentPlan(
+            namespace=key.namespace,
+            name=key.name,
+            engine=str(dig(deployment, "status", "engine", "type", default="")),
+            provider=provider,
+            provider_before=before,
+            deployment=edit_step({**live, "kind": MODEL_DEPLOYMENT.kind} if live is not None else None, stored),
+            steps=found.steps,
+            waits=found.waits,
+            warnings=found.warnings,
+            notes=(*found.notes, *_follows(live, stored), *notes),
+            unseen=unseen,
+        )
+
+    async def _read_cluster(self) -> _Cluster:
+        try:
+            leases = tuple(await self._client.list_all(LEASE, label_selector="=".join(PART_OF)))
+        except Forbidden:
+            leases = None
+        providers = await self._client.list_all(INFERENCE_PROVIDER_CONFIG)
+        return _Cluster(providers=tuple(providers), leases=leases, version=await self._client.version())
+
+    async def _around(self, deployment: Resource, read: _Cluster) -> Surroundings:
+        """What core and parts depend on. Raises KubeError."""
+        name, namespace = config_name(deployment), key_of(deployment).namespace
+        configs = [config for config in self._configs if key_of(config).name == name]
+        given = {config["kind"] for config in configs if key_of(config).namespace in ("", namespace)}
+        for kind, key in ((RUNTIME_CONFIG, ObjectKey(namespace, name)), (CLUSTER_RUNTIME_CONFIG, ObjectKey("", name))):
+            found = await self._client.find(kind, key) if kind.kind not in given else None
+            configs += [{**found, "kind": kind.kind}] if found is not None else []
+        artifacts: list[Resource] = []
+        if wants_cache(deployment):
+            artifacts = await self._client.list_all(MODEL_ARTIFACT, namespace=namespace)
+        core = next((each for each in published_in(read.leases or ()) if each.manager == names.CORE_MANAGER), None)
+        off = {part for part in PARTS if core is not None and core.options.get(part) == "off"}
+        return Surroundings(
+            providers=read.providers,
+            configs=tuple(configs),
+            artifacts=tuple(artifacts),
+            parts=tuple(part for part in PARTS if part not in off),
+        )
+
+    async def _upstream(
+        self, deployment: Resource, around: Surroundings, provider: str, *, before: str, now: datetime
+    ) -> tuple[UpstreamPlan, tuple[str, ...], tuple[Unseen, ...]]:
+        """The plan for the upstream objects, what was assumed for it, and what is missing in it."""
+        if not provider:
+            return UpstreamPlan(waits=tuple(_reasons(deployment))), (), ()
+        gone, missing = await self._handed_over(deployment, before) if before not in ("", provider) else ((), ())
+        host = self._load(provider)
+        if host is None:
+            return UpstreamPlan(steps=gone), (), (*missing, _no_plugin(deployment, provider))
+        run, assumed = self._run_of(provider)
+        cluster, unread = await self._cluster(host)
+        live = await self._live(host, deployment, cluster, run)
+        wanted = unnamed(host, deployment, around, live, now=now)
+        live = await self._with_foreign(host, deployment, live, wanted)
+        found = planned(host, deployment, around, live, now=now)
+        notes = (f"{before} deletes its objects first, then {provider} creates its own",) if gone else ()
+        plan = UpstreamPlan(
+            steps=(*gone, *found.steps), waits=found.waits, warnings=found.warnings, notes=(*notes, *found.notes)
+        )
+        return plan, assumed, (*missing, *unread)
+
+    def _run_of(self, provider: str) -> tuple[ProviderRun, tuple[str, ...]]:
+        """How a provider runs, and what was assumed about it."""
+        leases = self._read.leases if self._read is not None else None
+        if leases is None:
+            text = "default settings and --unknown-schema Verify: you may not list Leases in all namespaces"
+            return ProviderRun(assumed=text), (f"assumed for provider {provider}: {text}",)
+        run = provider_run_in(leases, provider)
+        return run, (f"assumed for provider {provider}: {run.assumed}",) if run.assumed else ()
+
+    async def _cluster(self, host: ProviderHost) -> tuple[Cluster, tuple[Unseen, ...]]:
+        """The provider's kinds; without the right to read CRDs their served versions, with the newest transformers."""
+        if host.name not in self._clusters:
+            self._clusters[host.name] = await self._read_kinds(host)
+        return self._clusters[host.name]
+
+    async def _read_kinds(self, host: ProviderHost) -> tuple[Cluster, tuple[Unseen, ...]]:
+        assert self._read is not None, "the cluster is read before a provider's kinds"
+        kinds = definition_names(host)
+        try:
+            found = await asyncio.gather(
+                *(self._client.find(CUSTOM_RESOURCE_DEFINITION, ObjectKey("", name)) for name in kinds)
+            )
+            definitions = {
+                (kind.group, kind.kind): crd for kind, crd in zip(kinds.values(), found, strict=True) if crd is not None
+            }
+            return Cluster(definitions=definitions, kubernetes=self._read.version), ()
+        except Forbidden:
+            served = await self._client.served_kinds_by_name()
+            definitions = {
+                (kind.group, kind.kind): _unread(versions)
+                for kind in kinds.values()
+                if (versions := served.get((kind.group, kind.kind)))
+            }
+            unseen = Unseen(
+                what=f"the CRDs of {host.name}",
+                why="you have no right to them: the plan is for the newest schema that the plugin knows",
+                right="get customresourcedefinitions.apiextensions.k8s.io",
+            )
+            return Cluster(definitions=definitions, kubernetes=self._read.version), (unseen,)
+
+    async def _live(self, host: ProviderHost, deployment: Resource, cluster: Cluster, run: ProviderRun) -> Upstream:
+        """The deployment's objects. Raises KubeError."""
+        key = key_of(deployment)
+        written = [kind for kind in host.manifest.upstream if kind.write]
+        lists = await asyncio.gather(
+            *(objects_of(self._client, host, kind, cluster, key.namespace, deployment=key.name) for kind in written)
+        )
+        objects = [obj for listed in lists for obj in listed]
+        primary = next((obj for obj in objects if is_primary(obj)), None)
+        selected: list[Resource] = []
+        for kind in host.manifest.upstream if primary is not None else ():
+            version = _served_version(host, kind, cluster)
+            if kind.select and version and primary is not None:
+                label = f"{kind.select}={key_of(primary).name}"
+                selected += await self._client.list_all(
+                    kind_in(kind, version), namespace=key.namespace, label_selector=label
+                )
+        return Upstream(
+            cluster=cluster,
+            settings=host.settings(dict(run.settings)),
+            verify=run.verify,
+            objects=tuple(objects),
+            selected=tuple(selected),
+        )
+
+    async def _with_foreign(
+        self, host: ProviderHost, deployment: Resource, live: Upstream, wanted: Sequence[Resource]
+    ) -> Upstream:
+        """With the objects of others that have the name of a wanted one. Raises KubeError."""
+        found = []
+        for obj in wanted:
+            group, _, version = str(obj["apiVersion"]).rpartition("/")
+            kind = next(each for each in host.manifest.upstream if (each.group, each.kind) == (group, obj["kind"]))
+            there = await self._client.find(kind_in(kind, version), key_of(obj))
+            found += [{**there, "apiVersion": obj["apiVersion"], "kind": obj["kind"]}] if there is not None else []
+        return Upstream(
+            cluster=live.cluster,
+            settings=live.settings,
+            verify=live.verify,
+            objects=live.objects,
+            selected=live.selected,
+            foreign=tuple(found),
+        )
+
+    async def _handed_over(self, deployment: Resource, before: str) -> tuple[tuple[Any, ...], tuple[Unseen, ...]]:
+        """What the previous provider deletes."""
+        host = self._load(before)
+        if host is None:
+            text = f"plugin {before} is not installed here"
+            return (), (Unseen(what=f"the objects of {before}, all of which are deleted", why=text),)
+        cluster, unread = await self._cluster(host)
+        return deletions((await self._live(host, deployment, cluster, ProviderRun())).objects), unread
+
+
+async def dry_run(client: Client, edited: Resource, live: Resource | None) -> Resource:
+    """What ``kubectl apply`` would store, defaulted and admitted by the API server. Raises KubeError.
+
+    A deployment that was applied on the client's side has the annotation of the last applied file: fields that are no
+    longer in the file are removed. Any other one is applied on the server's side, as kubectl's field manager.
+    """
+    metadata = {key: value for key, value in edited["metadata"].items() if key != "managedFields"}
+    document = {**{key: value for key, value in edited.items() if key != "status"}, "metadata": metadata}
+    key = key_of(edited)
+    last = annotations_of(live or {}).get(_LAST_APPLIED)
+    if live is None or not last:
+        return await client.apply(MODEL_DEPLOYMENT, document, manager=_MANAGER, force=True, dry_run=True)
+    try:
+        original = json.loads(last)
+    except ValueError:
+        original = {}
+    patch = three_way(original, document)
+    return await client.merge_patch(
+        MODEL_DEPLOYMENT, key, patch, manager=_CLIENT_SIDE, dry_run=True, field_validation="Strict"
+    )
+
+
+def three_way(original: object, wanted: Resource) -> Resource:
+    """The merge patch that sets what is `wanted` and removes what was in the `original` file and is not any more."""
+    patch = dict(wanted)
+    for key, value in original.items() if isinstance(original, dict) else ():
+        if key not in wanted:
+            patch[key] = None
+        elif isinstance(value, dict) and isinstance(wanted[key], dict):
+            patch[key] = three_way(value, wanted[key])
+    return patch
+
+
+def _unread(versions: Sequence[Kind]) -> Resource:
+    """A CRD of which only the versions are known: any field is in it."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    served = [{"name": each.version, "served": True, "schema": {"openAPIV3Schema": schema}} for each in versions]
+    return {
+        "spec": {"scope": "Namespaced", "versions": served},
+        "status": {"conditions": [{"type": "Established", "status": "True"}]},
+    }
+
+
+def _served_version(host: ProviderHost, kind: Any, cluster: Cluster) -> str:
+    upstream = detect(kind, host.transformers_of(kind), cluster.facts(kind)).upstream
+    return upstream.api_version.rpartition("/")[2] if upstream is not None else ""
+
+
+def _reasons(deployment: Resource) -> list[str]:
+    return [
+        f"{each.get('reason')}: {each.get('message')}"
+        for each in dig(deployment, "status", "conditions", default=[])
+        if each.get("type") in ("Validated", "EngineSelected", "ProviderSelected") and each.get("status") == "False"
+    ] or ["no provider is selected"]
+
+
+def _no_plugin(deployment: Resource, provider: str) -> Unseen:
+    key = key_of(deployment)
+    ask = f"kubectl annotate md/{key.name} -n {key.namespace} {names.DRY_RUN}=true"
+    return Unseen(
+        what="the upstream objects",
+        why=f"the plugin of provider {provider} is not installed here. The cluster makes the plan: {ask}, apply the "
+        f"edit, and read ConfigMap {plan_name(deployment)}; nothing changes upstream until the annotation is removed",
+    )
+
+
+def _follows(live: Resource | None, stored: Resource) -> list[str]:
+    """What the core's parts make of the edit; their objects are not in the plan."""
+    notes = []
+    changed = {
+        name for name in ("gateway", "runtimeConfigName") if dig(live, "spec", name) != dig(stored, "spec", name)
+    }
+    if live is not None and "gateway" in changed:
+        notes.append("spec.gateway changes: the gateway part changes the route, and restarts no pod")
+    cache = ("spec", "model", "cache")
+    if dig(live, *cache) != dig(stored, *cache) and wants_cache(stored):
+        notes.append(
+            "spec.model.cache: the model cache part fetches the weights into a claim first, if they are not there"
+        )
+    return notes
