@@ -367,7 +367,7 @@ def test_every_number_has_a_source() -> None:
 
 
 def _left(budget: int, terms: Any, engine: str) -> float:
-    left = budget - sum(term.size for term in terms)
+    left: float = budget - sum(term.size for term in terms)
     return left * 0.9 if engine == "trtllm" else left
 
 
