@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.modelcache.conftest import MODEL, Ground, running_part
+from tests.modelcache.conftest import FILES, MODEL, Ground, running_part
 
 from airunway.api import names
 from airunway.controller.application import CoreSettings
 from airunway.kinds import MODEL_ARTIFACT, MODEL_DEPLOYMENT
-from airunway.kube import POD
+from airunway.kube import JOB, POD
 from airunway.plugins.registry import load
-from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, labels_of, uid_of
+from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, labels_of, uid_of
 from airunway_testing.audit import AuditReader
 from airunway_testing.cluster_fixtures import with_gpus
 from airunway_testing.expectations import phase_is, reason_is, running_at
+from airunway_testing.modelhub.hub import Repository
 from airunway_testing.operator import (
     install_definitions,
     remove_leftovers,
@@ -143,6 +144,34 @@ async def test_a16_scaled_up_on_a_claim_for_one_pod_degrades_and_starts_no_furth
     generation = await serving.edit("llama", {"scaling": {"replicas": 1}})
     await serving.until(running_at(generation))
     assert await serving.pods() == before
+
+
+async def test_a18_what_hinders_a_download_is_the_root_cause_and_the_parent_of_the_deployment(
+    serving: Serving,
+) -> None:
+    ground = serving.ground
+    faults = {
+        "acme/gated": ("GatedModel", "AuthValid", "Model.AuthGated"),
+        "acme/missing": ("SourceNotFound", "ConfigValid", "Model.NotFound"),
+    }
+    for model, (reason, parent, code) in faults.items():
+        name = model.partition("/")[2]
+        await serving.deploy(name, model=model)
+
+        def holds(found: Resource, reason: str = reason, parent: str = parent, code: str = code) -> bool:
+            of_parent, cause = condition_of(found, parent) or {}, dig(found, "status", "rootCause", default={})
+            return (of_parent.get("status"), of_parent.get("reason"), cause.get("code")) == ("False", reason, code)
+
+        found = await serving.until(holds, name, what=f"{reason}, {parent} and {code}")
+        artifact = dig(found, "status", "modelCache", "artifactName")
+        assert dig(found, "status", "rootCause", "object") == f"ModelArtifact/{ground.namespace}/{artifact}"
+    ground.hub.add(Repository("acme/missing", FILES))
+    for job in await ground.all_of(JOB):
+        if labels_of(job)[names.ARTIFACT].startswith("missing-"):
+            await ground.client.delete(JOB, key_of(job), propagation="Background")
+    healed = await serving.until(running_at(1), "missing")
+    assert "rootCause" not in healed["status"]
+    assert (condition_of(healed, "ConfigValid") or {})["status"] == "True"
 
 
 async def test_a20_a_migration_takes_the_claim_along_without_a_second_download(serving: Serving) -> None:

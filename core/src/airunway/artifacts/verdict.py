@@ -23,7 +23,7 @@ from airunway.status import (
     since,
     written,
 )
-from airunway.status.codes import code_of_reason
+from airunway.status.codes import code_of_download
 from airunway.status.rootcause import Distance, RootCause, Symptom, root_cause_of
 
 __all__ = ["Verdict", "status_of"]
@@ -32,17 +32,6 @@ _CHILDREN = ("RuntimeConfigReady", "StorageReady", "DownloadReady")
 
 _NOT_AVAILABLE = frozenset({"StorageClassNotFound"})
 """Reasons for which an artifact is NotAvailable."""
-
-_CODES = {
-    "ConnectionRefused": "Model.DownloadStalled",
-    "DNSFailure": "Model.DownloadStalled",
-    "DependenciesUnreachable": "Model.DownloadStalled",
-    "RateLimited": "Model.DownloadStalled",
-    "ServerError": "Model.DownloadStalled",
-    "Timeout": "Model.DownloadStalled",
-    "Unauthorized": "Model.AuthGated",
-}
-"""The codes of reasons that can only mean the source of the weights here."""
 
 _FIELDS = {
     "Model.AuthGated": "spec.secrets.huggingFaceToken",
@@ -132,7 +121,7 @@ def _cause_of(artifact: Resource, faults: Iterable[Fault], *, now: datetime) -> 
     symptoms = [
         Symptom(
             reason=fault.reason,
-            code=_CODES.get(fault.reason) or code_of_reason(fault.reason),
+            code=code_of_download(fault.reason),
             object=f"ModelArtifact/{key.namespace}/{key.name}",
             message=fault.message,
             since=fault.since,

@@ -39,7 +39,7 @@ from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.process.supervisor import Lead
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.selection import REFUSED_BY, STALE_AFTER, ProviderFacts, provider_facts
-from airunway.status import conditions_in
+from airunway.status import conditions_in, parent_of
 from airunway.status.catalogue import PARTS, conditions_of
 from airunway.validation import prepare
 from airunway.validation.policy import NAMESPACE_NAME, Policy
@@ -409,15 +409,20 @@ def _without_parts(old: Resource, new: Resource) -> tuple[Resource, Resource]:
 
 def _of_parts(deployment: Resource) -> tuple[object, ...]:
     status = deployment.get("status") or {}
-    conditions = [each for each in conditions_in(status) if each["type"] in _PARTS_CONDITIONS]
+    conditions = [each for each in conditions_in(status) if not _is_read(each)]
     return *(status.get(field) for field in _PARTS_FIELDS), conditions
 
 
 def _stripped(deployment: Resource) -> Resource:
     status = deployment.get("status") or {}
     kept = {field: value for field, value in status.items() if field not in _PARTS_FIELDS}
-    kept["conditions"] = [each for each in conditions_in(status) if each["type"] not in _PARTS_CONDITIONS]
+    kept["conditions"] = [each for each in conditions_in(status) if _is_read(each)]
     return {**deployment, "status": kept}
+
+
+def _is_read(condition: Resource) -> bool:
+    """Whether the core reads a condition: of those of its parts only faults from which it derives a parent."""
+    return condition["type"] not in _PARTS_CONDITIONS or parent_of(condition) is not None
 
 
 def _is_touched(deployment: Resource, provider: str) -> bool:

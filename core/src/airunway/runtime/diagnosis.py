@@ -20,11 +20,19 @@ from datetime import datetime, timedelta
 from enum import IntEnum
 
 from airunway.plugins.contract import Component, Finding, Observation
-from airunway.resource import Resource, condition_of, dig
+from airunway.resource import Resource, condition_of, dig, key_of
 from airunway.runtime.memory import Memory, previous_cause
-from airunway.runtime.report import Report, fault_of, located, provider_status, record_of_service
+from airunway.runtime.report import (
+    CACHE_COMPONENT,
+    STORAGE_COMPONENT,
+    Report,
+    fault_of,
+    located,
+    provider_status,
+    record_of_service,
+)
 from airunway.status import Category, Fault, Phase, Rollup, category_of
-from airunway.status.codes import CODES
+from airunway.status.codes import CODES, code_of_download
 from airunway.status.evidence import Evidence, PodFacts, Reported, parse_moment
 from airunway.status.rootcause import RootCause, Symptom, find_symptoms, root_cause_of
 from airunway.status.serving_pods import POD_SHOWN, PodCounts, count_pods, shortage_of
@@ -339,7 +347,7 @@ def diagnose(
     observation = report.observation
     previous = previous_cause(deployment.get("status") or {})
     if observation is None:
-        cause = _root_cause(evidence, report, (), previous=previous, now=now)
+        cause = _root_cause(evidence, report, (), deployment=deployment, previous=previous, now=now)
         return Diagnosis(report=report, faults=(*report.faults, *report.foreign), root_cause=cause)
     summary: PodSummary | None = None
     if evidence is not None:
@@ -385,8 +393,8 @@ def diagnose(
             observation=replace(observation, components=components),
             warnings=(*report.warnings, *_unselected(report, evidence)),
         ),
-        faults=(*faults, *report.foreign),  # no root cause: they are about other objects
-        root_cause=_root_cause(evidence, report, faults, previous=previous, now=now),
+        faults=(*faults, *report.foreign),
+        root_cause=_root_cause(evidence, report, faults, deployment=deployment, previous=previous, now=now),
         wake_after=min((seconds for seconds in pending if seconds is not None), default=None),
         ready_pods=ready_pods,
     )
@@ -648,14 +656,41 @@ def _away(
 
 
 def _root_cause(
-    evidence: Evidence | None, report: Report, faults: Iterable[Fault], *, previous: RootCause | None, now: datetime
+    evidence: Evidence | None,
+    report: Report,
+    faults: Iterable[Fault],
+    *,
+    deployment: Resource,
+    previous: RootCause | None,
+    now: datetime,
 ) -> RootCause | None:
-    """The root cause from the evidence, the runtime's own faults, and the upstream's reports that still count."""
+    """The root cause from the evidence, the runtime's own faults, the upstream's reports that still count, and what
+    hinders the model cache. Other conditions of the core and its parts have none: they are about other objects.
+    """
     reported = [
         Reported(reason=fault.reason, object=report.subject, message=fault.message, since=fault.since)
         for fault in dict.fromkeys([*report.faults, *faults])
         if fault.component != PODS
     ]
+    reported += [
+        Reported(
+            reason=fault.reason,
+            code=code_of_download(fault.reason),
+            object=_explained_by(fault, deployment),
+            message=fault.message,
+            since=fault.since,
+        )
+        for fault in report.foreign
+        if fault.component in (CACHE_COMPONENT, STORAGE_COMPONENT) and fault.kind is not Category.PROGRESS
+    ]
     reported_evidence = replace(evidence or Evidence(), reports=tuple(reported))
     symptoms = with_advice(find_symptoms(reported_evidence, now=now, previous=previous), reported_evidence.pods)
     return root_cause_of(symptoms, now=now, previous=previous)
+
+
+def _explained_by(fault: Fault, deployment: Resource) -> str:
+    """The object that shows more of a fault of the model cache: its artifact; of volumes the deployment itself."""
+    key, artifact = key_of(deployment), dig(deployment, "status", "modelCache", "artifactName")
+    if fault.component == CACHE_COMPONENT and isinstance(artifact, str) and artifact:
+        return f"ModelArtifact/{key.namespace}/{artifact}"
+    return f"ModelDeployment/{key.namespace}/{key.name}"

@@ -17,7 +17,7 @@ from airunway.plugins.contract import Finding, ModelCache, Observation
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, condition_of, dig, parse_time
-from airunway.runtime.report import StepResult
+from airunway.runtime.report import CACHE_COMPONENT, StepResult
 from airunway.runtime.state import ClusterState
 from airunway.sdk.pods import ONE_POD
 from airunway.status import Category, Fault, category_of
@@ -37,7 +37,6 @@ __all__ = [
 NEWER_WEIGHTS_WAIT = "NewerWeightsWait"
 """Reason of the warning that a new copy of the weights waits for a grant or a change of the spec."""
 
-_COMPONENT = "ModelCache"
 _PART = "model-cache"
 _ON = "start the controller with --model-cache=on"
 _WHERE = "the condition ModelCacheReady says how far it is"
@@ -169,7 +168,7 @@ def _said(state: ClusterState) -> str:
 
 
 def _waits(text: str) -> StepResult:
-    return StepResult(component=_COMPONENT, reason="WaitingForModelCache", message=text, blocks_ready=True)
+    return StepResult(component=CACHE_COMPONENT, reason="WaitingForModelCache", message=text, blocks_ready=True)
 
 
 def _late(state: ClusterState) -> str:
@@ -223,14 +222,14 @@ def cache_faults(state: ClusterState, host: ProviderHost, *, served: bool) -> It
         return
     if not _is_listed(state):
         text = f"spec.model.cache.mode asks for a model cache, and the model cache part is off: {_ON}"
-        yield Fault(component=_COMPONENT, reason="ModelCacheNotEnabled", message=text, only_degrades=served)
+        yield Fault(component=CACHE_COMPONENT, reason="ModelCacheNotEnabled", message=text, only_degrades=served)
         return
     condition = condition_of(deployment, CONDITION) or {}
     reason = str(condition.get("reason"))
     if condition.get("status") != "False" or (served and category_of(reason) is Category.PROGRESS):
         return
     yield Fault(
-        component=_COMPONENT,
+        component=CACHE_COMPONENT,
         reason=reason,
         message=_fault_text(deployment, reason) or str(condition.get("message", "")),
         since=parse_time(condition.get("lastTransitionTime")),

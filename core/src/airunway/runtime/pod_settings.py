@@ -27,7 +27,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.plugins.runtime_settings import changed_settings, runtime_settings
 from airunway.resource import Resource, annotations_of, condition_of, dig, labels_of, parse_time
 from airunway.runtime.model_cache import cache_faults, cache_verdict
-from airunway.runtime.report import StepResult
+from airunway.runtime.report import STORAGE_COMPONENT, StepResult
 from airunway.runtime.state import ClusterState
 from airunway.runtime.translate import SpecDigests, with_counts_of
 from airunway.runtime.volume_claims import claims_hinder
@@ -110,7 +110,9 @@ def gate_of(
     if cache.closed:
         return replace(gate, closed=True, result=cache.result, late=cache.late)
     if state.primary is None and (why := claims_hinder(state.deployment)) is not None:
-        result = StepResult(component="Storage", reason="PvcPending", message=why, blocks_ready=True, pending=True)
+        result = StepResult(
+            component=STORAGE_COMPONENT, reason="PvcPending", message=why, blocks_ready=True, pending=True
+        )
         return replace(gate, closed=True, result=result if why else None)
     return _with_gateway(gate, state, host)
 
@@ -387,7 +389,7 @@ def foreign_faults(state: ClusterState, host: ProviderHost) -> Iterator[Fault]:
         yield fault
     yield from cache_faults(state, host, served=served)
     storage = condition_of(deployment, "StorageReady")
-    if storage is not None and (fault := _fault(storage, "Storage", served=served)) is not None:
+    if storage is not None and (fault := _fault(storage, STORAGE_COMPONENT, served=served)) is not None:
         yield fault
     if routing_request(deployment, config) is RoutingRequest.REQUIRED:
         gateway = condition_of(deployment, "GatewayReady") or _unanswered(deployment)

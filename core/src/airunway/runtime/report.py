@@ -36,6 +36,8 @@ from airunway.status.evidence import parse_moment
 from airunway.status.rootcause import RootCause
 
 __all__ = [
+    "CACHE_COMPONENT",
+    "STORAGE_COMPONENT",
     "Announcement",
     "Report",
     "StepResult",
@@ -300,7 +302,9 @@ def _is_of_workload(verdict: Rollup, report: Report) -> bool:
     return verdict.fault is not None and verdict.fault.component in components
 
 
-FOREIGN_COMPONENTS = frozenset({"RuntimeConfig", "ModelCache", "Gateway"})
+CACHE_COMPONENT = "ModelCache"
+STORAGE_COMPONENT = "Storage"
+FOREIGN_COMPONENTS = frozenset({"RuntimeConfig", CACHE_COMPONENT, STORAGE_COMPONENT, "Gateway"})
 """Components of the faults of `pod_settings.foreign_faults`: the core and its parts announce them, not a provider."""
 
 

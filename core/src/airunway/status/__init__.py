@@ -14,6 +14,7 @@ from airunway.status.rollup import (
     Rollup,
     overall_conditions,
     parent_conditions,
+    parent_of,
     roll_up,
     since,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "conditions_in",
     "overall_conditions",
     "parent_conditions",
+    "parent_of",
     "roll_up",
     "served_before",
     "served_record",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CODES", "PAGE", "Code", "code_of_reason"]
+__all__ = ["CODES", "PAGE", "Code", "code_of_download", "code_of_reason"]
 
 PAGE = "docs/reference/conditions.md"
 """The page that `tools/conditions_page.py` writes; remedies link into it."""
@@ -239,3 +239,19 @@ _BY_REASON = {
 def code_of_reason(reason: str) -> str:
     """Returns the code for a reason alone (a report of another party has nothing else); empty if there is none."""
     return _BY_REASON.get(reason, "")
+
+
+_OF_DOWNLOADS = {
+    "ConnectionRefused": "Model.DownloadStalled",
+    "DNSFailure": "Model.DownloadStalled",
+    "DependenciesUnreachable": "Model.DownloadStalled",
+    "RateLimited": "Model.DownloadStalled",
+    "ServerError": "Model.DownloadStalled",
+    "Timeout": "Model.DownloadStalled",
+    "Unauthorized": "Model.AuthGated",
+}
+
+
+def code_of_download(reason: str) -> str:
+    """Returns the code for a reason of a model cache, where some reasons can only mean the source of the weights."""
+    return _OF_DOWNLOADS.get(reason) or code_of_reason(reason)

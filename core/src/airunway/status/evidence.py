@@ -176,6 +176,8 @@ class Reported:
 
     reason: str
     """A reason of the registry."""
+    code: str = ""
+    """A code of a root cause; empty: that of the reason alone."""
     object: str = ""
     """``Kind/namespace/name``."""
     message: str = ""

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from airunway.resource import Resource, parse_time
-from airunway.status.catalogue import PARTS, conditions_of
+from airunway.status.catalogue import ConditionWriter, conditions_of
 from airunway.status.conditions import Condition, as_word, bounded
 from airunway.status.reasons import Category, category_of
 
@@ -26,6 +26,7 @@ __all__ = [
     "Rollup",
     "overall_conditions",
     "parent_conditions",
+    "parent_of",
     "roll_up",
 ]
 
@@ -42,7 +43,7 @@ OVERALL = ("Ready", "Reconciling", "Stalled")
 
 _OF_NO_KIND = frozenset({*PARENTS, *OVERALL})
 """Conditions from which no parent is derived, whatever the kind."""
-_NO_CHILDREN = _OF_NO_KIND | {*conditions_of(*PARTS)}
+_NO_CHILDREN = _OF_NO_KIND | {*conditions_of(ConditionWriter.GATEWAY)}
 """Conditions of a deployment from which no parent is derived."""
 
 
@@ -209,29 +210,37 @@ def _abnormal(type_: str, status: bool, verdict: Rollup) -> Condition:
     return Condition(type=type_, status=True, reason=verdict.reason, message=verdict.message)
 
 
+_PARENT_OF = {
+    Category.CONFIG: "ConfigValid",
+    Category.AUTH: "AuthValid",
+    Category.CONNECTIVITY: "DependenciesReachable",
+    Category.STALE: "DependenciesReachable",
+}
+
+
+def parent_of(condition: Resource, *, of_parts: bool = False) -> str | None:
+    """Returns the parent that a condition makes False; None if it makes none False.
+
+    Unknown counts too if the reason is Stale (a missing heartbeat). `of_parts` is as for `parent_conditions`.
+    """
+    # The overall conditions repeat their children, and the parents must not be derived from themselves.
+    if condition.get("type") in (_OF_NO_KIND if of_parts else _NO_CHILDREN):
+        return None
+    category, status = category_of(str(condition.get("reason"))), condition.get("status")
+    counts = status == "False" or (status == "Unknown" and category is Category.STALE)
+    return _PARENT_OF.get(category) if counts else None
+
+
 def parent_conditions(conditions: Iterable[Resource], *, of_parts: bool = False) -> list[Condition]:
     """Returns ``ConfigValid``, ``AuthValid`` and ``DependenciesReachable``, derived from all other False conditions.
 
-    Conditions of the core's parts do not count: a refused route is no fault of the deployment's own configuration
-    (spec/platform.md, "Readiness"). With `of_parts` they count, for a kind that a part reconciles. Unknown counts too
-    if the reason is Stale (a missing heartbeat). All three are always returned; a False one has the reason and message
-    of its first child, sorted by type.
+    Conditions of the gateway part do not count: a refused route is no fault of the deployment's own configuration
+    (spec/platform.md, "Readiness"). With `of_parts` they count, for a kind that a part reconciles. All three are always
+    returned; a False one has the reason and message of its first child, sorted by type.
     """
     against: dict[str, Resource] = {}
-    parent_of = {
-        Category.CONFIG: "ConfigValid",
-        Category.AUTH: "AuthValid",
-        Category.CONNECTIVITY: "DependenciesReachable",
-        Category.STALE: "DependenciesReachable",
-    }
     for child in sorted(conditions, key=lambda c: str(c.get("type"))):
-        # The overall conditions repeat their children, and the parents must not be derived from themselves.
-        ignored = _OF_NO_KIND if of_parts else _NO_CHILDREN
-        if child.get("type") in ignored or child.get("status") not in ("False", "Unknown"):
-            continue
-        category = category_of(str(child.get("reason")))
-        parent = parent_of.get(category)
-        if parent is not None and (child.get("status") == "False" or category is Category.STALE):
+        if (parent := parent_of(child, of_parts=of_parts)) is not None:
             against.setdefault(parent, child)
     fine = {
         "ConfigValid": "ConfigurationValid",

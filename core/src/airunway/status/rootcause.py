@@ -365,7 +365,7 @@ def _failed(job: JobFacts) -> Symptom:
 
 
 def _reported(report: Reported) -> Symptom:
-    code = code_of_reason(report.reason)
+    code = report.code or code_of_reason(report.reason)
     if report.reason in ("InsufficientCapacity", "FailedScheduling"):
         match = first_meaning([report.message], SCHEDULING)
         code = match[0].code if match else ""
