@@ -45,7 +45,7 @@ async def test_a4_two_processes_at_once_make_one_artifact_one_claim_and_one_down
 
 
 async def test_a6_a_download_goes_on_for_its_other_user_and_goes_without_any(ground: Ground) -> None:
-    ground.hub.inject(Stall(after=100))
+    ground.hub.inject(Stall(after=100), path="model.safetensors")
     async with running_part(ground.client, namespace=ground.namespace):
         await ground.deploy("one")
         await ground.deploy("two")

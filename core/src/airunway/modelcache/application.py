@@ -43,6 +43,10 @@ DEFAULT_DOWNLOADER_IMAGE = "ghcr.io/airunway/model-downloader:0.1.0"
 """Image of the downloader unless ``--downloader-image`` names another one."""
 
 
+_USERS_LATER = 1.0
+"""Seconds after which an artifact counts its users anew."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelCacheSettings:
     """The configuration of the part."""
@@ -95,6 +99,8 @@ class ModelCacheApplication:
         )
         self._providers = ProviderCapabilities(caches, on_change=self._on_provider)
         self._slots = DownloadSlots(settings.max_downloads)
+        self._noted: set[ObjectKey] = set()
+        """Artifacts whose changed users bring a pass soon."""
         self._progress = ProgressReader(running=self._running, on_change=self._wake_artifact)
         self._artifacts = ArtifactReconciler(
             client=client,
@@ -187,7 +193,7 @@ class ModelCacheApplication:
         used = {each for obj in (old, new) if obj is not None for each in _artifact_used(obj)}
         if used and (old is None or new is None or _use_of(old) != _use_of(new)):
             for artifact in used:
-                self._wake_artifact(artifact)
+                self._note_users(artifact)
                 self._wake_conflicting(artifact)
             if new is not None:  # what became of the artifact before its index had this user woke no pass
                 self._queue.add(key, self._base.urgency)
@@ -232,6 +238,18 @@ class ModelCacheApplication:
     def _on_artifact_config(self, _cause: object, users: Callable[[], list[Resource]]) -> None:
         for artifact in users():
             self._wake_artifact(key_of(artifact))
+
+    def _note_users(self, artifact: ObjectKey) -> None:
+        """Reconcile an artifact whose users have changed, once for all changes of a second: fifty deployments of one
+        model, made together, are one write of its status.
+        """
+        if artifact not in self._noted:
+            self._noted.add(artifact)
+            asyncio.get_running_loop().call_later(_USERS_LATER, self._users_changed, artifact)
+
+    def _users_changed(self, artifact: ObjectKey) -> None:
+        self._noted.discard(artifact)
+        self._wake_artifact(artifact)
 
     def _wake_artifact(self, key: ObjectKey) -> None:
         self._artifact_queue.add(key, self._base.urgency)

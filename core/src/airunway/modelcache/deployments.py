@@ -4,10 +4,12 @@ its status how far they are.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from weakref import WeakValueDictionary
 
 from airunway.api import names
 from airunway.artifacts.deployments import CONDITION, CacheDecision, CacheFacts, decide_cache, is_usable
@@ -123,6 +125,8 @@ class CacheReconciler:
             on_write=log_phase,
         )
         self._memories: dict[ObjectKey, _Memory] = {}
+        self._makers: WeakValueDictionary[ObjectKey, asyncio.Lock] = WeakValueDictionary()
+        """One artifact is created by one worker at a time; a lock lives as long as a worker has it or waits for it."""
 
     def forget(self, key: ObjectKey) -> None:
         """Release all that is remembered of a deployment that is gone."""
@@ -173,16 +177,22 @@ class CacheReconciler:
         return decision, None
 
     async def _make(self, deployment: Resource, artifact: Resource) -> Condition | None:
-        """Create the artifact; returns what hinders it. One that exists already has the same weights by its name."""
-        metadata = artifact["metadata"]
+        """Create the artifact; returns what hinders it. One that exists already has the same weights by its name.
+
+        Users of one model that are made in the same second wait for the first of them.
+        """
+        metadata, key = artifact["metadata"], key_of(artifact)
         labels = propagated(labels_of(deployment), self._configs.resolve(deployment).config) | metadata["labels"]
-        try:
-            await self._writer.apply({**artifact, "metadata": {**metadata, "labels": labels}}, None)
-        except Occupied:
-            return None  # the watch brings it
-        except Refused as no:
-            reason = "Forbidden" if no.kind is None else no.policy.reason
-            return Condition(type=CONDITION, status=False, reason=reason, message=str(no))
+        async with self._makers.setdefault(key, asyncio.Lock()):
+            if self._caches.artifact(key) is not None:
+                return None
+            try:
+                await self._writer.apply({**artifact, "metadata": {**metadata, "labels": labels}}, None)
+            except Occupied:
+                return None  # the watch brings it
+            except Refused as no:
+                reason = "Forbidden" if no.kind is None else no.policy.reason
+                return Condition(type=CONDITION, status=False, reason=reason, message=str(no))
         return None
 
     # --------------------------------------------------------------------------------------------------------- volumes
