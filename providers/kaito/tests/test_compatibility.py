@@ -127,7 +127,6 @@ FOUND = tuple(outcomes(load("kaito")))
 REFUSED = {
     "spec.model.source": {"vllm"},  # an own image has the model: without one there is nothing to start
     "spec.resources.gpu.type": {"vllm"},  # the default image is for NVIDIA's
-    "spec.model.cache.mode": {found.base for found in FOUND},
     "spec.serving.mode": {found.base for found in FOUND},
     "spec.affinity": {found.base for found in FOUND},
 }
