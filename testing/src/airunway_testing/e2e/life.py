@@ -1,4 +1,4 @@
-"""What is done with a deployment: it runs, is edited, scaled, breaks, heals, is routed, deleted."""
+"""What is done with a deployment: it runs, is edited, scaled, breaks, heals, gets a cache and a route, is deleted."""
 
 from __future__ import annotations
 
@@ -12,8 +12,18 @@ import yaml
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import POD, SERVICE, Client, Kind, NotFound
-from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, is_true, key_of, uid_of
+from airunway.kube import POD, SERVICE, STORAGE_CLASS, Client, Kind, NotFound
+from airunway.resource import (
+    ObjectKey,
+    Resource,
+    annotations_of,
+    condition_of,
+    dig,
+    is_deleting,
+    is_true,
+    key_of,
+    uid_of,
+)
 from airunway.routing import MODEL_HEADER, choose, usable
 from airunway.status import Category, category_of
 from airunway_testing.e2e.ground import MANAGER
@@ -35,6 +45,7 @@ _GIVE_UP = 60.0
 """Seconds after which such a root cause is thought to stay."""
 
 _NO_IMAGE = "no-such-image"
+_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 _GATEWAY = Kind("gateway.networking.k8s.io", "v1", "Gateway", "gateways")
 _ANSWER = 10.0
@@ -126,6 +137,32 @@ class Life:
             await self._change({"image": dig(live, "spec", "image")})
         await self.until(_all(_running, lambda d: not _has_cause(d)), "Running without a root cause")
         return str(dig(found, "status", "rootCause", "code"))
+
+    async def cache(self) -> str:
+        """Its weights are fetched once onto a shared claim, from which its pods start; then it fetches them itself
+        again. Raises Missing where the cluster or the installation has no model cache for it.
+        """
+        classes = await self.client.list_all(STORAGE_CLASS)
+        if not any(annotations_of(each).get(_DEFAULT_CLASS) == "true" for each in classes):
+            raise Missing(f"none of {len(classes)} StorageClasses is the default one")
+        live = await self.client.get(MODEL_DEPLOYMENT, self.key)
+        if dig(live, "spec", "model", "source") == "custom":
+            raise Missing("the model is in the image, so nothing is fetched")
+        if dig(live, "spec", "model", "cache", "mode") == "Shared":
+            raise Missing("the sample has a model cache already")
+        generation = await self._change({"model": {"cache": {"mode": "Shared"}}})
+        try:
+            decided = _at(generation, lambda found: running_at(generation)(found) or _no_cache(found) != "")
+            found = await self.until(decided, "Running from a shared claim")
+            if why := _no_cache(found):
+                raise Missing(why)
+            claim = str(dig(found, "status", "modelCache", "claimName"))
+            if not all(claim in claims_of(pod) for pod in await self.pods()):
+                raise Failed(f"a pod that serves does not mount claim {claim}")
+        finally:
+            await self._change({"model": {"cache": {"mode": "None"}}})
+        await self.until(_running, "Running without the claim")
+        return f"claim {claim}"
 
     async def route(self) -> str:
         """It is reached through a Gateway under a path and by its model name, and a younger deployment that wants the
@@ -284,7 +321,7 @@ class Life:
         return int(after["metadata"]["generation"])
 
 
-STEPS = (Life.edit, Life.scale, Life.lose_pods, Life.break_it, Life.route, Life.suspend)
+STEPS = (Life.edit, Life.scale, Life.lose_pods, Life.break_it, Life.cache, Life.route, Life.suspend)
 """A life after its beginning and before its end."""
 
 
@@ -311,6 +348,33 @@ def replaced_by_scaling(before: Sequence[Resource], after: Sequence[Resource]) -
         f"{len(gone)} of {len(serving)} running pods were replaced by scaling up, and what they answered failed: write "
         "the replicas where the upstream restarts nothing for them"
     )
+
+
+_LACKING_CACHE = (
+    "ModelCacheNotEnabled",
+    "IncompatibleConfiguration",
+    "StorageClassNotFound",
+    "QuotaExceeded",
+    "AccessModeConflict",
+    "GatedModel",
+    "Unauthorized",
+)
+"""Reasons for which a deployment has no model cache, and that are of the cluster or of the sample."""
+
+
+def _no_cache(deployment: Resource) -> str:
+    """Why a deployment cannot have a model cache here; empty if nothing says so."""
+    for type_ in ("Ready", "ProviderCompatible", "ModelCacheReady"):
+        condition = condition_of(deployment, type_) or {}
+        if condition.get("status") == "False" and condition.get("reason") in _LACKING_CACHE:
+            return f"{condition['reason']}: {condition.get('message')}"
+    return ""
+
+
+def claims_of(pod: Resource) -> set[str]:
+    """The claims that a pod mounts."""
+    volumes = dig(pod, "spec", "volumes", default=[])
+    return {str(name) for volume in volumes if (name := dig(volume, "persistentVolumeClaim", "claimName"))}
 
 
 def _absent_image(pods: Sequence[Resource]) -> str:
