@@ -53,7 +53,7 @@ class Edit:
 
 EDITS: Mapping[str, Edit] = {
     "nothing": Edit(action="keep"),
-    "replicas": Edit(spec={"scaling": {"replicas": 2}}, action="update"),
+    "replicas": Edit(spec={"scaling": {"replicas": 2}}),
     "image": Edit(spec={"image": "registry.example/other/vllm:1.3.1"}, action="update"),
     "env-changed": Edit(spec={"env": [{"name": "A", "value": "3"}, {"name": "B", "value": "2"}]}, action="update"),
     "env-removed": Edit(spec={"env": [{"name": "A", "value": "1"}]}, action="update"),
@@ -144,7 +144,8 @@ def expected(plan: DeploymentPlan, before: Objects, after: Objects) -> list[str]
             case "keep":
                 holds = same and old == new
             case "update" if step.only_records:
-                holds = same and not moved and old != new
+                # Annotations count in the generation of a Deployment.
+                holds = same and old != new and (not moved or step.kind == "Deployment")
             case "update":
                 holds = same and old != new and (moved or old is None or old.generation is None)
             case _:

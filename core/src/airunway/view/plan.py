@@ -60,7 +60,7 @@ class PlanStep(View):
     """Whether pods of it start anew: it is recreated, or a pod template in it changes. None: it runs the model without
     a pod template, so its operator decides."""
     only_records: bool
-    """Whether only labels and annotations change, so that its generation stays."""
+    """Whether only labels and annotations of the object itself change."""
     causes: tuple[str, ...]
     """What changes that cannot be changed in place."""
     interrupts: tuple[str, ...]
