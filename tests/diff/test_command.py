@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ def manifest(name: str = "llama", **changes: Any) -> Resource:
         "model": {"id": "org/model"},
         "engine": {"type": "vllm"},
         "provider": {"name": "toy"},
-        "resources": {"gpu": {"count": 1}},
+        "resources": {"gpu": {"count": 1}, "memory": "8Gi"},
         "env": [{"name": "API_TOKEN", "value": f"{SECRET}-1"}],
     }
     return {
@@ -71,13 +72,13 @@ async def test_it_exits_as_kubectl_diff_and_prints_what_happens(
     assert (same.code, same.err) == (0, ""), same
     assert "no difference" in same.out
 
-    edited = manifest(env=[{"name": "API_TOKEN", "value": f"{SECRET}-2"}], model={"servedName": "\x1b[31mx"[5:]})
-    del edited["spec"]["resources"]
+    edited = manifest(env=[{"name": "API_TOKEN", "value": f"{SECRET}-2"}], scaling={"replicas": 2})
+    del edited["spec"]["resources"]["memory"]
     found = await run("-f", "-", "-n", key.namespace, text=text_of(edited))
     assert found.code == 1, found
     assert "~ Toy/llama: is updated in place" in found.out
-    assert "servedName: x" in found.out
-    assert "-  resources:" in found.out, "what left the file is removed, as by kubectl apply"
+    assert "+  replicas: 2" in found.out
+    assert "-    memory: 8Gi" in found.out, "what left the file is removed, as by kubectl apply"
     assert SECRET not in found.out
     assert "*** (before)" in found.out, "a credential that changes is a change"
 
@@ -168,10 +169,10 @@ async def test_a_missing_right_is_one_sentence_with_its_name(
     async with applied(client, roles):
         found = await run("-f", "-", "-n", key.namespace, text=text_of(manifest()), kubeconfig=editor)
         assert found.code == 2, found
-        assert f"no right to list {TOY.plural}.{TOY.group} in namespace {key.namespace}" in found.err
+        assert re.search(rf"no right to list \w+\.{TOY.group} in namespace {key.namespace}", found.err)
     async with applied(client, [*role("ClusterRole", shared, configs), *role("Role", models, upstream)]):
         found = await run(
-            "-f", "-", "-n", key.namespace, text=text_of(manifest(image="registry.example/a:2")), kubeconfig=editor
+            "-f", "-", "-n", key.namespace, text=text_of(manifest(scaling={"replicas": 2})), kubeconfig=editor
         )
         assert found.code == 1, found
         assert "~ Toy/llama: is updated in place" in found.out
