@@ -27,6 +27,8 @@ SHOWN = (
     "TreeNode",
     "TimelineEntry",
     "Unseen",
+    "DeploymentPlan",
+    "PlanStep",
     "FleetView",
     "FleetRow",
     "FleetGroup",
@@ -35,8 +37,9 @@ SHOWN = (
 
 _INTRODUCTION = """# The view as JSON
 
-Generated from the view model (`core/src/airunway/view`). `airunway status md/NAME -o json` prints a DeploymentView.
-The fleet is for programs that import `airunway.view`; no command prints it yet.
+Generated from the view model (`core/src/airunway/view`). `airunway status md/NAME -o json` prints a DeploymentView,
+`airunway diff -f FILE -o json` a DeploymentPlan. The fleet is for programs that import `airunway.view`; no command
+prints it yet.
 
 All fields are always present. Texts are single lines, without control characters and what looks like a credential.
 Times are RFC 3339 in UTC. `health` is `ok`, `progress`, `unknown` or `problem`. New fields may be added; a field is

@@ -85,6 +85,10 @@ SEEN: dict[str, dict[str, str]] = {
         "--kubeconfig": f"{EXPLAIN}::test_a_deployment_of_the_cluster",
         "--context": f"{EXPLAIN}::test_a_deployment_of_the_cluster",
     },
+    "diff": dict.fromkeys(
+        ("-f", "-n", "-o", "--kubeconfig", "--context"),
+        "tests/diff/test_command.py::test_it_exits_as_kubectl_diff_and_prints_what_happens",
+    ),
     "validate": dict.fromkeys(
         ("--policy", "-n"), "core/tests/validation/test_commands.py::test_h6_the_policy_of_the_controller_counts"
     ),

@@ -9,7 +9,7 @@ from core.tests.kube.objects import ME
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airunway.kube import changed_fields, needs_apply
+from airunway.kube import changed_fields, needs_apply, previous_content
 from airunway.resource import Resource
 
 # Maps are granular, scalars are leaves: enough to state the laws.
@@ -143,3 +143,21 @@ def test_changed_fields_names_each_departure_and_its_author(
     for change in changes:
         if tuple(change.path.split(".")) in server.values:
             assert change.manager == "editor"
+
+
+@given(first=SPECS, other=SPECS, second=SPECS)
+def test_previous_content_is_what_was_applied_whatever_is_wanted_now(
+    first: Resource, other: Resource, second: Resource
+) -> None:
+    server = Server()
+    server.apply("another", other)
+    server.apply(ME, first)
+    before = previous_content({"metadata": {"name": "a"}, "spec": second}, server.live(), manager=ME)
+    wanted = leaves({"spec": second})
+    applied = leaves({"spec": first})
+    shown = leaves({"spec": before["spec"]})
+    assert applied.items() <= shown.items()
+    others = set(shown) - set(applied)
+    assert all(any(path == place or clashes(path, place) for place in wanted) for path in others)
+    again = previous_content({"metadata": {"name": "a"}, "spec": first}, server.live(), manager=ME)
+    assert again == {"metadata": {"name": "a"}, "spec": first}

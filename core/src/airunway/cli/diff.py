@@ -178,7 +178,8 @@ def _words(step: PlanStep) -> str:
         case "delete":
             text = "is deleted"
         case "recreate":
-            text = f"is deleted and created again: {', '.join(step.causes)} cannot be changed in place"
+            instead = f"{step.becomes} is created instead" if step.becomes else "created again"
+            text = f"is deleted and {instead}: {', '.join(step.causes)} cannot be changed in place"
         case "keep":
             text = "stays as it is"
         case "conflict":

@@ -52,13 +52,15 @@ class PlanStep(View):
     """Its kind."""
     name: str
     """Its name; of a recreated object that of the old one."""
+    becomes: str
+    """``Kind/name`` of the object that replaces it, where that is another one; empty otherwise."""
     primary: bool
     """Whether it is the object that runs the model."""
     restarts: bool | None
     """Whether pods of it start anew: it is recreated, or a pod template in it changes. None: it runs the model without
     a pod template, so its operator decides."""
     only_records: bool
-    """Whether only labels and annotations change, so that its generation stays."""
+    """Whether only labels and annotations of the object itself change."""
     causes: tuple[str, ...]
     """What changes that cannot be changed in place."""
     interrupts: tuple[str, ...]
@@ -125,6 +127,7 @@ def plan_step(
         api_version=word((after or named).get("apiVersion")),
         kind=word(named.get("kind")),
         name=word(dig(named, "metadata", "name")),
+        becomes=_becomes(before, after) if action == "recreate" else "",
         primary=primary,
         restarts=_restarts(before, after, primary=primary) if updates else action == "recreate",
         only_records=updates and _content(before) == _content(after),
@@ -139,6 +142,11 @@ def edit_step(live: Resource | None, stored: Resource) -> PlanStep:
     before, after = ({key: obj[key] for key in obj if key != "status"} if obj else None for obj in (live, stored))
     action = "create" if before is None else "keep" if _shown(before) == _shown(after) else "update"
     return replace(plan_step(action, before, after), restarts=False)
+
+
+def _becomes(before: Resource | None, after: Resource | None) -> str:
+    old, new = (f"{dig(obj, 'kind')}/{dig(obj, 'metadata', 'name')}" for obj in (before, after))
+    return line(new) if new != old else ""
 
 
 def _restarts(before: Resource | None, after: Resource | None, *, primary: bool) -> bool | None:

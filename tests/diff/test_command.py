@@ -1,0 +1,180 @@
+"""`airunway diff` on an API server: exit codes, formats, refusals, credentials, rights, providers without a plugin."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.diff.conftest import Run
+
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
+from airunway.kube import Client
+from airunway.plugins.registry import load
+from airunway.resource import ObjectKey, Resource
+from airunway_testing.conformance.cases import merged_spec
+from airunway_testing.controlplane import Cluster
+from airunway_testing.expectations import running_at
+from airunway_testing.operator import deployments, playing, until
+from airunway_testing.rights import account_of, applied
+from airunway_testing.toy.names import TOY
+
+pytestmark = pytest.mark.apiserver
+
+SECRET = "s3cr3t-of-the-team"
+
+
+def manifest(name: str = "llama", **changes: Any) -> Resource:
+    spec: Resource = {
+        "model": {"id": "org/model"},
+        "engine": {"type": "vllm"},
+        "provider": {"name": "toy"},
+        "resources": {"gpu": {"count": 1}, "memory": "8Gi"},
+        "env": [{"name": "API_TOKEN", "value": f"{SECRET}-1"}],
+    }
+    return {
+        "apiVersion": MODEL_DEPLOYMENT.api_version,
+        "kind": MODEL_DEPLOYMENT.kind,
+        "metadata": {"name": name},
+        "spec": merged_spec(spec, changes),
+    }
+
+
+def text_of(*documents: Resource) -> str:
+    return yaml.safe_dump_all(documents)
+
+
+@pytest.fixture
+async def key(client: Client, kubeconfig: Path, namespace: str) -> AsyncIterator[ObjectKey]:
+    """A deployment that runs, applied on the client's side."""
+    async with playing(kubeconfig, client, load("toy")), deployments(client, namespace, {}):
+        body = manifest()
+        last = json.dumps(body)
+        annotations = {"kubectl.kubernetes.io/last-applied-configuration": last}
+        metadata = {"name": "llama", "namespace": namespace, "annotations": annotations}
+        await client.create(MODEL_DEPLOYMENT, {**body, "metadata": metadata}, manager="kubectl-client-side-apply")
+        key = ObjectKey(namespace, "llama")
+        await until(client, key, running_at(1))
+        yield key
+
+
+async def test_it_exits_as_kubectl_diff_and_prints_what_happens(
+    key: ObjectKey, client: Client, run: Run, kubeconfig: Path, tmp_path: Path
+) -> None:
+    context = yaml.safe_load(kubeconfig.read_text())["current-context"]
+    file = tmp_path / "edit.yaml"
+    file.write_text(text_of(manifest()))
+    same = await run("-f", str(file), "-n", key.namespace, "--context", context)
+    assert (same.code, same.err) == (0, ""), same
+    assert "no difference" in same.out
+
+    edited = manifest(env=[{"name": "API_TOKEN", "value": f"{SECRET}-2"}], scaling={"replicas": 2})
+    del edited["spec"]["resources"]["memory"]
+    found = await run("-f", "-", "-n", key.namespace, text=text_of(edited))
+    assert found.code == 1, found
+    assert "~ Toy/llama: is updated in place" in found.out
+    assert "+  replicas: 2" in found.out
+    assert "-    memory: 8Gi" in found.out, "what left the file is removed, as by kubectl apply"
+    assert SECRET not in found.out
+    assert "*** (before)" in found.out, "a credential that changes is a change"
+
+    both = text_of(manifest("new"), manifest(model={"id": "org/other"}))
+    listed = await run("-f", "-", "-n", key.namespace, "-o", "name", text=both)
+    assert listed.code == 1, listed
+    assert {"modeldeployment.airunway.ai/new", "modeldeployment.airunway.ai/llama"} <= set(listed.out.split())
+    one = await run("md/llama", "-f", "-", "-n", key.namespace, "-o", "json", text=both)
+    plan = json.loads(one.out)
+    assert (plan["name"], plan["provider"]) == ("llama", "toy")
+    primary = next(step for step in plan["steps"] if step["primary"])
+    assert (primary["action"], primary["causes"], primary["restarts"]) == ("recreate", ["spec.model.id"], True)
+    assert await client.find(MODEL_DEPLOYMENT, ObjectKey(key.namespace, "new")) is None
+
+
+async def test_a_refusal_is_shown_and_is_no_difference(key: ObjectKey, run: Run) -> None:
+    wrong = manifest(scaling={"replicas": -1})
+    found = await run("-f", "-", "-n", key.namespace, text=text_of(wrong, manifest("other")))
+    assert found.code == 2, found
+    assert "spec.scaling.replicas" in found.err
+    assert "ModelDeployment" in found.out, "the other document has its plan"
+    unknown = manifest()
+    unknown["spec"]["replica"] = 1
+    found = await run("-f", "-", "-n", key.namespace, text=text_of(unknown))
+    assert found.code == 2, found
+    assert "replica" in found.err
+
+
+async def test_a_change_of_provider_deletes_first_and_one_without_a_plugin_is_named(
+    key: ObjectKey, client: Client, run: Run
+) -> None:
+    live = await client.get(INFERENCE_PROVIDER_CONFIG, ObjectKey("", "toy"))
+    other = {
+        "apiVersion": INFERENCE_PROVIDER_CONFIG.api_version,
+        "kind": INFERENCE_PROVIDER_CONFIG.kind,
+        "metadata": {"name": "elsewhere"},
+        "spec": live["spec"],
+    }
+    await client.create(INFERENCE_PROVIDER_CONFIG, other)
+    status = {"ready": True, "lastHeartbeat": live["status"]["lastHeartbeat"]}
+    where = ObjectKey("", "elsewhere")
+    await client.merge_patch(INFERENCE_PROVIDER_CONFIG, where, {"status": status}, subresource="status")
+    found = await run("-f", "-", "-n", key.namespace, text=text_of(manifest(provider={"name": "elsewhere"})))
+    assert found.code == 1, found
+    assert "- Toy/llama: is deleted" in found.out
+    assert "the plugin of provider elsewhere is not installed here" in found.out
+    assert "airunway.ai/dry-run=true" in found.out
+    assert await client.find(TOY, key) is not None
+
+
+async def test_a_missing_right_is_one_sentence_with_its_name(
+    key: ObjectKey, client: Client, run: Run, cluster: Cluster
+) -> None:
+    user = f"editor-of-{key.namespace}"
+    editor = cluster.kubeconfig_for(user)
+    first = await run("-f", "-", "-n", key.namespace, text=text_of(manifest()), kubeconfig=editor)
+    assert (first.code, first.out) == (2, ""), first
+    assert "no right to get modeldeployments.airunway.ai" in first.err
+    assert len(first.err.splitlines()) == 1
+
+    group = "rbac.authorization.k8s.io"
+
+    def role(kind: str, *rules: Resource) -> list[Resource]:
+        where = {"namespace": key.namespace} if kind == "Role" else {}
+        metadata = {"name": f"diff-{key.namespace}", **where}
+        reference = {"apiGroup": group, "kind": kind, "name": metadata["name"]}
+        return [
+            {"apiVersion": f"{group}/v1", "kind": kind, "metadata": metadata, "rules": list(rules)},
+            {
+                "apiVersion": f"{group}/v1",
+                "kind": f"{kind}Binding",
+                "metadata": metadata,
+                "roleRef": reference,
+                "subjects": [account_of(user)],
+            },
+        ]
+
+    read = ["get", "list", "watch"]
+    shared = {"apiGroups": ["airunway.ai"], "resources": ["inferenceproviderconfigs"], "verbs": read}
+    configs = {
+        "apiGroups": ["airunway.ai"],
+        "resources": ["clusterruntimeconfigs", "runtimeconfigs"],
+        "verbs": read,
+    }
+    models = {"apiGroups": ["airunway.ai"], "resources": ["modeldeployments"], "verbs": [*read, "patch"]}
+    upstream = {"apiGroups": [TOY.group, ""], "resources": ["*"], "verbs": read}
+    roles = [*role("ClusterRole", shared, configs), *role("Role", models)]
+    async with applied(client, roles):
+        found = await run("-f", "-", "-n", key.namespace, text=text_of(manifest()), kubeconfig=editor)
+        assert found.code == 2, found
+        assert re.search(rf"no right to list \w+\.{TOY.group} in namespace {key.namespace}", found.err)
+    async with applied(client, [*role("ClusterRole", shared, configs), *role("Role", models, upstream)]):
+        found = await run(
+            "-f", "-", "-n", key.namespace, text=text_of(manifest(scaling={"replicas": 2})), kubeconfig=editor
+        )
+        assert found.code == 1, found
+        assert "~ Toy/llama: is updated in place" in found.out
+        assert "get customresourcedefinitions" in found.out, "what was not read is named, with its right"
+        assert "Leases" in found.out
