@@ -27,8 +27,8 @@ def _lines() -> Iterator[str]:
     yield ""
     yield (
         "The reason is that of the condition `ModelCacheReady` of each deployment that waits for the weights, and of "
-        "`DownloadReady` or `StorageReady` of the ModelArtifact. The phase is the artifact's; deployments have the same "
-        f"parent and root cause. `{TEST}` plays each fault on a real API server with the real downloader, and its end."
+        "`DownloadReady` or `StorageReady` of the ModelArtifact. The phase is the artifact's; deployments have its "
+        f"parent and root cause, too. `{TEST}` plays each fault on a real API server with the real downloader, and its end."
     )
     yield ""
     yield "| fault | reason | condition of the artifact | phase | parent that is False | root cause |"
