@@ -28,7 +28,7 @@ def _lines() -> Iterator[str]:
     yield (
         "The reason is that of the condition `ModelCacheReady` of each deployment that waits for the weights, and of "
         "`DownloadReady` or `StorageReady` of the ModelArtifact. The phase is the artifact's; deployments have its "
-        f"parent and root cause, too. `{TEST}` plays each fault on a real API server with the real downloader, and its end."
+        f"parent and root cause, too. `{TEST}` plays each fault, and its end, with the real downloader."
     )
     yield ""
     yield "| fault | reason | condition of the artifact | phase | parent that is False | root cause |"
