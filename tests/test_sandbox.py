@@ -48,7 +48,7 @@ def processes_in(folder: Path) -> list[str]:
 
 def test_the_demo_shows_what_runs_what_cannot_and_what_is_refused(environment: dict[str, str], tmp_path: Path) -> None:
     done = subprocess.run(
-        [*COMMAND, "--demo"], env=environment, capture_output=True, text=True, timeout=170, check=False
+        [*COMMAND, "--demo", "--storage"], env=environment, capture_output=True, text=True, timeout=280, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     printed, promised = table(done.stdout), table(README.read_text(encoding="utf-8"))
@@ -73,7 +73,7 @@ def table(text: str) -> list[str]:
 def sandbox(environment: dict[str, str], tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A sandbox that is up; killed afterwards if the test left it running."""
     with subprocess.Popen(
-        [*COMMAND, "--level", "api", "--gateway"],
+        [*COMMAND, "--level", "api", "--gateway", "--no-storage"],
         env=environment,
         stdout=subprocess.PIPE,
         text=True,

@@ -107,6 +107,34 @@ def test_a_table_shows_every_term_with_its_source() -> None:
         assert part in done.stdout
 
 
+def test_several_sequences_share_what_is_left(single: str) -> None:
+    done = run("fit", LLAMA, "--gpu", "h100-80gb", "--sequences", "4", "--providers", single)
+    assert (done.exit_code, "4 sequences of 131,072 tokens" in done.stdout) == (0, True), done.output
+    done = run("fit", LLAMA, "--gpu", "h100-80gb", "--sequences", "400", "--providers", single)
+    assert (done.exit_code, "or 10 sequences" in done.stdout) == (3, True), done.output
+
+
+def test_a_context_that_a_kubeconfig_has_not_is_named(tmp_path: Path) -> None:
+    config = tmp_path / "kubeconfig"
+    config.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "contexts": []}))
+    for command in ("fit", "new"):
+        done = run(command, LLAMA, "--kubeconfig", str(config), "--context", "nowhere")
+        assert (done.exit_code, "has no context 'nowhere'" in done.stderr) == (1, True)
+
+
+async def test_a_new_manifest_is_for_the_nodes_and_the_config_that_are_given(nodes: Path, tmp_path: Path) -> None:
+    index = {"metadata": {"total_size": 20 * 2**30}}  # one RTX 4090 has room for it
+    directory = model_directory(tmp_path / "model", TINY)
+    (directory / "model.safetensors.index.json").write_bytes(orjson.dumps(index))
+    done = run("new", "org/mine", "--model-config", str(directory), "--nodes", str(nodes))
+    assert yaml.safe_load(done.stdout)["spec"]["resources"]["gpu"]["count"] == 1
+    files = {"config.json": orjson.dumps(TINY), "model.safetensors.index.json": orjson.dumps(index)}
+    async with model_hub([Repository(name="org/tiny", files=files)]) as hub:
+        arguments = ("new", "org/tiny", "--gpu", "h100", "--fetch")
+        done = await asyncio.to_thread(lambda: run(*arguments, env={"HF_ENDPOINT": hub.endpoint}))
+    assert yaml.safe_load(done.stdout)["spec"]["resources"]["gpu"]["count"] == 1
+
+
 def test_an_unknown_model_gets_no_number(single: str) -> None:
     done = run("fit", "org/unheard-of", "--gpu", "h100", "--providers", single)
     assert done.exit_code == 0

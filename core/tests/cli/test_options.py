@@ -65,6 +65,8 @@ CORE_OPTIONS = {
     "--webhook-client-ca": "core/tests/webhook/test_hostile_clients.py::"
     "test_a_file_without_authorities_ends_the_start_and_is_named",
 }
+FIT = "core/tests/cli/test_fit.py"
+_PIPELINE = "test_a_model_that_fits_on_no_node_is_a_pipeline_by_a_provider_that_spans_nodes"
 LOGS = "tests/view/test_logs.py"
 STATUS = "tests/view/test_status.py"
 SKELETON = "testing/tests/scaffold/test_skeleton.py"
@@ -134,6 +136,29 @@ SEEN: dict[str, dict[str, str]] = {
             f"{STATUS}::test_in_a_pipe_watching_appends_what_changes_until_the_outcome",
         ),
     },
+    "fit": {
+        **dict.fromkeys(("-f", "-o"), f"{FIT}::test_the_spec_of_a_file_is_judged"),
+        "-n": f"{FIT}::test_free_gpus_of_a_cluster",
+        **dict.fromkeys(("--nodes", "--context-length", "--providers"), f"{FIT}::{_PIPELINE}"),
+        **dict.fromkeys(("--gpu", "--model-config", "--engine"), f"{FIT}::test_a_directory_is_read_by_its_headers"),
+        "--fetch": f"{FIT}::test_a_hub_is_asked_only_with_fetch",
+        "--sequences": f"{FIT}::test_several_sequences_share_what_is_left",
+        **dict.fromkeys(("--kubeconfig", "--context"), f"{FIT}::test_a_context_that_a_kubeconfig_has_not_is_named"),
+    },
+    "new": {
+        **dict.fromkeys(
+            (
+                *("-n", "--name", "--engine", "--provider", "--context-length", "--gpus", "--gpu-type", "--replicas"),
+                *("--token-secret", "--gpu"),
+            ),
+            f"{FIT}::test_a_new_manifest_is_valid_and_says_why",
+        ),
+        **dict.fromkeys(
+            ("--nodes", "--model-config", "--fetch"),
+            f"{FIT}::test_a_new_manifest_is_for_the_nodes_and_the_config_that_are_given",
+        ),
+        **dict.fromkeys(("--kubeconfig", "--context"), f"{FIT}::test_a_context_that_a_kubeconfig_has_not_is_named"),
+    },
     "logs": {
         **dict.fromkeys(
             ("-n", "-p", "--role", "--all", "--tail", "--since", "--context"),
@@ -158,6 +183,8 @@ SEEN: dict[str, dict[str, str]] = {
         **dict.fromkeys(("--level", "--providers", "--upstream-crds", "--kubeconfig", "--context", "--keep"), SANDBOX),
         **dict.fromkeys(("--patience", "--together", "--apart"), SANDBOX),
         "--no-gateway": SANDBOX,
+        "--storage": "tests/test_sandbox.py::test_the_demo_shows_what_runs_what_cannot_and_what_is_refused",
+        "--no-storage": "tests/test_sandbox.py::test_a_sandbox_has_a_gateway_and_leaves_nothing_behind",
         "--gateway": "tests/test_sandbox.py::test_a_sandbox_has_a_gateway_and_leaves_nothing_behind",
     },
     "controlplane up": dict.fromkeys(
