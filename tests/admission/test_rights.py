@@ -151,7 +151,8 @@ async def test_two_replicas_with_the_listed_rights(
         audit = AuditReader(audit_log)
         async with granted(client, rights, user=user, namespace=namespace, watched=[namespace]):
             options = ["--kubeconfig", str(control_plane.kubeconfig_for(user)), "--policy", str(policy)]
-            options += ["--watch-namespaces", namespace, "--webhook-url", webhook.url, "--gateway=off"]
+            options += ["--watch-namespaces", namespace, "--webhook-url", webhook.url]
+            options += ["--gateway=off", "--model-cache=off"]
             options += ["--webhook-configuration", webhook.configuration, "--webhook-manage-configuration"]
             try:
                 with ExitStack() as stack:

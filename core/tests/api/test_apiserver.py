@@ -264,6 +264,7 @@ DEPLOYMENT_STATUS: Resource = {
     },
     "parts": ["gateway"],
     "modelCache": {"artifactName": "a", "claimName": "c", "mountPath": "/m", "ready": True},
+    "rollout": {"claimName": "c"},
     "selection": {
         "candidates": [{"name": "kaito", "eligible": True, "score": 100, "reasons": ["rule 1 is true"]}],
         "evaluatedAt": "2026-01-31T12:00:00Z",

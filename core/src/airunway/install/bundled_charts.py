@@ -6,6 +6,7 @@ provider's wheel is found by its entry point, without importing it. See docs/dec
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -93,12 +94,15 @@ def released_to(*, needed: bool) -> str:
 
 
 def placed(obj: Resource, *, namespace: str, images: tuple[str, str]) -> Resource:
-    """An object of a chart with another namespace and another registry; `images` are the old and the new one."""
+    """An object of a chart with another namespace and another registry; `images` are the old and the new one.
+
+    Images are also named in options of commands and in the expressions of guards, not only in fields of their own.
+    """
     before, after = images
+    registry = re.compile(rf"(?<![\w./:@-]){re.escape(before)}/")
 
     def renamed(text: str) -> str:
-        text = text.replace(NAMESPACE, namespace)
-        return f"{after}/{text.removeprefix(f'{before}/')}" if text.startswith(f"{before}/") else text
+        return registry.sub(lambda _: f"{after}/", text.replace(NAMESPACE, namespace))
 
     return cast("Resource", _with_texts(obj, renamed))
 
