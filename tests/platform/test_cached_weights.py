@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tools.fields_page import providers
 
+from airunway.api import names
 from airunway.plugins.contract import Context, Gateway, ModelCache, Transformer
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
@@ -104,6 +105,8 @@ def test_an_image_with_a_model_of_its_own_gets_the_mount_and_is_told_nothing(nam
         given = merged_spec(base.spec, SHARED)
         cached = judged(host, base, given, context=replace(context, cache=cache))
         assert cached.blockers == ()
+        for obj in cached.objects:  # the record of the settings is no part of a pod
+            obj["metadata"].get("annotations", {}).pop(names.RUNTIME_SETTINGS, None)
         text = canonical_json(list(cached.objects)).decode()
         assert '"claimName":"weights"' in text
         assert "OFFLINE" not in text
