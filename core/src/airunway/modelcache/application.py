@@ -43,7 +43,7 @@ DEFAULT_DOWNLOADER_IMAGE = "ghcr.io/airunway/model-downloader:0.1.0"
 """Image of the downloader unless ``--downloader-image`` names another one."""
 
 
-_USERS_LATER = 1.0
+_USERS_LATER = 5.0
 """Seconds after which an artifact counts its users anew."""
 
 
@@ -240,8 +240,8 @@ class ModelCacheApplication:
             self._wake_artifact(key_of(artifact))
 
     def _note_users(self, artifact: ObjectKey) -> None:
-        """Reconcile an artifact whose users have changed, once for all changes of a second: fifty deployments of one
-        model, made together, are one write of its status.
+        """Reconcile an artifact whose users have changed, once for all changes of five seconds: fifty deployments of
+        one model, made together, are one write of its status.
         """
         if artifact not in self._noted:
             self._noted.add(artifact)
