@@ -137,7 +137,7 @@ def _wish(volume: object, size: str, config: EffectiveConfig | None) -> Wish:
 
 def _held_back(deployment: Resource, absent: list[str]) -> Verdict | None:
     """Why claims that are missing are not made."""
-    if names.DRY_RUN in annotations_of(deployment):
+    if annotations_of(deployment).get(names.DRY_RUN) == "true":
         return Verdict(ready=False, reason="DryRun", message=f"would create the claims {', '.join(absent)}")
     if dig(deployment, "spec", "suspend") is True:
         text = "The deployment is suspended; the claims of its volumes are created when it is resumed"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from airunway.api import names
 from airunway.artifacts.deployments import CONDITION, wants_cache
 from airunway.artifacts.request import MOUNT_PATH, SUB_PATH, request_of
 from airunway.configs import EffectiveConfig
@@ -18,7 +19,7 @@ from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, condition_of, dig, parse_time
 from airunway.runtime.report import CACHE_COMPONENT, StepResult
-from airunway.runtime.state import ClusterState
+from airunway.runtime.state import ClusterState, has_part
 from airunway.sdk.pods import ONE_POD
 from airunway.status import Category, Fault, category_of
 
@@ -37,7 +38,6 @@ __all__ = [
 NEWER_WEIGHTS_WAIT = "NewerWeightsWait"
 """Reason of the warning that a new copy of the weights waits for a grant or a change of the spec."""
 
-_PART = "model-cache"
 _ON = "start the controller with --model-cache=on"
 _WHERE = "the condition ModelCacheReady says how far it is"
 
@@ -139,8 +139,7 @@ def _artifact(state: ClusterState) -> str:
 
 def _is_listed(state: ClusterState) -> bool:
     """Whether the core says that the part is on."""
-    parts = dig(state.deployment, "status", "parts")
-    return isinstance(parts, list) and _PART in parts
+    return has_part(state.deployment, names.MODEL_CACHE_PART)
 
 
 def _condition(state: ClusterState) -> Resource | None:

@@ -28,7 +28,7 @@ from airunway.plugins.runtime_settings import changed_settings, runtime_settings
 from airunway.resource import Resource, annotations_of, condition_of, dig, labels_of, parse_time
 from airunway.runtime.model_cache import cache_faults, cache_verdict
 from airunway.runtime.report import STORAGE_COMPONENT, StepResult
-from airunway.runtime.state import ClusterState
+from airunway.runtime.state import ClusterState, has_part
 from airunway.runtime.translate import SpecDigests, with_counts_of
 from airunway.runtime.volume_claims import claims_hinder
 from airunway.status import Category, Fault, category_of, served_before
@@ -216,7 +216,7 @@ def _with_gateway(gate: Gate, state: ClusterState, host: ProviderHost) -> Gate:
     manages = any(
         bool((each.gateway or {}).get("managesInferencePool")) for each in host.manifest.engines if each.name == engine
     )
-    if not manages or request is not RoutingRequest.REQUIRED or "gateway" not in _parts(status):
+    if not manages or request is not RoutingRequest.REQUIRED or not has_part(state.deployment, names.GATEWAY_PART):
         return gate
     backend = dig(status, "gateway", "backend")
     condition = condition_of(state.deployment, "GatewayReady")
@@ -232,11 +232,6 @@ def _with_gateway(gate: Gate, state: ClusterState, host: ProviderHost) -> Gate:
     text = "Waiting until the gateway part has decided what the route points to"
     result = StepResult(component="Gateway", reason="WaitingForGateway", message=text, blocks_ready=True, pending=True)
     return replace(gate, closed=True, result=result)
-
-
-def _parts(status: Resource) -> list[object]:
-    found = status.get("parts")
-    return found if isinstance(found, list) else []
 
 
 def _waits_for_others(condition: Resource) -> bool:
@@ -399,7 +394,7 @@ def foreign_faults(state: ClusterState, host: ProviderHost) -> Iterator[Fault]:
 
 def _unanswered(deployment: Resource) -> Resource:
     """What counts where a route was asked for and the gateway part has not said anything."""
-    if "gateway" in _parts(deployment.get("status") or {}):
+    if has_part(deployment, names.GATEWAY_PART):
         return {"status": "False", "reason": "WaitingForGateway", "message": "The gateway part has not answered yet"}
     text = "A route was asked for, and the gateway part is off: start the controller with --gateway=auto"
     return {"status": "False", "reason": "GatewayNotConfigured", "message": text}

@@ -28,6 +28,7 @@ __all__ = [
     "ClusterState",
     "applied_at",
     "finalizers_of",
+    "has_part",
     "is_primary",
     "provider_mark",
 ]
@@ -156,6 +157,12 @@ def applied_at(primary: Resource, manager: str) -> datetime | None:
 
 
 # -------------------------------------------------------------------------------------------------------- what is ours
+
+
+def has_part(deployment: Resource, part: str) -> bool:
+    """Whether a part of the core is on: the core says so (``status.parts``) on deployments that ask for it."""
+    parts = dig(deployment, "status", "parts")
+    return isinstance(parts, list) and part in parts
 
 
 def is_primary(live: Resource) -> bool:

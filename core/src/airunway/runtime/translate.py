@@ -40,8 +40,8 @@ from airunway.runtime.recreation import (
     replacement_record,
 )
 from airunway.runtime.settings_record import Record, new_record
-from airunway.runtime.state import provider_mark
-from airunway.runtime.volume_claims import claim_fields, claims_are_made, unclaimed_volumes, without_claims
+from airunway.runtime.state import has_part, provider_mark
+from airunway.runtime.volume_claims import claim_fields, unclaimed_volumes, without_claims
 from airunway.sdk.fields import ignored_fields, ignored_pod_settings, tracked
 from airunway.sdk.pods import pod_templates
 
@@ -99,7 +99,7 @@ def translate(
     that the spec names are not used, and the record keeps the name that it has. The plugin never sees overrides that
     its schema refuses. A field that the user set and the provider never read is reported here (ruling 18).
     """
-    unclaimed = [] if claims_are_made(deployment) else unclaimed_volumes(typed)
+    unclaimed = [] if has_part(deployment, names.MODEL_CACHE_PART) else unclaimed_volumes(typed)
     overrides = check_overrides(typed.spec.provider.overrides or {}, host.manifest.override_schema)
     if overrides.errors:  # the plugin never sees them
         return TranslationResult(blockers=(*unclaimed, *overrides.errors), warnings=overrides.unknown)

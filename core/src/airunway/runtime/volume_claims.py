@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Finding
 from airunway.resource import Resource, condition_of, dig
+from airunway.runtime.state import has_part
 
-__all__ = ["claim_fields", "claims_are_made", "claims_hinder", "unclaimed_volumes", "without_claims"]
+__all__ = ["claim_fields", "claims_hinder", "unclaimed_volumes", "without_claims"]
 
 _OF_CLAIMS = ("size", "storageClassName", "accessMode")
 
@@ -22,12 +24,6 @@ _HARMLESS = ("PvcPending", "DryRun", "Suspended")
 def claim_fields(read: Collection[str]) -> tuple[str, ...]:
     """Fields of the spec that reach a provider as the claim of a volume, if it has read the claim's name."""
     return tuple(f"{_VOLUME}.{field}" for field in _OF_CLAIMS) if f"{_VOLUME}.claimName" in read else ()
-
-
-def claims_are_made(deployment: Resource) -> bool:
-    """Whether the part that makes claims is there: the core says so on deployments that ask for it."""
-    parts = dig(deployment, "status", "parts")
-    return isinstance(parts, list) and "model-cache" in parts
 
 
 def unclaimed_volumes(typed: ModelDeployment) -> list[Finding]:
@@ -54,7 +50,7 @@ def claims_hinder(deployment: Resource) -> str | None:
     """
     volumes = dig(deployment, "spec", "model", "storage", "volumes")
     sized = isinstance(volumes, list) and any(dig(volume, "size") is not None for volume in volumes)
-    if not sized or not claims_are_made(deployment):
+    if not sized or not has_part(deployment, names.MODEL_CACHE_PART):
         return None
     condition = condition_of(deployment, "StorageReady") or {}
     if condition.get("observedGeneration") != dig(deployment, "metadata", "generation"):
