@@ -139,6 +139,13 @@ WAITS: dict[str, Resource] = {"shared": {"volumeBindingMode": "WaitForFirstConsu
             "would create the claims llama-kernels",
             id="X5: dry run",
         ),
+        pytest.param(
+            facts(deployment=deployment(SIZED, annotations={"airunway.ai/dry-run": "false"})),
+            ["20Gi"],
+            "Starting",
+            "the claim is created",
+            id="X5: no dry run",
+        ),
         pytest.param(facts(SIZED, config_missing=True), [], "WaitingForConfig", "wait for it", id="config missing"),
     ],
 )
