@@ -1,0 +1,21 @@
+"""Model templates: which one a deployment uses, what it gives, and the effective spec. Pure (platform.md)."""
+
+from airunway.templates.choice import CLUSTER_KIND, KIND, Candidate, Choice, Request, choose, request_of
+from airunway.templates.contribution import MAX_CONTRIBUTION, Contribution, contribution_of
+from airunway.templates.expansion import effective, expand, recorded_contribution
+
+__all__ = [
+    "CLUSTER_KIND",
+    "KIND",
+    "MAX_CONTRIBUTION",
+    "Candidate",
+    "Choice",
+    "Contribution",
+    "Request",
+    "choose",
+    "contribution_of",
+    "effective",
+    "expand",
+    "recorded_contribution",
+    "request_of",
+]

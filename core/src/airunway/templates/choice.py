@@ -1,0 +1,202 @@
+"""Which template a deployment uses, and what speaks against each of the others (platform.md, "Templates"). Pure.
+
+Of two usable templates of a model, that for latency is chosen before that for throughput. Two that are equal in all
+that counts are ambiguous: the deployment has to name one, or a metric, or a precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from airunway.resource import ObjectKey, Resource, dig, digest, key_of
+
+__all__ = ["CLUSTER_KIND", "KIND", "Candidate", "Choice", "Request", "TemplateScope", "choose", "request_of"]
+
+KIND, CLUSTER_KIND = "ModelTemplate", "ClusterModelTemplate"
+
+TemplateScope = str
+"""``Namespace`` or ``Cluster``."""
+
+METRICS = ("latency", "throughput")
+"""The better first."""
+PRECISIONS = (("fp4", "nvfp4", "mxfp4"), ("int4", "w4a16"), ("fp8",), ("int8", "w8a8"), ("bf16", "fp16"), ("fp32",))
+"""Groups of precisions, the one with the smallest weights first; one that is not listed comes last."""
+
+_USABLE = ("Ready", "Degraded")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What ``spec.templateRef`` asks for."""
+
+    name: str = ""
+    """Of the template; empty: it is chosen by model."""
+    model: str = ""
+    """Name of the model."""
+    metric: str = ""
+    """``latency`` or ``throughput``; empty: either."""
+    precision: str = ""
+    """Empty: any."""
+    digest: str = ""
+    """Of ``spec.templateRef``: another one is another request."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A template that was considered."""
+
+    template: Resource = field(hash=False, compare=False)
+    """The stored template."""
+    kind: str
+    """``ModelTemplate`` or ``ClusterModelTemplate``."""
+    key: ObjectKey
+    """Namespace (empty for a ClusterModelTemplate) and name."""
+    against: str = ""
+    """Why it cannot be chosen; empty if it can."""
+    reason: str = ""
+    """The template's own reason, where its state speaks against it."""
+    rank: tuple[int, ...] = ()
+    """What decides among those that can be chosen: the smallest is chosen."""
+
+    @property
+    def scope(self) -> TemplateScope:
+        """Where the template is."""
+        return "Namespace" if self.key.namespace else "Cluster"
+
+    @property
+    def label(self) -> str:
+        """Kind and name, for messages."""
+        where = f" in namespace {self.key.namespace}" if self.key.namespace else ""
+        return f"{self.kind} {self.key.name}{where}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The result of a choice."""
+
+    chosen: Candidate | None = None
+    """None: there is none, or more than one."""
+    reason: str = ""
+    """Why none was chosen: ``TemplateNotFound``, ``TemplateSelectionAmbiguous`` or the template's own reason."""
+    message: str = ""
+    """The same in a sentence that says what to do; of a chosen one why it was chosen."""
+    candidates: tuple[Candidate, ...] = ()
+    """All that were considered, the best first."""
+
+
+def request_of(spec: Resource) -> Request | None:
+    """What a deployment's own spec asks for; None if it names no template. Total for any JSON."""
+    asked = spec.get("templateRef")
+    if not isinstance(asked, dict):
+        return None
+    found = {
+        key: value for key in ("name", "modelName", "metric", "precision") if isinstance(value := asked.get(key), str)
+    }
+    return Request(
+        name=found.get("name", ""),
+        model=found.get("modelName", ""),
+        metric=found.get("metric", ""),
+        precision=found.get("precision", ""),
+        digest=digest(found),
+    )
+
+
+def choose(request: Request, *, namespaced: Iterable[Resource], cluster: Iterable[Resource]) -> Choice:
+    """Returns the template for a request, given the templates of the deployment's namespace and of the cluster: those
+    of the name, or of the model, that was asked for; others are passed over.
+    """
+    found = [
+        *(_considered(each, KIND, request) for each in namespaced if _matches(each, request)),
+        *(_considered(each, CLUSTER_KIND, request) for each in cluster if _matches(each, request)),
+    ]
+    return _by_name(request, found) if request.name else _by_model(request, found)
+
+
+def _matches(template: Resource, request: Request) -> bool:
+    if request.name:
+        return key_of(template).name == request.name
+    return bool(request.model) and dig(template, "spec", "modelName") == request.model
+
+
+def _considered(template: Resource, kind: str, request: Request) -> Candidate:
+    reason, against = _state(template, named=bool(request.name))
+    if not request.name:
+        for field_, asked in (("metric", request.metric), ("precision", request.precision)):
+            has = _text(template, "spec", field_)
+            if asked and asked != has:
+                reason, against = "", f"its {field_} is {has or 'not given'}, and {asked} was asked for"
+                break
+    key = key_of(template) if kind == KIND else ObjectKey("", key_of(template).name)
+    return Candidate(template=template, kind=kind, key=key, against=against, reason=reason, rank=_rank(template))
+
+
+def _state(template: Resource, *, named: bool) -> tuple[str, str]:
+    """Reason and sentence for what a template's status has against it; both empty if nothing."""
+    phase = _text(template, "status", "phase")
+    if phase in _USABLE or (named and not phase):
+        return "", ""
+    if not phase:
+        return "", "it has no status: the catalogue has not looked at it"
+    reason, message = _text(template, "status", "reason"), _text(template, "status", "message")
+    return reason, f"it is {phase}" + (f": {message}" if message else "")
+
+
+def _rank(template: Resource) -> tuple[int, ...]:
+    optimized, tier = dig(template, "spec", "optimized"), dig(template, "status", "hardware", "tier")
+    metric, precision = _text(template, "spec", "metric"), _text(template, "spec", "precision").lower()
+    return (
+        0 if optimized is True else 2 if optimized is False else 1,
+        -tier if isinstance(tier, int) and not isinstance(tier, bool) else 0,
+        METRICS.index(metric) if metric in METRICS else len(METRICS),
+        next((place for place, group in enumerate(PRECISIONS) if precision in group), len(PRECISIONS)),
+    )
+
+
+def _by_name(request: Request, found: Sequence[Candidate]) -> Choice:
+    candidates = tuple(found)
+    if not candidates:
+        text = (
+            f"there is no ModelTemplate {request.name} in this namespace, and no ClusterModelTemplate of that name: "
+            "create one, or name another one in spec.templateRef.name"
+        )
+        return Choice(reason="TemplateNotFound", message=text)
+    first = candidates[0]  # the namespace's own comes first
+    if first.against:
+        text = f"{first.label} cannot be used: {first.against}"
+        return Choice(reason=first.reason or "TemplateNotFound", message=text, candidates=candidates)
+    return Choice(chosen=first, message=f"{first.label} was named", candidates=candidates)
+
+
+def _by_model(request: Request, found: Sequence[Candidate]) -> Choice:
+    candidates = tuple(
+        sorted(found, key=lambda each: (bool(each.against), not each.key.namespace, each.rank, each.key))
+    )
+    usable = [each for each in candidates if not each.against]
+    if not usable:
+        return _none(request, candidates)
+    scope = [each for each in usable if each.scope == usable[0].scope]
+    best = [each for each in scope if each.rank == scope[0].rank]
+    if len(best) > 1:
+        names = ", ".join(each.label for each in best[:8])
+        text = (
+            f"{len(best)} templates of {request.model} are equally good: {names}. Name one in spec.templateRef.name, "
+            "or a metric or precision that only one of them has"
+        )
+        return Choice(reason="TemplateSelectionAmbiguous", message=text, candidates=candidates)
+    return Choice(chosen=best[0], message=f"{best[0].label} is the best of {len(candidates)}", candidates=candidates)
+
+
+def _none(request: Request, candidates: tuple[Candidate, ...]) -> Choice:
+    if not candidates:
+        text = f"no template has the model {request.model}: `airunway template list` shows those that there are"
+        return Choice(reason="TemplateNotFound", message=text)
+    said = "; ".join(f"{each.label}: {each.against}" for each in candidates[:4])
+    more = f"; and {len(candidates) - 4} more" if len(candidates) > 4 else ""
+    text = f"none of the {len(candidates)} templates of {request.model} can be used: {said}{more}"
+    return Choice(reason="TemplateNotFound", message=text, candidates=candidates)
+
+
+def _text(obj: Resource, *path: str) -> str:
+    value = dig(obj, *path)
+    return value if isinstance(value, str) else ""
