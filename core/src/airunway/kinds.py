@@ -6,10 +6,13 @@ from airunway.api import names
 from airunway.kube import Kind
 
 __all__ = [
+    "CLUSTER_MODEL_TEMPLATE",
     "CLUSTER_RUNTIME_CONFIG",
     "INFERENCE_PROVIDER_CONFIG",
     "MODEL_ARTIFACT",
     "MODEL_DEPLOYMENT",
+    "MODEL_SOURCE",
+    "MODEL_TEMPLATE",
     "RUNTIME_CONFIG",
 ]
 
@@ -35,4 +38,17 @@ CLUSTER_RUNTIME_CONFIG = Kind(
 )
 MODEL_ARTIFACT = Kind(
     group=names.GROUP, version=names.VERSION, kind="ModelArtifact", plural="modelartifacts", namespaced=True
+)
+MODEL_TEMPLATE = Kind(
+    group=names.GROUP, version=names.VERSION, kind="ModelTemplate", plural="modeltemplates", namespaced=True
+)
+CLUSTER_MODEL_TEMPLATE = Kind(
+    group=names.GROUP,
+    version=names.VERSION,
+    kind="ClusterModelTemplate",
+    plural="clustermodeltemplates",
+    namespaced=False,
+)
+MODEL_SOURCE = Kind(
+    group=names.GROUP, version=names.VERSION, kind="ModelSource", plural="modelsources", namespaced=False
 )

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.resource import Resource
-from airunway.templates import contribution_of, effective, expand
+from airunway.templates import contribution_of, effective, expand, request_of
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6),
@@ -81,16 +81,16 @@ def test_a_deployment_without_template_or_without_record_is_the_identical_object
     assert effective(unresolved) is unresolved
 
 
-def test_the_effective_spec_keeps_the_reference() -> None:
-    deployment = {
-        "spec": {"templateRef": {"name": "t"}, "scaling": {"replicas": 3}},
-        "status": {"effectiveTemplate": {"spec": {"model": {"id": "org/m"}}}},
-    }
-    assert effective(deployment)["spec"] == {
-        "model": {"id": "org/m"},
-        "templateRef": {"name": "t"},
-        "scaling": {"replicas": 3},
-    }
+def test_the_effective_spec_has_the_reference_only_until_it_is_resolved() -> None:
+    spec = {"templateRef": {"name": "t"}, "scaling": {"replicas": 3}}
+    request = request_of(spec)
+    assert request is not None
+    record = {"asked": request.digest, "spec": {"model": {"id": "org/m"}}}
+    resolved = effective({"spec": spec, "status": {"effectiveTemplate": record}})
+    assert resolved["spec"] == {"model": {"id": "org/m"}, "scaling": {"replicas": 3}}
+    assert effective(resolved) is resolved
+    other = effective({"spec": {**spec, "templateRef": {"name": "u"}}, "status": {"effectiveTemplate": record}})
+    assert other["spec"] == {**resolved["spec"], "templateRef": {"name": "u"}}
 
 
 TEMPLATE: Resource = {

@@ -47,6 +47,7 @@ __all__ = [
     "SecurityContext",
     "Serving",
     "Storage",
+    "TemplateReference",
     "Volume",
 ]
 
@@ -298,10 +299,36 @@ class GatewaySpec(ApiModel):
     )
 
 
+class TemplateReference(ApiModel):
+    """The template to use: one by its name, or the best one for a model."""
+
+    name: Text = Field(
+        default=None,
+        max_length=253,
+        description="Name of a ModelTemplate of the namespace, else of a ClusterModelTemplate. Default: by modelName.",
+    )
+    model_name: Text = Field(
+        default=None, max_length=512, description="Model: the best of its templates that are Ready is used."
+    )
+    metric: Literal["latency", "throughput"] | None = Field(
+        default=None, description="With modelName: only templates tuned for latency or throughput. Default: either."
+    )
+    precision: Text = Field(
+        default=None, max_length=32, description="With modelName: only templates of that precision. Default: any."
+    )
+
+
 class ModelDeploymentSpec(ApiModel):
     """What is to run."""
 
-    model: Model = Field(description="Model to serve. Required.")
+    model: Model = Field(
+        default_factory=Model, description="Model to serve. Required, unless templateRef names a template."
+    )
+    template_ref: TemplateReference | None = Field(
+        default=None,
+        description="Template with the model and with values for what is absent here; instead of model.id. "
+        "Default: none.",
+    )
     provider: ProviderSpec = Field(
         default_factory=ProviderSpec, description="Provider that runs the model. Default: selected automatically."
     )

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from airunway.api._base import ApiModel, Int32, Int64, Timestamp, list_map
+from airunway.api._base import ApiModel, FreeForm, Int32, Int64, Timestamp, list_map
 from airunway.resource import Resource
 
 __all__ = [
@@ -176,6 +176,35 @@ class EffectiveRuntimeConfig(ApiModel):
     )
 
 
+class TemplateReferenceStatus(ApiModel):
+    """A template."""
+
+    kind: str | None = Field(default=None, max_length=64, description="Kind: ModelTemplate or ClusterModelTemplate.")
+    namespace: str | None = Field(default=None, max_length=63, description="Namespace of a ModelTemplate.")
+    name: str | None = Field(default=None, max_length=253, description="Name of the template.")
+
+
+class EffectiveTemplate(ApiModel):
+    """What the template gives to this deployment, as it was recorded: an edit of the template changes nothing that
+    serves.
+    """
+
+    ref: TemplateReferenceStatus | None = Field(default=None, description="Template in use.")
+    scope: str | None = Field(default=None, max_length=32, description="Where it is: Namespace or Cluster.")
+    hash: str | None = Field(default=None, max_length=64, description="Digest of what it gives (sha256).")
+    asked: str | None = Field(
+        default=None, max_length=64, description="Digest of the templateRef for which it was chosen."
+    )
+    taken_for: str | None = Field(
+        default=None,
+        max_length=64,
+        description="Digest of the deployment's own spec for which it was taken; replica counts do not count.",
+    )
+    spec: FreeForm = Field(
+        default_factory=dict, description="What it gives: a partial spec, below the deployment's own values."
+    )
+
+
 class ModelCacheStatus(ApiModel):
     """The cached weights in use."""
 
@@ -280,6 +309,9 @@ class ModelDeploymentStatus(ApiModel):
     gateway: GatewayStatus = Field(default_factory=GatewayStatus, description="Where the gateway serves the model.")
     effective_runtime_config: EffectiveRuntimeConfig = Field(
         default_factory=EffectiveRuntimeConfig, description="Runtime config in use."
+    )
+    effective_template: EffectiveTemplate | None = Field(
+        default=None, description="Template in use, and what it gives."
     )
     parts: list[_Short] = Field(
         default_factory=list,

@@ -133,7 +133,7 @@ def _list_rules() -> Iterator[ValidationRule]:
     )
     yield ValidationRule(
         path="",
-        expression="!has(self.spec.model.storage) || !has(self.spec.model.storage.volumes)"
+        expression="!has(self.spec.model) || !has(self.spec.model.storage) || !has(self.spec.model.storage.volumes)"
         " || self.spec.model.storage.volumes.all(v, !has(v.size) || !has(v.claimName) || v.claimName == ''"
         " || v.claimName == self.metadata.name + '-' + v.name)",
         message="claimName must not be set when size is set (the claim is created as <deployment>-<volume>)",

@@ -12,7 +12,14 @@ from pathlib import Path
 
 import yaml
 
-from airunway.api import inferenceproviderconfig, modelartifact, modeldeployment, runtimeconfig
+from airunway.api import (
+    inferenceproviderconfig,
+    modelartifact,
+    modeldeployment,
+    modelsource,
+    modeltemplate,
+    runtimeconfig,
+)
 from airunway.api._base import ApiModel
 from airunway.api._deployment_status import UNSEEN
 from airunway.api._schema import SchemaError, structural_schema
@@ -46,6 +53,8 @@ class _Definition:
     scale: Resource | None = None
     unseen: Resource | None = None
     selectable: tuple[str, ...] = ()
+    undefaulted: str = ""
+    """Path of a part of the schema in which the API server writes no defaults: absent must stay absent."""
 
 
 _AGE = _Column(
@@ -69,6 +78,18 @@ _CONFIG_COLUMNS = (
         description="Deployments whose settings come from this config.",
     ),
     _AGE,
+)
+
+_TEMPLATE_COLUMNS = (
+    _Column(name="Phase", path=".status.phase", description="State as one word."),
+    _Column(name="Model", path=".spec.modelName", description="Model of the template."),
+    _Column(name="Hardware", path=".status.hardware.summary", description="GPUs of one replica."),
+    _Column(name="Warm", path=".status.cache.summary", description="Copies of the weights that are complete."),
+    _AGE,
+    _Column(name="Metric", path=".spec.metric", description="What it is tuned for.", wide=True),
+    _Column(name="Precision", path=".spec.precision", description="Precision of the weights.", wide=True),
+    _Column(name="Reason", path=".status.reason", description="Why, as one word.", wide=True),
+    _Column(name="Message", path=".status.message", description="Why the state is what it is.", wide=True),
 )
 
 _DEFINITIONS = (
@@ -175,6 +196,55 @@ _DEFINITIONS = (
         rules=modelartifact.MODEL_ARTIFACT_RULES,
         selectable=(".status.phase",),
     ),
+    _Definition(
+        kind=modeltemplate.KIND,
+        plural=modeltemplate.PLURAL,
+        short_name="mtpl",
+        namespaced=True,
+        categories=("airunway",),
+        model=modeltemplate.ModelTemplate,
+        required=("spec",),
+        columns=_TEMPLATE_COLUMNS,
+        rules=modeltemplate.MODEL_TEMPLATE_RULES,
+        selectable=(".status.phase",),
+        undefaulted="spec.defaults",
+    ),
+    _Definition(
+        kind=modeltemplate.CLUSTER_KIND,
+        plural=modeltemplate.CLUSTER_PLURAL,
+        short_name="cmtpl",
+        namespaced=False,
+        categories=("airunway",),
+        model=modeltemplate.ClusterModelTemplate,
+        required=("spec",),
+        columns=_TEMPLATE_COLUMNS,
+        rules=modeltemplate.CLUSTER_MODEL_TEMPLATE_RULES,
+        selectable=(".status.phase",),
+        undefaulted="spec.defaults",
+    ),
+    _Definition(
+        kind=modelsource.KIND,
+        plural=modelsource.PLURAL,
+        short_name="msrc",
+        namespaced=False,
+        categories=("airunway",),
+        model=modelsource.ModelSource,
+        required=("spec",),
+        columns=(
+            _Column(name="Phase", path=".status.phase", description="State as one word."),
+            _Column(name="Registry", path=".spec.registry", description="Registry that is scanned."),
+            _Column(
+                name="Models", path=".status.models", type="integer", description="Templates made from this source."
+            ),
+            _Column(
+                name="Last-Sync", path=".status.lastSyncTime", type="date", description="Time since the last scan."
+            ),
+            _AGE,
+            _Column(name="Reason", path=".status.reason", description="Why, as one word.", wide=True),
+            _Column(name="Message", path=".status.message", description="Why the state is what it is.", wide=True),
+        ),
+        rules=modelsource.MODEL_SOURCE_RULES,
+    ),
 )
 
 
@@ -256,6 +326,8 @@ def _schema(definition: _Definition) -> Resource:
             "status": parts["status"],
         },
     }
+    if definition.undefaulted:
+        _remove_defaults(_node(schema, definition.undefaulted))
     if definition.unseen is not None:
         schema["properties"]["status"]["default"] = copy_of(definition.unseen)
     if definition.required:
@@ -276,6 +348,13 @@ def _node(schema: Resource, path: str) -> Resource:
         if step.endswith("[*]"):
             schema = schema["items"]
     return schema
+
+
+def _remove_defaults(schema: Resource) -> None:
+    schema.pop("default", None)
+    for child in (*schema.get("properties", {}).values(), schema.get("items")):
+        if isinstance(child, dict):
+            _remove_defaults(child)
 
 
 def _validation(rule: ValidationRule) -> Resource:

@@ -92,8 +92,8 @@ def _gpu_rules() -> Iterator[ValidationRule]:
     for engine, title in _GPU_ENGINES.items():
         yield ValidationRule(
             path="spec",
-            expression=f"!(has(self.engine) && has(self.engine.type) && self.engine.type == '{engine}')"
-            f" || {_DISAGGREGATED} || {_HAS_GPUS}",
+            expression=f"has(self.templateRef) || !(has(self.engine) && has(self.engine.type)"
+            f" && self.engine.type == '{engine}') || {_DISAGGREGATED} || {_HAS_GPUS}",
             message=f"{title} engine requires GPU (set resources.gpu.count > 0)",
             field=".resources.gpu.count",
         )
@@ -109,13 +109,14 @@ def _mode_rules() -> Iterator[ValidationRule]:
     )
     yield ValidationRule(
         path="spec",
-        expression=f"!{_DISAGGREGATED} || (has(self.scaling) && has(self.scaling.prefill) && has(self.scaling.decode))",
+        expression=f"has(self.templateRef) || !{_DISAGGREGATED}"
+        " || (has(self.scaling) && has(self.scaling.prefill) && has(self.scaling.decode))",
         message="Disaggregated mode requires scaling.prefill and scaling.decode",
         field=".scaling",
         reason=REQUIRED,
     )
     for role in ("prefill", "decode"):
-        absent = f"!{_DISAGGREGATED} || !has(self.scaling) || !has(self.scaling.{role})"
+        absent = f"has(self.templateRef) || !{_DISAGGREGATED} || !has(self.scaling) || !has(self.scaling.{role})"
         node = f"self.scaling.{role}"
         yield ValidationRule(
             path="spec",
@@ -133,14 +134,46 @@ def _mode_rules() -> Iterator[ValidationRule]:
         )
 
 
-def _field_rules() -> Iterator[ValidationRule]:
+def _model_rules() -> Iterator[ValidationRule]:
+    template = "has(self.templateRef)"
+    has_id = "(has(self.model.id) && self.model.id != '')"
     yield ValidationRule(
-        path="spec.model",
-        expression="self.source != 'huggingface' || (has(self.id) && self.id != '')",
-        message="model.id is required when source is huggingface",
-        field=".id",
+        path="spec",
+        expression=f"{template} || has(self.model)",
+        message="name a model in model.id, or a template in templateRef",
+        field=".model",
         reason=REQUIRED,
     )
+    yield ValidationRule(
+        path="spec",
+        expression=f"{template} || !has(self.model) || self.model.source != 'huggingface' || {has_id}",
+        message="model.id is required when source is huggingface",
+        field=".model.id",
+        reason=REQUIRED,
+    )
+    yield ValidationRule(
+        path="spec",
+        expression=f"!{template} || !has(self.model) || (!{has_id} && self.model.source == 'huggingface')",
+        message="templateRef and model.id exclude each other (and source custom is a model too): keep one of the two",
+        field=".templateRef",
+        reason=FORBIDDEN,
+    )
+    named, by_model = (f"(has(self.{field}) && self.{field} != '')" for field in ("name", "modelName"))
+    yield ValidationRule(
+        path="spec.templateRef",
+        expression=f"{named} != {by_model}",
+        message="templateRef has either name or modelName",
+    )
+    yield ValidationRule(
+        path="spec.templateRef",
+        expression=f"{by_model} || (!has(self.metric) && (!has(self.precision) || self.precision == ''))",
+        message="metric and precision choose among the templates of a modelName: leave them out with name",
+        field=".metric",
+    )
+
+
+def _field_rules() -> Iterator[ValidationRule]:
+    yield from _model_rules()
     yield ValidationRule(
         path="spec",
         expression="!has(self.image) || self.image == '' || !has(self.engine) || !has(self.engine.image)"

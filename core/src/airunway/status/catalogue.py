@@ -86,6 +86,12 @@ CONDITIONS: tuple[ConditionType, ...] = (
         meaning="The runtime config was found; with UsingDefaults there is none, and none is needed.",
     ),
     ConditionType(
+        name="TemplateReady",
+        writer=ConditionWriter.CORE,
+        good="True or absent",
+        meaning="The template was found, and what it gives is recorded. Absent where the deployment names none.",
+    ),
+    ConditionType(
         name="ModelCacheReady",
         writer=ConditionWriter.MODEL_CACHE,
         good="True or absent",

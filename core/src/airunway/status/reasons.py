@@ -52,6 +52,9 @@ _REGISTERED = (
     Reason("BadArguments", Category.CONFIG, "the engine refused its arguments"),
     Reason("AccessModeConflict", Category.CONFIG, "more pods would mount a volume than its access mode allows"),
     Reason("ModelCacheNotEnabled", Category.CONFIG, "the deployment asks for a model cache and that part is off"),
+    Reason("TemplateNotFound", Category.CONFIG, "no template has that name, or none of that model can be used"),
+    Reason("TemplateSelectionAmbiguous", Category.CONFIG, "several templates of the model are equally good"),
+    Reason("InvalidConstraint", Category.CONFIG, "a version constraint of a ModelSource cannot be read"),
     Reason("UnsupportedSchema", Category.CONFIG, "no transformer fits the upstream's installed schema"),
     Reason(
         "ResourceConflict",
@@ -89,6 +92,7 @@ _REGISTERED = (
     Reason("FailedScheduling", Category.CAPACITY, "the scheduler finds no node for the pod"),
     Reason("QuotaExceeded", Category.CAPACITY, "a ResourceQuota forbids more pods or devices"),
     Reason("StorageClassNotFound", Category.CAPACITY, "the StorageClass does not exist"),
+    Reason("GPUNotAvailable", Category.CAPACITY, "no node has the GPUs that the template needs"),
     Reason("PodOOMKilled", Category.EXHAUSTION, "the container used more memory than its limit"),
     Reason("GPUOutOfMemory", Category.EXHAUSTION, "the engine needs more memory than the GPUs have"),
     Reason("StorageFull", Category.EXHAUSTION, "a volume is full"),
@@ -106,6 +110,7 @@ _REGISTERED = (
     Reason("WaitingForProvider", Category.PROGRESS, "a provider was selected and has not reported yet"),
     Reason("WaitingForValidation", Category.PROGRESS, "the newest generation of the spec has not been validated yet"),
     Reason("WaitingForConfig", Category.PROGRESS, "core and provider do not see the same runtime config yet"),
+    Reason("TemplateNotReady", Category.PROGRESS, "the template is not ready yet"),
     Reason("WaitingForEndpoint", Category.PROGRESS, "the provider has not published where the model is served yet"),
     Reason("WaitingForGateway", Category.PROGRESS, "no gateway controller has answered yet"),
     Reason(

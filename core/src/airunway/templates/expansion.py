@@ -1,8 +1,8 @@
 """The effective spec of a deployment: its own spec over what its template gives (platform.md, "Templates"). Pure.
 
 A template gives ``{"model": {"id": "org/m"}, "env": [{"name": "A", "value": "1"}]}``; the deployment says
-``{"templateRef": {"name": "t"}, "env": [{"name": "B", "value": "2"}]}``. The effective spec has the model, the
-reference, and both variables.
+``{"templateRef": {"name": "t"}, "env": [{"name": "B", "value": "2"}]}``. The effective spec has the model and both
+variables, and no reference: what reads it knows nothing of templates.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from airunway.resource import Resource, dig
+from airunway.templates.choice import request_of
 
 __all__ = ["MAX_DEPTH", "effective", "expand", "recorded_contribution"]
 
@@ -28,12 +29,17 @@ _MAX_TERMS = 64
 def effective(deployment: Resource) -> Resource:
     """Returns the deployment with its effective spec; the object itself where it names no template or none is recorded.
 
-    Total for any JSON.
+    ``templateRef`` is in the result only where the record is of another reference than the spec has: the new one is not
+    resolved yet. Total for any JSON.
     """
     spec, given = deployment.get("spec"), recorded_contribution(deployment)
     if not isinstance(spec, dict) or given is None:
         return deployment
-    return {**deployment, "spec": expand(spec, given)}
+    merged = expand(spec, given)
+    request = request_of(spec)
+    if request is not None and dig(deployment, "status", "effectiveTemplate", "asked") == request.digest:
+        del merged["templateRef"]
+    return {**deployment, "spec": merged}
 
 
 def recorded_contribution(deployment: Resource) -> Resource | None:

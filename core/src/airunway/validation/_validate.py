@@ -8,7 +8,14 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
-from airunway.api import inferenceproviderconfig, modelartifact, modeldeployment, runtimeconfig
+from airunway.api import (
+    inferenceproviderconfig,
+    modelartifact,
+    modeldeployment,
+    modelsource,
+    modeltemplate,
+    runtimeconfig,
+)
 from airunway.api.bounds import MAX_CAUSES, MAX_SPEC, excess, size_of
 from airunway.api.crds import schema_of
 from airunway.api.names import API_VERSION
@@ -26,6 +33,9 @@ _RULES = {
     runtimeconfig.KIND: runtimeconfig.RUNTIME_CONFIG_RULES,
     runtimeconfig.CLUSTER_KIND: runtimeconfig.CLUSTER_RUNTIME_CONFIG_RULES,
     modelartifact.KIND: modelartifact.MODEL_ARTIFACT_RULES,
+    modeltemplate.KIND: modeltemplate.MODEL_TEMPLATE_RULES,
+    modeltemplate.CLUSTER_KIND: modeltemplate.CLUSTER_MODEL_TEMPLATE_RULES,
+    modelsource.KIND: modelsource.MODEL_SOURCE_RULES,
 }
 _TEXTS: Resource = {"type": "object", "additionalProperties": {"type": "string"}}
 _FREE: Resource = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
