@@ -19,6 +19,7 @@ from airunway.controller.policies import Policies, PolicyFile
 from airunway.controller.provider_configs import ProviderConfigReconciler
 from airunway.controller.reconciler import CoreReconciler
 from airunway.controller.runtime_configs import PAUSE, RuntimeConfigReconciler, progress_of
+from airunway.controller.templates import TemplateSource
 from airunway.first_seen import FirstSeen
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import (
@@ -37,6 +38,7 @@ from airunway.process.metrics import Metrics, MetricsRole
 from airunway.process.predicates import RelevantMetadata, needs_reconcile
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.process.supervisor import Lead
+from airunway.process.templates import Templates
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.selection import REFUSED_BY, STALE_AFTER, ProviderFacts, provider_facts
 from airunway.status import conditions_in, parent_of
@@ -120,6 +122,11 @@ class CoreApplication:
             deployments=self._deployments,
             on_change=lambda cause, users: self._base.enqueue_all(cause, among=users),
         )
+        self._templates = Templates(
+            caches,
+            deployments=self._deployments,
+            on_change=lambda cause, users: self._base.enqueue_all(cause, among=users),
+        )
         project = compact_objects(names.CORE_MANAGER)
         self._configs = caches.of(INFERENCE_PROVIDER_CONFIG, project=project)
         self._facts: dict[str, ProviderFacts] = {}
@@ -159,6 +166,11 @@ class CoreApplication:
             is_granted=self._runtime_config_reconciler.is_granted,
             granted_claim=self._runtime_config_reconciler.caches.granted_claim,
             parts=settings.parts,
+            templates=TemplateSource(
+                choose=lambda request, namespace: self._templates.choose(request, namespace=namespace),
+                find=self._templates.find,
+                contribution=self._templates.contribution,
+            ),
         )
         self._config_reconciler = ProviderConfigReconciler(
             client=client,
@@ -178,6 +190,7 @@ class CoreApplication:
         return (
             not_synced(self._caches())
             or self._runtime_configs.unready()
+            or self._templates.unready()
             or next((problem for part in self._parts if (problem := part.unready()) is not None), None)
         )
 
@@ -240,6 +253,7 @@ class CoreApplication:
     async def _follow(self, group: asyncio.TaskGroup) -> None:
         group.create_task(self._configs.run(), name="configs")
         group.create_task(self._runtime_configs.run(), name="runtime configs")
+        group.create_task(self._templates.run(), name="templates")
         if self._policies is not None:
             group.create_task(self._policies.run(), name="policies")
         for part in self._parts:
@@ -247,6 +261,7 @@ class CoreApplication:
         await asyncio.to_thread(prepare)
         await wait_until_synced(self._caches())
         await self._runtime_configs.read()
+        await self._templates.read()
 
     async def _work(self) -> None:
         """The leader's part. It reconciles everything once: an earlier leader may have been stopped in any pass."""

@@ -23,6 +23,7 @@ from airunway.configs import (
     Scope,
     routing_request,
 )
+from airunway.controller.templates import TemplatePart
 from airunway.resource import (
     Resource,
     annotations_of,
@@ -57,6 +58,7 @@ from airunway.status import (
     roll_up,
     written,
 )
+from airunway.templates import TEMPLATE_READY
 from airunway.validation import Violation
 from airunway.validation.policy import Grants
 
@@ -77,6 +79,7 @@ CORE_CONDITIONS = frozenset(
         "EngineSelected",
         "ProviderSelected",
         CONFIG_READY,
+        TEMPLATE_READY,
         "ConfigValid",
         "AuthValid",
         "DependenciesReachable",
@@ -134,6 +137,7 @@ def decide(
     granted: bool | None = None,
     granted_claim: str = "",
     parts: Sequence[str] = (),
+    template: TemplatePart | None = None,
 ) -> CoreDecision:
     """The core's part of the status.
 
@@ -141,17 +145,20 @@ def decide(
     are what the namespace may use (None: anything). `resolution` is the runtime config that the deployment follows;
     `granted` is whether it may take that config's pod settings at once (None: as its status says); `granted_claim` is
     the claim with new weights that it may take although it serves (empty: none); `parts` are the parts of the core that
-    are on.
+    are on. `template` is the part of its template; `deployment` has the effective spec then.
     """
+    template = template or TemplatePart(deployment=deployment, status={})
     config = _config_part(deployment, resolution, granted=granted, parts=parts)
     if granted_claim:
         config = replace(config, status={**config.status, "rollout": {"claimName": granted_claim}})
     if annotations_of(deployment).get(names.PAUSED) == "true":
         decision = _paused(deployment, config, now=now)
     else:
+        config = replace(config, status={**config.status, **template.status})
         decision = _decide(
             deployment,
             config,
+            template,
             violations=violations,
             providers=providers,
             selector=selector,
@@ -164,6 +171,7 @@ def decide(
 def _decide(
     deployment: Resource,
     config: _ConfigPart,
+    template: TemplatePart,
     *,
     violations: Sequence[Violation],
     providers: Sequence[ProviderFacts],
@@ -174,15 +182,17 @@ def _decide(
     """The decision on a deployment that is not paused."""
     live = deployment.get("status") or {}
     status: Resource = dict(config.status)
-    if violations:
+    foreign = [config.condition, *([template.condition] if template.condition is not None else [])]
+    if violations or template.unresolved:
         # The selection for the last valid spec stays: objects may exist because of it. A provider that a custom
         # selector wrote is left to the selector.
         for kept in ("engine", "provider", "selection") if selector or _chose(deployment) else ("engine", "selection"):
             _keep(status, live, kept)
+    if violations:
         text = "Validation failed: " + "; ".join(f"{v.path}: {v.message}" if v.path else v.message for v in violations)
         own = [
             Condition(type="Validated", status=False, reason="ValidationFailed", message=text),
-            config.condition,
+            *foreign,
             *_silence(deployment, providers, now=now),
         ]
         fault = Fault(component="Validated", reason="ValidationFailed", message=text)
@@ -190,9 +200,11 @@ def _decide(
 
     own = [
         Condition(type="Validated", status=True, reason="ValidationPassed", message="Schema validation passed"),
-        config.condition,
+        *foreign,
         *_silence(deployment, providers, now=now),
     ]
+    if template.unresolved and template.fault is not None:
+        return _decision(deployment, status, own, template.fault, events=(), now=now)
     if (hindered := _hindered_handover(deployment, providers, now=now)) is not None:
         return _held_back(deployment, status, own, hindered, now=now)
     before: str | None = dig(live, "provider", "name")
@@ -242,7 +254,7 @@ def _decide(
         now=now,
     )
     if fault_or_none is None:
-        fault_or_none = config.fault
+        fault_or_none = config.fault or template.fault
     if fault_or_none is None:
         name = status["provider"]["name"] if "provider" in status else dig(live, "provider", "name")
         absent = any(provider.name == name and not provider.installed for provider in providers)
@@ -552,7 +564,7 @@ def _paused(deployment: Resource, config: _ConfigPart, *, now: datetime) -> Core
     """All that the core owns, unchanged but for the runtime config, and ``Paused=True``."""
     live = deployment.get("status") or {}
     status: Resource = dict(config.status)
-    for kept in ("engine", "provider", "selection"):
+    for kept in ("engine", "provider", "selection", "effectiveTemplate"):
         _keep(status, live, kept)
     spoken = handed_over(deployment)
     if not spoken:

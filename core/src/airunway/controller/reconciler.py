@@ -13,6 +13,7 @@ from airunway.controller.decision import NO_CONFIG, Happening, decide, handed_ov
 from airunway.controller.guarded import GuardParameters, providers_of
 from airunway.controller.orphan_finalizers import OrphanFinalizer
 from airunway.controller.policies import Policies
+from airunway.controller.templates import NO_TEMPLATES, TemplateSource, template_part
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Conflict, EventRecorder, MutationCache, StatusWriter
 from airunway.process.logs import log_phase
@@ -38,7 +39,7 @@ class CoreReconciler:
 
     `resolve` returns the runtime config that a deployment follows, and `is_granted` whether it may take its pod
     settings at once (None: that is not known yet); `granted_claim` is the claim with new weights that it may take
-    although it serves (empty: none). `parts` are the parts of the core that are on.
+    although it serves (empty: none). `parts` are the parts of the core that are on; `templates` finds model templates.
     """
 
     def __init__(
@@ -56,8 +57,10 @@ class CoreReconciler:
         is_granted: Callable[[Resource, EffectiveConfig | None], bool | None] = lambda _deployment, _config: None,
         granted_claim: Callable[[Resource], str] = lambda _deployment: "",
         parts: Sequence[str] = (),
+        templates: TemplateSource = NO_TEMPLATES,
     ) -> None:
         self._resolve = resolve
+        self._templates = templates
         self._is_granted = is_granted
         self._granted_claim = granted_claim
         self._parts = tuple(parts)
@@ -87,7 +90,9 @@ class CoreReconciler:
                 self._releaser.forget(key)
                 return None
             return await self._releaser.release(deployment)
-        violations = self._violations(key, deployment)
+        template = template_part(deployment, self._templates)
+        deployment = template.deployment
+        violations = self._violations(key, deployment, gives=str(dig(template.status, "effectiveTemplate", "hash")))
         policy, labels = self._policy(key.namespace)
         if labels is None:
             return None  # the watch of namespaces lags; its event triggers the pass
@@ -104,6 +109,7 @@ class CoreReconciler:
             granted=self._is_granted(deployment, resolution.config),
             granted_claim=self._granted_claim(deployment),
             parts=self._parts,
+            template=template,
         )
         decided = self._events.moment()
         await self._tell_guards(deployment, decision.status, valid=not violations)
@@ -130,16 +136,16 @@ class CoreReconciler:
             return Policy(), {NAMESPACE_NAME: namespace}
         return self._policies.policy, self._policies.known_labels(namespace)
 
-    def _violations(self, key: ObjectKey, deployment: Resource) -> list[Violation]:
-        """The violations of a deployment. They are computed once per generation: most passes follow a change of the
-        status.
+    def _violations(self, key: ObjectKey, deployment: Resource, *, gives: str) -> list[Violation]:
+        """The violations of a deployment. They are computed once per generation and per hash of what its template
+        `gives`: most passes follow a change of the status.
 
         Limits on size are checked in each pass, because metadata does not change the generation; the cache has the
         result.
         """
         if EXCESS in deployment:
             return excesses(deployment)
-        identity = (uid_of(deployment), dig(deployment, "metadata", "generation", default=0))
+        identity = (f"{uid_of(deployment)} {gives}", dig(deployment, "metadata", "generation", default=0))
         known = self._verdicts.get(key)
         if known is None or known[:2] != identity:
             known = self._verdicts[key] = (*identity, validate(deployment))

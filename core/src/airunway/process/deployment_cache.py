@@ -30,11 +30,15 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import LAST_APPLIED, Client, compact_bytes, compact_objects
 from airunway.resource import Resource, dig, key_of, uid_of
 from airunway.selection import REFUSED_BY, is_denied, refused_by
+from airunway.templates import effective
 
-__all__ = ["DeploymentProjection", "whole", "with_all_finalizers"]
+__all__ = ["DeploymentProjection", "own_spec", "whole", "with_all_finalizers"]
 
 _PACKED = f"{GROUP}/packed-spec"
 """Key of a cached object's spec as JSON; objects of the API server never have it."""
+
+_OWN_SPEC = f"{GROUP}/own-spec"
+"""Key of a cached object's spec without what its template gives; only where it names one."""
 
 _AT_HAND = 24 * 2**10
 """Approximate bytes of memory that a spec may take as objects; a larger one is packed."""
@@ -55,6 +59,7 @@ _OWN_STATUS = (
     "observedGeneration",
     "provider",
     "engine",
+    "effectiveTemplate",
     "message",
     "replicas",
     "conditions",
@@ -79,6 +84,7 @@ class DeploymentProjection:
         self._compact = compact_objects(self._managers)
         self._outlines: dict[tuple[str, ...], Resource] = {}
         self._candidates: dict[bytes, list[Any]] = {}
+        self._contributions: dict[str, Resource] = {}
 
     def __call__(self, obj: Resource) -> Resource:
         metadata = obj.get("metadata")
@@ -86,12 +92,15 @@ class DeploymentProjection:
             annotations = metadata.get("annotations")
             if isinstance(annotations, dict):
                 annotations.pop(LAST_APPLIED, None)
+        self._expand(obj)
         spec = obj.get("spec")
         size = size_of(spec, limit=MAX_SPEC)
         found = [tuple(entry) for entry in excess(obj, measured=size)]
         if found:
             obj[EXCESS] = found
             obj["spec"] = outline(spec)
+            if _OWN_SPEC in obj:
+                obj[_OWN_SPEC] = outline(obj[_OWN_SPEC])
         elif size.length + _PER_VALUE * size.values > _AT_HAND:
             obj[_PACKED] = compact_bytes(orjson.dumps(spec))
             obj["spec"] = outline(spec)
@@ -109,6 +118,21 @@ class DeploymentProjection:
         compact = self._compact(obj)
         self._share_candidates(dig(compact, "status", "selection"))
         return compact
+
+    def _expand(self, obj: Resource) -> None:
+        """Give the object its effective spec, and keep its own, where it names a template."""
+        spec = obj.get("spec")
+        if not isinstance(spec, dict) or "templateRef" not in spec:
+            return
+        obj[_OWN_SPEC] = spec
+        record = dig(obj, "status", "effectiveTemplate")
+        given, hash_ = dig(record, "spec"), dig(record, "hash")
+        if isinstance(given, dict) and isinstance(hash_, str):
+            if len(self._contributions) >= _MAX_CANDIDATES:
+                self._contributions.clear()
+            shared = self._contributions.setdefault(hash_, given)
+            record["spec"] = shared if shared == given else given
+        obj["spec"] = effective(obj)["spec"]
 
     def _share_candidates(self, selection: Any) -> None:
         """Keep equal lists of candidates once: deployments with the same requirements have the same list."""
@@ -151,6 +175,12 @@ class DeploymentProjection:
             if not is_modest(kept, limit=_MAX_ENTRY):  # one check of all is nearly always enough
                 kept = [entry for entry in kept if not _is_over(entry, _MAX_ENTRY)]
             metadata["managedFields"] = kept
+
+
+def own_spec(obj: Resource) -> Resource:
+    """The spec as its user wrote it: without what a template gives. `obj` is a cached or a stored deployment."""
+    spec = obj.get(_OWN_SPEC, obj.get("spec"))
+    return spec if isinstance(spec, dict) else {}
 
 
 def whole(obj: Resource) -> Resource:

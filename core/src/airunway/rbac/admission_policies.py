@@ -438,6 +438,7 @@ _CORE_STATUS = (
             (".?gateway", "the route", "{}"),
             (".?modelCache", "the model cache", "{}"),
             (".?rollout", "what may be taken now", "{}"),
+            (".?effectiveTemplate", "what the template gives", "{}"),
         )
     ),
     PolicyRule(

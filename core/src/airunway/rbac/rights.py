@@ -38,6 +38,8 @@ _WRITE = ["get", *_FOLLOW, "create", "patch", "delete"]
 """For objects that a part makes: the name of one may be taken by an object that its watch does not show (get)."""
 
 _CONFIGS: Resource = {"apiGroups": [names.GROUP], "resources": ["runtimeconfigs"], "verbs": _FOLLOW}
+_TEMPLATES: Resource = {"apiGroups": [names.GROUP], "resources": ["modeltemplates"], "verbs": _FOLLOW}
+_CLUSTER_TEMPLATES: Resource = {"apiGroups": [names.GROUP], "resources": ["clustermodeltemplates"], "verbs": _FOLLOW}
 _CLUSTER_CONFIGS: Resource = {"apiGroups": [names.GROUP], "resources": ["clusterruntimeconfigs"], "verbs": _FOLLOW}
 
 
@@ -69,6 +71,7 @@ def core_rights(*, policy: bool = False, namespaces: Sequence[str] = ()) -> Righ
         {"apiGroups": [names.GROUP], "resources": ["inferenceproviderconfigs/status"], "verbs": ["patch"]},
         _CLUSTER_CONFIGS,
         {"apiGroups": [names.GROUP], "resources": ["clusterruntimeconfigs/status"], "verbs": ["patch"]},
+        _CLUSTER_TEMPLATES,
     ]
     if policy:
         labels: Resource = {"apiGroups": [""], "resources": ["namespaces"], "verbs": _READ}
@@ -81,6 +84,7 @@ def core_rights(*, policy: bool = False, namespaces: Sequence[str] = ()) -> Righ
             {"apiGroups": [names.GROUP], "resources": ["modeldeployments/status"], "verbs": ["patch"]},
             _CONFIGS,
             {"apiGroups": [names.GROUP], "resources": ["runtimeconfigs/status"], "verbs": ["patch"]},
+            _TEMPLATES,
             {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
         ),
     )

@@ -33,6 +33,7 @@ from airunway.runtime.model_cache import cache_reads
 from airunway.runtime.reconcile import ProviderReconciler
 from airunway.selection import HEARTBEAT_INTERVAL
 from airunway.status import Condition, written
+from airunway.templates import TEMPLATE_READY
 
 __all__ = ["ProviderApplication", "ProviderSettings", "Registration", "config_object"]
 
@@ -252,8 +253,8 @@ class ProviderSettings:
     """Namespaces that are watched; empty: all."""
 
 
-_READ_FIELDS = ("engine", "selection", "effectiveRuntimeConfig", "parts")
-_READ_CONDITIONS = ("Validated", "ProviderSelected", CONFIG_READY, "StorageReady")
+_READ_FIELDS = ("engine", "selection", "effectiveRuntimeConfig", "effectiveTemplate", "parts")
+_READ_CONDITIONS = ("Validated", "ProviderSelected", CONFIG_READY, TEMPLATE_READY, "StorageReady")
 """What a provider reads of the status that core and parts write, besides its own name; of a route or a cache only where
 one was asked for (`cache_reads`)."""
 

@@ -33,6 +33,7 @@ from airunway.runtime.translate import SpecDigests, with_counts_of
 from airunway.runtime.volume_claims import claims_hinder
 from airunway.status import Category, Fault, category_of, served_before
 from airunway.status.evidence import parse_moment
+from airunway.templates import TEMPLATE_READY
 
 __all__ = [
     "DISAGREEMENT",
@@ -101,6 +102,8 @@ def gate_of(
 
     `typed` and `digests` are the deployment as plugins see it; None if it cannot be read.
     """
+    if dig(state.deployment, "spec", "templateRef") is not None:
+        return Gate(closed=True)  # its template is not resolved: the condition of the core is a fault of its own
     gate = _config_gate(state)
     if gate.closed:
         return gate
@@ -381,6 +384,9 @@ def foreign_faults(state: ClusterState, host: ProviderHost) -> Iterator[Fault]:
     config = state.resolution.config if state.resolution is not None else None
     invalid = ready.get("reason") == "InvalidSpec" and state.primary is not None
     if not invalid and (fault := _fault(ready, "RuntimeConfig", served=served)) is not None:
+        yield fault
+    template = condition_of(deployment, TEMPLATE_READY)
+    if template is not None and (fault := _fault(template, "Template", served=served)) is not None:
         yield fault
     yield from cache_faults(state, host, served=served)
     storage = condition_of(deployment, "StorageReady")

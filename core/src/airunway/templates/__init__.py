@@ -2,12 +2,13 @@
 
 from airunway.templates.choice import CLUSTER_KIND, KIND, Candidate, Choice, Request, choose, request_of
 from airunway.templates.contribution import MAX_CONTRIBUTION, Contribution, contribution_of
-from airunway.templates.expansion import effective, expand, recorded_contribution
+from airunway.templates.expansion import TEMPLATE_READY, effective, expand, recorded_contribution
 
 __all__ = [
     "CLUSTER_KIND",
     "KIND",
     "MAX_CONTRIBUTION",
+    "TEMPLATE_READY",
     "Candidate",
     "Choice",
     "Contribution",

@@ -35,7 +35,9 @@ class Contribution:
     hash: str
     """sha256 of its canonical JSON: 64 hexadecimal digits."""
     problems: tuple[Problem, ...] = ()
-    """Why it cannot be used; none if it can."""
+    """What of the template is ignored."""
+    unusable: str = ""
+    """Why it cannot be used at all, as the end of a sentence; empty if it can."""
 
 
 def contribution_of(template: Resource) -> Contribution:
@@ -43,7 +45,7 @@ def contribution_of(template: Resource) -> Contribution:
     spec = _plain(template.get("spec"))
     cluster = template.get("kind") == "ClusterModelTemplate"
     problems: list[Problem] = []
-    model = _model(spec, _plain(template.get("status")), cluster=cluster, problems=problems)
+    model, unusable = _model(spec, _plain(template.get("status")), cluster=cluster)
     given: Resource = {"model": model} if model else {}
     resources = _resources(spec)
     if resources:
@@ -59,32 +61,34 @@ def contribution_of(template: Resource) -> Contribution:
     given = expand(defaults, given)
     size = len(orjson.dumps(given))
     if size > MAX_CONTRIBUTION:
-        message = f"the template gives {size} bytes of JSON; at most {MAX_CONTRIBUTION} can be recorded on a deployment"
-        problems.append(Problem(field="spec.defaults", message=message))
+        unusable = (
+            f"spec.defaults: it gives {size} bytes of JSON, of which at most {MAX_CONTRIBUTION} can be recorded on a "
+            "deployment"
+        )
         given = {"model": model} if model else {}
-    return Contribution(spec=given, hash=digest(given), problems=tuple(problems))
+    return Contribution(spec=given, hash=digest(given), problems=tuple(problems), unusable=unusable)
 
 
-def _model(spec: Resource, status: Resource, *, cluster: bool, problems: list[Problem]) -> Resource:
+def _model(spec: Resource, status: Resource, *, cluster: bool) -> tuple[Resource, str]:
+    """``spec.model``, and why there is none that can be served."""
     name = spec.get("modelName")
     if not isinstance(name, str) or not name:
-        problems.append(Problem(field="spec.modelName", message="must name a model"))
-        return {}
+        return {}, "spec.modelName: must name a model"
+    unusable = ""
     model: Resource = {"id": name}
     source = _source(spec, name) or _source(status, name)
     uri = source.get("uri")
     if isinstance(uri, str) and uri.startswith("hf://") and uri != f"hf://{name}":
         model = {"id": uri.removeprefix("hf://"), "servedName": name}
     elif isinstance(uri, str) and uri and not uri.startswith("hf://"):
-        text = (
-            f"the weights are at {uri}, which no engine fetches by itself: make a ModelArtifact of that source, and "
-            "name it in spec.model.cache.artifactName of the deployment"
+        unusable = (
+            f"spec.modelSources: the weights are at {uri}, which no engine fetches by itself: make a ModelArtifact of "
+            "that source, and name it in spec.model.cache.artifactName of a deployment of that model"
         )
-        problems.append(Problem(field="spec.modelSources", message=text))
     if not cluster and dig(spec, "caching", "enabled") is True:
         size = source.get("size")
         model["cache"] = {"mode": "Shared", **({"size": size} if size else {})}
-    return model
+    return model, unusable
 
 
 def _source(part: Resource, name: str) -> Resource:

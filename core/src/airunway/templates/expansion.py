@@ -13,7 +13,10 @@ from typing import Any
 from airunway.resource import Resource, dig
 from airunway.templates.choice import request_of
 
-__all__ = ["MAX_DEPTH", "effective", "expand", "recorded_contribution"]
+__all__ = ["MAX_DEPTH", "TEMPLATE_READY", "effective", "expand", "recorded_contribution"]
+
+TEMPLATE_READY = "TemplateReady"
+"""Condition of a deployment: its template was found, and what it gives is recorded."""
 
 MAX_DEPTH = 64
 """Levels down to which objects are merged; below that the deployment's own value counts as a whole."""

@@ -1,0 +1,189 @@
+"""Which template a deployment uses, and what of it counts (platform.md, "Templates"). Pure.
+
+Example: a deployment serves with the template ``fast``, whose flags are edited. The record in its status keeps the old
+flags, so nothing restarts. The next change of its own spec takes the new ones; so does a deployment that never served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airunway.api import names
+from airunway.process.deployment_cache import own_spec
+from airunway.resource import ObjectKey, Resource, annotations_of, dig, digest, is_true, key_of
+from airunway.status import SERVED, Condition, Fault
+from airunway.templates import (
+    CLUSTER_KIND,
+    KIND,
+    TEMPLATE_READY,
+    Choice,
+    Contribution,
+    Request,
+    effective,
+    request_of,
+)
+
+__all__ = ["NO_TEMPLATES", "TemplatePart", "TemplateSource", "own_digest", "template_part"]
+
+_PASSING = ("gateway", "suspend")
+"""Fields of a spec whose change takes no newer template; nor do replica counts (ruling 23)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TemplateSource:
+    """Where templates are looked up."""
+
+    choose: Callable[[Request, str], Choice]
+    """Returns the template for a request of a namespace."""
+    find: Callable[[ObjectKey], Resource | None]
+    """Returns a template by its key."""
+    contribution: Callable[[Resource], Contribution]
+    """Returns what a template gives."""
+
+
+NO_TEMPLATES = TemplateSource(
+    choose=lambda request, _: Choice(
+        reason="TemplateNotFound", message=f"there are no templates: {request.name or request.model} was asked for"
+    ),
+    find=lambda _: None,
+    contribution=lambda _: Contribution(spec={}, hash=""),
+)
+"""A cluster without templates."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TemplatePart:
+    """What the template adds to a decision."""
+
+    deployment: Resource
+    """The deployment with its effective spec."""
+    status: Mapping[str, Any]
+    """``effectiveTemplate``; empty without one."""
+    condition: Condition | None = None
+    """``TemplateReady``; None: the deployment names no template."""
+    fault: Fault | None = None
+    """Why the template cannot be used, or not be found any more."""
+    unresolved: bool = False
+    """Nothing can be decided on the deployment: what its template gives is not known."""
+
+
+def template_part(deployment: Resource, templates: TemplateSource, *, granted: bool = False) -> TemplatePart:
+    """Returns the template's part of the core's decision on a cached deployment.
+
+    `granted` is whether it may take a newer contribution although it serves.
+    """
+    spec = own_spec(deployment)
+    request = request_of(spec)
+    if request is None:
+        return TemplatePart(deployment=deployment, status={})
+    record = dig(deployment, "status", "effectiveTemplate")
+    record = record if isinstance(record, dict) and isinstance(record.get("spec"), dict) else None
+    template, problem = _template(deployment, request, record, templates)
+    if template is None:
+        return _without(deployment, request, record, problem)
+    contribution = templates.contribution(template)
+    if contribution.unusable:
+        problem = Choice(reason="InvalidSpec", message=f"{_named(template)} cannot be used: {contribution.unusable}")
+        return _without(deployment, request, record, problem)
+    digest_ = own_digest(deployment)
+    if record is not None and _keeps(deployment, record, digest_) and not granted:
+        given, hash_ = record["spec"], str(record.get("hash", ""))
+    else:
+        given, hash_ = contribution.spec, contribution.hash
+    key = key_of(template)
+    ref = {"kind": _kind(template), **({"namespace": key.namespace} if key.namespace else {}), "name": key.name}
+    published = {
+        "ref": ref,
+        "scope": "Namespace" if key.namespace else "Cluster",
+        "hash": hash_,
+        "asked": request.digest,
+        "takenFor": digest_ if hash_ == contribution.hash else str(dig(record, "takenFor", default="")),
+        "spec": given,
+    }
+    text = f"Uses {_named(template)}"
+    if hash_ != contribution.hash:
+        text += " as it was before its last change: the next change of the deployment's own spec takes the new values"
+    ignored = "; ".join(f"{each.field}: {each.message}" for each in contribution.problems[:4])
+    return TemplatePart(
+        deployment=_with(deployment, spec, published),
+        status={"effectiveTemplate": published},
+        condition=Condition(
+            type=TEMPLATE_READY, status=True, reason="TemplateFound", message=f"{text}; {ignored}" if ignored else text
+        ),
+    )
+
+
+def own_digest(deployment: Resource) -> str:
+    """The digest of a deployment's own spec and its adopt annotation, without replica counts, gateway and suspend."""
+    spec = {key: value for key, value in own_spec(deployment).items() if key not in _PASSING}
+    scaling = spec.get("scaling")
+    if isinstance(scaling, dict):
+        kept = {key: value for key, value in scaling.items() if key != "replicas"}
+        spec["scaling"] = {
+            key: {field: each for field, each in value.items() if field != "replicas"}
+            if isinstance(value, dict)
+            else value
+            for key, value in kept.items()
+        }
+    return digest([spec, annotations_of(deployment).get(names.ADOPT, "")])
+
+
+def _template(
+    deployment: Resource, request: Request, record: Resource | None, templates: TemplateSource
+) -> tuple[Resource | None, Choice]:
+    """The template to use: the recorded one for as long as it exists and the request is the same, else the best one."""
+    namespace = key_of(deployment).namespace
+    if record is not None and record.get("asked") == request.digest and _exists(deployment):
+        ref = record.get("ref")
+        key = ObjectKey(str(dig(ref, "namespace", default="")), str(dig(ref, "name", default="")))
+        found = templates.find(key) if key.namespace in ("", namespace) else None
+        if found is not None:
+            return found, Choice()
+    choice = templates.choose(request, namespace)
+    return (choice.chosen.template if choice.chosen is not None else None), choice
+
+
+def _exists(deployment: Resource) -> bool:
+    """Whether anything of the deployment exists: a provider holds it."""
+    finalizers = dig(deployment, "metadata", "finalizers", default=[])
+    return any(names.provider_of_finalizer(str(each)) for each in finalizers)
+
+
+def _keeps(deployment: Resource, record: Resource, digest_: str) -> bool:
+    return is_true(deployment, SERVED) and record.get("takenFor") == digest_
+
+
+def _without(deployment: Resource, request: Request, record: Resource | None, problem: Choice) -> TemplatePart:
+    """The part while there is no template to use: what was recorded for the same request goes on."""
+    known = record is not None and record.get("asked") == request.digest
+    message = f"spec.templateRef: {problem.message}"
+    if known:
+        message += "; what it gave is kept"
+    served = is_true(deployment, SERVED)
+    return TemplatePart(
+        deployment=deployment,
+        status={"effectiveTemplate": record} if record is not None else {},
+        condition=Condition(type=TEMPLATE_READY, status=False, reason=problem.reason, message=message),
+        fault=Fault(
+            component=TEMPLATE_READY, reason=problem.reason, message=message, pending=not served, only_degrades=served
+        ),
+        unresolved=not known,
+    )
+
+
+def _with(deployment: Resource, spec: Resource, published: Resource) -> Resource:
+    """The deployment with the effective spec that follows from what is published."""
+    status = {**(deployment.get("status") or {}), "effectiveTemplate": published}
+    merged = effective({"spec": spec, "status": status})["spec"]
+    return {**deployment, "spec": merged}
+
+
+def _kind(template: Resource) -> str:
+    return KIND if key_of(template).namespace else CLUSTER_KIND
+
+
+def _named(template: Resource) -> str:
+    key = key_of(template)
+    return f"{_kind(template)} '{key.name}'" + (f" of namespace '{key.namespace}'" if key.namespace else "")

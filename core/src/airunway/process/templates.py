@@ -1,0 +1,166 @@
+"""The model templates that a process has read: which one a deployment uses, and which deployments a change concerns.
+
+Only the core reads them; it records on each deployment what its template gives (`airunway.templates`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+
+from airunway.api import names
+from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE
+from airunway.kube import AnyReflector, compact_objects, wait_until_answered
+from airunway.process.caches import Caches, SharedCache
+from airunway.process.deployment_cache import own_spec
+from airunway.process.runtime_configs import OnChange
+from airunway.resource import ObjectKey, Resource, dig, key_of
+from airunway.templates import CLUSTER_KIND, KIND, Choice, Contribution, Request, choose, contribution_of, request_of
+
+__all__ = ["Templates"]
+
+_METADATA = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp")
+_STATUS = ("phase", "reason", "message", "modelSources", "hardware")
+"""What the core reads of a template's status, which the catalogue writes."""
+
+
+class Templates:
+    """ModelTemplates and ClusterModelTemplates for one reader.
+
+    `deployments` is the reader's cache of deployments; its index finds the users of a template. A cluster without the
+    CRDs counts as one without templates; CRDs that are installed later are noticed within 30 seconds.
+    """
+
+    def __init__(self, caches: Caches, *, deployments: AnyReflector, on_change: OnChange) -> None:
+        project = caches.one(_Projection)
+        self.namespaced: SharedCache = caches.of(MODEL_TEMPLATE, project=project, optional=True)
+        self.cluster: SharedCache = caches.of(CLUSTER_MODEL_TEMPLATE, project=project, optional=True)
+        self._on_change = on_change
+        self._users = deployments.add_index(_looked_up)
+        self._models = {cache: cache.add_index(_model) for cache in (self.namespaced, self.cluster)}
+        self._contributions: dict[ObjectKey, tuple[Resource, Contribution]] = {}
+        self._problems: dict[SharedCache, str] = {}
+        for cache in (self.namespaced, self.cluster):
+            cache.add_handler(self._on_template)
+
+    # ------------------------------------------------------------------------------------------------ reading
+
+    def choose(self, request: Request, *, namespace: str) -> Choice:
+        """Returns the template that a deployment of `namespace` gets for its request, of those that have been read."""
+        if request.name:
+            own = self.namespaced.get(ObjectKey(namespace, request.name))
+            shared = self.cluster.get(ObjectKey("", request.name))
+            return choose(request, namespaced=[own] if own else [], cluster=[shared] if shared else [])
+        return choose(
+            request,
+            namespaced=self._models[self.namespaced].get((namespace, request.model)),
+            cluster=self._models[self.cluster].get(("", request.model)),
+        )
+
+    def find(self, key: ObjectKey) -> Resource | None:
+        """Returns a ModelTemplate, or a ClusterModelTemplate for a key without namespace; None if there is none."""
+        template: Resource | None = (self.namespaced if key.namespace else self.cluster).get(key)
+        return template
+
+    def contribution(self, template: Resource) -> Contribution:
+        """Returns what a template gives; computed once for each state of it."""
+        key = key_of(template)
+        known = self._contributions.get(key)
+        if known is None or known[0] is not template:
+            known = self._contributions[key] = (template, contribution_of(template))
+        return known[1]
+
+    @property
+    def readable(self) -> bool:
+        """Whether both kinds have been read once, or found not to be installed; it stays true."""
+        return self.namespaced.answered.is_set() and self.cluster.answered.is_set()
+
+    def unready(self) -> str | None:
+        """Why the templates are not readable yet, with kind and verb; None if they are."""
+        if self.readable:
+            return None
+        cache = self.cluster if self.namespaced.answered.is_set() else self.namespaced
+        kind, cause = cache.kind, self._problems.get(cache)
+        if cause is None:
+            return f"the {kind.plural} have not been read yet"
+        remedy = ": grant list and watch on them to the account of this process" if cause == "Forbidden" else ""
+        return f"cannot list {kind.plural}.{kind.group} ({cause}){remedy}"
+
+    # ---------------------------------------------------------------------------------------------- following
+
+    async def read(self) -> None:
+        """Wait until the templates are readable."""
+        await wait_until_answered([self.namespaced, self.cluster])
+
+    async def run(self) -> None:
+        """Follow both kinds until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for cache in (self.namespaced, self.cluster):
+                cache.on_restart = self._notice(cache)
+                group.create_task(cache.run(), name=str(cache.kind))
+
+    def _notice(self, cache: SharedCache) -> Callable[[str], None]:
+        def failed(cause: str) -> None:
+            self._problems[cache] = cause
+
+        return failed
+
+    def _on_template(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        if new is None:
+            self._contributions.pop(key, None)
+        if old is not None and new is not None and _read(old) == _read(new):
+            return
+        models = {dig(each, "spec", "modelName") for each in (old, new) if each is not None}
+        self._on_change(("template", key), lambda: self._concerned(key, models))
+
+    def _concerned(self, key: ObjectKey, models: set[object]) -> list[Resource]:
+        """The cached deployments that name this template, use it, or ask for one of its models."""
+        found = {}
+        for namespace in [key.namespace] if key.namespace else self._namespaces():
+            wanted: list[Hashable] = [("name", namespace, key.name), *(("model", namespace, each) for each in models)]
+            for user in (user for each in wanted for user in self._users.get(each)):
+                found[key_of(user)] = user
+        return list(found.values())
+
+    def _namespaces(self) -> set[str]:
+        return {str(each[1]) for each in self._users.keys() if isinstance(each, tuple)}  # noqa: SIM118
+
+
+class _Projection:
+    """Keeps of a template its spec, the part of its status that the core reads, and some metadata."""
+
+    def __init__(self) -> None:
+        self._compact = compact_objects(names.CORE_MANAGER)
+
+    def __call__(self, obj: Resource) -> Resource:
+        metadata, status = obj.get("metadata"), obj.get("status")
+        kind = obj.get("kind") or (KIND if dig(metadata, "namespace") else CLUSTER_KIND)
+        kept: Resource = {"kind": kind, "spec": obj.get("spec")}
+        kept["metadata"] = {
+            field: metadata[field] for field in _METADATA if isinstance(metadata, dict) and field in metadata
+        }
+        kept["status"] = {field: status[field] for field in _STATUS if isinstance(status, dict) and field in status}
+        return self._compact(kept)
+
+
+def _read(template: Resource) -> tuple[object, object]:
+    return template.get("spec"), template.get("status")
+
+
+def _model(template: Resource) -> tuple[Hashable, ...]:
+    model = dig(template, "spec", "modelName")
+    return ((key_of(template).namespace, model),) if isinstance(model, str) else ()
+
+
+def _looked_up(deployment: Resource) -> tuple[Hashable, ...]:
+    """What of templates a deployment depends on: the name or the model that it asks for, and the one that it uses."""
+    request, namespace = request_of(own_spec(deployment)), key_of(deployment).namespace
+    if request is None:
+        return ()
+    found: list[Hashable] = (
+        [("name", namespace, request.name)] if request.name else [("model", namespace, request.model)]
+    )
+    used = dig(deployment, "status", "effectiveTemplate", "ref", "name")
+    if isinstance(used, str) and used != request.name:
+        found.append(("name", namespace, used))
+    return tuple(found)
