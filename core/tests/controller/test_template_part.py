@@ -1,0 +1,146 @@
+"""What the template adds to the core's decision: choice, record, and what keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airunway.api import names
+from airunway.controller.templates import TemplatePart, TemplateSource, template_part
+from airunway.process.deployment_cache import DeploymentProjection
+from airunway.resource import Resource, copy_of, key_of
+from airunway.templates import choose, contribution_of
+
+TEMPLATE: Resource = {
+    "kind": "ModelTemplate",
+    "metadata": {"name": "fast", "namespace": "team"},
+    "spec": {"modelName": "org/m", "defaults": {"engine": {"args": {"a": "1"}}}},
+}
+DEPLOYMENT: Resource = {
+    "metadata": {"name": "d", "namespace": "team", "uid": "u", "generation": 1},
+    "spec": {"templateRef": {"name": "fast"}, "scaling": {"replicas": 1}},
+}
+
+
+def templates(*found: Resource) -> TemplateSource:
+    known = {key_of(each): each for each in found}
+    return TemplateSource(
+        choose=lambda request, namespace: choose(
+            request,
+            namespaced=[each for each in found if key_of(each).namespace == namespace],
+            cluster=[each for each in found if not key_of(each).namespace],
+        ),
+        find=known.get,
+        contribution=contribution_of,
+    )
+
+
+def cached(part: TemplatePart, *, served: bool = False, held: bool = True, **spec: Any) -> Resource:
+    """The deployment as the cache has it once `part` was written; `spec` replaces fields of the user's own spec."""
+    status: Resource = {**part.status}
+    if served:
+        status["conditions"] = [{"type": "Served", "status": "True"}]
+    finalizers = [names.provider_finalizer("p")] if held else []
+    stored = {
+        **DEPLOYMENT,
+        "metadata": {**DEPLOYMENT["metadata"], "finalizers": finalizers},
+        "spec": {**DEPLOYMENT["spec"], **spec},
+        "status": status,
+    }
+    return DeploymentProjection([names.CORE_MANAGER])(copy_of(stored))
+
+
+def edited(args: str = "2") -> Resource:
+    return {**TEMPLATE, "spec": {**TEMPLATE["spec"], "defaults": {"engine": {"args": {"a": args}}}}}
+
+
+def flags(part: TemplatePart) -> object:
+    return part.deployment["spec"]["engine"]["args"]
+
+
+def test_the_first_pass_works_on_the_effective_spec_and_records_it() -> None:
+    part = template_part(DEPLOYMENT, templates(TEMPLATE))
+    assert part.deployment["spec"] == {
+        "model": {"id": "org/m"},
+        "engine": {"args": {"a": "1"}},
+        "scaling": {"replicas": 1},
+    }
+    recorded = part.status["effectiveTemplate"]
+    assert recorded["ref"] == {"kind": "ModelTemplate", "namespace": "team", "name": "fast"}
+    assert recorded["scope"] == "Namespace"
+    assert part.condition is not None
+    assert (part.condition.status, part.condition.reason) == (True, "TemplateFound")
+    again = template_part(cached(part), templates(TEMPLATE))
+    assert again.status == part.status, "a second pass writes nothing"
+    assert again.deployment["spec"] == part.deployment["spec"]
+
+
+def test_what_serves_keeps_its_record_until_its_own_spec_changes() -> None:
+    first = template_part(DEPLOYMENT, templates(TEMPLATE))
+    kept = template_part(cached(first, served=True), templates(edited()))
+    assert flags(kept) == {"a": "1"}
+    assert kept.status == first.status
+    assert kept.condition is not None
+    assert "as it was before its last change" in kept.condition.message
+    for passing in ({"scaling": {"replicas": 4}}, {"suspend": True}, {"gateway": {"enabled": True}}):
+        assert flags(template_part(cached(first, served=True, **passing), templates(edited()))) == {"a": "1"}, passing
+    taken = template_part(cached(first, served=True, env=[{"name": "A", "value": "1"}]), templates(edited()))
+    assert flags(taken) == {"a": "2"}
+    assert flags(template_part(cached(first), templates(edited()))) == {"a": "2"}, "it has not served yet"
+    assert flags(template_part(cached(first, served=True), templates(edited()), granted=True)) == {"a": "2"}
+
+
+def test_a_template_that_is_deleted_leaves_what_was_recorded() -> None:
+    first = template_part(DEPLOYMENT, templates(TEMPLATE))
+    gone = template_part(cached(first, served=True), templates())
+    assert gone.status == first.status
+    assert not gone.unresolved
+    assert gone.fault is not None
+    assert (gone.fault.reason, gone.fault.only_degrades) == ("TemplateNotFound", True)
+    assert gone.deployment["spec"]["model"] == {"id": "org/m"}
+
+
+def test_another_reference_that_finds_nothing_leaves_the_deployment_unresolved() -> None:
+    first = template_part(DEPLOYMENT, templates(TEMPLATE))
+    other = template_part(cached(first, served=True, templateRef={"name": "absent"}), templates(TEMPLATE))
+    assert other.unresolved
+    assert other.deployment["spec"]["templateRef"] == {"name": "absent"}, "a provider sees that it has to wait"
+    assert other.deployment["spec"]["model"] == {"id": "org/m"}, "and what runs"
+    assert other.status == first.status
+
+
+def test_nothing_recorded_and_no_template_waits() -> None:
+    part = template_part(DEPLOYMENT, templates())
+    assert part.unresolved
+    assert part.status == {}
+    assert part.fault is not None
+    assert (part.fault.reason, part.fault.pending) == ("TemplateNotFound", True)
+
+
+def test_the_choice_by_model_stays_once_something_exists() -> None:
+    spec = {"templateRef": {"modelName": "org/m"}}
+    ready = {"status": {"phase": "Ready"}}
+    plain = {**TEMPLATE, **ready}
+    better = {
+        **plain,
+        "metadata": {"name": "better", "namespace": "team"},
+        "spec": {**TEMPLATE["spec"], "optimized": True},
+    }
+    first = template_part({**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], **spec}}, templates(plain))
+    stays = template_part(cached(first, **spec), templates(plain, better))
+    assert stays.status["effectiveTemplate"]["ref"]["name"] == "fast"
+    free = template_part(cached(first, held=False, **spec), templates(plain, better))
+    assert free.status["effectiveTemplate"]["ref"]["name"] == "better"
+
+
+def test_a_template_that_cannot_be_used_is_named_with_its_field() -> None:
+    s3 = {**TEMPLATE, "spec": {"modelName": "org/m", "modelSources": [{"uri": "s3://bucket/m"}]}}
+    part = template_part(DEPLOYMENT, templates(s3))
+    assert part.fault is not None
+    assert part.fault.reason == "InvalidSpec"
+    assert "ModelTemplate 'fast' of namespace 'team' cannot be used: spec.modelSources" in part.fault.message
+
+
+def test_a_deployment_without_template_is_passed_on_as_it_is() -> None:
+    plain: Resource = {"metadata": {"name": "d", "namespace": "team"}, "spec": {"model": {"id": "org/m"}}}
+    part = template_part(plain, templates(TEMPLATE))
+    assert part == TemplatePart(deployment=plain, status={})
