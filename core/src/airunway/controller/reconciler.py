@@ -16,6 +16,7 @@ from airunway.controller.policies import Policies
 from airunway.controller.templates import NO_TEMPLATES, TemplateSource, template_part
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Conflict, EventRecorder, MutationCache, StatusWriter
+from airunway.process.deployment_cache import to_validate
 from airunway.process.logs import log_phase
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, uid_of
 from airunway.selection import ProviderFacts, forbidden_now, unsettled
@@ -148,7 +149,7 @@ class CoreReconciler:
         identity = (f"{uid_of(deployment)} {gives}", dig(deployment, "metadata", "generation", default=0))
         known = self._verdicts.get(key)
         if known is None or known[:2] != identity:
-            known = self._verdicts[key] = (*identity, validate(deployment))
+            known = self._verdicts[key] = (*identity, validate(to_validate(deployment)))
         return unsettled(deployment, known[2])
 
     async def _write(self, deployment: Resource, status: Resource) -> bool:

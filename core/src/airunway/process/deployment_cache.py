@@ -32,7 +32,7 @@ from airunway.resource import Resource, dig, key_of, uid_of
 from airunway.selection import REFUSED_BY, is_denied, refused_by
 from airunway.templates import effective
 
-__all__ = ["DeploymentProjection", "own_spec", "whole", "with_all_finalizers"]
+__all__ = ["DeploymentProjection", "own_spec", "to_validate", "whole", "with_all_finalizers"]
 
 _PACKED = f"{GROUP}/packed-spec"
 """Key of a cached object's spec as JSON; objects of the API server never have it."""
@@ -181,6 +181,16 @@ def own_spec(obj: Resource) -> Resource:
     """The spec as its user wrote it: without what a template gives. `obj` is a cached or a stored deployment."""
     spec = obj.get(_OWN_SPEC, obj.get("spec"))
     return spec if isinstance(spec, dict) else {}
+
+
+def to_validate(obj: Resource) -> Resource:
+    """The object as the API server could have it: with its effective spec, and with its user's own while it names a
+    template that is not resolved.
+    """
+    if _OWN_SPEC not in obj:
+        return obj
+    kept = {key: value for key, value in obj.items() if key != _OWN_SPEC}
+    return {**kept, "spec": obj[_OWN_SPEC]} if dig(obj, "spec", "templateRef") is not None else kept
 
 
 def whole(obj: Resource) -> Resource:

@@ -1,0 +1,175 @@
+"""A deployment with a template from its creation to Running, and what edits of the template do to it (ruling 31)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.platform.conftest import WORKSPACE, Configs
+
+from airunway.api import names
+from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_DEPLOYMENT, MODEL_TEMPLATE
+from airunway.kube import Client
+from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, uid_of
+from airunway_testing.audit import AuditReader
+from airunway_testing.eventually import eventually
+from airunway_testing.expectations import phase_is, reason_is
+from airunway_testing.operator import Deploy, deployments, until
+
+pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
+
+MODEL = "meta-llama/Llama-3.1-8B-Instruct"
+DEFAULTS: Resource = {
+    "image": "registry.example/team/vllm:1.0",
+    "resources": {"gpu": {"count": 1}},
+    "env": [{"name": "A", "value": "1"}],
+}
+
+
+class TemplateFiles:
+    """Writes and deletes templates."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client, self._namespace = client, namespace
+
+    async def write(self, name: str, *, cluster: bool = False, phase: str = "", **spec: Any) -> None:
+        """Apply a template of `MODEL`; with a `phase` as the catalogue would report it."""
+        kind = CLUSTER_MODEL_TEMPLATE if cluster else MODEL_TEMPLATE
+        metadata = {"name": name, **({} if cluster else {"namespace": self._namespace})}
+        body = {"apiVersion": names.API_VERSION, "kind": kind.kind, "metadata": metadata}
+        wanted = {"modelName": MODEL, "defaults": DEFAULTS, **spec}
+        await self._client.apply(kind, {**body, "spec": wanted}, manager="platform", force=True)
+        if phase:
+            status = {"phase": phase, "reason": "GPUNotAvailable" if phase == "NotAvailable" else phase}
+            await self._client.apply(
+                kind, {**body, "status": status}, manager="airunway-catalogue", force=True, subresource="status"
+            )
+
+    async def delete(self, name: str) -> None:
+        await self._client.delete(MODEL_TEMPLATE, ObjectKey(self._namespace, name))
+
+    async def clear(self) -> None:
+        for template in await self._client.list_all(CLUSTER_MODEL_TEMPLATE):
+            await self._client.delete(CLUSTER_MODEL_TEMPLATE, key_of(template))
+
+
+@pytest.fixture
+async def templates(operator: None, configs: Configs, client: Client, namespace: str) -> AsyncIterator[TemplateFiles]:
+    found = TemplateFiles(client, namespace)
+    yield found
+    await found.clear()
+
+
+@pytest.fixture
+async def deploy(templates: TemplateFiles, client: Client, namespace: str) -> AsyncIterator[Deploy]:
+    """Creates a deployment that names the template ``fast``."""
+    async with deployments(client, namespace, {"templateRef": {"name": "fast"}, "provider": {"name": "kaito"}}) as make:
+        yield make
+
+
+async def container(client: Client, key: ObjectKey) -> Resource:
+    workspace = await client.get(WORKSPACE, key)
+    found: Resource = workspace["inference"]["template"]["spec"]["containers"][0]
+    return found
+
+
+def ready(deployment: Resource) -> str:
+    condition = condition_of(deployment, "TemplateReady") or {}
+    return f"{condition.get('status')}/{condition.get('reason')}"
+
+
+async def test_a_deployment_with_only_a_template_runs_and_an_edit_restarts_nothing(
+    templates: TemplateFiles, deploy: Deploy, client: Client, audit_log: Path
+) -> None:
+    early = await deploy("early")
+    found = await until(client, early, reason_is("TemplateReady", "TemplateNotFound"))
+    assert (found["status"]["phase"], found["status"]["reason"]) == ("Pending", "TemplateNotFound")
+    assert "there is no ModelTemplate fast" in found["status"]["message"]
+    await templates.write("fast")
+    found = await until(client, early, phase_is("Running"))
+    assert ready(found) == "True/TemplateFound"
+    assert dig(found, "status", "effectiveTemplate", "ref", "name") == "fast"
+    assert "model" not in found["spec"], "the user's own spec stays as it was written"
+    made = await container(client, early)
+    assert made["image"] == DEFAULTS["image"]
+    assert {"name": "A", "value": "1"} in made["env"]
+
+    uid, log = uid_of(await client.get(WORKSPACE, early)), AuditReader(audit_log)
+    await templates.write("fast", defaults={**DEFAULTS, "env": [{"name": "A", "value": "2"}]})
+    waiting = "as it was before its last change"
+    await until(client, early, lambda md: waiting in str(condition_of(md, "TemplateReady")))
+    fresh = await deploy("fresh")
+    await until(client, fresh, phase_is("Running"))
+    assert {"name": "A", "value": "2"} in (await container(client, fresh))["env"]
+    await client.merge_patch(MODEL_DEPLOYMENT, early, {"spec": {"suspend": False, "gateway": {}}}, manager="user")
+    await asyncio.sleep(1)
+    touched = [r for r in log.read() if r.writes and r.name == early.name and r.resource.startswith("workspaces")]
+    assert touched == []
+    assert uid_of(await client.get(WORKSPACE, early)) == uid
+
+    await templates.delete("fast")
+    found = await until(client, early, phase_is("Degraded"))
+    assert (ready(found), found["status"]["reason"]) == ("False/TemplateNotFound", "TemplateNotFound")
+    assert uid_of(await client.get(WORKSPACE, early)) == uid
+    await templates.write("fast", defaults={**DEFAULTS, "env": [{"name": "A", "value": "3"}]})
+    await until(client, early, phase_is("Running"))
+    await client.merge_patch(
+        MODEL_DEPLOYMENT, early, {"spec": {"env": [{"name": "OWN", "value": "1"}]}}, manager="user"
+    )
+
+    async def taken() -> bool:
+        live = await client.find(WORKSPACE, early)
+        env = live["inference"]["template"]["spec"]["containers"][0].get("env", []) if live else []
+        return {"name": "A", "value": "3"} in env and {"name": "OWN", "value": "1"} in env
+
+    await eventually(taken)
+
+
+async def test_by_model_the_best_ready_template_is_chosen_and_stays(
+    templates: TemplateFiles, deploy: Deploy, client: Client
+) -> None:
+    by_model = {"templateRef": {"modelName": MODEL}}
+    await templates.write("slow", cluster=True, phase="Ready", metric="throughput")
+    await templates.write("quick", cluster=True, phase="Ready", metric="latency")
+    await templates.write("absent", cluster=True, phase="NotAvailable", optimized=True)
+    key = await deploy("chosen", **by_model)
+    found = await until(client, key, phase_is("Running"))
+    assert dig(found, "status", "effectiveTemplate", "ref") == {"kind": "ClusterModelTemplate", "name": "quick"}
+    await templates.write("twin", cluster=True, phase="Ready", metric="latency")
+    other = await deploy("ambiguous", **by_model)
+    found = await until(client, other, reason_is("TemplateReady", "TemplateSelectionAmbiguous"))
+    assert "ClusterModelTemplate quick, ClusterModelTemplate twin" in found["status"]["message"]
+    assert dig(found, "status", "provider", "name") is None
+    found = await client.get(MODEL_DEPLOYMENT, key)
+    assert (dig(found, "status", "effectiveTemplate", "ref", "name"), ready(found)) == ("quick", "True/TemplateFound")
+    await client.merge_patch(
+        MODEL_DEPLOYMENT, other, {"spec": {"templateRef": {"metric": "throughput"}}}, manager="user"
+    )
+    found = await until(client, other, phase_is("Running"))
+    assert dig(found, "status", "effectiveTemplate", "ref", "name") == "slow"
+
+
+async def test_another_template_recreates_only_for_another_identity(
+    templates: TemplateFiles, deploy: Deploy, client: Client
+) -> None:
+    await templates.write("fast")
+    await templates.write("same", defaults={**DEFAULTS, "env": [{"name": "A", "value": "9"}]})
+    key = await deploy("moves")
+    await until(client, key, phase_is("Running"))
+    await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": {"templateRef": {"name": "absent"}}}, manager="user")
+    before = uid_of(await client.get(WORKSPACE, key))
+    found = await until(client, key, phase_is("Degraded"))
+    assert ready(found) == "False/TemplateNotFound"
+    assert uid_of(await client.get(WORKSPACE, key)) == before, "what serves stays"
+    await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": {"templateRef": {"name": "same"}}}, manager="user")
+
+    async def moved() -> bool:
+        live = await client.find(WORKSPACE, key)
+        env = live["inference"]["template"]["spec"]["containers"][0].get("env", []) if live else []
+        return {"name": "A", "value": "9"} in env
+
+    await eventually(moved)
+    await until(client, key, phase_is("Running"))
