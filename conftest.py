@@ -5,9 +5,11 @@ a change is judged by itself; everywhere else new ones are tried.
 """
 
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from _pytest.runner import call_and_report
 from hypothesis import settings
 
 settings.register_profile("explore", deadline=None)
@@ -15,6 +17,28 @@ settings.register_profile("repeat", deadline=None, derandomize=True)
 settings.load_profile("repeat" if os.environ.get("CI") else "explore")
 
 pytest_plugins = ("tools.second_look",)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, bool | None, bool | None]:
+    """A time limit that runs out while a report is made fails that test; without this, the whole run would end there."""
+    try:
+        return (yield)
+    except pytest.fail.Exception as late:
+        report = pytest.TestReport(
+            nodeid=item.nodeid,
+            location=item.location,
+            keywords={name: 1 for name in item.keywords},
+            outcome="failed",
+            longrepr=str(late),
+            when="call",
+        )
+        item.ihook.pytest_runtest_logreport(report=report)
+        call_and_report(item, "teardown", nextitem=nextitem)
+        return True
+
 
 RECORDINGS = (
     "upstream-traces/kaito-v0.12.0",

@@ -15,7 +15,7 @@ import pytest
 
 from airunway_testing.kubetools import kubectl_path
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parent.parent
 README, MAKEFILE = ROOT / "README.md", ROOT / "Makefile"

@@ -28,7 +28,7 @@ from airunway_testing.controlplane import ControlPlane
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.kubetools import kubectl_path
 
-pytestmark = [pytest.mark.chart, pytest.mark.slow]
+pytestmark = [pytest.mark.chart, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 REGISTRY = "registry.internal/team"
 PROVIDERS = ("kaito", "vllm")

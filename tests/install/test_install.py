@@ -19,7 +19,7 @@ from airunway.resource import ObjectKey, dig
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane.ports import reserved_ports
 
-pytestmark = [pytest.mark.chart, pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.chart, pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = {
