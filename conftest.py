@@ -23,14 +23,14 @@ pytest_plugins = ("tools.second_look",)
 def pytest_runtest_protocol(
     item: pytest.Item, nextitem: pytest.Item | None
 ) -> Generator[None, bool | None, bool | None]:
-    """A time limit that runs out while a report is made fails that test; without this, the whole run would end there."""
+    """A time limit that runs out while a report is made fails that test; without this, it ends the whole run."""
     try:
         return (yield)
     except pytest.fail.Exception as late:
         report = pytest.TestReport(
             nodeid=item.nodeid,
             location=item.location,
-            keywords={name: 1 for name in item.keywords},
+            keywords=dict.fromkeys(item.keywords, 1),
             outcome="failed",
             longrepr=str(late),
             when="call",
