@@ -28,7 +28,7 @@ BLOCK = re.compile(
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What a newcomer has: `uv`, and our distributions where it finds them; nothing of this environment."""
     wheels = tmp_path_factory.mktemp("wheels")
-    for package in ("airunway", "airunway-testing"):
+    for package in ("airunway", "airunway-downloader", "airunway-testing"):
         done = subprocess.run(
             [UV, "build", "--quiet", "--package", package, "--wheel", "--out-dir", wheels],
             cwd=ROOT,

@@ -72,6 +72,7 @@ def environment(folder: Path, *requirements: str, wheels: dict[str, Path]) -> Pa
 def test_wheels_find_each_other_by_entry_point(wheels: dict[str, Path], tmp_path: Path) -> None:
     assert set(wheels) == {
         "airunway",
+        "airunway_catalogue",
         "airunway_testing",
         "airunway_downloader",
         "airunway_dynamo",

@@ -25,7 +25,7 @@ from airunway.install.bundled_charts import CORE, DEFINITIONS, NAMESPACE, provid
 
 __all__ = ["build_wheels", "source_time"]
 
-_MEMBERS = ("core", "downloader", "testing", "providers")
+_MEMBERS = ("core", "catalogue", "downloader", "testing", "providers")
 _CORE = Path("core/src/airunway")
 
 

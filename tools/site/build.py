@@ -31,6 +31,7 @@ _PAGES = (
     "docs/**/*.md",
     "charts/**/README.md",
     "providers/**/README.md",
+    "catalogue/README.md",
     "downloader/README.md",
     "images/README.md",
     "benchmarks/README.md",
@@ -51,7 +52,14 @@ _CONTENTS = {
     ),
     "Reference": ("docs/reference/README", "docs/reference/*", "charts/README", "charts/*/README"),
     "How it is built": ("docs/architecture", "docs/decisions/README", "docs/decisions/*", "docs/*"),
-    "Project": ("*", "downloader/README", "images/README", "benchmarks/README", "providers/*/*/README"),
+    "Project": (
+        "*",
+        "catalogue/README",
+        "downloader/README",
+        "images/README",
+        "benchmarks/README",
+        "providers/*/*/README",
+    ),
 }
 
 
