@@ -200,7 +200,9 @@ class ModelArtifactStatus(ApiModel):
     completed: Completed | None = Field(default=None, description="Proof that the weights are complete.")
     users: Count | None = Field(default=None, description="Deployments and templates that use it, a number.")
     used_by: list[Annotated[str, Field(max_length=253)]] = Field(
-        default_factory=list, max_length=16, description="Names of the first 16 that use it: deployments, and templates as ModelTemplate/name."
+        default_factory=list,
+        max_length=16,
+        description="Names of the first 16 that use it: deployments, and templates as ModelTemplate/name.",
     )
     unused_since: Timestamp = Field(default=None, description="Moment when the last user went (RFC 3339).")
     effective_runtime_config: EffectiveRuntimeConfig | None = Field(

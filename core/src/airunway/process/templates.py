@@ -155,7 +155,9 @@ class TemplateProjection:
         }
         kept["status"] = {field: status[field] for field in _STATUS if isinstance(status, dict) and field in status}
         if conditions := [each for type_ in _CONDITIONS if (each := condition_of(obj, type_)) is not None]:
-            kept["status"]["conditions"] = [{field: each.get(field) for field in ("type", "status")} for each in conditions]
+            kept["status"]["conditions"] = [
+                {field: each.get(field) for field in ("type", "status")} for each in conditions
+            ]
         return self._compact(kept)
 
 

@@ -103,8 +103,8 @@ def artifact_contents() -> list[PolicyRule]:
             expression="oldObject != null || (variables.o.spec.source.uri.startsWith('hf://') || "
             f"object.metadata.?labels[?{quoted(names.TEMPLATE)}].orValue('') != '') && "
             "!has(variables.o.spec.source.include) && !has(variables.o.spec.source.exclude)",
-            message="a ModelArtifact that the core makes has a repository of Hugging Face as its source, or is kept for "
-            "a ModelTemplate",
+            message="a ModelArtifact that the core makes has a repository of Hugging Face as its source, or is kept "
+            "for a ModelTemplate",
         ),
         PolicyRule(
             expression=f"oldObject != null || {fields}",

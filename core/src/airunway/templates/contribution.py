@@ -106,8 +106,8 @@ def model_of(template: Resource, source: Resource) -> tuple[Resource, str]:
     else:
         instead = "enable caching, or make" if namespace else "make"
         unusable = (
-            f"spec.modelSources: the weights are at {uri}, which no engine fetches by itself: {instead} a ModelArtifact "
-            "of that source, and name it in spec.model.cache.artifactName of a deployment of that model"
+            f"spec.modelSources: the weights are at {uri}, which no engine fetches by itself: {instead} a "
+            "ModelArtifact of that source, and name it in spec.model.cache.artifactName of a deployment of that model"
         )
     return {**model, **({"cache": cache} if warm else {})}, unusable
 
