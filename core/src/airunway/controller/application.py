@@ -436,8 +436,12 @@ def _stripped(deployment: Resource) -> Resource:
 
 
 def _is_read(condition: Resource) -> bool:
-    """Whether the core reads a condition: of those of its parts only faults from which it derives a parent."""
-    return condition["type"] not in _PARTS_CONDITIONS or parent_of(condition) is not None
+    """Whether the core reads a condition: of those of its parts only faults from which it derives a parent, and a lost
+    cache, which holds back another provider.
+    """
+    if condition["type"] not in _PARTS_CONDITIONS:
+        return True
+    return parent_of(condition) is not None or condition.get("reason") == "CacheLost"
 
 
 def _is_touched(deployment: Resource, provider: str) -> bool:

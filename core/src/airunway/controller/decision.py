@@ -403,6 +403,9 @@ def _hindered_handover(
     silence = next_.silence(now)
     if not next_.ready or (silence is not None and silence >= SILENT_AFTER):
         return "WaitingForProvider", f"Provider '{named}' is not ready; {stays}"
+    cache = condition_of(deployment, "ModelCacheReady") or {}
+    if cache.get("reason") == "CacheLost":  # ruling 31: the next one could not start before the new copy is there
+        return "CacheLost", f"The weights are fetched again before provider '{named}' takes over; {stays}"
     return None
 
 
