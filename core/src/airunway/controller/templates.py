@@ -176,7 +176,7 @@ def _without(deployment: Resource, request: Request, record: Resource | None, pr
         message += "; what it gave is kept"
     served = is_true(deployment, SERVED)
     return TemplatePart(
-        deployment=deployment,
+        deployment=effective(deployment),
         status={"effectiveTemplate": record} if record is not None else {},
         condition=Condition(type=TEMPLATE_READY, status=False, reason=problem.reason, message=message),
         fault=Fault(
