@@ -68,8 +68,8 @@ def explain(
 ) -> None:
     """Explain the selection: every provider with its verdict, failed checks, rules and score, and what would change it.
 
-    Then the model template with each value that comes from it, the runtime config with the origin of each field, what of it waits, the route, and the model cache: its
-    artifact, how far it is, and why it is shared or not.
+    Then the model template with each value that comes from it, the runtime config with the origin of each field, what
+    of it waits, the route, and the model cache: its artifact, how far it is, and why it is shared or not.
 
     airunway explain md/llama -n ml
 

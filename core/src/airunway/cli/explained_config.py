@@ -64,8 +64,8 @@ def _fields(
     named = [each for each in configs if dig(each, "metadata", "name") == config.name]
     layers: list[tuple[str, dict[str, str]]] = []
     for each in named:
-        own = each.get("kind") == "RuntimeConfig" and dig(each, "metadata", "namespace") == config.namespace
-        if own and config.namespace:
+        namespaced = each.get("kind") == "RuntimeConfig" and dig(each, "metadata", "namespace") == config.namespace
+        if namespaced and config.namespace:
             layers.insert(0, (f"RuntimeConfig {config.namespace}/{config.name}", dict(leaves(stored(each)))))
         elif each.get("kind") == "ClusterRuntimeConfig" and config.scope.value != "Namespace":
             layers.append((f"ClusterRuntimeConfig {config.name}", dict(leaves(stored(each)))))

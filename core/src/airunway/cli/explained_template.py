@@ -72,7 +72,7 @@ def _overriding(field: str, given: Resource, own: Resource) -> str:
     engine, other = dig(own, "engine", "type"), dig(given, "engine", "type")
     if engine and other and engine != other and (field.startswith("spec.engine.") or field == "spec.image"):
         return "spec.engine.type"
-    path = field.split("[")[0].split(".")[1:]
+    path = field.split("[", maxsplit=1)[0].split(".")[1:]
     if path == ["env"]:
         entries = own.get("env")
         names = {dig(each, "name") for each in entries} if isinstance(entries, list) else set()

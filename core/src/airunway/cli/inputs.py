@@ -33,6 +33,7 @@ __all__ = [
     "choose_among",
     "definitions_in",
     "fail",
+    "in_namespace",
     "installed_configs",
     "manifests_in",
     "namespace_labels_in",
@@ -111,7 +112,7 @@ def manifests_in(path: Path, others: Sequence[Path] = (), *, namespace: str) -> 
     from airunway.cli.template_inputs import templates_among
 
     objects = list(objects_in(path))
-    deployments = [_in_namespace(obj, namespace) for obj in objects if obj.get("kind") == "ModelDeployment"]
+    deployments = [in_namespace(obj, namespace) for obj in objects if obj.get("kind") == "ModelDeployment"]
     if not deployments:
         raise ManifestError(f"{path}: contains no ModelDeployment")
     return Manifests(
@@ -133,7 +134,7 @@ def _with_others(configs: list[Resource], others: Sequence[Path], namespace: str
 def _configs_among(objects: Iterable[Resource], namespace: str) -> list[Resource]:
     """The runtime configs among the objects, RuntimeConfigs with their namespace."""
     return [
-        _in_namespace(obj, namespace) if obj["kind"] == "RuntimeConfig" else obj
+        in_namespace(obj, namespace) if obj["kind"] == "RuntimeConfig" else obj
         for obj in objects
         if obj.get("kind") in ("RuntimeConfig", "ClusterRuntimeConfig")
     ]
@@ -441,7 +442,8 @@ def read_artifacts(deployment: Resource, *, kubeconfig: Path | None, context: st
     return on_cluster(read, kubeconfig=kubeconfig, context=context)
 
 
-def _in_namespace(obj: Resource, namespace: str) -> Resource:
+def in_namespace(obj: Resource, namespace: str) -> Resource:
+    """A copy of the object, in `namespace` (empty: default) if it names none."""
     copied = copy_of(obj)
     metadata = copied.get("metadata")
     if isinstance(metadata, dict):

@@ -67,14 +67,18 @@ class Expanded:
 def templates_among(objects: Iterable[Resource], *, namespace: str) -> list[Resource]:
     """The templates among the objects of a file; a ModelTemplate without a namespace is in `namespace`.
 
-    One without a status counts as Ready: it is judged as if the catalogue had nothing against it.
+    One without a status counts as Ready: it is judged as if the catalogue had nothing against it. Raises ManifestError.
     """
+    from airunway.cli.manifests import ManifestError
     from airunway.templates import CLUSTER_KIND, KIND
 
     found = []
     for obj in objects:
         if obj.get("kind") not in (KIND, CLUSTER_KIND):
             continue
+        for part in ("metadata", "spec"):
+            if not isinstance(obj.get(part), dict):
+                raise ManifestError(f"{obj['kind']}: {part}: must be an object")
         metadata = {key: value for key, value in (dig(obj, "metadata") or {}).items() if key != "namespace"}
         if obj["kind"] == KIND:
             metadata["namespace"] = dig(obj, "metadata", "namespace") or namespace or "default"

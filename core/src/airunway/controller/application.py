@@ -224,7 +224,7 @@ class CoreApplication:
         return self._facts
 
     def with_template(self, deployment: Resource) -> Resource | None:
-        """A deployment of the API server with its effective spec; None while it is not known what its template gives."""
+        """A deployment as it was sent, with its effective spec; None while it is not known what its template gives."""
         part = template_part(deployment, self._template_source)
         return None if part.unresolved else part.deployment
 

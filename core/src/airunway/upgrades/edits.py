@@ -27,8 +27,8 @@ from airunway.runtime.state import ClusterState, finalizers_of, provider_mark
 from airunway.schema import defaulted
 from airunway.selection import provider_facts, unsettled
 from airunway.status import written
-from airunway.upgrades.forecast import Cluster, state_in
 from airunway.templates import TEMPLATE_READY
+from airunway.upgrades.forecast import Cluster, state_in
 from airunway.validation import validate
 from airunway.view.plan import PlanStep, plan_step
 
