@@ -273,6 +273,8 @@ async def dry_run(client: Client, edited: Resource, live: Resource | None) -> Re
     last = annotations_of(live or {}).get(_LAST_APPLIED)
     if live is None or not last:
         return await client.apply(MODEL_DEPLOYMENT, document, manager=_MANAGER, force=True, dry_run=True)
+    # kubectl records the annotations that it found beside its own, and so never removes all of them.
+    document = {**document, "metadata": {"annotations": {}, **metadata}}
     try:
         original = json.loads(last)
     except ValueError:

@@ -127,7 +127,7 @@ def explain(
             asked=inputs.asking_plugins(each.deployment, now=now),
         )
         if not each.problem
-        else undecided(each.own, message=f"{each.reason}: {each.problem}")
+        else undecided(each.own, message=each.reason)
         for each in found
     ]
     explanations = [

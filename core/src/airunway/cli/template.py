@@ -107,11 +107,13 @@ def show(
     Environment variables are shown by name only.
     """
     from airunway.cli.template_view import template_resource, template_text
+    from airunway.view import Unseen
 
     found, where = _read(file, namespace, kubeconfig, context)
     wanted = _named(name, where, found)
-    users: list[Resource] | Unseen = []
-    if not file:
+    if file:
+        users: list[Resource] | Unseen = Unseen(what="users", why="the template is that of a file")
+    else:
         users = _users(wanted, kubeconfig, context)
     if output == "name":
         typer.echo(_resource_name(wanted))

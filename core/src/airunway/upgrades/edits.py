@@ -105,11 +105,12 @@ def assigned(deployment: Resource, around: Surroundings, *, now: datetime) -> Re
     cache on it.
     """
     template = template_part(deployment, source_among(around.templates))
+    judged = deployment if template.unresolved else template.deployment
     deployment = template.deployment
     resolution = resolve_among(deployment, around.configs)
     decision = decide_core(
         deployment,
-        violations=unsettled(deployment, validate(deployment)),
+        violations=unsettled(deployment, validate(judged)),
         providers=[provider_facts(config) for config in around.providers],
         selector=True,
         now=now,
