@@ -14,7 +14,7 @@ from airunway.cli import inputs
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document, terminal_width
 from airunway.redaction import bounded, printable
-from airunway.resource import Resource, dig, key_of
+from airunway.resource import Resource, annotations_of, dig, filled, key_of
 from airunway.table import format_table
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from airunway.view import Unseen
 
 __all__ = ["template"]
+
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 NOT_CHOSEN = 3
 """Exit code of ``why``: no template would be chosen."""
@@ -170,7 +172,7 @@ def render(
             typer.echo(printable(f"airunway template render: {key_of(each.own)}: {problem}"), err=True)
         refused = refused or bool(problems)
         if not each.problem:
-            documents.append(_stored({key: value for key, value in each.deployment.items() if key != "status"}))
+            documents.append(_manifest(each.deployment))
     typer.echo(as_document(documents, output), nl=False)
     if refused:
         raise typer.Exit(1)
@@ -266,6 +268,7 @@ def _named(given: str, namespace: str, found: TemplateSet) -> Resource:
         if key_of(each).namespace in ("", namespace) and (kind is None or each["kind"] == kind)
     ]
     named = sorted((each for each in visible if key_of(each).name == name), key=lambda each: not key_of(each).namespace)
+    _say_unseen(found.unseen, err=True)
     if not named:
         _no_such(given, name, namespace, found, visible)
     return named[0]
@@ -275,11 +278,11 @@ def _no_such(given: str, name: str, namespace: str, found: TemplateSet, visible:
     """Exit with 1, and the nearest name."""
     import difflib
 
-    _say_unseen(found.unseen, err=True)
     near = difflib.get_close_matches(name, [key_of(each).name for each in visible], n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}?" if near else "`airunway template list` shows those that there are"
     where = f"for {given.partition('/')[0]}" if "/" in given else f"in namespace {namespace} or of the cluster"
-    inputs.fail(f"there is no template {bounded(name, 80)!r} {where}: {hint}")
+    seen = " among those that you may read" if found.unseen else ""
+    inputs.fail(f"there is no template {bounded(name, 80)!r} {where}{seen}: {hint}")
 
 
 def _users(wanted: Resource, kubeconfig: Path | None, context: str | None) -> list[Resource] | Unseen:
@@ -341,6 +344,21 @@ def _minimal(wanted: Resource, namespace: str) -> Resource:
         "metadata": {"name": name, "namespace": namespace},
         "spec": {"templateRef": {"name": name}},
     }
+
+
+def _manifest(deployment: Resource) -> Resource:
+    """What a user would apply: without status, and without the metadata that the API server writes."""
+    from airunway.api import names
+
+    metadata = deployment["metadata"]
+    annotations = {key: text for key, text in annotations_of(deployment).items() if key != _LAST_APPLIED}
+    kept = filled(
+        name=metadata.get("name"),
+        namespace=metadata.get("namespace"),
+        labels=metadata.get("labels"),
+        annotations=annotations,
+    )
+    return {"apiVersion": names.API_VERSION, "kind": "ModelDeployment", "metadata": kept, "spec": deployment["spec"]}
 
 
 def _stored(obj: Resource) -> Resource:
