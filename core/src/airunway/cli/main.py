@@ -23,6 +23,7 @@ from airunway.cli.new import new
 from airunway.cli.preflight import preflight
 from airunway.cli.render import render
 from airunway.cli.status import StatusCommand, status
+from airunway.cli.template import template
 from airunway.cli.validate import validate
 
 __all__ = ["app", "main"]
@@ -103,6 +104,7 @@ app = typer.Typer(
 )
 provider = typer.Typer(cls=ProviderTree, help="Run, inspect and write provider plugins.", no_args_is_help=True)
 app.add_typer(provider, name="provider")
+app.add_typer(template, name="template")
 for command, summary in (
     (crds, "Print the CustomResourceDefinitions as YAML."),
     (validate, "Check manifests as the API server would, without one."),

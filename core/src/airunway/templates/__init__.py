@@ -2,7 +2,7 @@
 
 from airunway.templates.choice import CLUSTER_KIND, KIND, Candidate, Choice, Request, choose, request_of
 from airunway.templates.contribution import MAX_CONTRIBUTION, Contribution, contribution_of
-from airunway.templates.expansion import TEMPLATE_READY, effective, expand, recorded_contribution
+from airunway.templates.expansion import TEMPLATE_READY, effective, expand, model_of, recorded_contribution
 
 __all__ = [
     "CLUSTER_KIND",
@@ -17,6 +17,7 @@ __all__ = [
     "contribution_of",
     "effective",
     "expand",
+    "model_of",
     "recorded_contribution",
     "request_of",
 ]
