@@ -28,14 +28,11 @@ from airunway_catalogue.credentials import Credentials
 from airunway_catalogue.registry_errors import (
     BadAnswer,
     BadImage,
-    Denied,
-    RegistryError,
-    Unreachable,
     error_of_status,
     translated,
 )
 
-__all__ = ["Limits", "Registry", "RegistryAddress", "address_of"]
+__all__ = ["Limits", "Registry", "RegistryAddress", "address_of", "is_repository"]
 
 _MANIFESTS = (
     "application/vnd.oci.image.manifest.v1+json",
@@ -230,9 +227,10 @@ class Registry:
             return None
         try:
             url = answer.url.join(URL(found[1]))
+            same = url.origin() == self._home.origin()
         except ValueError:
-            url = URL()
-        if url.origin() != self._home.origin() if url.is_absolute() else True:
+            same = False
+        if not same:
             raise BadAnswer(f"{self.address.host} names another host for the next page of its list")
         return url
 
@@ -433,6 +431,3 @@ def _for_linux(index: Mapping[str, object]) -> str:
     if not chosen:
         raise BadImage("it has no variant for linux")
     return chosen
-
-
-_ = (Denied, RegistryError, Unreachable)

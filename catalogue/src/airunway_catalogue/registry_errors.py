@@ -137,15 +137,15 @@ def translated(host: str, *, timeout: float) -> Iterator[None]:
 
 
 def _error(error: Exception, host: str, timeout: float) -> RegistryError:
+    if isinstance(error, aiohttp.ClientSSLError | aiohttp.ClientConnectorCertificateError):
+        return Unreachable("DependenciesUnreachable", f"no secure connection to {host}: its certificate is not trusted")
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-    if isinstance(cause, InsideAddress) or isinstance(error, InsideAddress):
+    if isinstance(cause, InsideAddress):
         return BadAnswer(f"{host} is inside this network ({cause}), and the registry is not: it is not asked")
     if isinstance(error, aiohttp.ClientConnectorDNSError) or isinstance(cause, socket.gaierror):
         return Unreachable("DNSFailure", f"the name of {host} cannot be resolved")
     if isinstance(error, TimeoutError):
         return Unreachable("Timeout", f"{host} did not answer within {timeout:g} s")
-    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
-        return Unreachable("DependenciesUnreachable", f"no secure connection to {host}: its certificate is not trusted")
     if getattr(cause, "errno", None) == errno.ECONNREFUSED or "Connect call failed" in str(cause):
         return Unreachable("ConnectionRefused", f"{host} refuses connections")
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientOSError | aiohttp.ServerDisconnectedError):
