@@ -1,7 +1,7 @@
 """Keeps a registry from making this process ask addresses inside the network (server-side request forgery).
 
-A registry on the internet may redirect to another host on the internet; a registry in a private network may redirect to
-hosts in private networks. Neither may lead to this machine or to link-local addresses, where clouds have their metadata.
+A registry on the internet may redirect to another host on the internet; one in a private network may redirect to hosts
+in private networks. Neither may lead to this machine or to link-local addresses, where clouds have their metadata.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def kind_of(address: str) -> Kind:
 
 
 class AddressGuard:
-    """The addresses that requests for one registry may go to: those of `home`, public ones, and those of home's kind."""
+    """The addresses to which requests for one registry may go: those of `home`, public ones, and those of its kind."""
 
     def __init__(self, home: str, *, kind: Callable[[str], Kind] = kind_of) -> None:
         self._home = home

@@ -1,4 +1,4 @@
-"""Which tags of an image count: constraints on versions (spec/platform.md, "Templates, discovery, model sources"). Pure.
+"""Which tags of an image count: constraints on versions. Pure.
 
 Of the tags ``v1.1``, ``1.2``, ``1.3.0-rc1`` and ``latest`` the constraints ``>=1.2`` and ``<1.3`` accept the second and
 the third: a pre-release comes before its release, and a tag that is no version never satisfies a constraint.
@@ -6,7 +6,6 @@ the third: a pre-release comes before its release, and a tag that is no version 
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -32,13 +31,13 @@ _CONSTRAINT = re.compile(r"(?P<operator>!=|>=|<=|=|>|<)\s*(?P<version>\S+)")
 _MAX_TEXT = 128
 """Characters; the registry's limit for a tag."""
 
-_OPERATORS: dict[str, Callable[[object, object], bool]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "<": operator.lt,
-    "<=": operator.le,
+_OPERATORS: dict[str, Callable[[Version, Version], bool]] = {
+    "=": lambda found, wanted: found == wanted,
+    "!=": lambda found, wanted: found != wanted,
+    ">": lambda found, wanted: found > wanted,
+    ">=": lambda found, wanted: found >= wanted,
+    "<": lambda found, wanted: found < wanted,
+    "<=": lambda found, wanted: found <= wanted,
 }
 
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from airunway_catalogue.labels import ImageLabels, read_labels
 from airunway_catalogue.registry import Registry
-from airunway_catalogue.registry_errors import BadAnswer, Missing, RegistryError, ServerFailed, Unreachable
+from airunway_catalogue.registry_errors import BadAnswer, Denied, Missing, RegistryError, ServerFailed, Unreachable
 from airunway_catalogue.scan import FilterPlan, Image, SourcePlan
 from airunway_catalogue.source_status import FilterResult
 
-__all__ = ["Crawl", "Make"]
+__all__ = ["Crawl", "Full", "Make"]
 
 Make = Callable[[Image, ImageLabels], Awaitable[str]]
 """Makes the templates of an image; returns what hinders it, or an empty text. Raises Full if no more may be made."""
@@ -47,10 +47,10 @@ class _Progress:
     passed_over: list[str] = field(default_factory=list)
     passed: int = 0
 
-    def pass_over(self, image: Image, why: str) -> None:
+    def pass_over(self, what: str, why: str) -> None:
         self.passed += 1
         if len(self.passed_over) < _SHOWN:
-            self.passed_over.append(f"{image.name}:{image.tag}: {why}")
+            self.passed_over.append(f"{what}: {why}")
 
 
 class Crawl:
@@ -77,6 +77,7 @@ class Crawl:
         self._repositories: list[str] | RegistryError | None = None
         self._down: Unreachable | None = None
         self._skipped = 0
+        self._current = 0
         self.full = False
         """Whether the limit of the source was reached before all images were made."""
         self.retry_after: float | None = None
@@ -90,6 +91,7 @@ class Crawl:
         """Scan filter after filter. A failure of one is in its result, and the others are scanned as well."""
         for plan in self._plan.filters:
             progress = _Progress()
+            self._current = plan.position
             try:
                 await self._filter(plan, progress)
             finally:  # what was found until the time was up counts, too
@@ -107,10 +109,12 @@ class Crawl:
             progress.error = self._down
             return
         try:
-            async with aclosing(self._images(plan)) as images:
-                async with aclosing(self._read(images, progress)) as read:
-                    async for image, found in read:
-                        await self._take(image, found, progress)
+            async with (
+                aclosing(self._images(plan, progress)) as images,
+                aclosing(self._read(images, progress)) as read,
+            ):
+                async for image, found in read:
+                    await self._take(image, found, progress)
         except Unreachable as error:
             self._down = error
             self._fail(progress, error)
@@ -124,6 +128,9 @@ class Crawl:
 
     async def _take(self, image: Image, found: ImageLabels | RegistryError, progress: _Progress) -> None:
         if isinstance(found, ImageLabels):
+            if self.full:
+                self._skipped += 1
+                return
             try:
                 trouble = await self._make(image, found)
             except Full:
@@ -132,7 +139,7 @@ class Crawl:
                 return
             self._done.add(image.reference)
             for problem in (*found.problems, *((trouble,) if trouble else ())):
-                progress.pass_over(image, problem)
+                progress.pass_over(image.label, problem)
             return
         progress.unread += 1
         if isinstance(found, ServerFailed):
@@ -141,15 +148,15 @@ class Crawl:
             if progress.server_failures >= _MOST_SERVER_FAILURES:
                 raise found
         elif isinstance(found, Missing) or (isinstance(found, BadAnswer) and found.image):
-            progress.pass_over(image, found.message)
+            progress.pass_over(image.label, found.message)
             if progress.unread == progress.selected:
                 progress.error = progress.error or found
         else:
             raise found
 
     async def _read(
-        self, images: AsyncIterator[Image], progress: _Progress
-    ) -> AsyncIterator[tuple[Image, ImageLabels | RegistryError]]:
+        self, images: AsyncGenerator[Image], progress: _Progress
+    ) -> AsyncGenerator[tuple[Image, ImageLabels | RegistryError]]:
         """The labels of images that have to be read, some at a time, in the order of the images."""
         ahead: deque[tuple[Image, asyncio.Task[ImageLabels | RegistryError]]] = deque()
         try:
@@ -181,26 +188,30 @@ class Crawl:
         except RegistryError as error:
             return error
 
-    # --------------------------------------------------------------------------------------------- which images there are
+    # ------------------------------------------------------------------------------------------ which images there are
 
-    async def _images(self, plan: FilterPlan) -> AsyncIterator[Image]:
+    async def _images(self, plan: FilterPlan, progress: _Progress) -> AsyncGenerator[Image]:
         address, left = self._plan.address, self._registry.limits.names
         for name in await self._names(plan):
             repository = address.repository(name)
             tags: list[str] = []
-            async with aclosing(_generator(self._registry.tags(repository))) as found:
-                async for tag in found:
-                    if not left:
-                        self.notes.append(
-                            f"filter {plan.image}: more than {self._registry.limits.names} tags: the rest is not read"
-                        )
-                        break
-                    left -= 1
-                    tags.append(tag)
+            try:
+                async with aclosing(self._registry.tags(repository)) as found:
+                    async for tag in found:
+                        if len(tags) >= left:
+                            self.notes.append(f"filter {plan.image}: it has more tags than {_limit(self._registry)}")
+                            break
+                        tags.append(tag)
+            except (Denied, Missing) as error:
+                if not plan.wildcard:
+                    raise
+                progress.pass_over(name, error.message)  # a registry may list repositories that are not for everyone
+                progress.error = progress.error or (None if progress.selected else error)
+                continue
+            left -= len(tags)
             for tag in plan.tags(tags):
-                yield Image(
-                    name=name, repository=repository, tag=tag, reference=f"{address.name}/{name}:{tag}"
-                )
+                progress.error = None if isinstance(progress.error, Denied | Missing) else progress.error
+                yield Image(name=name, repository=repository, tag=tag, reference=f"{address.name}/{name}:{tag}")
 
     async def _names(self, plan: FilterPlan) -> list[str]:
         """The images that a filter selects by name. The registry is asked for its repositories once a scan."""
@@ -210,13 +221,11 @@ class Crawl:
             try:
                 self._repositories = await self._all()
             except RegistryError as error:
+                if not isinstance(error, Unreachable):
+                    error.message += "; it was asked for a list of all repositories: name images without * and ?"
                 self._repositories = error
         if isinstance(self._repositories, RegistryError):
-            error = self._repositories
-            if not isinstance(error, Unreachable):
-                error.message += "; it was asked for all its repositories: name images without * and ? where it gives none"
-            self._repositories = error
-            raise error
+            raise self._repositories
         images = (self._plan.address.image(each) for each in self._repositories)
         return sorted(image for image in images if image is not None and plan.selects(image))
 
@@ -224,10 +233,10 @@ class Crawl:
         limit = self._registry.limits.names
         found = [each async for each in self._registry.repositories()]
         if len(found) > limit:
-            self.notes.append(f"the registry has more than {limit} repositories: the rest is not read")
+            self.notes.append(f"the registry has more repositories than {_limit(self._registry)}")
         return found[:limit]
 
-    # ------------------------------------------------------------------------------------------------------------ result
+    # ---------------------------------------------------------------------------------------------------------- result
 
     def _result(self, plan: FilterPlan, progress: _Progress) -> FilterResult:
         if progress.passed:
@@ -243,15 +252,21 @@ class Crawl:
             message=error.message if error is not None else "; ".join(progress.passed_over),
         )
 
-    def timed_out(self, plans: Sequence[FilterPlan], seconds: float) -> Iterator[FilterResult]:
-        """The results of all filters after the time for the scan was up."""
-        for plan in plans:
+    def in_order(self) -> tuple[FilterResult, ...]:
+        """The results by the position of their filter."""
+        return tuple(self.results[position] for position in sorted(self.results))
+
+    def time_is_up(self, seconds: float) -> None:
+        """The results after `run` was cancelled: the filters that were not read to the end have failed."""
+        for plan in self._plan.filters:
             known = self.results.get(plan.position)
-            if known is not None and (known.reason or plan.position + 1 in self.results):
-                yield known
-            elif plan.reason:
-                yield FilterResult(image=plan.image, reason=plan.reason, message=plan.message)
-            else:
-                text = f"{self._plan.address.host} was not read within {seconds:g} s: select fewer images"
-                found = known.found if known is not None else 0
-                yield FilterResult(image=plan.image, found=found, reason="Timeout", message=text)
+            if plan.reason or (known is not None and plan.position != self._current):
+                self.results[plan.position] = known or self._result(plan, _Progress())
+                continue
+            text = f"{self._plan.address.host} was not read within {seconds:g} s: select fewer images"
+            found = known.found if known is not None else 0
+            self.results[plan.position] = FilterResult(image=plan.image, found=found, reason="Timeout", message=text)
+
+
+def _limit(registry: Registry) -> str:
+    return f"the {registry.limits.names} that are read: select fewer in spec.filters"

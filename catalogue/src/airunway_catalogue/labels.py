@@ -55,6 +55,7 @@ _GPU_MODEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9 ._+-]{0,61}[A-Za-z0-9+])?")
 _GPU_TYPE = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,252})/[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _PRECISION = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,31})")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/@:+-]{0,510}")
+_EXAMPLE = '[{"gpuModel": "H100", "gpuCount": 1}]'
 _METRICS = ("latency", "throughput")
 _OPTIMIZED = {"optimized": True, "preview": False, "unoptimized": False, "true": True, "false": False}
 _MOST_GPUS = 64
@@ -186,7 +187,7 @@ def _pieces(text: str) -> list[str] | str:
             if not depth:
                 pieces.append(text[start : at + 1])
         elif not depth and character not in ", \t\r\n;":
-            return f"{_shown(text[at:])} is no object: write JSON, such as [{{\"gpuModel\": \"H100\", \"gpuCount\": 1}}]"
+            return f'{_shown(text[at:])} is no object: write JSON, such as [{{"gpuModel": "H100", "gpuCount": 1}}]'
         at += 1
     if depth or quote:
         return "ends in the middle of an object"

@@ -12,7 +12,7 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -21,6 +21,7 @@ import aiohttp
 from multidict import CIMultiDictProxy
 from yarl import URL
 
+from airunway.resource import dig
 from airunway_catalogue import __version__
 from airunway_catalogue.addresses import AddressGuard, GuardedResolver, Kind, kind_of
 from airunway_catalogue.challenges import Challenge, challenges_in
@@ -52,6 +53,7 @@ _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")
 _NEXT = re.compile(r"<([^<>]{1,4096})>\s*;[^,]*\brel=\"?next\"?", re.IGNORECASE)
 
+_MOST_VARIANTS = 1024
 _REDIRECTS = 5
 _DOCKER_HUB = {"docker.io": "registry-1.docker.io", "index.docker.io": "registry-1.docker.io"}
 """Hosts whose API is on another host, as container runtimes know it."""
@@ -183,11 +185,11 @@ class Registry:
 
     # ---------------------------------------------------------------------------------------------------- what there is
 
-    def repositories(self) -> AsyncIterator[str]:
+    def repositories(self) -> AsyncGenerator[str]:
         """All repositories, if the registry tells them."""
         return self._listed("v2/_catalog", "repositories", scope="registry:catalog:*", accepted=is_repository)
 
-    def tags(self, repository: str) -> AsyncIterator[str]:
+    def tags(self, repository: str) -> AsyncGenerator[str]:
         """The tags of a repository; names that no tag may have are left out."""
         return self._listed(
             f"v2/{repository}/tags/list",
@@ -198,7 +200,7 @@ class Registry:
 
     async def _listed(
         self, path: str, field: str, *, scope: str, accepted: Callable[[object], bool]
-    ) -> AsyncIterator[str]:
+    ) -> AsyncGenerator[str]:
         """The entries of a list, page after page, each once. At most as many as the limits say, and one more."""
         url, known = self._home.join(URL(f"/{path}?n=1000")), set[str]()
         for _ in range(self.limits.pages):
@@ -422,12 +424,11 @@ def _verify(body: bytes, digest: str) -> None:
 def _for_linux(index: Mapping[str, object]) -> str:
     """The digest of the image for linux/amd64, else of the first one for linux."""
     listed = index.get("manifests")
-    found: list[tuple[str, str]] = []
-    for entry in listed[:1024] if isinstance(listed, list) else ():
-        platform = entry.get("platform") if isinstance(entry, dict) else None
-        if isinstance(platform, dict) and platform.get("os") == "linux" and entry.get("mediaType") in (*_MANIFESTS, None):
-            found.append((str(platform.get("architecture")), _digest(entry.get("digest"))))
-    chosen = next((digest for architecture, digest in found if architecture == "amd64"), found[0][1] if found else "")
-    if not chosen:
+    found: list[tuple[object, str]] = []
+    for entry in listed[:_MOST_VARIANTS] if isinstance(listed, list) else ():
+        os, media = dig(entry, "platform", "os"), dig(entry, "mediaType", default=_MANIFESTS[0])
+        if os == "linux" and media in _MANIFESTS:
+            found.append((dig(entry, "platform", "architecture"), _digest(dig(entry, "digest"))))
+    if not found:
         raise BadImage("it has no variant for linux")
-    return chosen
+    return next((digest for architecture, digest in found if architecture == "amd64"), found[0][1])

@@ -1,4 +1,4 @@
-"""From the images of a registry to ClusterModelTemplates (spec/platform.md, "Templates, discovery, model sources"). Pure.
+"""From a ModelSource to what is looked for, and from the images that are found to ClusterModelTemplates. Pure.
 
 An image that recommends two ways to run it gives two templates. Their names follow from the image and the way alone, so
 that every scan gives the same ones; what is there already is left as it is.
@@ -114,6 +114,11 @@ class Image:
     reference: str
     """With the registry and the tag, as a pod names it."""
 
+    @property
+    def label(self) -> str:
+        """The image in messages."""
+        return f"{self.name}:{self.tag}"
+
 
 def newest_first(tags: Iterable[str]) -> list[str]:
     """Versions in descending order, then all other tags by name."""
@@ -147,9 +152,7 @@ def plan_of(source: Resource) -> SourcePlan:
         max_models=limit if isinstance(limit, int) and not isinstance(limit, bool) else DEFAULT_MAX_MODELS,
         interval=max(interval.total_seconds(), _SHORTEST_INTERVAL) if interval is not None else _DEFAULT_INTERVAL,
         secrets=tuple(
-            name
-            for each in _list(spec.get("imagePullSecrets"))
-            if isinstance(name := dig(each, "name"), str) and name
+            name for each in _list(spec.get("imagePullSecrets")) if isinstance(name := dig(each, "name"), str) and name
         ),
     )
 
@@ -179,7 +182,9 @@ def _problem(plan: FilterPlan) -> str:
         if (wrong := pattern_problem(pattern)) is not None:
             return f"{where}.{field}: {pattern!r} is no pattern: {wrong}"
     if not plan.wildcard and not is_repository(plan.image):
-        hint = "name tags in versions, such as =1.2" if ":" in plan.image else "write it in lower case, as in team/llama"
+        hint = (
+            "name tags in versions, such as =1.2" if ":" in plan.image else "write it in lower case, as in team/llama"
+        )
         return f"{where}.image: {plan.image!r} is no repository: {hint}"
     return ""
 

@@ -148,8 +148,8 @@ def next_scan(
     retry_after: float | None,
     now: datetime,
 ) -> datetime:
-    """When the next scan is due: after the interval, or earlier where a registry did not answer or refused access: after
-    60 s, and twice as long after each further failure. Never before the registry allows it.
+    """When the next scan is due: after the interval, or earlier where a registry did not answer or refused access, that
+    is after 60 s, and twice as long after each further failure. Never before the registry allows it.
     """
     reasons = [each.reason for each in filters if each.reason]
     seconds = interval
@@ -284,9 +284,7 @@ def _scan_faults(
     if ready.status is True:
         return
     if scan is None or scan.missing:
-        yield Fault(
-            component=SCAN_READY, reason=ready.reason, message=ready.message, pending=ready.reason == "Queued"
-        )
+        yield Fault(component=SCAN_READY, reason=ready.reason, message=ready.message, pending=ready.reason == "Queued")
         return
     since, category = _failing_since(before) or now, category_of(ready.reason)
     reason = "AuthFailed" if category is Category.AUTH else ready.reason
