@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from airunway.cli import options, processes
+from airunway.cli.chat import chat
 from airunway.cli.crds import crds, schema
 from airunway.cli.diff import diff
 from airunway.cli.doctor import doctor
@@ -123,6 +124,7 @@ for command, summary in (
     app.command(short_help=summary)(command)
 app.command(short_help="Show how a deployment is doing, and which part is at fault.", cls=StatusCommand)(status)
 app.command(short_help="Print the logs of all containers of a deployment, crashed ones included.")(logs)
+app.command(short_help="Ask a deployment's model, and show how fast it answers.")(chat)
 
 
 def _print_version(wanted: bool) -> None:
