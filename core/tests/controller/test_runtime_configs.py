@@ -175,9 +175,7 @@ FOUND, DEFAULTS, MISSING = ("True", "ConfigFound"), ("True", "UsingDefaults"), (
 
 async def _events(client: Client, key: ObjectKey, reason: str = "DefaultRuntimeConfigNotFound") -> list[Resource]:
     found = await client.list_all(EVENT, namespace=key.namespace)
-    return [
-        event for event in found if event.get("reason") == reason and dig(event, "regarding", "name") == key.name
-    ]
+    return [event for event in found if event.get("reason") == reason and dig(event, "regarding", "name") == key.name]
 
 
 # ------------------------------------------------------------------------------------------------------------ look-up
