@@ -33,7 +33,8 @@ ELSEWHERE = {
     *("ModelCacheReady", "DownloadFailed"),
 }
 """Events that need a world of their own, and have a test of their own: below, in tests/kuberay/test_life.py,
-core/tests/gateway/test_routes.py and test_conflicts.py, core/tests/controller/test_runtime_configs.py and tests/modelcache/test_cache.py.
+core/tests/gateway/test_routes.py and test_conflicts.py, core/tests/controller/test_runtime_configs.py, and
+tests/modelcache/test_cache.py.
 """
 
 RELATED = {
