@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airunway_catalogue.application import CatalogueApplication, CatalogueSettings
-from airunway_catalogue.caches import project_deployment
-from airunway_catalogue.names import CATALOGUE_MANAGER
 
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE
@@ -23,6 +20,9 @@ from airunway.process.caches import Caches
 from airunway.process.metrics import Metrics, MetricsRole
 from airunway.process.supervisor import Work
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of
+from airunway_catalogue.application import CatalogueApplication, CatalogueSettings
+from airunway_catalogue.caches import project_deployment
+from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_testing.eventually import Eventually
 
 MODEL = "acme/tiny"

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
-from airunway_catalogue.application import CatalogueApplication
-from tests.catalogue.conftest import MODEL, Ground, reasons, running_catalogue
+from tests.catalogue.conftest import Ground, reasons
 
-from airunway.api import names
-from airunway.kinds import CLUSTER_RUNTIME_CONFIG, MODEL_DEPLOYMENT, RUNTIME_CONFIG
-from airunway.kube import Client
-from airunway.resource import ObjectKey, dig, key_of
+from airunway_catalogue.application import CatalogueApplication
 
 pytestmark = pytest.mark.apiserver
 
