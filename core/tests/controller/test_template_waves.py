@@ -99,6 +99,20 @@ def test_a_second_edit_reaches_the_one_under_way_before_the_next_deployment() ->
     assert granted(turn(waves, deployment("a", recorded="newer", in_effect="newer"), deployment("b"))) == ["b"]
 
 
+def test_what_no_config_grants_any_more_keeps_what_it_has() -> None:
+    allowed = {"a", "b"}
+    waves = TemplateWaves(lambda _: "new", allows=lambda found: key_of(found).name in allowed)
+    turn(waves, deployment("a"))
+    assert waves.is_granted(deployment("a"))
+    allowed.remove("a")  # it follows another config now, or none
+    assert not waves.is_granted(deployment("a"))
+    under_way = [deployment(name, recorded="new", in_effect="old") for name in "ab"]
+    waves.begin(under_way, now=NOW)
+    assert [waves.is_granted(each) for each in under_way] == [False, True]
+    allowed.add("a")
+    assert not waves.is_granted(under_way[0]), "the earlier leader changed it because its own spec was edited"
+
+
 def test_a_new_leader_goes_on_with_what_is_under_way() -> None:
     waves = TemplateWaves(lambda _: "new")
     a, b = deployment("a", recorded="new", in_effect="old"), deployment("b")

@@ -72,7 +72,7 @@ class RuntimeConfigReconciler:
         }
         self.caches = CacheWaves()
         """Grants of claims with weights that were fetched anew."""
-        self.templates = TemplateWaves(newest_template)
+        self.templates = TemplateWaves(newest_template, allows=self._has_waves)
         """Grants of newer values of templates."""
         self._granted: dict[ObjectKey, tuple[str, dict[ObjectKey, _Grant]]] = {}
         self._counted: dict[ObjectKey, float] = {}
@@ -135,6 +135,11 @@ class RuntimeConfigReconciler:
         waits = [each.wake_after for each in waves if each.wake_after is not None]
         stalled = next((each for each in waves if each.stalled_by is not None), settings)
         return replace(stalled, wake_after=min(waits, default=None))
+
+    def _has_waves(self, deployment: Resource) -> bool:
+        """Whether the config of a deployment changes what serves without a change of the spec."""
+        config = self._configs.resolve(deployment).config
+        return config is not None and config.rollout is Rollout.IMMEDIATELY and not config.too_large
 
     def _template_wave(
         self,

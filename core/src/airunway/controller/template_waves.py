@@ -34,11 +34,14 @@ def _in_effect(deployment: Resource) -> str:
 class TemplateWaves:
     """The grants that are under way. A new leader reads them from the statuses (`begin`).
 
-    `newest_of(deployment)` is the hash of what its template gives now; empty: not known.
+    `newest_of(deployment)` is the hash of what its template gives now; empty: not known. `allows(deployment)` is
+    whether its config has waves of newer values at all.
     """
 
-    def __init__(self, newest_of: Callable[[Resource], str]) -> None:
-        self._newest_of = newest_of
+    def __init__(
+        self, newest_of: Callable[[Resource], str], *, allows: Callable[[Resource], bool] = lambda _: True
+    ) -> None:
+        self._newest_of, self._allows = newest_of, allows
         self._grants: dict[ObjectKey, datetime] = {}
 
     def begin(self, deployments: Iterable[Resource], *, now: datetime) -> None:
@@ -46,12 +49,12 @@ class TemplateWaves:
         self._grants = {
             key_of(each): now
             for each in deployments
-            if is_true(each, SERVED) and _in_effect(each) and _in_effect(each) != _recorded(each)
+            if is_true(each, SERVED) and _in_effect(each) not in ("", _recorded(each)) and self._allows(each)
         }
 
     def is_granted(self, deployment: Resource) -> bool:
         """Whether a deployment may take the newest values although it serves."""
-        return key_of(deployment) in self._grants
+        return key_of(deployment) in self._grants and self._allows(deployment)
 
     def under_way(self, users: Iterable[Resource]) -> int:
         """Note what became of the grants of these deployments; returns how many are not done."""
