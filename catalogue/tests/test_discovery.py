@@ -8,16 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from airunway_catalogue.discovery import job_name, job_of, next_attempt, request_of, spec_hash
-from hypothesis import given
-from hypothesis import strategies as st
-
-from airunway.configs import resolve
-from airunway.resource import Resource, format_time
 from catalogue.tests.world import (
     MISSING,
-    NO_GPU,
-    OUTPUT,
     PRESENT,
     START,
     Killed,
@@ -26,6 +18,12 @@ from catalogue.tests.world import (
     refused,
     template_of,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airunway.configs import resolve
+from airunway.resource import Resource, format_time
+from airunway_catalogue.discovery import job_name, job_of, next_attempt, request_of, spec_hash
 
 IMAGE = "registry.example/vllm:1"
 
@@ -478,8 +476,3 @@ def test_a_record_of_any_shape_is_none() -> None:
         found.step()
         assert found.phase == "Progressing", record
         assert json.dumps(found.status)
-
-
-def test_no_gpu_and_outputs_are_what_the_tests_say() -> None:
-    assert NO_GPU.available
-    assert json.loads(OUTPUT)["profile"]

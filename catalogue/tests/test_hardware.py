@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from airunway_catalogue.gpu_models import AMD, NVIDIA, GpuModel, GpuModels, installed_models
-from airunway_catalogue.hardware import Demand, HardwareFit, demand_of, find_hardware, inventory_of, project_node
 
 from airunway.resource import Resource
+from airunway_catalogue.gpu_models import AMD, NVIDIA, GpuModel, GpuModels, installed_models
+from airunway_catalogue.hardware import Demand, HardwareFit, demand_of, find_hardware, inventory_of, project_node
 
 MODELS = GpuModels(models=(*NVIDIA, *AMD))
 NVIDIA_GPU, AMD_GPU = "nvidia.com/gpu", "amd.com/gpu"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from airunway_catalogue.profile import MAX_DEPTH, MAX_OUTPUT, Unreadable, read_report
 
 REPORT = {

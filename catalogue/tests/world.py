@@ -8,14 +8,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airunway_catalogue.discovery import TTL
-from airunway_catalogue.hardware import HardwareFit
-from airunway_catalogue.template_state import Decision, Facts, decide_template
-
 from airunway.configs import Resolution
 from airunway.resource import Resource, condition_of, dig, format_time, key_of
 from airunway.status import Condition
 from airunway.status.rootcause import RootCause
+from airunway_catalogue.discovery import TTL
+from airunway_catalogue.hardware import HardwareFit
+from airunway_catalogue.template_state import Decision, Facts, decide_template
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 OUTPUT = json.dumps({"profile": {"precision": "fp8"}, "models": [{"name": "acme/tiny", "source": "hf://acme/tiny"}]})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airunway_catalogue.application import CatalogueApplication, CatalogueSettings
-from airunway_catalogue.caches import project_deployment
-from airunway_catalogue.names import CATALOGUE_MANAGER
 
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE
@@ -23,6 +20,9 @@ from airunway.process.caches import Caches
 from airunway.process.metrics import Metrics, MetricsRole
 from airunway.process.supervisor import Work
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of
+from airunway_catalogue.application import CatalogueApplication, CatalogueSettings
+from airunway_catalogue.caches import project_deployment
+from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_testing.eventually import Eventually
 
 MODEL = "acme/tiny"
@@ -157,9 +157,9 @@ async def running_catalogue(
 
 
 @pytest.fixture
-def resource() -> Iterator[str]:
+def resource() -> str:
     """A resource name of GPUs that no other test's nodes have."""
-    yield f"amd.com/gpu-{uuid.uuid4().hex[:8]}"
+    return f"amd.com/gpu-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture

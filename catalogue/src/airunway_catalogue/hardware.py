@@ -216,8 +216,9 @@ def _nvidia(labels: Mapping[str, str], resource: str, models: GpuModels) -> Gpu:
 
 
 def _amd(labels: Mapping[str, str], models: GpuModels) -> Iterator[Gpu]:
-    """By device id, then product name, then family; each as a value, or as a part of a key whose value is a count."""
-    vram = next((size for each in _amd_values(labels, "vram") if (size := _vram(each[1]))), 0)
+    """By device id, then product name, family and memory: a value, or part of a key whose value is a count."""
+    sizes = _amd_values(labels, "vram")
+    vram = next((size for each in sizes if (size := _vram(each[1]))), 0)
     devices, products = _amd_values(labels, "device-id"), _amd_values(labels, "product-name")
     families = _amd_values(labels, "family")
     counted = [each for each in devices if each[2] is not None]
@@ -235,7 +236,7 @@ def _amd(labels: Mapping[str, str], models: GpuModels) -> Iterator[Gpu]:
         name=model.name if model is not None else named,
         model=model,
         memory=vram or (model.memory * _GIB if model is not None else 0),
-        marks=tuple(mark for mark, _, _ in (*devices, *products, *families)),
+        marks=tuple(mark for mark, _, _ in (*devices, *products, *families, *sizes)),
     )
 
 
