@@ -444,7 +444,7 @@ def test_the_hash_is_about_what_the_job_depends_on() -> None:
         assert request is not None
         return spec_hash(request)
 
-    changed = [
+    changed: list[Resource] = [
         {"discovery": {"image": "other"}},
         {"discovery": {"image": IMAGE, "args": ["-v"]}},
         {"defaults": {"env": [{"name": "A", "value": "1"}]}},
@@ -456,6 +456,7 @@ def test_the_hash_is_about_what_the_job_depends_on() -> None:
 
 
 def test_a_record_of_any_shape_is_none() -> None:
+    record: object
     for record in (
         1,
         [],

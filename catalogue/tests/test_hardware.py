@@ -34,6 +34,7 @@ def found(*nodes: Resource, **demand: object) -> HardwareFit:
 
 
 def test_a_template_that_demands_no_gpu_has_what_it_needs() -> None:
+    hardware: Resource
     for hardware in ({}, {"cpu": "8"}, {"gpu": {}}, {"gpu": {"type": AMD_GPU}}):
         fit = find_hardware(demand_of({"spec": {"hardware": hardware}}), (), MODELS)
         assert fit.available, hardware

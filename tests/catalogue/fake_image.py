@@ -1,4 +1,4 @@
-"""A model image for tests: ``dry-run --format=json`` reports a profile in the termination message, as its arguments say.
+"""A model image for tests: ``dry-run --format=json`` reports a profile in the termination message.
 
 ``--seconds=2`` works for so long before, ``--exit=1`` fails, ``--output=TEXT`` reports this text instead.
 """
@@ -19,7 +19,7 @@ REPORT = {
 
 def main(words: list[str]) -> int:
     if words[:2] != ["dry-run", "--format=json"]:
-        print(f"unknown command: {words}", file=sys.stderr)
+        sys.stderr.write(f"unknown command: {words}\n")
         return 2
     options = dict(each.removeprefix("--").split("=", 1) for each in words[2:])
     time.sleep(float(options.get("seconds", "0")))

@@ -65,13 +65,13 @@ async def test_a_failure_backs_off_and_the_next_try_comes_when_it_is_due(
     ground: Ground, runner: PodRunner, client: Client
 ) -> None:
     key = await ground.template(discovery={**IMAGE, "args": ["--exit=1", "--output=no torch"]})
-    spaces = {"namespaces": [ground.namespace, ground.home], "home": ground.home}
-    async with running_catalogue(client, **spaces):
+    spaces = [ground.namespace, ground.home]
+    async with running_catalogue(client, namespaces=spaces, home=ground.home):
         failed = await ground.until(key, "Failed", reason="JobFailed")
         assert "exit code 1: no torch" in failed["status"]["message"]
         assert failed["status"]["discovery"]["attempts"] == 1
         assert failed["status"]["discovery"]["nextAttemptTime"]
-    async with running_catalogue(client, **spaces, later=timedelta(seconds=90)):
+    async with running_catalogue(client, namespaces=spaces, home=ground.home, later=timedelta(seconds=90)):
 
         async def second() -> bool:
             return bool(dig(await ground.get(key), "status", "discovery", "attempts") == 2)

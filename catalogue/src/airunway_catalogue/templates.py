@@ -21,10 +21,10 @@ from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deletin
 from airunway.status import Category, Condition, category_of
 from airunway.status.evidence import Evidence, pod_facts
 from airunway.status.rootcause import RootCause, find_root_cause
-from airunway_catalogue.caches import TemplateCaches, View
+from airunway_catalogue.caches import MARK, TemplateCaches, View
 from airunway_catalogue.hardware import HardwareFit
 from airunway_catalogue.metrics import Discoveries
-from airunway_catalogue.names import CATALOGUE_MANAGER, MARK
+from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.template_state import Decision, Facts, decide_template, open_job
 
 __all__ = ["TemplateReconciler"]
