@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from airunway.cli import options, processes
+from airunway.cli.chat import chat
 from airunway.cli.crds import crds, schema
 from airunway.cli.diff import diff
 from airunway.cli.doctor import doctor
@@ -23,6 +24,7 @@ from airunway.cli.new import new
 from airunway.cli.preflight import preflight
 from airunway.cli.render import render
 from airunway.cli.status import StatusCommand, status
+from airunway.cli.template import template
 from airunway.cli.validate import validate
 
 __all__ = ["app", "main"]
@@ -127,6 +129,7 @@ app = typer.Typer(
 )
 provider = typer.Typer(cls=ProviderTree, help="Run, inspect and write provider plugins.", no_args_is_help=True)
 app.add_typer(provider, name="provider")
+app.add_typer(template, name="template")
 for command, summary in (
     (crds, "Print the CustomResourceDefinitions as YAML."),
     (validate, "Check manifests as the API server would, without one."),
@@ -145,6 +148,7 @@ for command, summary in (
     app.command(short_help=summary)(command)
 app.command(short_help="Show how a deployment is doing, and which part is at fault.", cls=StatusCommand)(status)
 app.command(short_help="Print the logs of all containers of a deployment, crashed ones included.")(logs)
+app.command(short_help="Ask a deployment's model, and show how fast it answers.")(chat)
 
 
 def _print_version(wanted: bool) -> None:

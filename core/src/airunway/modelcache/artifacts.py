@@ -57,9 +57,9 @@ class _Memory:
 class ArtifactReconciler:
     """Reconciles artifacts.
 
-    `users_of(artifact)` names the deployments that use one, `labels_of_users(artifact)` has the
-    labels that all of them have (None: it has no users), and `progress_of(artifact, uid)` is the newest answer of its
-    download.
+    `users_of(artifact)` names the deployments and templates that use one, `labels_of_users(artifact)` has the labels
+    that all of them have (None: it has no users), `label_of_template(artifact)` the label that names its template, and
+    `progress_of(artifact, uid)` is the newest answer of its download.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class ArtifactReconciler:
         slots: Slots,
         users_of: Callable[[ObjectKey], tuple[str, ...]],
         labels_of_users: Callable[[ObjectKey], dict[str, str] | None],
+        label_of_template: Callable[[ObjectKey], dict[str, str]],
         progress_of: Callable[[ObjectKey, str], Resource | None],
         wake: Callable[[ObjectKey], None],
         tries: Tries,
@@ -86,6 +87,7 @@ class ArtifactReconciler:
         self._slots = slots
         self._users_of = users_of
         self._labels_of_users = labels_of_users
+        self._label_of_template = label_of_template
         self._progress_of = progress_of
         self._wake = wake
         self._tries = tries
@@ -249,6 +251,7 @@ class ArtifactReconciler:
         if agreed is None:
             return artifact
         kept = {key: value for key, value in labels_of(artifact).items() if key in _OWN_LABELS}
+        kept |= self._label_of_template(key_of(artifact))
         wanted = propagated(agreed, self._configs.resolve(artifact).config) | kept
         ours = _labels_applied(artifact)
         if ours == set(wanted) and all(labels_of(artifact).get(key) == value for key, value in wanted.items()):
