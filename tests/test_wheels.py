@@ -139,8 +139,13 @@ def test_commands_of_the_sandbox_say_what_to_install(
 
 def test_the_command_of_an_add_on_says_what_to_install(wheels: dict[str, Path], tmp_path: Path) -> None:
     programs = environment(tmp_path, "airunway", wheels=wheels)
-    command = [programs / "airunway", "catalogue", "--leader-elect"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [programs / "airunway", "catalogue", "--leader-elect"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 1
     assert "`airunway catalogue` is not installed: pip install airunway-catalogue" in done.stderr
 

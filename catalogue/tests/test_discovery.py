@@ -110,7 +110,11 @@ def test_the_job_of_a_cluster_template_has_nothing_of_a_namespace() -> None:
         serviceAccountName="x",
         imagePullSecrets=[{"name": "s"}],
     )
-    pod = job(template)["spec"]["template"]["spec"]
+    config = {
+        "metadata": {"name": "default", "namespace": "home"},
+        "spec": {"env": [{"name": "C", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]},
+    }
+    pod = job(template, config)["spec"]["template"]["spec"]
     assert "serviceAccountName" not in pod
     assert "imagePullSecrets" not in pod
     assert [each["name"] for each in pod["containers"][0]["env"]] == ["A", "HOME", "AIRUNWAY_TERMINATION_LOG"]

@@ -59,6 +59,9 @@ async def test_a_success_fills_profile_and_sources(
     assert status["profile"] == fake_image.REPORT["profile"]
     assert status["modelSources"] == [{"modelId": "acme/tiny", "uri": "hf://acme/tiny", "size": "1500000000"}]
     assert (status["discovery"]["attempts"], status["discovery"]["job"]) == (1, key_of(job).name)
+    if not shared:  # events of cluster-scoped objects are in the namespace default, which is not watched here
+        await ground.event(key, "DiscoveryStarted")
+        await ground.event(key, "TemplateReady")
 
 
 async def test_a_failure_backs_off_and_the_next_try_comes_when_it_is_due(
@@ -71,6 +74,7 @@ async def test_a_failure_backs_off_and_the_next_try_comes_when_it_is_due(
         assert "exit code 1: no torch" in failed["status"]["message"]
         assert failed["status"]["discovery"]["attempts"] == 1
         assert failed["status"]["discovery"]["nextAttemptTime"]
+        await ground.event(key, "DiscoveryFailed")
     async with running_catalogue(client, namespaces=spaces, home=ground.home, later=timedelta(seconds=90)):
 
         async def second() -> bool:

@@ -14,12 +14,13 @@ from tests.catalogue.conftest import Ground, running_catalogue
 
 from airunway.kube import JOB, Client, load_config
 from airunway.resource import dig
+from airunway_catalogue.guard import catalogue_guard
 from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.rights import catalogue_rules
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import Cluster
 from airunway_testing.eventually import PATIENCE
-from airunway_testing.rights import granted, unused
+from airunway_testing.rights import applied, granted, unused
 from airunway_testing.storage.pod_runner import ENTRYPOINT, PodRunner, running_pod_runner
 from airunway_testing.storage.provisioner import running_provisioner
 
@@ -57,6 +58,8 @@ async def test_what_is_granted_to_the_catalogue_is_used_and_is_enough(
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         await enter(granted(client, rights, user=user, namespace=ground.home, watched=watched))
+        guard = catalogue_guard(user, own=ground.home, namespaces=watched, name=f"guard-{ground.namespace}")
+        await enter(applied(client, guard))
         account = await enter(Client(load_config(kubeconfig=cluster.kubeconfig_for(user))))
         async with running_catalogue(account, namespaces=watched, home=ground.home):
             await lived_through(ground)

@@ -46,6 +46,7 @@ async def test_a_node_that_comes_makes_a_template_ready_and_one_that_goes_takes_
     missing = await ground.until(key, "NotAvailable", reason="GPUNotAvailable")
     assert f"no node has 2 x {resource} of model MI300X" in missing["status"]["message"]
     assert reasons(missing)["HardwareReady"] == ("False", "GPUNotAvailable")
+    await ground.event(key, "GPUNotAvailable")
     await ground.node("other", labels={"amd.com/gpu.device-id": "740f"}, capacity={resource: "8"})
     name = await ground.node("right", labels=MI300X, capacity={resource: "8", "cpu": "8"})
     ready = await ground.until(key, "Ready")
