@@ -32,7 +32,7 @@ TARGET_LABELS = {"job", "instance", "le", "component"}
 
 def emitted() -> Iterator[tuple[str, str, bool]]:
     """Room, reason and whether it is a warning, of every event that the source can emit."""
-    for folder, path in [(folder, path) for folder in SOURCES for path in folder.rglob("*.py")]:
+    for folder, path in [(each, path) for each in SOURCES for path in each.rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Call):
                 continue
