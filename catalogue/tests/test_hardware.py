@@ -6,7 +6,15 @@ import pytest
 
 from airunway.resource import Resource
 from airunway_catalogue.gpu_models import AMD, NVIDIA, GpuModel, GpuModels, installed_models
-from airunway_catalogue.hardware import Demand, HardwareFit, demand_of, find_hardware, inventory_of, project_node
+from airunway_catalogue.hardware import (
+    Demand,
+    HardwareFit,
+    demand_of,
+    find_hardware,
+    inventory_of,
+    project_node,
+    settled,
+)
 
 MODELS = GpuModels(models=(*NVIDIA, *AMD))
 NVIDIA_GPU, AMD_GPU = "nvidia.com/gpu", "amd.com/gpu"
@@ -200,3 +208,44 @@ def test_a_distribution_adds_its_own_gpus() -> None:
     wanted = demand_of({"spec": {"hardware": {"gpu": {"model": "X1"}}}})
     fit = find_hardware(wanted, inventory_of([node({"nvidia.com/gpu.product": "ACME X1"}, nvidia=1)]), models)
     assert (fit.available, fit.tier, fit.models) == (True, 200, ("X1",))
+
+
+def test_requirements_do_not_change_with_nodes_that_go_and_come_back() -> None:
+    both = found(A100, BIG_A100, count=1, model="A100")
+    for nodes in ([A100, BIG_A100], [A100], [BIG_A100], [], [L4]):
+        fit = settled(found(*nodes, count=1, model="A100"), both.status())
+        assert fit.requirements == both.requirements, nodes
+        assert fit.available is (nodes not in ([], [L4]))
+    assert settled(found(count=1, model="A100"), both.status()).status() == {
+        "resource": "nvidia.com/gpu",
+        "nodes": 0,
+        "summary": "0 of 1 x A100",
+        "requirements": list(both.requirements),
+    }
+
+
+def test_a_value_that_is_new_is_added_to_those_that_were_found() -> None:
+    before = found(A100, count=1, model="A100").status()
+    fit = settled(found(BIG_A100, count=1, model="A100"), before)
+    assert fit.requirements[0]["values"] == ["NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-SXM4-80GB"]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        None,
+        [],
+        {},
+        {"resource": "nvidia.com/gpu"},
+        {"resource": "nvidia.com/gpu", "requirements": [1]},
+        {"resource": "amd.com/gpu", "requirements": [{"key": "x", "operator": "Exists"}]},
+        {"resource": "nvidia.com/gpu", "requirements": [{"key": "x", "operator": "In", "values": ["y"]}]},
+        {
+            "resource": "nvidia.com/gpu",
+            "requirements": [{"key": "nvidia.com/gpu.product", "operator": "In", "values": 5}],
+        },
+    ],
+)
+def test_a_record_of_another_demand_or_shape_changes_nothing(before: object) -> None:
+    fit = found(H100, count=1, model="H100")
+    assert settled(fit, before) == fit
