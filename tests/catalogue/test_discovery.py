@@ -18,6 +18,7 @@ from airunway.kinds import MODEL_TEMPLATE
 from airunway.kube import JOB, POD, Client, load_config
 from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, uid_of
 from airunway_catalogue.application import CatalogueApplication
+from airunway_testing.eventually import eventually
 from airunway_testing.faultproxy import Fault, FaultProxy, ProxiedRequest
 from airunway_testing.storage.pod_runner import ENTRYPOINT, PodRunner, running_pod_runner
 from airunway_testing.storage.provisioner import running_provisioner
@@ -218,3 +219,37 @@ async def attempts(ground: Ground, key: ObjectKey) -> int:
     template: Resource = await ground.get(key)
     found: int = dig(template, "status", "discovery", "attempts")
     return found
+
+
+@pytest.mark.timeout(900)
+async def test_a_hundred_templates_ten_at_once_and_a_process_that_is_ended_again_and_again(
+    ground: Ground, runner: PodRunner
+) -> None:
+    number = 100
+    async with FaultProxy(ground.kubeconfig) as proxy:
+        part = Crashes(ground, proxy)
+        await part.start()
+        done, most = asyncio.Event(), 0
+        killing = asyncio.create_task(part.live(done, skip=23))
+        try:
+            discovery = {**IMAGE, "args": ["--seconds=0.3"]}
+            keys = [await ground.template(f"t{each}", discovery=discovery) for each in range(number)]
+
+            async def all_ready() -> bool:
+                nonlocal most
+                running = [each for each in await ground.jobs() if not dig(each, "status", "completionTime")]
+                most = max(most, len(running))
+                templates = await ground.client.list_all(MODEL_TEMPLATE, namespace=ground.namespace)
+                return sum(dig(each, "status", "phase") == "Ready" for each in templates) == number
+
+            await eventually(all_ready, patience=600)
+        finally:
+            done.set()
+            await killing
+            with suppress(ExceptionGroup):
+                await part.stop()
+    assert part.struck["crash"] >= 10
+    assert most <= 10
+    pods = await made(ground, runner)
+    assert set(pods.values()) == {1}
+    assert len(pods) == sum([await attempts(ground, key) for key in keys])
