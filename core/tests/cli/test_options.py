@@ -24,6 +24,7 @@ PROCESSES = "core/tests/cli/test_processes.py"
 EXPLAIN = "core/tests/cli/test_explain.py"
 RENDER = "core/tests/cli/test_render.py"
 CORE = f"{PROCESSES}::test_the_core_does_as_its_options_say"
+CATALOGUE = f"{PROCESSES}::test_the_catalogue_does_as_its_options_say"
 PROVIDER = f"{PROCESSES}::test_a_provider_does_as_its_options_say"
 WEBHOOK = f"{PROCESSES}::test_the_webhook_does_as_its_options_say"
 GUARD = "tests/upgrades/test_guard.py::test_a_crd_that_drops_a_field_in_use_is_refused_and_nothing_is_written"
@@ -123,6 +124,7 @@ SEEN: dict[str, dict[str, str]] = {
         ),
     },
     "simulate": dict.fromkeys(("--kubeconfig", "--context", "--level", "--scenario"), SIMULATE),
+    "catalogue": dict.fromkeys(("--max-discoveries", *COMMON_OPTIONS), CATALOGUE),
     "controller": {**CORE_OPTIONS, **dict.fromkeys(COMMON_OPTIONS, CORE)},
     "run": {
         # The core's and the providers' are defined once, for all commands that have them (`airunway.cli.options`).
