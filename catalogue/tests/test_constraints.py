@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,7 +82,7 @@ def test_what_cannot_be_read_is_refused_and_named(text: str) -> None:
 
 
 def test_a_version_without_operator_is_refused_with_what_to_write() -> None:
-    with pytest.raises(InvalidConstraint, match="write =1.2 for exactly this version"):
+    with pytest.raises(InvalidConstraint, match=r"write =1\.2 for exactly this version"):
         parse_constraint("1.2")
 
 
@@ -93,19 +95,18 @@ def test_a_tag_that_is_no_version_matches_no_constraint_and_counts_without_one(t
 
 
 def test_versions_are_ordered_as_semantic_versioning_orders_them() -> None:
-    ordered = (
-        "1.0.0-alpha 1.0.0-alpha.1 1.0.0-alpha.beta 1.0.0-beta 1.0.0-beta.2 1.0.0-beta.11 1.0.0-rc.1 1.0.0".split()
-    )
-    found = [parse_version(text) for text in ordered]
-    assert all(before is not None and after is not None and before < after for before, after in zip(found, found[1:]))
+    ordered = ["1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-alpha.beta", "1.0.0-beta", "1.0.0-beta.2", "1.0.0-beta.11"]
+    ordered += ["1.0.0-rc.1", "1.0.0"]
+    found = [version for text in ordered if (version := parse_version(text)) is not None]
+    assert len(found) == len(ordered)
+    assert all(before < after for before, after in itertools.pairwise(found))
 
 
 @given(st.text(max_size=200))
 def test_no_text_is_read_as_a_constraint_that_accepts_what_it_does_not_say(text: str) -> None:
     try:
         constraint = parse_constraint(text)
-    except InvalidConstraint as error:
-        assert error.text == text.strip()
+    except InvalidConstraint:
         return
-    assert constraint.operator in text
+    assert text.strip().startswith(constraint.operator)
     assert not satisfies("latest", [constraint])

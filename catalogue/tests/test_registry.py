@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 
@@ -23,8 +24,8 @@ from airunway_catalogue.registry_errors import (
     Unreachable,
     retry_after_of,
 )
-from airunway_testing.registry.faults import Garbage, Hang, HttpStatus, Redirect
-from airunway_testing.registry.server import Image, LocalRegistry, container_registry
+from airunway_testing.registry.faults import Garbage, Hang, HttpStatus, Redirect, Route
+from airunway_testing.registry.server import Auth, Image, LocalRegistry, container_registry
 
 PASSWORD = "hunter2-is-long-enough"
 USER = Credentials("robot", PASSWORD)
@@ -42,6 +43,11 @@ def client(
 ) -> Registry:
     address = address_of(registry.host, insecure=insecure)
     return Registry(address, credentials=credentials, limits=limits or Limits(request=5), kind=kind)
+
+
+def guarded(auth: Auth) -> AbstractAsyncContextManager[LocalRegistry]:
+    """A registry that the user of this module may read."""
+    return container_registry(IMAGES, auth=auth, users={"robot": PASSWORD})
 
 
 async def listed(names: AsyncGenerator[str]) -> list[str]:
@@ -73,9 +79,9 @@ async def test_the_labels_of_an_image() -> None:
     ],
 )
 async def test_of_an_index_the_image_for_linux_amd64_is_read(platforms: tuple[str, ...], chosen: str) -> None:
-    async with container_registry([Image("a", "1", labels=LABELS, platforms=platforms)]) as local:
-        async with client(local) as registry:
-            assert await registry.labels("a", "1") == {**LABELS, "platform": chosen}
+    image = Image("a", "1", labels=LABELS, platforms=platforms)
+    async with container_registry([image]) as local, client(local) as registry:
+        assert await registry.labels("a", "1") == {**LABELS, "platform": chosen}
 
 
 async def test_blobs_may_come_from_another_host() -> None:
@@ -114,10 +120,10 @@ async def test_each_status_has_its_reason(status: int, tree: type[RegistryError]
 
 
 async def test_refused_credentials_are_AuthFailed() -> None:  # noqa: N802 - the reason
-    async with container_registry(IMAGES, auth="basic", users={"robot": "other"}) as local:
-        async with client(local, credentials=USER) as registry:
-            with pytest.raises(Denied) as refused:
-                await listed(registry.tags("team/llama"))
+    wrong = Credentials("robot", "other than the password")
+    async with guarded("basic") as local, client(local, credentials=wrong) as registry:
+        with pytest.raises(Denied) as refused:
+            await listed(registry.tags("team/llama"))
     assert refused.value.reason == "AuthFailed"
 
 
@@ -160,7 +166,7 @@ def test_retry_after_is_a_number_or_a_date() -> None:
 
 
 async def test_a_token_is_fetched_once_for_a_repository() -> None:
-    async with container_registry(IMAGES, auth="token", users={"robot": PASSWORD}) as local:
+    async with guarded("token") as local:
         async with client(local, credentials=USER) as registry:
             await listed(registry.tags("team/llama"))
             assert await registry.labels("team/llama", "1.0") == LABELS
@@ -178,18 +184,17 @@ async def test_a_token_for_everyone_needs_no_credentials() -> None:
 
 
 async def test_basic_credentials_go_to_the_registry() -> None:
-    async with container_registry(IMAGES, auth="basic", users={"robot": PASSWORD}) as local:
-        async with client(local, credentials=USER) as registry:
-            assert await registry.labels("team/llama", "1.0") == LABELS
+    async with guarded("basic") as local, client(local, credentials=USER) as registry:
+        assert await registry.labels("team/llama", "1.0") == LABELS
 
 
 @pytest.mark.parametrize("auth", ["basic", "token"])
 @pytest.mark.parametrize("route", ["tags", "manifest", "blob"])
-async def test_credentials_never_go_to_a_host_that_a_redirect_names(auth: str, route: str) -> None:
-    async with container_registry(IMAGES, auth=auth, users={"robot": PASSWORD}) as local:  # type: ignore[arg-type]
+async def test_credentials_never_go_to_a_host_that_a_redirect_names(auth: Auth, route: Route) -> None:
+    async with guarded(auth) as local:
         async with client(local, credentials=USER) as registry:
             await registry.labels("team/llama", "1.0")  # it has all that it needs to ask
-            local.faults.inject(Redirect(to=f"{local.other}/stolen"), route=route)  # type: ignore[arg-type]
+            local.faults.inject(Redirect(to=f"{local.other}/stolen"), route=route)
             with pytest.raises(RegistryError):
                 await (listed(registry.tags("team/llama")) if route == "tags" else registry.labels("team/llama", "1.0"))
         stolen = [each for each in local.requests if each.host == "other"]
@@ -208,7 +213,7 @@ async def test_a_thief_that_is_asked_after_a_redirect_gets_no_credentials_for_it
 
 
 async def test_a_redirect_away_and_back_has_no_credentials_either() -> None:
-    async with container_registry(IMAGES, auth="basic", users={"robot": PASSWORD}) as local:
+    async with guarded("basic") as local:
         async with container_registry(IMAGES) as between, client(local, credentials=USER) as registry:
             await listed(registry.tags("team/llama"))
             local.faults.inject(Redirect(to=f"http://{between.host}/v2/team/llama/tags/list"), times=1)
@@ -220,7 +225,7 @@ async def test_a_redirect_away_and_back_has_no_credentials_either() -> None:
 
 @pytest.mark.parametrize("to", ["other", "path"])
 async def test_a_token_server_that_redirects_gets_nothing_more(to: str) -> None:
-    async with container_registry(IMAGES, auth="token", users={"robot": PASSWORD}) as local:
+    async with guarded("token") as local:
         local.faults.inject(Redirect(to=f"{local.other}/x" if to == "other" else "/again"), route="token")
         async with client(local, credentials=USER) as registry:
             with pytest.raises(ServerFailed):
@@ -252,7 +257,7 @@ async def test_a_token_server_that_is_not_https_gets_no_credentials(realm: str) 
 async def test_no_credential_is_in_any_message_or_repr() -> None:
     said = [repr(USER), str(USER)]
     for status in (401, 403, 404, 429, 500):
-        async with container_registry(IMAGES, auth="token", users={"robot": PASSWORD}) as local:
+        async with guarded("token") as local:
             local.faults.inject(HttpStatus(status=status), route="token")
             async with client(local, credentials=USER) as registry:
                 with pytest.raises(RegistryError) as error:
@@ -267,7 +272,7 @@ def secret(auths: object, **data: str) -> dict[str, object]:
     return {"data": {".dockerconfigjson": encoded, **data}}
 
 
-def auth(user: str) -> dict[str, str]:
+def entry(user: str) -> dict[str, str]:
     return {"auth": base64.b64encode(f"{user}:p".encode()).decode()}
 
 
@@ -287,9 +292,9 @@ def auth(user: str) -> dict[str, str]:
 def test_a_secret_gives_credentials_for_its_own_registries_only(host: str, folder: str, user: str | None) -> None:
     entries = {
         "https://registry.example/v2/": {"username": "whole", "password": "p"},
-        "registry.example/team": auth("team"),
-        "registry.example:5000": auth("port"),
-        "https://index.docker.io/v1/": auth("hub"),
+        "registry.example/team": entry("team"),
+        "registry.example:5000": entry("port"),
+        "https://index.docker.io/v1/": entry("hub"),
         "broken.example": {"auth": "%"},
         "also-broken.example": 7,
     }
@@ -359,7 +364,7 @@ async def test_a_registry_outside_cannot_lead_to_an_address_inside(target: str) 
             assert await listed(registry.tags("team/llama"))
             port = inside.host.partition(":")[2]
             outside.faults.inject(Redirect(to=f"http://{target}:{port}/v2/team/llama/tags/list"))
-            with pytest.raises(BadAnswer, match="inside this network"):
+            with pytest.raises(BadAnswer, match=r"inside this network|an address that is none"):
                 await listed(registry.tags("team/llama"))
         assert inside.requests == []
 
@@ -375,10 +380,12 @@ async def test_a_registry_on_this_machine_cannot_lead_to_other_kinds_of_addresse
 async def test_a_token_server_inside_is_not_asked() -> None:
     async with container_registry() as inside:
         realm = f"http://{inside.host}/v2/_catalog"
-        async with container_registry(IMAGES, auth="token", realm=realm, address="127.0.0.2") as outside:
-            async with client(outside, kind=pretended, credentials=USER) as registry:
-                with pytest.raises(BadAnswer, match="inside this network"):
-                    await listed(registry.tags("team/llama"))
+        async with (
+            container_registry(IMAGES, auth="token", realm=realm, address="127.0.0.2") as outside,
+            client(outside, kind=pretended, credentials=USER) as registry,
+        ):
+            with pytest.raises(BadAnswer, match="inside this network"):
+                await listed(registry.tags("team/llama"))
         assert inside.requests == []
 
 
@@ -407,7 +414,7 @@ async def test_a_redirect_to_no_address_is_refused(location: str) -> None:
 async def test_a_list_of_any_shape_is_an_error_and_no_traceback(body: bytes) -> None:
     async with container_registry(IMAGES) as local, client(local) as registry:
         local.faults.inject(Garbage(body=body))
-        with pytest.raises(BadAnswer, match="team|answered") as error:
+        with pytest.raises(BadAnswer, match="answered with") as error:
             await listed(registry.tags("team/llama"))
     assert not error.value.image
 
@@ -438,7 +445,7 @@ async def test_a_list_without_end_ends() -> None:
 
 
 async def test_the_next_page_is_on_the_same_host() -> None:
-    async with container_registry(IMAGES, auth="basic", users={"robot": PASSWORD}) as local:
+    async with guarded("basic") as local:
         elsewhere = {"Link": f'<{local.other}/v2/x>; rel="next"'}
         local.faults.inject(Garbage(body=b'{"tags": ["1"]}', headers=elsewhere))
         async with client(local, credentials=USER) as registry:
