@@ -29,6 +29,12 @@ SHOWN = (
     "Unseen",
     "DeploymentPlan",
     "PlanStep",
+    "ExplanationView",
+    "CandidateRow",
+    "CheckRow",
+    "NodesView",
+    "NodeRow",
+    "GpuGroup",
     "FleetView",
     "FleetRow",
     "FleetGroup",
@@ -38,8 +44,8 @@ SHOWN = (
 _INTRODUCTION = """# The view as JSON
 
 Generated from the view model (`core/src/airunway/view`). `airunway status md/NAME -o json` prints a DeploymentView,
-`airunway diff -f FILE -o json` a DeploymentPlan. The fleet is for programs that import `airunway.view`; no command
-prints it yet.
+`airunway diff -f FILE -o json` a DeploymentPlan. Fleet, nodes and explanation are for programs that import
+`airunway.view`; `airunway explain` prints its own JSON.
 
 All fields are always present. Texts are single lines, without control characters and what looks like a credential.
 Times are RFC 3339 in UTC. `health` is `ok`, `progress`, `unknown` or `problem`. New fields may be added; a field is

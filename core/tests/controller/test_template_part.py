@@ -117,7 +117,7 @@ def test_nothing_recorded_and_no_template_waits() -> None:
 
 
 def test_the_choice_by_model_stays_once_something_exists() -> None:
-    spec = {"templateRef": {"modelName": "org/m"}}
+    spec: Resource = {"templateRef": {"modelName": "org/m"}}
     ready = {"status": {"phase": "Ready"}}
     plain = {**TEMPLATE, **ready}
     better = {

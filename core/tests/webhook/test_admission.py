@@ -11,7 +11,7 @@ import pytest
 
 from airunway.api import names
 from airunway.kube import ServerError
-from airunway.resource import ObjectKey, Resource
+from airunway.resource import ObjectKey, Resource, dig
 from airunway.selection import ProviderFacts, UpstreamFacts, provider_facts
 from airunway.validation.policy import Policy, parse_policy
 from airunway.webhook.access import AccessReviewer
@@ -58,6 +58,15 @@ class Cluster:
     watched: Callable[[str], bool] = lambda _: True
     labels: Mapping[str, str] = field(default_factory=dict)
     trouble: Exception | None = None
+    templates: Mapping[str, Resource] = field(default_factory=dict)
+    """What each template gives, by its name."""
+
+    def with_template(self, deployment: Resource) -> Resource | None:
+        named = dig(deployment, "spec", "templateRef", "name")
+        if named is None:
+            return deployment
+        given = self.templates.get(named)
+        return None if given is None else {**deployment, "spec": {**given, **deployment["spec"]}}
 
     def watches(self, namespace: str) -> bool:
         return self.watched(namespace)
@@ -178,6 +187,17 @@ async def test_a_provider_that_is_named_must_offer_the_engine() -> None:
     assert (code, reason) == (422, "Invalid")
     assert [path for path, _ in causes] == ["spec.engine.type"]
     assert (await answer(Cluster([ACME]), deployment("vllm", **spec))).refusal is None
+
+
+async def test_what_a_template_gives_is_held_to_the_providers_too() -> None:
+    asked = deployment(None, templateRef={"name": "fast"}, provider={"name": "acme"}, resources={"gpu": {"count": 1}})
+    del asked["spec"]["model"]
+    gives = {"model": {"id": "org/model"}, "engine": {"type": "sglang"}}
+    code, _, causes = refusal_of(await answer(Cluster([ACME], templates={"fast": gives}), asked))
+    assert (code, [path for path, _ in causes]) == (422, ["spec.engine.type"])
+    gives["engine"] = {"type": "vllm"}
+    assert (await answer(Cluster([ACME], templates={"fast": gives}), asked)).refusal is None
+    assert (await answer(Cluster([ACME]), asked)).refusal is None, "the template may come later"
 
 
 async def test_a_provider_that_is_not_ready_is_a_warning() -> None:

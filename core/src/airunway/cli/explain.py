@@ -1,5 +1,5 @@
-"""``airunway explain`` shows why a deployment gets its engine and provider, what would change that, and which runtime
-config, route and model cache it has.
+"""``airunway explain`` shows why a deployment gets its engine and provider, what would change that, and which
+template, runtime config, route and model cache it has.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import typer
 from airunway.cli import inputs
 from airunway.cli.explained_cache import cache_explanation, cache_lines
 from airunway.cli.explained_config import config_explanation, config_lines
+from airunway.cli.explained_template import origin_of, template_explanation, template_lines
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document, terminal_width
 from airunway.redaction import printable
@@ -23,9 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from airunway.resource import Resource
-    from airunway.selection import Candidate
-    from airunway.selection.advice import Advice, FieldEdit
-    from airunway.selection.explanation import Explanation
+    from airunway.view.explanation import CandidateRow, ExplanationView
 
 __all__ = ["explain"]
 
@@ -67,8 +66,8 @@ def explain(
 ) -> None:
     """Explain the selection: every provider with its verdict, failed checks, rules and score, and what would change it.
 
-    Then the runtime config with the origin of each field, what of it waits, the route, and the model cache: its
-    artifact, how far it is, and why it is shared or not.
+    Then the model template with each value that comes from it, the runtime config with the origin of each field, what
+    of it waits, the route, and the model cache: its artifact, how far it is, and why it is shared or not.
 
     airunway explain md/llama -n ml
 
@@ -84,17 +83,29 @@ def explain(
         raise typer.BadParameter(
             "--runtime-config needs -f: a deployment of the cluster is explained with the configs of the cluster"
         )
+    from airunway.cli.template_inputs import with_templates
     from airunway.resource import key_of
     from airunway.selection import provider_facts
     from airunway.selection.explanation import explain as explained
+    from airunway.selection.explanation import undecided
+    from airunway.view.explanation import explanation_view
 
     with inputs.reporting():
         rules = inputs.policy_in(policy) if policy is not None else None
-        deployments, configs, now = _read(target, file, namespace, providers, kubeconfig, context)
-        if file is not None:
-            runtime_configs = inputs.runtime_configs_in(file, runtime_config or (), namespace=namespace)
+        given = inputs.manifests_in(file, runtime_config or (), namespace=namespace) if file is not None else None
+        deployments, configs, now = _read(target, given, namespace, providers, kubeconfig, context)
+        if given is not None:
+            runtime_configs = given.configs
         else:
             runtime_configs = inputs.read_runtime_configs(deployments[0], kubeconfig=kubeconfig, context=context)
+        found = with_templates(
+            deployments,
+            given.templates if given is not None else (),
+            kubeconfig=kubeconfig,
+            context=context,
+            on_cluster=not providers,
+        )
+        deployments = [each.deployment for each in found]
         labels: dict[str, dict[str, str]] = {}
         if policy is not None and file is not None and providers:
             labels = inputs.namespace_labels_in(file)
@@ -107,14 +118,16 @@ def explain(
         inputs.fail(f"unknown provider {why_not!r} (providers: {known})")
     explanations = [
         explained(
-            deployment,
+            each.deployment,
             facts,
             now=now,
             policy=rules,
-            namespace_labels=labels.get(key_of(deployment).namespace),
-            asked=inputs.asking_plugins(deployment, now=now),
+            namespace_labels=labels.get(key_of(each.own).namespace),
+            asked=inputs.asking_plugins(each.deployment, now=now),
         )
-        for deployment in deployments
+        if not each.problem
+        else undecided(each.own, message=each.reason)
+        for each in found
     ]
     explanations = [
         replace(
@@ -130,15 +143,18 @@ def explain(
         artifacts = inputs.read_artifacts(deployments[0], kubeconfig=kubeconfig, context=context)
     followed = [
         {
-            **config_explanation(deployment, runtime_configs),
-            **cache_explanation(deployment, runtime_configs, artifacts),
+            **template_explanation(each),
+            **config_explanation(each.deployment, runtime_configs, own=each.own, template=origin_of(each)),
+            **cache_explanation(each.deployment, runtime_configs, artifacts),
         }
-        for deployment in deployments
+        for each in found
     ]
     if output == "table":
         blocks = []
         for deployment, explanation, following in zip(deployments, explanations, followed, strict=True):
-            lines = [*_lines(explanation, why_not)]
+            lines = [*_lines(explanation_view(explanation), why_not)]
+            if template := [*template_lines(following)]:
+                lines += ["", *template]
             if target or _says_something(following):
                 lines += ["", *config_lines(following, warnings=_waiting(deployment))]
             lines += cache_lines(following)
@@ -156,20 +172,20 @@ def explain(
 
 def _read(
     target: list[str] | None,
-    file: Path | None,
+    given: inputs.Manifests | None,
     namespace: str,
     providers: str,
     kubeconfig: Path | None,
     context: str | None,
 ) -> tuple[list[Resource], list[Resource], datetime]:
     """Deployments, provider configs, and the time for which they are evaluated."""
-    if file is None:
+    if given is None:
         name = inputs.parse_target(target or [])
         deployment, configs = inputs.read_cluster(
             kubeconfig=kubeconfig, context=context, namespace=namespace, name=name
         )
         return [deployment] if deployment is not None else [], configs, datetime.now(UTC)
-    deployments = inputs.deployments_in(file, namespace=namespace)
+    deployments = given.deployments
     if providers == INSTALLED:
         return deployments, inputs.installed_configs(), datetime.now(UTC)
     if providers:
@@ -179,31 +195,30 @@ def _read(
     return deployments, configs, datetime.now(UTC)
 
 
-def _lines(explanation: Explanation, why_not: str) -> Iterator[str]:
-    yield f"ModelDeployment {explanation.key}  {explanation.model}".rstrip()
-    yield f"Valid:     {'no' if explanation.violations else 'yes'}"
-    for violation in explanation.violations:
-        yield f"  {violation.path}: {violation.message}" if violation.path else f"  {violation.message}"
-    engine = explanation.engine
-    if engine is None:
+def _lines(view: ExplanationView, why_not: str) -> Iterator[str]:
+    yield f"ModelDeployment {'/'.join(filter(None, (view.namespace, view.name)))}  {view.model}".rstrip()
+    yield f"Valid:     {'no' if view.violations else 'yes'}"
+    yield from (f"  {violation}" for violation in view.violations)
+    if not view.parsed:
+        if view.provider_reason:
+            yield f"Provider:  none ({view.provider_reason})"
         return
-    if explanation.violations:
+    if view.violations:
         yield "  While the spec is invalid, nothing is created or changed. With a valid spec this would be selected:"
-    yield f"Engine:    {engine.engine or 'none'} ({engine.reason or engine.message})"
-    yield f"Provider:  {explanation.provider or 'none'} ({explanation.message})"
-    for warning in explanation.warnings:
-        yield f"Warning:   {warning}"
-    if explanation.candidates:
+    yield f"Engine:    {view.engine or 'none'} ({view.engine_reason})"
+    yield f"Provider:  {view.provider or 'none'} ({view.provider_reason})"
+    yield from (f"Warning:   {warning}" for warning in view.warnings)
+    if view.candidates:
         yield ""
-        rows = [row for candidate in explanation.candidates for row in _rows(explanation, candidate)]
+        rows = [row for candidate in view.candidates for row in _rows(candidate)]
         yield from format_table(
             ("provider", "verdict", "score", "check", "detail"), rows, width=terminal_width()
         ).split("\n")
-    for candidate in explanation.candidates:
-        asked = candidate.name == why_not
-        if asked or (explanation.provider is None and not why_not):
+    for candidate in view.candidates:
+        if candidate.name == why_not or (not view.provider and not why_not):
             yield ""
-            yield from _why_not(explanation, candidate)
+            yield candidate.why_not
+            yield from (f"  {change}" for change in candidate.changes)
 
 
 def _says_something(following: Resource) -> bool:
@@ -232,65 +247,9 @@ def _state(deployment: Resource) -> Iterator[str]:
         yield f"           {status['message']}"
 
 
-def _rows(explanation: Explanation, candidate: Candidate) -> list[tuple[str, ...]]:
+def _rows(candidate: CandidateRow) -> list[tuple[str, ...]]:
     """One row for each failed check and each rule; the first of them carries the verdict."""
-    checks = [(c.name, f"{c.path}: {c.message}" if c.path else c.message) for c in candidate.failed]
-    for rule in candidate.rules:
-        result = "error" if rule.value is None else str(rule.value).lower()
-        error = f": {rule.error}" if rule.error else ""
-        checks.append(("rule", f"{result} (priority {rule.priority}) {rule.condition}{error}"))
-    first = (candidate.name, explanation.verdict(candidate).value, str(candidate.score))
+    checks = [(check.name, check.detail) for check in candidate.checks]
+    first = (candidate.name, candidate.verdict, str(candidate.score))
     rows = checks or [("-", "no objection; it has no rules")]
     return [(*(first if position == 0 else ("", "", "")), *row) for position, row in enumerate(rows)]
-
-
-def _why_not(explanation: Explanation, candidate: Candidate) -> Iterator[str]:
-    name = candidate.name
-    advice = dict(explanation.advice).get(name)
-    if advice is None:
-        yield f"{name} is selected."
-        return
-    if (refusal := candidate.refusal) is not None and not explanation.violations:
-        yield f"{name} refuses this spec ({refusal.reason}): {refusal.message}"
-        return
-    chosen = explanation.engine.engine if explanation.engine is not None else None
-    if candidate.eligible and chosen is not None and not explanation.violations:
-        yield f"{name} is eligible, but {_rival(explanation, candidate)}. To select it anyway:"
-        yield f"  set spec.provider.name to {name}"
-        return
-    if advice.changes is None:
-        yield f"No change of the spec makes {name} eligible."
-    elif advice.changes or advice.obstacles:
-        yield f"{name} would be eligible:"
-    else:
-        yield f"{name} would be eligible if the spec were valid."
-    yield from _edits(advice)
-    for obstacle in advice.obstacles:
-        yield f"  {obstacle}"
-    if advice.changes is not None and not advice.selected:
-        yield f"  to have it selected as well: set spec.provider.name to {name}"
-
-
-def _rival(explanation: Explanation, candidate: Candidate) -> str:
-    if "(kept:" in explanation.message:
-        return f"{explanation.provider} is already selected, and the selection does not change"
-    if explanation.message == "explicit provider selection":
-        return f"the spec names {explanation.provider}"
-    best = next((c for c in explanation.candidates if c.name == explanation.provider), None)
-    if best is None:
-        return "no provider is selected"
-    if best.score == candidate.score:
-        return f"{best.name} has the same score ({best.score}) and comes first by name"
-    return f"{best.name} has the higher score ({best.score} against {candidate.score})"
-
-
-def _edits(advice: Advice) -> Iterator[str]:
-    for change in advice.changes or ():
-        yield f"  {_edit(change)}"
-
-
-def _edit(change: FieldEdit) -> str:
-    now = "absent" if change.before is None else change.before
-    if change.after is None:
-        return f"remove {change.path} (now: {now})"
-    return f"set {change.path} to {change.after} (now: {now})"

@@ -116,5 +116,6 @@ def denied(error: Forbidden, namespace: str) -> str:
     what = f"{resource}{f'.{group}' if group else ''}{f'/{subresource}' if subresource else ''}"
     if "at the cluster scope" in str(error):
         return f"you have no right to {verb} {what} in the cluster: ask for a ClusterRole that allows it"
-    role = "view" if verb in ("get", "list", "watch") else "edit"
+    # Kubernetes' own `view` has no right to subresources that reach into a pod.
+    role = "view" if verb in ("get", "list", "watch") and subresource not in ("proxy", "exec") else "edit"
     return f"you have no right to {verb} {what} in namespace {namespace}: ask for the ClusterRole {role} there"

@@ -19,7 +19,7 @@ from airunway.controller.policies import Policies, PolicyFile
 from airunway.controller.provider_configs import ProviderConfigReconciler
 from airunway.controller.reconciler import CoreReconciler
 from airunway.controller.runtime_configs import PAUSE, RuntimeConfigReconciler, progress_of
-from airunway.controller.templates import TemplateSource
+from airunway.controller.templates import TemplateSource, template_part
 from airunway.first_seen import FirstSeen
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import (
@@ -127,6 +127,11 @@ class CoreApplication:
             deployments=self._deployments,
             on_change=lambda cause, users: self._base.enqueue_all(cause, among=users),
         )
+        self._template_source = TemplateSource(
+            choose=lambda request, namespace: self._templates.choose(request, namespace=namespace),
+            find=self._templates.find,
+            contribution=self._templates.contribution,
+        )
         project = compact_objects(names.CORE_MANAGER)
         self._configs = caches.of(INFERENCE_PROVIDER_CONFIG, project=project)
         self._facts: dict[str, ProviderFacts] = {}
@@ -166,11 +171,7 @@ class CoreApplication:
             is_granted=self._runtime_config_reconciler.is_granted,
             granted_claim=self._runtime_config_reconciler.caches.granted_claim,
             parts=settings.parts,
-            templates=TemplateSource(
-                choose=lambda request, namespace: self._templates.choose(request, namespace=namespace),
-                find=self._templates.find,
-                contribution=self._templates.contribution,
-            ),
+            templates=self._template_source,
         )
         self._config_reconciler = ProviderConfigReconciler(
             client=client,
@@ -221,6 +222,11 @@ class CoreApplication:
 
     def providers(self) -> Mapping[str, ProviderFacts]:
         return self._facts
+
+    def with_template(self, deployment: Resource) -> Resource | None:
+        """A deployment as it was sent, with its effective spec; None while it is not known what its template gives."""
+        part = template_part(deployment, self._template_source)
+        return None if part.unresolved else part.deployment
 
     async def labels_of(self, namespace: str) -> Mapping[str, str]:
         """The labels of a namespace to which the policy's selectors apply. Raises KubeError."""
@@ -436,8 +442,12 @@ def _stripped(deployment: Resource) -> Resource:
 
 
 def _is_read(condition: Resource) -> bool:
-    """Whether the core reads a condition: of those of its parts only faults from which it derives a parent."""
-    return condition["type"] not in _PARTS_CONDITIONS or parent_of(condition) is not None
+    """Whether the core reads a condition: of those of its parts only faults from which it derives a parent, and a lost
+    cache, which holds back another provider.
+    """
+    if condition["type"] not in _PARTS_CONDITIONS:
+        return True
+    return parent_of(condition) is not None or condition.get("reason") == "CacheLost"
 
 
 def _is_touched(deployment: Resource, provider: str) -> bool:

@@ -6,7 +6,7 @@ flags, so nothing restarts. The next change of its own spec takes the new ones; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +21,13 @@ from airunway.templates import (
     Choice,
     Contribution,
     Request,
+    choose,
+    contribution_of,
     effective,
     request_of,
 )
 
-__all__ = ["NO_TEMPLATES", "TemplatePart", "TemplateSource", "own_digest", "template_part"]
+__all__ = ["NO_TEMPLATES", "TemplatePart", "TemplateSource", "own_digest", "source_among", "template_part"]
 
 _PASSING = ("gateway", "suspend")
 """Fields of a spec whose change takes no newer template; nor do replica counts (ruling 23)."""
@@ -51,6 +53,17 @@ NO_TEMPLATES = TemplateSource(
     contribution=lambda _: Contribution(spec={}, hash=""),
 )
 """A cluster without templates."""
+
+
+def source_among(templates: Sequence[Resource]) -> TemplateSource:
+    """Returns where templates are looked up that were read as a list, with their kinds; of two of a key the last."""
+    found = {key_of(each): each for each in templates}
+
+    def chosen(request: Request, namespace: str) -> Choice:
+        own = [each for key, each in found.items() if key.namespace == namespace]
+        return choose(request, namespaced=own, cluster=[each for key, each in found.items() if not key.namespace])
+
+    return TemplateSource(choose=chosen, find=found.get, contribution=contribution_of)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +176,7 @@ def _without(deployment: Resource, request: Request, record: Resource | None, pr
         message += "; what it gave is kept"
     served = is_true(deployment, SERVED)
     return TemplatePart(
-        deployment=deployment,
+        deployment=effective(deployment),
         status={"effectiveTemplate": record} if record is not None else {},
         condition=Condition(type=TEMPLATE_READY, status=False, reason=problem.reason, message=message),
         fault=Fault(

@@ -199,8 +199,7 @@ _BY_KIND: Mapping[ErrorKind, type[ApiError]] = {
 def api_error(status: int, body: Any, *, retry_after: float | None = None) -> ApiError:
     """Returns the exception for an error answer. `body` is the decoded ``metav1.Status``, or what a proxy sent."""
     reason = str(dig(body, "reason", default=""))
-    message = str(dig(body, "message", default="")) or (body.strip()[:500] if isinstance(body, str) else "")
-    message = message[:_LONGEST_MESSAGE]
+    message = (str(dig(body, "message", default="")) or _other_message(body))[:_LONGEST_MESSAGE]
     details = _bounded(dig(body, "details"))
     hint = details.get("retryAfterSeconds")
     if retry_after is None and isinstance(hint, (int, float)) and hint > 0:
@@ -210,6 +209,17 @@ def api_error(status: int, body: Any, *, retry_after: float | None = None) -> Ap
     kind = error_kind_of(status, reason, message, details)
     type_ = _BY_KIND.get(kind) or _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
     return type_(status, reason, message, details, retry_after)
+
+
+def _other_message(body: object) -> str:
+    """What an answer says that is no Status: of a proxy, or of a server behind the API server's proxy."""
+    if isinstance(body, str):
+        return body.strip()[:500]
+    error = dig(body, "error")
+    for text in (error, dig(error, "message"), dig(body, "detail")):
+        if isinstance(text, str) and text:
+            return text
+    return ""
 
 
 def _bounded(details: object) -> Resource:

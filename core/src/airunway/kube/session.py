@@ -48,6 +48,9 @@ _NETWORK_ERRORS = (aiohttp.ClientError, OSError, TimeoutError)
 
 _MAX_REMEMBERED_WARNINGS = 256
 
+_LONGEST_ERROR = 8 * 2**20
+"""Bytes that are read of an error answer; a Status that quotes a refused object has fewer."""
+
 
 def user_agent_of(component: str) -> str:
     """Returns ``airunway/<version> (<component>)``."""
@@ -220,7 +223,7 @@ class Session:
                 if status < 300:
                     return response
                 async with response:
-                    text = await response.read()
+                    text = await _beginning(response)
         except ConnectionFailed as error:
             if isinstance(error.__cause__, aiohttp.ClientConnectorCertificateError):
                 self._reread_ca()
@@ -302,6 +305,17 @@ def _reason(cause: Exception) -> str:
     if isinstance(cause, ConnectionError) and cause.errno:
         return os.strerror(cause.errno)  # asyncio's own text describes a function call
     return str(cause)
+
+
+async def _beginning(response: aiohttp.ClientResponse) -> bytes:
+    """The body of an error answer, cut at a length that no Status has: behind a proxy anything may answer."""
+    text = bytearray()
+    async for part in response.content.iter_any():
+        text += part
+        if len(text) > _LONGEST_ERROR:
+            response.close()  # in the middle of a body: the connection cannot be reused
+            break
+    return bytes(text[:_LONGEST_ERROR])
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

@@ -634,7 +634,7 @@ def _stays(state: ClusterState) -> StepResult:
         reason=reason,
         message=message,
         blocks_ready=True,
-        only_degrades=mistaken,
+        only_degrades=mistaken or reason == "CacheLost",
         category=Category.CONFIG if mistaken else None,
     )
 

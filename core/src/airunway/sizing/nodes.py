@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from airunway.quantity import parse_quantity
-from airunway.resource import Resource, dig, is_true, key_of, labels_of
+from airunway.resource import Resource, dig, is_true
 from airunway.sizing.gpus import GpuFacts, gpu_of_labels
 from airunway.sizing.values import Unseen
 
@@ -102,8 +102,8 @@ def free_gpus(
     used: dict[str, Counter[str]] | Unseen = pods if isinstance(pods, Unseen) else _used(pods)
     held = _held(claims, slices)
     found: list[NodeGpus] = []
-    for node in sorted(nodes, key=lambda each: key_of(each).name):
-        name = key_of(node).name
+    for node in sorted(nodes, key=_name):
+        name = _name(node)
         obstacles = _obstacles(node, placement)
         for resource, amount in sorted(_gpus_in(dig(node, "status", "allocatable")).items()):
             by_claims = held.get((name, resource), 0)
@@ -114,12 +114,24 @@ def free_gpus(
                     resource=resource,
                     allocatable=amount,
                     used=taken,
-                    gpu=gpu_of_labels(labels_of(node), resource),
+                    gpu=gpu_of_labels(_labels(node), resource),
                     obstacles=obstacles,
                     notes=(f"{by_claims} held by resource claims",) if by_claims else (),
                 )
             )
     return tuple(row for row in found if row.allocatable)
+
+
+def _name(node: Resource) -> str:
+    """A node's name; of a file it may be anything."""
+    name = dig(node, "metadata", "name")
+    return name if isinstance(name, str) else ""
+
+
+def _labels(obj: Resource) -> dict[str, str]:
+    """Its labels; of a file they may be anything."""
+    found = dig(obj, "metadata", "labels")
+    return {key: text for key, text in found.items() if isinstance(text, str)} if isinstance(found, dict) else {}
 
 
 def _used(pods: Iterable[Resource]) -> dict[str, Counter[str]]:
@@ -142,7 +154,7 @@ def _held(claims: Iterable[Resource], slices: Iterable[Resource]) -> Counter[tup
             node_of_pool[(driver, pool)] = node
     devices: set[tuple[str, str, str]] = set()
     for claim in claims:
-        if labels_of(claim).get("resource.kubernetes.io/extended-resource") or dig(
+        if _labels(claim).get("resource.kubernetes.io/extended-resource") or dig(
             claim, "metadata", "annotations", "resource.kubernetes.io/extended-resource-claim"
         ):
             continue  # made for a pod that requests the extended resource: counted with the pod
@@ -174,7 +186,7 @@ def _obstacles(node: Resource, placement: Placement | None) -> tuple[str, ...]:
         # ExtendedResourceToleration, or by the provider's pods.
         if not is_gpu(key) and not any(_tolerates(toleration, taint) for toleration in tolerations):
             found.append(f"tainted {key[:100]}")
-    labels = labels_of(node)
+    labels = _labels(node)
     for key, value in (placement.node_selector if placement is not None else {}).items():
         if labels.get(key) != value:
             found.append(f"not selected ({key[:100]})")

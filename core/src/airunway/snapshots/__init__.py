@@ -1,7 +1,35 @@
-"""Reads what is below one deployment: once in a bounded number of requests, or for as long as it is looked at."""
+"""Reads what is below one deployment: once in a bounded number of requests, or for as long as it is looked at. Asks the
+server of a deployment through the API server's proxy.
+"""
 
 from airunway.snapshots.following import follow_snapshots
 from airunway.snapshots.reading import MOST_REQUESTS, read_snapshot
+from airunway.snapshots.serving import (
+    Advertised,
+    Endpoint,
+    advertised,
+    ask,
+    endpoint_of,
+    pod_endpoint,
+    proxy_path,
+    schema_tasks,
+)
 from airunway.snapshots.sources import EVENT, Source, all_pod_sources, sources_of
 
-__all__ = ["EVENT", "MOST_REQUESTS", "Source", "all_pod_sources", "follow_snapshots", "read_snapshot", "sources_of"]
+__all__ = [
+    "EVENT",
+    "MOST_REQUESTS",
+    "Advertised",
+    "Endpoint",
+    "Source",
+    "advertised",
+    "all_pod_sources",
+    "ask",
+    "endpoint_of",
+    "follow_snapshots",
+    "pod_endpoint",
+    "proxy_path",
+    "read_snapshot",
+    "schema_tasks",
+    "sources_of",
+]

@@ -49,6 +49,13 @@ _REGISTERED = (
         meaning="The deployment names no runtime config, and there is no default one. Emitted once.",
     ),
     EventReason(
+        name="RuntimeConfigChanged",
+        emitters=(Emitter.CORE,),
+        action="ResolveConfig",
+        note="<config> changed: <what takes its new pod settings, and when>",
+        meaning="The runtime config that the deployment follows was edited, or another one took its place.",
+    ),
+    EventReason(
         name="EngineSelected",
         emitters=(Emitter.CORE,),
         action="SelectEngine",
@@ -111,8 +118,16 @@ _REGISTERED = (
         emitters=(Emitter.GATEWAY,),
         action="Route",
         note="<reason>: <why the route does not work, as in the message of GatewayReady>",
-        meaning="GatewayReady became False for a fault, or for another fault than before. There is no event while the "
-        "route only waits for something.",
+        meaning="GatewayReady became False for a fault, or for another fault than before; of a conflict RouteConflict "
+        "speaks. There is no event while the route only waits for something.",
+        warning=True,
+    ),
+    EventReason(
+        name="RouteConflict",
+        emitters=(Emitter.GATEWAY,),
+        action="Route",
+        note="<which older deployment has the path or the model name, as in the message of GatewayReady>",
+        meaning="GatewayReady became False because an older deployment has the same path or model name.",
         warning=True,
     ),
     EventReason(

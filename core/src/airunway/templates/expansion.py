@@ -13,7 +13,7 @@ from typing import Any
 from airunway.resource import Resource, dig
 from airunway.templates.choice import request_of
 
-__all__ = ["MAX_DEPTH", "TEMPLATE_READY", "effective", "expand", "recorded_contribution"]
+__all__ = ["MAX_DEPTH", "TEMPLATE_READY", "effective", "expand", "model_of", "recorded_contribution"]
 
 TEMPLATE_READY = "TemplateReady"
 """Condition of a deployment: its template was found, and what it gives is recorded."""
@@ -51,6 +51,12 @@ def recorded_contribution(deployment: Resource) -> Resource | None:
         return None
     given = dig(deployment, "status", "effectiveTemplate", "spec")
     return given if isinstance(given, dict) else None
+
+
+def model_of(deployment: Resource) -> object:
+    """Returns the model id of the effective spec, without merging the rest of it; None if none is known."""
+    own = dig(deployment, "spec", "model", "id")
+    return own or dig(recorded_contribution(deployment), "model", "id")
 
 
 def expand(spec: Resource, contribution: Resource) -> Resource:

@@ -1,0 +1,350 @@
+"""``airunway chat`` asks a deployment's model, and shows how fast the answer came."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import shlex
+import signal
+import sys
+from collections.abc import Coroutine
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from airunway.cli import inputs
+from airunway.cli.options import Context, Kubeconfig
+from airunway.cli.printing import as_document
+from airunway.cli.targets import Namespace, about_deployment, denied, duration
+from airunway.redaction import bounded
+from airunway.resource import dig
+
+if TYPE_CHECKING:
+    from airunway.kube import ApiError, Client, KubeError
+    from airunway.resource import ObjectKey, Resource
+    from airunway.snapshots import Endpoint
+    from airunway.view.answers import Answer, AnswerView, Task
+
+__all__ = ["chat"]
+
+LONGEST_PROMPT = 2**20
+"""Characters of a prompt."""
+
+_REFUSING = (400, 404, 405, 415, 422, 501)
+"""HTTP codes by which a server says that it does not do this task."""
+
+
+def chat(
+    target: Annotated[str, typer.Argument(metavar="md/NAME", help="A deployment of the cluster.")],
+    prompt: Annotated[
+        str | None,
+        typer.Argument(metavar="PROMPT", help="The question. Default: a conversation; in a pipe, standard input."),
+    ] = None,
+    *,
+    namespace: Namespace = "",
+    task: Annotated[
+        Literal["auto", "chat", "completion", "embedding", "rerank"],
+        typer.Option("--as", help="What to ask the model for. Default: what its server advertises."),
+    ] = "auto",
+    model: Annotated[str, typer.Option(help="Served name (default: the first that the server lists).")] = "",
+    system: Annotated[str, typer.Option(help="System message of a chat.")] = "",
+    document: Annotated[
+        list[str] | None, typer.Option(help="Document to rank by its relevance to PROMPT; may be repeated.")
+    ] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="At most so many tokens of an answer.")] = None,
+    timeout: Annotated[
+        str, typer.Option(metavar="DURATION", help="Longest wait for the first, or the next, part of an answer.")
+    ] = "5m",
+    raw: Annotated[bool, typer.Option("--raw", help="Print the request as a curl command instead.")] = False,
+    output: Annotated[Literal["text", "json", "yaml"], typer.Option("--output", "-o", help="Format.")] = "text",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Ask the model of a deployment, through the API server: one answer, or a conversation on a terminal.
+
+    Standard output has the answer as it arrives; standard error the time to the first token, tokens per second, and
+    the server's own counts.
+
+    airunway chat md/llama "Why is the sky blue?" -n ml
+
+    airunway chat md/reranker "capital of France" --document Paris --document Rome
+
+    Needs the right to create services/proxy in the namespace (the ClusterRole edit). Your credentials do not reach the
+    model.
+    """
+    if prompt is None and not sys.stdin.isatty():
+        prompt = sys.stdin.read(LONGEST_PROMPT + 1)
+    if prompt is not None and not prompt.strip():
+        raise typer.BadParameter("the prompt is empty")
+    if prompt is not None and len(prompt) > LONGEST_PROMPT:
+        raise typer.BadParameter(f"the prompt has more than {LONGEST_PROMPT} characters")
+    if prompt is None and (raw or output != "text" or document):
+        raise typer.BadParameter("--raw, --output and --document need a PROMPT")
+    wanted = _Wanted(
+        task="rerank" if document and task == "auto" else task,
+        model=model,
+        system=system,
+        documents=tuple(document or ()),
+        max_tokens=max_tokens,
+        silence=duration(timeout).total_seconds(),
+    )
+    if wanted.silence <= 0:
+        raise typer.BadParameter("--timeout must be longer than 0s")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+    async def work(client: Client, key: ObjectKey) -> None:
+        talk = await _talk(client, key, wanted)
+        if prompt is None:
+            await talk.converse()
+        elif raw:
+            typer.echo("\n".join(talk.curl(prompt)))
+        elif (found := await talk.ask(prompt, show=output == "text")) is None:
+            raise typer.Exit(1)
+        elif output != "text":
+            typer.echo(as_document([found.as_resource()], output), nl=False)
+
+    about_deployment([target], work, namespace=namespace, kubeconfig=kubeconfig, context=context)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Wanted:
+    """What the user asked for."""
+
+    task: str
+    model: str
+    system: str
+    documents: tuple[str, ...]
+    max_tokens: int | None
+    silence: float
+
+
+async def _talk(client: Client, key: ObjectKey, wanted: _Wanted) -> _Talk:
+    """Find the server of a deployment, its model, and what that does. Exits with 1 if there is none."""
+    from airunway.kinds import MODEL_DEPLOYMENT
+    from airunway.kube import TransportError
+    from airunway.snapshots import advertised, endpoint_of, pod_endpoint
+    from airunway.view.answers import PATHS, Task
+
+    deployment = await client.get(MODEL_DEPLOYMENT, key)
+    endpoint = endpoint_of(deployment) or await pod_endpoint(client, deployment)
+    if endpoint is None:
+        phase = bounded(str(dig(deployment, "status", "phase", default="Unknown")), 40)
+        inputs.fail(
+            f"md/{key.name} in namespace {key.namespace} has no endpoint yet (it is {phase}): "
+            f"airunway status md/{key.name} -n {key.namespace} shows why"
+        )
+    try:
+        found = await advertised(client, endpoint)
+    except TransportError as error:
+        inputs.fail(f"the model's server does not answer: {error}")
+    model = wanted.model or (found.models[0] if found.models else _served_name(deployment))
+    if wanted.task != "auto":
+        tasks = [Task(wanted.task)]
+    else:
+        tasks = [*found.tasks] or [task for task in PATHS if task is not Task.RERANK]
+    return _Talk(
+        client=client,
+        deployment=deployment,
+        endpoint=endpoint,
+        wanted=wanted,
+        model=model,
+        tasks=tasks,
+        certain=wanted.task != "auto" or bool(found.tasks),
+    )
+
+
+def _served_name(deployment: Resource) -> str:
+    """The name that the server has by the deployment, where the server may not be asked for it."""
+    model = dig(deployment, "spec", "model")
+    names = (dig(deployment, "status", "gateway", "modelName"), dig(model, "servedName"))
+    last = str(dig(model, "id", default="")).rstrip("/").rpartition("/")[2]
+    return next((name for name in names if isinstance(name, str) and name), last)
+
+
+@dataclass(kw_only=True)
+class _Talk:
+    """Questions to one server."""
+
+    client: Client
+    deployment: Resource
+    endpoint: Endpoint
+    wanted: _Wanted
+    model: str
+    tasks: list[Task]
+    """What is asked for: the first one; the others if the server refuses it."""
+    certain: bool
+    """Whether the first one is what the user or the server says; if not, a refusal leads to the next."""
+    said: list[dict[str, str]] = field(default_factory=list)
+    """The conversation so far."""
+
+    def body(self, prompt: str) -> Resource:
+        from airunway.view.answers import request_body
+
+        system = [{"role": "system", "content": self.wanted.system}] if self.wanted.system else []
+        return request_body(
+            self.tasks[0],
+            model=self.model,
+            messages=[*system, *self.said, {"role": "user", "content": prompt}],
+            documents=self.wanted.documents,
+            max_tokens=self.wanted.max_tokens,
+        )
+
+    def curl(self, prompt: str) -> list[str]:
+        """The request as commands for a shell, for the gateway or from inside of the cluster, and for this machine."""
+        import json
+
+        from airunway.snapshots import proxy_path
+        from airunway.view.answers import PATHS
+
+        path, gateway = PATHS[self.tasks[0]], dig(self.deployment, "status", "gateway")
+        body = self.body(prompt)
+        url, where = dig(self.deployment, "status", "endpoint", "url"), "in a pod of the cluster"
+        if dig(gateway, "ready") is True and isinstance(dig(gateway, "url"), str):
+            url, where = dig(gateway, "url"), "through the gateway"
+            body["model"] = dig(gateway, "modelName") or self.model
+
+        def command(address: str) -> str:
+            data = json.dumps(body)  # with escapes, so that no character of it is for a terminal
+            words = ["curl", "-N", address, "-H", "Content-Type: application/json", "-d", data]
+            return " ".join(map(shlex.quote, words))
+
+        lines = []
+        if isinstance(url, str) and url:
+            lines += [f"# {where}", command(f"{bounded(url).rstrip('/')}{path}")]
+        body["model"] = self.model
+        proxy = f"http://127.0.0.1:8001{proxy_path(self.endpoint, path)}"
+        return [*lines, "# on this machine, beside `kubectl proxy`", command(proxy)]
+
+    async def ask(self, prompt: str, *, show: bool = True) -> AnswerView | None:
+        """Ask and print; None, after a sentence on standard error, if there is no whole answer."""
+        from airunway.kube import ApiError, KubeError
+        from airunway.view.answers import Task
+
+        while True:
+            if self.tasks[0] is Task.RERANK and not self.wanted.documents:
+                _problem("the model ranks documents: name them with --document")
+                return None
+            try:
+                return await self._ask(prompt, show=show)
+            except ApiError as error:
+                if not self._is_refusal(error) or not await self._next_task():
+                    _problem(_sentence(error, self.endpoint, self.deployment))
+                    return None
+            except KubeError as error:
+                _problem(f"the answer broke off, or did not come: {bounded(str(error), 300)}")
+                return None
+
+    def _is_refusal(self, error: ApiError) -> bool:
+        return not self.certain and error.status in _REFUSING and not error.reason
+
+    async def _next_task(self) -> bool:
+        """After a refusal: what the server's paths say, else the next in their order. Whether there is one."""
+        from airunway.snapshots import schema_tasks
+
+        if len(self.tasks) < 2:
+            return False
+        refused, *rest = self.tasks
+        has = [task for task in await schema_tasks(self.client, self.endpoint) if task is not refused]
+        self.certain = bool(has)
+        self.tasks = has or rest
+        return True
+
+    async def _ask(self, prompt: str, *, show: bool) -> AnswerView | None:
+        from airunway.cli.chat_screen import Printer, print_rest
+        from airunway.snapshots import ask
+        from airunway.view.answers import Answer
+
+        body = self.body(prompt)
+        answer = Answer(task=self.tasks[0], model=self.model, started=monotonic())
+        printer = Printer(show)
+        pieces = ask(self.client, self.endpoint, self.tasks[0], body, silence=self.wanted.silence)
+        try:
+            async with aclosing(pieces) as stream:
+                async for piece in stream:
+                    if piece.error:
+                        printer.end()
+                        _problem(piece.error)
+                        return None
+                    answer.add(piece, monotonic())
+                    printer.write(piece)
+        finally:
+            printer.end()
+        view = answer.view(monotonic())
+        if show:
+            print_rest(view, self.wanted.documents)
+        self._remember(prompt, answer)
+        return view
+
+    def _remember(self, prompt: str, answer: Answer) -> None:
+        from airunway.view.answers import Task
+
+        if self.tasks[0] is Task.CHAT:
+            self.said += [{"role": "user", "content": prompt}, {"role": "assistant", "content": answer.text}]
+
+    async def converse(self) -> None:
+        """Ask what is typed until the end of input; Ctrl-C ends an answer, or at the prompt the conversation."""
+        from airunway.cli.chat_screen import Terminal, remark
+
+        remark(f"{self.model} of md/{dig(self.deployment, 'metadata', 'name')}; Ctrl-C ends an answer, Ctrl-D the talk")
+        terminal = Terminal()
+        while True:
+            sys.stdout.write("> ")
+            sys.stdout.flush()
+            typed = await terminal.line()
+            if typed is None:
+                typer.echo()
+                return
+            if not typed.strip():
+                continue
+            if len(typed) > LONGEST_PROMPT:
+                remark(f"the prompt has more than {LONGEST_PROMPT} characters")
+                continue
+            await _interruptible(self.ask(typed))
+
+
+async def _interruptible(work: Coroutine[object, object, object]) -> None:
+    """Wait for `work`; Ctrl-C ends it, and nothing else."""
+    from airunway.cli.chat_screen import remark
+
+    task = asyncio.create_task(work)
+    loop = asyncio.get_running_loop()
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        loop.add_signal_handler(signal.SIGINT, task.cancel)
+    except NotImplementedError:  # Windows: Ctrl-C ends the conversation
+        await task
+        return
+    try:
+        with suppress(asyncio.CancelledError):
+            await task
+        if task.cancelled():
+            remark("the answer was ended")
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)
+
+
+def _sentence(error: KubeError, endpoint: Endpoint, deployment: Resource) -> str:
+    """Why there is no answer: the right that is missing, no pod behind the Service, or what the model's server said."""
+    from airunway.kube import ApiError, Forbidden
+
+    namespace = endpoint.key.namespace
+    if isinstance(error, Forbidden) and error.reason:
+        return denied(error, namespace)
+    if not isinstance(error, ApiError):
+        return bounded(str(error), 300)
+    name = str(dig(deployment, "metadata", "name"))
+    text = bounded(error.message, 200)
+    if error.status == 503 and error.reason == "ServiceUnavailable":
+        return f"no pod of md/{name} answers ({text}): airunway status md/{name} -n {namespace} shows why"
+    if error.status == 401 and not error.reason:
+        return f"the model's server asks for a key (HTTP 401), which the API server's proxy does not pass on: {text}"
+    return f"the model's server answered with HTTP {error.status}: {text or 'no message'}"
+
+
+def _problem(text: str) -> None:
+    typer.echo(f"airunway: {bounded(text)}", err=True)

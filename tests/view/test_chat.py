@@ -1,0 +1,234 @@
+"""``airunway chat`` through a real API server, with a model server behind a pod."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import shlex
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.view.conftest import Run
+from tests.view.serving import create_deployment, serve, write_status
+
+from airunway.kube import Client, Kind
+from airunway.resource import ObjectKey
+from airunway_testing.controlplane import Cluster
+from airunway_testing.eventually import PATIENCE, Eventually
+from airunway_testing.fixtures import Kubectl
+from airunway_testing.kubelet import Kubelet, running_kubelet
+from airunway_testing.model_server import ModelServer, Serves, answering, model_server, never, sending
+
+pytestmark = pytest.mark.cluster
+
+CHAT = "/v1/chat/completions"
+ROLE_BINDING = Kind("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
+ROLE = Kind("rbac.authorization.k8s.io", "v1", "Role", "roles")
+
+
+@pytest.fixture
+async def kubelet(client: Client, namespace: str, tmp_path: Path) -> AsyncIterator[Kubelet]:
+    async with running_kubelet(client, tmp_path, node=f"chat-{namespace}") as kubelet:
+        yield kubelet
+
+
+@pytest.fixture
+async def key(client: Client, namespace: str) -> ObjectKey:
+    found = ObjectKey(namespace, "llama")
+    await create_deployment(client, found)
+    return found
+
+
+@pytest.fixture
+async def server(client: Client, kubelet: Kubelet, key: ObjectKey) -> AsyncIterator[ModelServer]:
+    async with model_server(models={"llama": Serves.CHAT}) as server:
+        await serve(client, kubelet, key, server)
+        yield server
+
+
+async def test_an_answer_is_streamed_and_counted(server: ModelServer, key: ObjectKey, run: Run) -> None:
+    done = await run("chat", "md/llama", "why is the sky blue", "-n", key.namespace, "--system", "be short")
+    assert (done.code, done.out) == (0, "blue sky the is why\n"), done
+    assert "first token after" in done.err
+    assert "5 tokens in, 5 out" in done.err
+    (asked,) = [each for each in server.received if each.path == CHAT]
+    assert [each["role"] for each in asked.body["messages"]] == ["system", "user"]
+    # Nothing of the caller reaches the model.
+    assert not {name.lower() for name in asked.headers} & {"authorization", "impersonate-user", "cookie"}
+
+    shown = await run("chat", "md/llama", "one two three", "-n", key.namespace, "-o", "json", "--max-tokens", "2")
+    view = json.loads(shown.out)
+    assert (view["text"], view["usage"]["completion"], view["model"]) == ("three two", 2, "llama")
+    server.with_usage = False
+    unknown = await run("chat", "md/llama", "one two", "-n", key.namespace)
+    assert "tokens unknown: the server sent no counts of tokens" in unknown.err
+    wrong = await run("chat", "md/llama", "one", "-n", key.namespace, "--model", "other")
+    assert (wrong.code, "HTTP 404: The model `other` does not exist." in wrong.err) == (1, True), wrong
+
+
+async def test_a_request_as_curl_can_be_pasted(server: ModelServer, key: ObjectKey, run: Run, kubectl: Kubectl) -> None:
+    prompt = "it's $(reboot) `now` \x1b[2J \u202e"
+    printed = await run("chat", "md/llama", prompt, "-n", key.namespace, "--raw")
+    assert printed.code == 0, printed
+    assert [each for each in server.received if each.path == CHAT] == []
+    assert all(line.isprintable() for line in printed.out.splitlines())
+    inside, outside = [line for line in printed.out.splitlines() if not line.startswith("#")]
+    words = shlex.split(inside)
+    assert words[2] == f"http://llama.{key.namespace}.svc:80{CHAT}"
+    body = json.loads(words[-1])
+    assert body["messages"][0]["content"] == prompt
+    # The path that is printed for this machine is one that the API server has.
+    path = shlex.split(outside)[2].removeprefix("http://127.0.0.1:8001")
+    body["stream"] = False
+    answered = await asyncio.to_thread(kubectl, "create", "--raw", path, "-f", "-", stdin=json.dumps(body))
+    assert json.loads(answered.stdout)["usage"]["prompt_tokens"] == len(prompt.split())
+
+
+@pytest.mark.parametrize("advertises", [True, False])
+async def test_a_model_is_asked_for_what_it_does(
+    server: ModelServer, key: ObjectKey, run: Run, *, advertises: bool
+) -> None:
+    server.advertises = advertises
+    server.models = {"base": Serves.COMPLETION}
+    base = await run("chat", "md/llama", "one two", "-n", key.namespace)
+    assert base.out == "two one\n", base
+    server.models = {"embedder": Serves.EMBEDDING}
+    embedding = await run("chat", "md/llama", "one two", "-n", key.namespace)
+    assert embedding.out == "[0.1, -0.2, 0.3, 0.4]\n", embedding
+    assert "4 dimensions" in embedding.err
+    tried = [each.path for each in server.received if each.method == "POST"][-3:]
+    assert tried[-1] == "/v1/embeddings"
+    assert ("/v1/completions" in tried[-2:]) is not advertises
+    server.models = {"ranker": Serves.RERANK}
+    documents = ("--document", "a long document", "--document", "short")
+    ranked = await run("chat", "md/llama", "query", "-n", key.namespace, *documents)
+    assert [line.split("  ")[1] for line in ranked.out.splitlines()] == ["short", "a long document"], ranked
+    without = await run("chat", "md/llama", "query", "-n", key.namespace, "--as", "rerank")
+    assert (without.code, "name them with --document" in without.err) == (1, True), without
+
+
+async def test_what_is_no_answer_is_one_plain_sentence(server: ModelServer, key: ObjectKey, run: Run) -> None:
+    hostile = json.dumps({"choices": [{"delta": {"content": "ok \x1b]0;owned\x07\x1b[2J\u202e\x9b5m bad"}}]})
+    cases = {
+        "HTTP 502: <html>": answering("<html>\x1b[2J</html>" * 1000, status=502, content_type="text/html"),
+        "not JSON: <html>": answering("<html></html>", content_type="text/html"),
+        "HTTP 500: out of memory": answering('{"error": {"message": "out of memory"}}', status=500),
+        "asks for a key (HTTP 401)": answering('{"error": "Unauthorized"}', status=401),
+        "sent an error: too long": answering('{"object": "error", "message": "too long"}'),
+        "broke off": sending(f"data: {hostile}\n\n".encode(), breaks=True),
+        "before its end": sending(f"data: {hostile}\n\n".encode()),
+        "no answer in time": never(),
+        "more than 8 MiB": sending(b"data: " + b"x" * 2**20, *[b"x" * 2**20] * 9),
+    }
+    for says, fault in cases.items():
+        server.faults[CHAT] = fault
+        done = await run("chat", "md/llama", "hello", "-n", key.namespace, "--timeout", "2s", "--as", "chat")
+        assert done.code == 1, (says, done)
+        assert says in done.err, (says, done)
+        assert done.err.count("\n") == 1, done
+        assert len(done.err) < 700
+        assert all(line.isprintable() for line in (*done.out.splitlines(), *done.err.splitlines())), done
+    # An endless line takes no memory: it is read to its bound, and the request ends.
+    server.faults[CHAT] = sending(b"x" * 2**20, times=1024)
+    endless = await run("chat", "md/llama", "hello", "-n", key.namespace)
+    assert (endless.code, endless.err.count("\n")) == (1, 1), endless
+
+
+async def test_a_deployment_without_an_endpoint_or_pods_is_explained(
+    client: Client, kubelet: Kubelet, key: ObjectKey, run: Run
+) -> None:
+    early = await run("chat", "md/llama", "hello", "-n", key.namespace)
+    assert early.code == 1
+    assert "has no endpoint yet (it is Pending): airunway status md/llama" in early.err
+    near = await run("chat", "md/lama", "hello", "-n", key.namespace)
+    assert (near.code, "did you mean md/llama?" in near.err) == (1, True)
+    await write_status(client, key, endpoint={"service": "../../secrets/x", "port": 80})
+    hostile = await run("chat", "md/llama", "hello", "-n", key.namespace)
+    assert (hostile.code, "no endpoint yet" in hostile.err) == (1, True), hostile
+    await write_status(client, key, endpoint={"service": "gone", "port": 80})
+    gone = await run("chat", "md/llama", "hello", "-n", key.namespace)
+    assert (gone.code, gone.err.count("\n")) == (1, 1), gone
+    assert 'services "gone" not found' in gone.err
+
+
+async def test_rights(
+    client: Client, server: ModelServer, key: ObjectKey, cluster: Cluster, run: Run, namespace: str
+) -> None:
+    user = f"chatter-of-{namespace}"
+    kubeconfig = cluster.kubeconfig_for(user)
+
+    async def grant(kind: str, name: str) -> None:
+        binding = {
+            "metadata": {"name": name, "namespace": namespace},
+            "roleRef": {"apiGroup": ROLE.group, "kind": kind, "name": name},
+            "subjects": [{"apiGroup": ROLE.group, "kind": "User", "name": user}],
+        }
+        await client.create(ROLE_BINDING, binding)
+
+    async def role(name: str, group: str, resource: str, *verbs: str) -> None:
+        rule = {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
+        await client.create(ROLE, {"metadata": {"name": name, "namespace": namespace}, "rules": [rule]})
+        await grant("Role", name)
+
+    await role("models", "airunway.ai", "modeldeployments", "get", "list", "watch")
+    await grant("ClusterRole", "view")
+    refused = await run("chat", "md/llama", "one two", "-n", namespace, kubeconfig=kubeconfig)
+    assert (refused.code, refused.out, refused.err.count("\n")) == (1, "", 1), refused
+    assert f"no right to create services/proxy in namespace {namespace}: ask for the ClusterRole edit" in refused.err
+    # Without the right to `get` the list of models, the name is that of the deployment.
+    server.models = {"Llama-3.1-8B-Instruct": Serves.CHAT}
+    await role("ask", "", "services/proxy", "create")
+    asked = await run("chat", "md/llama", "one two", "-n", namespace, kubeconfig=kubeconfig)
+    assert (asked.code, asked.out) == (0, "two one\n"), asked
+
+
+async def test_a_conversation_on_a_terminal(
+    server: ModelServer, key: ObjectKey, kubeconfig: Path, eventually: Eventually
+) -> None:
+    ours, theirs = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "airunway", "chat", "md/llama", "-n", key.namespace, "--kubeconfig", str(kubeconfig)),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    shown = b""
+
+    async def until(*texts: str) -> None:
+        """Read what is on the screen until it has these texts after what was typed last."""
+        nonlocal shown
+        async with asyncio.timeout(PATIENCE):
+            while not all(text in shown.decode(errors="replace") for text in texts):
+                shown += await asyncio.to_thread(os.read, ours, 65536)
+        shown = b""
+
+    try:
+        await until("llama of md/llama", "> ")
+        os.write(ours, b"one two\n")
+        await until("two one", "tokens in", "> ")
+        server.pause = 0.2
+        os.write(ours, b"a b c d e f g h i j k l m n o p q r s t\n")
+        await until("t s r")
+        process.send_signal(signal.SIGINT)
+        await until("the answer was ended", "> ")
+        await eventually(lambda: server.open == 0)  # the API server's request ends with the reader
+        server.pause = 0.0
+        os.write(ours, b"again\n")
+        await until("again", "> ")
+        bodies = [each.body for each in server.received if each.path == CHAT]
+        # What was answered is part of the next request; an answer that was ended is not.
+        assert [each["content"] for each in bodies[-1]["messages"]] == ["one two", "two one", "again"]
+        os.write(ours, b"\x04")
+        async with asyncio.timeout(PATIENCE):
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+        os.close(ours)
