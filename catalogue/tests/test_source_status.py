@@ -184,7 +184,14 @@ def test_a_status_write_starts_no_scan_and_a_change_of_the_spec_does() -> None:
     written = status(scan(GOOD))
     assert due_in(source(), now=NOW) == 0
     assert due_in(source(written), now=NOW) == 3600
-    for edit in ({"models": 7}, {"phase": "Failed"}, {"conditions": []}, {"filters": []}, {"message": "x"}):
+    edits: tuple[Resource, ...] = (
+        {"models": 7},
+        {"phase": "Failed"},
+        {"conditions": []},
+        {"filters": []},
+        {"message": "x"},
+    )
+    for edit in edits:
         assert due_in(source({**written, **edit}), now=NOW) == 3600
     labelled = source(written)
     labelled["metadata"]["labels"] = {"a": "b"}
