@@ -6,6 +6,7 @@ from airunway.api import names
 from airunway.kube import JOB, NODE, POD
 from airunway.rbac.rights import Rights, leader_election_rights
 from airunway_catalogue.names import CATALOGUE_MANAGER
+from airunway_catalogue.sources import SECRET
 
 __all__ = ["catalogue_rules"]
 
@@ -16,14 +17,19 @@ def catalogue_rules() -> Rights:
     """The rights of ``airunway catalogue``, its Lease included.
 
     With ``--watch-namespaces`` the operator's namespace is one of the watched ones: Jobs of ClusterModelTemplates are
-    there. Logs and Secrets are never read.
+    there. Logs are never read, and of Secrets only those that a ModelSource names, in the operator's namespace.
     """
     group = names.GROUP
     return Rights(
         cluster=(
             {"apiGroups": [NODE.group], "resources": [NODE.plural], "verbs": _FOLLOW},
             {"apiGroups": [group], "resources": ["clustermodeltemplates", "clusterruntimeconfigs"], "verbs": _FOLLOW},
+            # Made from the images of a ModelSource; the guard refuses every other write.
+            {"apiGroups": [group], "resources": ["clustermodeltemplates"], "verbs": ["create", "patch"]},
             {"apiGroups": [group], "resources": ["clustermodeltemplates/status"], "verbs": ["patch"]},
+            # Get: a source may have been edited while its registry was read.
+            {"apiGroups": [group], "resources": ["modelsources"], "verbs": ["get", *_FOLLOW]},
+            {"apiGroups": [group], "resources": ["modelsources/status"], "verbs": ["patch"]},
             # blockOwnerDeletion needs this where the admission plugin OwnerReferencesPermissionEnforcement is on.
             {"apiGroups": [group], "resources": ["clustermodeltemplates/finalizers"], "verbs": ["update"]},
         ),
@@ -45,4 +51,6 @@ def catalogue_rules() -> Rights:
             {"apiGroups": [POD.group], "resources": [POD.plural], "verbs": _FOLLOW},
             {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
         ),
+        # Never listed: a pull Secret is read by the name that a ModelSource gives.
+        own=({"apiGroups": [SECRET.group], "resources": [SECRET.plural], "verbs": ["get"]},),
     ) + leader_election_rights(CATALOGUE_MANAGER)
