@@ -40,6 +40,7 @@ class Scan:
         if len(self.made) >= self.room:
             raise Full
         self.made.append(image.label)
+        await asyncio.sleep(0)
         return ""
 
     async def progress(self) -> None:
@@ -106,7 +107,17 @@ async def test_a_status_of_manifests_is_the_reason_of_the_filter(status: int, re
     async with container_registry(IMAGES) as local:
         local.faults.inject(HttpStatus(status=status), route="manifest", repository="team/llama")
         results = await Scan(local, filters=filters("team/llama", "team/qwen")).run()
-    assert [each.reason for each in results] == [reason, ""]
+    assert [(each.found, each.reason) for each in results] == [(0, reason), (1, "")]
+
+
+async def test_a_server_failure_of_one_image_is_a_partial_failure() -> None:
+    async with container_registry(IMAGES) as local:
+        local.faults.inject(HttpStatus(status=500), route="blob", times=1)
+        [result] = await Scan(local, filters=filters("team/llama")).run()
+        assert (result.found, result.reason) == (2, "ServerError")
+        local.faults.inject(HttpStatus(status=500), route="manifest")
+        [result] = await Scan(local, filters=filters("team/llama")).run()
+        assert (result.found, result.reason) == (0, "ServerError")
 
 
 async def test_one_bad_image_is_passed_over_and_named() -> None:

@@ -332,12 +332,13 @@ class _Made:
         new = [each for each in wanted if self._reconciler.find(key_of(each).name) is None]
         if new and self._count + len(new) > self._plan.max_models:
             raise Full
+        self._count += len(new)  # before the first write: other images are made at the same time
         troubles = []
         for template in new:
             trouble = await self._reconciler.create(template)
             if trouble:
                 troubles.append(trouble)
+                self._count -= 1
             else:
                 self.new += 1
-                self._count += 1
         return "; ".join(dict.fromkeys(troubles))
