@@ -177,6 +177,19 @@ async def test_a_token_is_fetched_once_for_a_repository() -> None:
         ]
 
 
+async def test_a_token_that_is_no_longer_good_is_fetched_again_once() -> None:
+    async with guarded("token") as local, client(local, credentials=USER) as registry:
+        await listed(registry.tags("team/llama"))
+        again = {"WWW-Authenticate": f'Bearer realm="{local._token_url}",service="local"'}
+        local.faults.inject(HttpStatus(status=401, headers=again), times=1)
+        assert len(await listed(registry.tags("team/llama"))) == 2
+        assert [each.host for each in local.requests].count("token") == 2
+        local.faults.inject(HttpStatus(status=401, headers=again))
+        with pytest.raises(Denied):
+            await listed(registry.tags("team/llama"))
+        assert [each.host for each in local.requests].count("token") == 3
+
+
 async def test_a_token_for_everyone_needs_no_credentials() -> None:
     async with container_registry(IMAGES, auth="token") as local, client(local) as registry:
         assert await listed(registry.tags("team/llama")) == ["1.0", "1.1"]
