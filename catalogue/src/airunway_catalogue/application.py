@@ -22,6 +22,7 @@ from airunway_catalogue.gpu_models import GpuModels, installed_models
 from airunway_catalogue.hardware import Demand, HardwareFit, NodeGroup, demand_of, find_hardware
 from airunway_catalogue.metrics import Discoveries, discovery_points, template_points
 from airunway_catalogue.names import CATALOGUE_MANAGER
+from airunway_catalogue.source_worker import SourceWorker
 from airunway_catalogue.templates import TemplateReconciler
 
 __all__ = ["CatalogueApplication", "CatalogueSettings"]
@@ -93,7 +94,14 @@ class CatalogueApplication:
             discoveries=Discoveries(caches.metrics),
             clock=clock,
         )
-        # A further worker (scans of ModelSources) gets its queue of `self._base` and its caches here.
+        self._sources = SourceWorker(
+            client=client,
+            caches=caches,
+            base=self._base,
+            templates=self._caches.cluster,
+            home=settings.home,
+            clock=clock,
+        )
         self.metrics.add_source("templates", lambda: template_points(self._all_templates()))
         self.metrics.add_source(
             "discoveries", lambda: discovery_points(running=self._slots.running, queued=self._slots.queued)
@@ -107,6 +115,8 @@ class CatalogueApplication:
         for configs in self._configs.values():
             if (problem := configs.unready()) is not None:
                 return problem
+        if (problem := self._sources.unready()) is not None:
+            return problem
         unread = self._caches.unread()
         return f"these kinds have not been read yet: {', '.join(unread)}" if unread else None
 
@@ -118,10 +128,12 @@ class CatalogueApplication:
         for configs in self._configs.values():
             group.create_task(configs.run(), name="catalogue: runtime configs")
         self._caches.start(group)
+        self._sources.start(group)
         await wait_until_synced([self._deployments])
         for configs in self._configs.values():
             await configs.read()
         await self._caches.read()
+        await self._sources.read()
         self._look_at_nodes()
 
     async def _work(self) -> None:
@@ -142,7 +154,7 @@ class CatalogueApplication:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(templates.run(), name="workers of templates")
-                # A further worker (scans of ModelSources) runs here.
+                group.create_task(self._sources.work(), name="workers of sources")
         finally:
             self._slots.clear()  # a process that stands by has no discoveries
 

@@ -26,6 +26,9 @@ Make = Callable[[Image, ImageLabels], Awaitable[str]]
 _AHEAD = 8
 """Images that are read at a time."""
 
+_WRITES = 4
+"""Images of which templates are made at a time."""
+
 _MOST_SERVER_FAILURES = 3
 """Images that fail with 5xx before the rest of a filter is given up."""
 
@@ -40,10 +43,13 @@ class Full(Exception):
 class _Progress:
     """What became of one filter so far."""
 
-    selected: int = 0
-    unread: int = 0
+    found: int = 0
+    """Images that could be read, or need not be."""
     server_failures: int = 0
     error: RegistryError | None = None
+    """Why the filter failed, at least in part."""
+    image_error: RegistryError | None = None
+    """The first failure of a single image or repository; it counts if nothing else was found."""
     passed_over: list[str] = field(default_factory=list)
     passed: int = 0
 
@@ -113,8 +119,7 @@ class Crawl:
                 aclosing(self._images(plan, progress)) as images,
                 aclosing(self._read(images, progress)) as read,
             ):
-                async for image, found in read:
-                    await self._take(image, found, progress)
+                await self._take(read, progress)
         except Unreachable as error:
             self._down = error
             self._fail(progress, error)
@@ -126,33 +131,54 @@ class Crawl:
         if error.retry_after is not None:
             self.retry_after = max(self.retry_after or 0.0, error.retry_after)
 
-    async def _take(self, image: Image, found: ImageLabels | RegistryError, progress: _Progress) -> None:
-        if isinstance(found, ImageLabels):
-            if self.full:
-                self._skipped += 1
-                return
-            try:
-                trouble = await self._make(image, found)
-            except Full:
-                self.full = True
-                self._skipped += 1
-                return
-            self._done.add(image.reference)
-            for problem in (*found.problems, *((trouble,) if trouble else ())):
-                progress.pass_over(image.label, problem)
+    async def _take(self, read: AsyncGenerator[tuple[Image, ImageLabels | RegistryError]], progress: _Progress) -> None:
+        """Make the templates of the images that could be read, of some images at a time."""
+        writes: deque[asyncio.Task[None]] = deque()
+        try:
+            async for image, found in read:
+                if not isinstance(found, ImageLabels):
+                    self._unread(image, found, progress)
+                    continue
+                progress.found += 1
+                writes.append(asyncio.create_task(self._make_one(image, found, progress)))
+                if len(writes) >= _WRITES:
+                    await writes.popleft()
+        except RegistryError:
+            await _drained(writes)  # what was read before the failure is made
+            raise
+        else:
+            await _drained(writes)
+        finally:
+            for task in writes:
+                task.cancel()
+            await asyncio.gather(*writes, return_exceptions=True)
+
+    async def _make_one(self, image: Image, found: ImageLabels, progress: _Progress) -> None:
+        if self.full:
+            self._skipped += 1
             return
-        progress.unread += 1
-        if isinstance(found, ServerFailed):
-            self._fail(progress, found)
+        try:
+            trouble = await self._make(image, found)
+        except Full:
+            self.full = True
+            self._skipped += 1
+            return
+        self._done.add(image.reference)
+        for problem in (*found.problems, *((trouble,) if trouble else ())):
+            progress.pass_over(image.label, problem)
+
+    def _unread(self, image: Image, error: RegistryError, progress: _Progress) -> None:
+        """Note that an image could not be read. Raises the error if the next ones need not be tried."""
+        if isinstance(error, ServerFailed):
+            self._fail(progress, error)
             progress.server_failures += 1
             if progress.server_failures >= _MOST_SERVER_FAILURES:
-                raise found
-        elif isinstance(found, Missing) or (isinstance(found, BadAnswer) and found.image):
-            progress.pass_over(image.label, found.message)
-            if progress.unread == progress.selected:
-                progress.error = progress.error or found
+                raise error
+        elif isinstance(error, Missing) or (isinstance(error, BadAnswer) and error.image):
+            progress.pass_over(image.label, error.message)
+            progress.image_error = progress.image_error or error
         else:
-            raise found
+            raise error
 
     async def _read(
         self, images: AsyncGenerator[Image], progress: _Progress
@@ -161,13 +187,14 @@ class Crawl:
         ahead: deque[tuple[Image, asyncio.Task[ImageLabels | RegistryError]]] = deque()
         try:
             async for image in images:
-                progress.selected += 1
                 if not self._progressing:
                     self._progressing = True
                     await self._on_progress()
                 if image.reference in self._done:
+                    progress.found += 1
                     continue
                 if self.full:
+                    progress.found += 1
                     self._skipped += 1
                     continue
                 ahead.append((image, asyncio.create_task(self._labels(image))))
@@ -206,11 +233,10 @@ class Crawl:
                 if not plan.wildcard:
                     raise
                 progress.pass_over(name, error.message)  # a registry may list repositories that are not for everyone
-                progress.error = progress.error or (None if progress.selected else error)
+                progress.image_error = progress.image_error or error
                 continue
             left -= len(tags)
             for tag in plan.tags(tags):
-                progress.error = None if isinstance(progress.error, Denied | Missing) else progress.error
                 yield Image(name=name, repository=repository, tag=tag, reference=f"{address.name}/{name}:{tag}")
 
     async def _names(self, plan: FilterPlan) -> list[str]:
@@ -244,10 +270,10 @@ class Crawl:
             self.notes.append(f"filter {plan.image}: {'; '.join(progress.passed_over)}{more}")
         if plan.reason:
             return FilterResult(image=plan.image, reason=plan.reason, message=plan.message)
-        error = progress.error
+        error = progress.error or (progress.image_error if not progress.found else None)
         return FilterResult(
             image=plan.image,
-            found=max(0, progress.selected - progress.unread),
+            found=progress.found,
             reason=error.reason if error is not None else "",
             message=error.message if error is not None else "; ".join(progress.passed_over),
         )
@@ -266,6 +292,11 @@ class Crawl:
             text = f"{self._plan.address.host} was not read within {seconds:g} s: select fewer images"
             found = known.found if known is not None else 0
             self.results[plan.position] = FilterResult(image=plan.image, found=found, reason="Timeout", message=text)
+
+
+async def _drained(writes: deque[asyncio.Task[None]]) -> None:
+    while writes:
+        await writes.popleft()
 
 
 def _limit(registry: Registry) -> str:

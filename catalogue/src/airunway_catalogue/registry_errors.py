@@ -139,6 +139,8 @@ def translated(host: str, *, timeout: float) -> Iterator[None]:
 def _error(error: Exception, host: str, timeout: float) -> RegistryError:
     if isinstance(error, aiohttp.ClientSSLError | aiohttp.ClientConnectorCertificateError):
         return Unreachable("DependenciesUnreachable", f"no secure connection to {host}: its certificate is not trusted")
+    if isinstance(error, aiohttp.InvalidURL):
+        return BadAnswer(f"{host} has an address that is none")
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     if isinstance(cause, InsideAddress):
         return BadAnswer(f"{host} is inside this network ({cause}), and the registry is not: it is not asked")

@@ -35,6 +35,7 @@ from airunway.resource import ObjectKey, Resource, annotations_of, dig, is_delet
 from airunway_catalogue.crawl import Crawl, Full
 from airunway_catalogue.credentials import Credentials, UnreadableSecret, credentials_in
 from airunway_catalogue.labels import ImageLabels
+from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.registry import Limits, Registry, RegistryAddress
 from airunway_catalogue.registry_errors import Denied, RegistryError
 from airunway_catalogue.scan import (
@@ -55,12 +56,9 @@ from airunway_catalogue.source_status import (
     status_of,
 )
 
-__all__ = ["MANAGER", "PER_REGISTRY", "SECRET", "SourceReconciler"]
+__all__ = ["PER_REGISTRY", "SECRET", "SourceReconciler"]
 
 log = logging.getLogger(__name__)
-
-MANAGER = "airunway-catalogue"
-"""Field manager of the catalogue's writes."""
 
 SECRET = Kind(group="", version="v1", kind="Secret", plural="secrets", namespaced=True)
 
@@ -108,7 +106,7 @@ class SourceReconciler:
         self._clock = clock
         self._scan_time = scan_time
         self._open = open_registry or (lambda address, found: Registry(address, credentials=found, limits=limits))
-        self._status = StatusWriter(client=client, kind=MODEL_SOURCE, objects=sources, manager=MANAGER)
+        self._status = StatusWriter(client=client, kind=MODEL_SOURCE, objects=sources, manager=CATALOGUE_MANAGER)
         self._running: Counter[str] = Counter()
         self._waiting: dict[str, dict[ObjectKey, None]] = {}
         self._recent: dict[str, set[str]] = {}
@@ -243,7 +241,7 @@ class SourceReconciler:
         body = {**template, "metadata": {**template["metadata"], "resourceVersion": NEVER}}
         with self._templates.writing(key_of(template)):
             try:
-                answer = await self._client.apply(CLUSTER_MODEL_TEMPLATE, body, manager=MANAGER)
+                answer = await self._client.apply(CLUSTER_MODEL_TEMPLATE, body, manager=CATALOGUE_MANAGER)
             except (Conflict, AlreadyExists):
                 return ""
             except NotFound as error:
@@ -334,12 +332,13 @@ class _Made:
         new = [each for each in wanted if self._reconciler.find(key_of(each).name) is None]
         if new and self._count + len(new) > self._plan.max_models:
             raise Full
+        self._count += len(new)  # before the first write: other images are made at the same time
         troubles = []
         for template in new:
             trouble = await self._reconciler.create(template)
             if trouble:
                 troubles.append(trouble)
+                self._count -= 1
             else:
                 self.new += 1
-                self._count += 1
         return "; ".join(dict.fromkeys(troubles))

@@ -4,8 +4,8 @@
         source = {"registry": registry.host, "insecure": True, "filters": [{"image": "team/*"}]}
         registry.faults.inject(HttpStatus(status=429, headers={"Retry-After": "30"}), repository="team/llama")
 
-With `users` it asks for credentials, by Basic or by a token of its own token server, which is another host: clients
-must send the password there and the token here, and neither anywhere else.
+With `users` it asks for credentials, by Basic or by a token of its own token server. That is another host: clients must
+send the password there and the token here, and neither anywhere else.
 """
 
 from __future__ import annotations
