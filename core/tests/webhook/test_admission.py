@@ -13,6 +13,7 @@ from airunway.api import names
 from airunway.kube import ServerError
 from airunway.resource import ObjectKey, Resource
 from airunway.selection import ProviderFacts, UpstreamFacts, provider_facts
+from airunway.templates import expand
 from airunway.validation.policy import Policy, parse_policy
 from airunway.webhook.access import AccessReviewer
 from airunway.webhook.admission import Admission, ReviewResult, User
@@ -58,6 +59,14 @@ class Cluster:
     watched: Callable[[str], bool] = lambda _: True
     labels: Mapping[str, str] = field(default_factory=dict)
     trouble: Exception | None = None
+    gives: Resource | None = None
+    """What the template of a deployment gives; None: that is not known."""
+
+    def with_template(self, deployment: Resource) -> Resource | None:
+        if "templateRef" not in deployment["spec"]:
+            return deployment
+        own = {key: value for key, value in deployment["spec"].items() if key != "templateRef"}
+        return None if self.gives is None else {**deployment, "spec": expand(own, self.gives)}
 
     def watches(self, namespace: str) -> bool:
         return self.watched(namespace)
@@ -178,6 +187,30 @@ async def test_a_provider_that_is_named_must_offer_the_engine() -> None:
     assert (code, reason) == (422, "Invalid")
     assert [path for path, _ in causes] == ["spec.engine.type"]
     assert (await answer(Cluster([ACME]), deployment("vllm", **spec))).refusal is None
+
+
+async def test_a_deployment_with_a_template_is_judged_by_what_that_gives() -> None:
+    asking = deployment(None, templateRef={"name": "fast"}, provider={"name": "acme"})
+    del asking["spec"]["model"]
+    gpu = {"model": {"id": "org/m"}, "resources": {"gpu": {"count": 1}}}
+    assert (await answer(Cluster([ACME], gives={**gpu, "engine": {"type": "vllm"}}), asking)).refusal is None
+    found = await answer(Cluster([ACME], gives={**gpu, "engine": {"type": "sglang"}}), asking)
+    assert refusal_of(found) == (422, "Invalid", [("spec.engine.type", "FieldValueInvalid")])
+    forbidden = "rules: [{images: ['good.example/*']}]"
+    image = {**gpu, "engine": {"type": "vllm"}, "image": "bad.example/x"}
+    found = await answer(Cluster([ACME], gives=image, policy=policy(forbidden)), asking)
+    assert refusal_of(found)[:2] == (403, "Forbidden")
+
+
+async def test_while_a_template_is_not_known_only_what_the_deployment_says_itself_is_judged() -> None:
+    asking = deployment(None, templateRef={"name": "fast"}, provider={"name": "acme"})
+    del asking["spec"]["model"]
+    assert (await answer(Cluster([ACME]), asking)).refusal is None
+    missing = {**asking, "spec": {**asking["spec"], "provider": {"name": "acne"}}}
+    assert refusal_of(await answer(Cluster([ACME]), missing))[2] == [("spec.provider.name", "FieldValueNotFound")]
+    free = {**asking, "spec": {"templateRef": {"name": "fast"}}}
+    rights = Rights("ConfigMap")
+    assert refusal_of(await answer(Cluster([ACME]), free, rights=rights))[:2] == (403, "Forbidden")
 
 
 async def test_a_provider_that_is_not_ready_is_a_warning() -> None:
