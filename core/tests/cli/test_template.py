@@ -360,13 +360,14 @@ async def test_the_templates_of_a_cluster(
         why = await asked("template", "why", MODEL, "--metric", "latency")
         assert why.exit_code == 0, why.output
         assert f"ClusterModelTemplate {name}" in why.stdout
-        assert "it has no status: the catalogue has not looked at it" in why.stdout
+        assert "its metric is not given, and latency was asked for" in why.stdout
+        assert "it has no status: the catalogue has not looked at it" in (await asked("template", "why", MODEL)).stdout
         rendered = await asked("template", "render", "fast")
         assert yaml.safe_load(rendered.stdout)["spec"]["model"] == {"id": MODEL}
         assert (await asked("template", "render", f"cmtpl/{name}", "--context", "nosuch")).exit_code == 1
-        sglang = write("md.yaml", deployment("other", engine={"type": "sglang"}))
+        sglang = write("md.yaml", deployment("other", engine={"type": "sglang"}, image="registry.example/sglang:1"))
         rendered = await asked("template", "render", "-f", sglang)
-        assert yaml.safe_load(rendered.stdout)["spec"]["engine"] == {"type": "sglang"}
+        assert yaml.safe_load(rendered.stdout)["spec"]["engine"] == {"type": "sglang"}, "nothing of the other engine"
         made = await asked("render", "-f", sglang, "--provider", "vllm")
         assert made.exit_code == 0, made.output
         assert MODEL in made.stdout
