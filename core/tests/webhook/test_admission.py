@@ -11,9 +11,8 @@ import pytest
 
 from airunway.api import names
 from airunway.kube import ServerError
-from airunway.resource import ObjectKey, Resource
+from airunway.resource import ObjectKey, Resource, dig
 from airunway.selection import ProviderFacts, UpstreamFacts, provider_facts
-from airunway.templates import expand
 from airunway.validation.policy import Policy, parse_policy
 from airunway.webhook.access import AccessReviewer
 from airunway.webhook.admission import Admission, ReviewResult, User
@@ -59,14 +58,15 @@ class Cluster:
     watched: Callable[[str], bool] = lambda _: True
     labels: Mapping[str, str] = field(default_factory=dict)
     trouble: Exception | None = None
-    gives: Resource | None = None
-    """What the template of a deployment gives; None: that is not known."""
+    templates: Mapping[str, Resource] = field(default_factory=dict)
+    """What each template gives, by its name."""
 
     def with_template(self, deployment: Resource) -> Resource | None:
-        if "templateRef" not in deployment["spec"]:
+        named = dig(deployment, "spec", "templateRef", "name")
+        if named is None:
             return deployment
-        own = {key: value for key, value in deployment["spec"].items() if key != "templateRef"}
-        return None if self.gives is None else {**deployment, "spec": expand(own, self.gives)}
+        given = self.templates.get(named)
+        return None if given is None else {**deployment, "spec": {**given, **deployment["spec"]}}
 
     def watches(self, namespace: str) -> bool:
         return self.watched(namespace)
@@ -193,12 +193,14 @@ async def test_a_deployment_with_a_template_is_judged_by_what_that_gives() -> No
     asking = deployment(None, templateRef={"name": "fast"}, provider={"name": "acme"})
     del asking["spec"]["model"]
     gpu = {"model": {"id": "org/m"}, "resources": {"gpu": {"count": 1}}}
-    assert (await answer(Cluster([ACME], gives={**gpu, "engine": {"type": "vllm"}}), asking)).refusal is None
-    found = await answer(Cluster([ACME], gives={**gpu, "engine": {"type": "sglang"}}), asking)
+    assert (
+        await answer(Cluster([ACME], templates={"fast": {**gpu, "engine": {"type": "vllm"}}}), asking)
+    ).refusal is None
+    found = await answer(Cluster([ACME], templates={"fast": {**gpu, "engine": {"type": "sglang"}}}), asking)
     assert refusal_of(found) == (422, "Invalid", [("spec.engine.type", "FieldValueInvalid")])
     forbidden = "rules: [{images: ['good.example/*']}]"
     image = {**gpu, "engine": {"type": "vllm"}, "image": "bad.example/x"}
-    found = await answer(Cluster([ACME], gives=image, policy=policy(forbidden)), asking)
+    found = await answer(Cluster([ACME], templates={"fast": image}, policy=policy(forbidden)), asking)
     assert refusal_of(found)[:2] == (403, "Forbidden")
 
 

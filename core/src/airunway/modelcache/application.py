@@ -19,12 +19,12 @@ from airunway.modelcache.deployments import CacheReconciler
 from airunway.modelcache.making import ArtifactMaker
 from airunway.modelcache.metrics import Tries, artifact_points, download_points
 from airunway.modelcache.progress import ProgressReader, Running
-from airunway.modelcache.slots import DownloadSlots
 from airunway.modelcache.templates import WarmTemplates, user_name
 from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches
 from airunway.process.provider_capabilities import ProviderCapabilities
 from airunway.process.runtime_configs import RuntimeConfigs
+from airunway.process.slots import Slots
 from airunway.process.supervisor import Lead
 from airunway.resource import (
     ObjectKey,
@@ -110,7 +110,7 @@ class ModelCacheApplication:
             on_users=self._note_users,
         )
         self._providers = ProviderCapabilities(caches, on_change=self._on_provider)
-        self._slots = DownloadSlots(settings.max_downloads)
+        self._slots = Slots(settings.max_downloads)
         self._noted: set[ObjectKey] = set()
         """Artifacts whose changed users bring a pass soon."""
         self._progress = ProgressReader(running=self._running, on_change=self._wake_artifact)

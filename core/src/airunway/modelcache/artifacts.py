@@ -21,13 +21,13 @@ from airunway.kube import JOB, Client, EventRecorder, NotFound, StatusWriter
 from airunway.modelcache.caches import MARK, ArtifactCaches
 from airunway.modelcache.evidence import evidence_of
 from airunway.modelcache.metrics import Tries
-from airunway.modelcache.slots import DownloadSlots
 from airunway.owned.apply import Applied, apply_objects
 from airunway.owned.history import WriteHistory, fight_text
 from airunway.owned.objects import Identity, complete, identity_in, is_ours
 from airunway.owned.plan import conflict_text
 from airunway.owned.writer import Writer
 from airunway.process.runtime_configs import RuntimeConfigs
+from airunway.process.slots import Slots
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, labels_of, uid_of
 from airunway.status import Category, Condition, category_of
 from airunway.status.rootcause import RootCause, find_root_cause
@@ -70,7 +70,7 @@ class ArtifactReconciler:
         configs: RuntimeConfigs,
         events: EventRecorder,
         flags: Flags,
-        slots: DownloadSlots,
+        slots: Slots,
         users_of: Callable[[ObjectKey], tuple[str, ...]],
         labels_of_users: Callable[[ObjectKey], dict[str, str] | None],
         label_of_template: Callable[[ObjectKey], dict[str, str]],
