@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.view.conftest import Run
+from tests.view.conftest import Run, is_on_page
 from tests.view.serving import create_deployment, serve, write_status
 
 from airunway.kube import Client, Kind
@@ -56,6 +56,7 @@ async def test_an_answer_is_streamed_and_counted(server: ModelServer, key: Objec
     assert (done.code, done.out) == (0, "blue sky the is why\n"), done
     assert "first token after" in done.err
     assert "5 tokens in, 5 out" in done.err
+    assert is_on_page('chat md/llama "why is the sky blue" -n ml', done.out + done.err), done
     (asked,) = [each for each in server.received if each.path == CHAT]
     assert [each["role"] for each in asked.body["messages"]] == ["system", "user"]
     # Nothing of the caller reaches the model.
@@ -153,6 +154,8 @@ async def test_a_deployment_without_an_endpoint_or_pods_is_explained(
     await write_status(client, key, endpoint={"service": "gone", "port": 80})
     gone = await run("chat", "md/llama", "hello", "-n", key.namespace)
     assert (gone.code, gone.err.count("\n")) == (1, 1), gone
+    nowhere = await run("chat", "md/llama", "hello", "--context", "nowhere")
+    assert (nowhere.code, "nowhere" in nowhere.err) == (1, True)
     assert 'services "gone" not found' in gone.err
 
 
