@@ -24,6 +24,7 @@ from airunway.cli.new import new
 from airunway.cli.preflight import preflight
 from airunway.cli.render import render
 from airunway.cli.status import StatusCommand, status
+from airunway.cli.top import top
 from airunway.cli.validate import validate
 
 __all__ = ["app", "main"]
@@ -123,6 +124,7 @@ for command, summary in (
 app.command(short_help="Show how a deployment is doing, and which part is at fault.", cls=StatusCommand)(status)
 app.command(short_help="Print the logs of all containers of a deployment, crashed ones included.")(logs)
 app.command(short_help="Ask a deployment's model, and show how fast it answers.")(chat)
+app.command(short_help="Show how busy deployments are, from their engines' metrics.")(top)
 
 
 def _print_version(wanted: bool) -> None:
