@@ -70,6 +70,7 @@ _PIPELINE = "test_a_model_that_fits_on_no_node_is_a_pipeline_by_a_provider_that_
 LOGS = "tests/view/test_logs.py"
 STATUS = "tests/view/test_status.py"
 CHAT = "tests/view/test_chat.py"
+TOP = "tests/view/test_top.py"
 SKELETON = "testing/tests/scaffold/test_skeleton.py"
 
 SEEN: dict[str, dict[str, str]] = {
@@ -146,6 +147,11 @@ SEEN: dict[str, dict[str, str]] = {
         **dict.fromkeys(("--as", "--document"), f"{CHAT}::test_a_model_is_asked_for_what_it_does"),
         "--timeout": f"{CHAT}::test_what_is_no_answer_is_one_plain_sentence",
         "--context": f"{CHAT}::test_a_deployment_without_an_endpoint_or_pods_is_explained",
+    },
+    "top": {
+        **dict.fromkeys(("-n", "-A", "-o", "--window", "--context"), f"{TOP}::test_a_table_of_what_engines_report"),
+        **dict.fromkeys(("-w", "--kubeconfig"), f"{TOP}::test_watching_takes_rates_from_the_growth_of_counters"),
+        "--prometheus": f"{TOP}::test_prometheus_is_asked_five_times_for_any_number_of_deployments",
     },
     "fit": {
         **dict.fromkeys(("-f", "-o"), f"{FIT}::test_the_spec_of_a_file_is_judged"),
