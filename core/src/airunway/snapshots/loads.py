@@ -14,7 +14,9 @@ from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import POD, ApiError, Client, Forbidden, KubeError
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, is_true, key_of, labels_of, uid_of
+from airunway.snapshots.serving import is_port
 from airunway.snapshots.sources import Source, pod_sources
+from airunway.view.base import line
 from airunway.view.engine_metrics import (
     ENGINE_METRICS,
     METRICS_PATHS,
@@ -104,7 +106,7 @@ async def _pods(client: Client, source: Source) -> list[Resource] | Unseen:
         where = f"in namespace {namespace}" if namespace else "in all namespaces"
         return Unseen(what="pods", why="you have no right to it", right=f"list pods {where}")
     except KubeError as error:
-        return Unseen(what="pods", why=str(error))
+        return Unseen(what="pods", why=line(str(error)))
 
 
 def ready_pods(pods: Iterable[Resource]) -> list[Resource]:
@@ -211,7 +213,7 @@ class PodMetrics:
         except TimeoutError:
             return Unseen(what="metrics", why=f"port {port} does not answer {path} in {_PATIENCE:g} s")
         except KubeError as error:
-            return Unseen(what="metrics", why=str(error))
+            return Unseen(what="metrics", why=line(str(error)))
         return reader.sample(monotonic())
 
 
@@ -231,10 +233,10 @@ def _ports(deployment: Resource, pod: Resource) -> Iterator[int]:
         ports = dig(container, "ports")
         for entry in ports if isinstance(ports, list) else ():
             number = dig(entry, "containerPort")
-            if isinstance(number, int) and 0 < number < 65536:
+            if is_port(number):
                 named.append((str(dig(entry, "name", default="")), number))
     target = dig(deployment, "status", "endpoint", "targetPort")
     yield from (port for name, port in named if name in _METRICS_PORTS)
-    if isinstance(target, int) and 0 < target < 65536:
+    if is_port(target):
         yield target
     yield from (port for name, port in named if name not in _METRICS_PORTS)
