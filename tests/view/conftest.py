@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 import pytest
 from tests.console import is_shown, steps
-from tests.view.serving import create_deployment
 
 from airunway.kube import Client, Kind
 from airunway.plugins.host import ProviderHost
@@ -22,6 +21,7 @@ from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.faults import BY_HAND
 from airunway_testing.kubelet import Kubelet, running_kubelet
 from airunway_testing.operator import Deploy, deployments, playing
+from airunway_testing.served import create_deployment
 
 ROLE = Kind("rbac.authorization.k8s.io", "v1", "Role", "roles")
 ROLE_BINDING = Kind("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 from tests.view.conftest import Grant, Run, is_on_page
-from tests.view.serving import serve, write_status
 
 from airunway.kube import Client
 from airunway.resource import ObjectKey
@@ -22,6 +21,7 @@ from airunway_testing.eventually import PATIENCE, Eventually
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.kubelet import Kubelet
 from airunway_testing.model_server import ModelServer, Serves, answering, model_server, never, sending
+from airunway_testing.served import serve, write_status
 
 pytestmark = pytest.mark.cluster
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.view.conftest import Grant, Run, is_on_page
-from tests.view.serving import create_deployment, place_pod, write_status
 
 from airunway.kube import Client
 from airunway.resource import ObjectKey
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.kubelet import Kubelet
 from airunway_testing.model_server import ModelServer, Serves, answering, model_server, never, sending
+from airunway_testing.served import create_deployment, place_pod, write_status
 
 pytestmark = pytest.mark.cluster
 

@@ -1,4 +1,4 @@
-"""A deployment behind which a model server of this machine answers: its pod, Service and endpoint."""
+"""A deployment that no provider runs, behind which a model server of this machine answers: pod, Service, endpoint."""
 
 from __future__ import annotations
 
