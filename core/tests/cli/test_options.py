@@ -71,6 +71,8 @@ FIT = "core/tests/cli/test_fit.py"
 _PIPELINE = "test_a_model_that_fits_on_no_node_is_a_pipeline_by_a_provider_that_spans_nodes"
 LOGS = "tests/view/test_logs.py"
 STATUS = "tests/view/test_status.py"
+CHAT = "tests/view/test_chat.py"
+TOP = "tests/view/test_top.py"
 SKELETON = "testing/tests/scaffold/test_skeleton.py"
 
 SEEN: dict[str, dict[str, str]] = {
@@ -166,6 +168,21 @@ SEEN: dict[str, dict[str, str]] = {
             ("-w", "--wait", "--kubeconfig", "--context"),
             f"{STATUS}::test_in_a_pipe_watching_appends_what_changes_until_the_outcome",
         ),
+    },
+    "chat": {
+        **dict.fromkeys(
+            ("-n", "--system", "-o", "--max-tokens", "--model", "--kubeconfig"),
+            f"{CHAT}::test_an_answer_is_streamed_and_counted",
+        ),
+        "--raw": f"{CHAT}::test_a_request_as_curl_can_be_pasted",
+        **dict.fromkeys(("--as", "--document"), f"{CHAT}::test_a_model_is_asked_for_what_it_does"),
+        "--timeout": f"{CHAT}::test_what_is_no_answer_is_one_plain_sentence",
+        "--context": f"{CHAT}::test_a_deployment_without_an_endpoint_or_pods_is_explained",
+    },
+    "top": {
+        **dict.fromkeys(("-n", "-A", "-o", "--window", "--context"), f"{TOP}::test_a_table_of_what_engines_report"),
+        **dict.fromkeys(("-w", "--kubeconfig"), f"{TOP}::test_watching_takes_rates_from_the_growth_of_counters"),
+        "--prometheus": f"{TOP}::test_prometheus_is_asked_five_times_for_any_number_of_deployments",
     },
     "fit": {
         **dict.fromkeys(("-f", "-o"), f"{FIT}::test_the_spec_of_a_file_is_judged"),
