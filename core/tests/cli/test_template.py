@@ -5,18 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 import yaml
+from core.tests.any_json import anything, changed
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from airunway.api import names
+from airunway.cli.explained_template import template_explanation, template_lines
 from airunway.cli.main import app
+from airunway.cli.manifests import ManifestError
+from airunway.cli.template_inputs import expanded
+from airunway.cli.template_view import choice_resource, choice_text, list_row, template_resource, template_text
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_DEPLOYMENT, MODEL_TEMPLATE
 from airunway.kube import Client
 from airunway.resource import ObjectKey, Resource, dig
-from airunway.templates import Request, contribution_of, request_of
+from airunway.templates import Request, choose, contribution_of, request_of
 from airunway_testing.controlplane import Cluster
 from airunway_testing.operator import install_definitions
 
@@ -211,6 +219,40 @@ def test_a_request_in_words(asked: Resource) -> None:
 def test_a_template_of_a_file_that_is_no_object_is_named(write: Any, broken: Resource) -> None:
     done = run("template", "list", "-f", write("t.yaml", {**template(), **broken}))
     assert (done.exit_code, "must be an object" in done.stderr) == (1, True)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.randoms())
+def test_any_template_is_listed_shown_judged_and_merged(chance: Random) -> None:
+    """Whatever an object of the kind has below its metadata: an API server without our CRD's schema may store it."""
+    status = {
+        "phase": "Degraded",
+        "reason": "X",
+        "message": "m",
+        "usedBy": 1,
+        "rootCause": {"code": "A.B", "object": "Job/ml/x", "message": "m"},
+        "hardware": {"tier": 3, "nodes": 2, "models": ["H100"], "requirements": [{"key": "a"}], "summary": "2 x H100"},
+        "discovery": {"attempts": 1},
+        "cache": {"ready": 1, "total": 1, "artifacts": ["a"]},
+        "conditions": [{"type": "CacheReady", "status": "False", "reason": "X", "message": "m"}],
+    }
+    base = template(status=status, metric="latency", modelSources=[{"uri": "hf://a/b"}], optimized=True)
+    spoiled = {key: changed(chance, {"x": base[key]}, anything).get("x") for key in ("spec", "status")}
+    made = {**base, **spoiled, "metadata": {"name": "fast", "namespace": "ml"}}
+    user = {**deployment(), "metadata": {"name": "llama", "namespace": "ml"}, "status": spoiled["status"]}
+    asked = Request(model=MODEL, metric="latency", digest="x")
+    choice = choose(asked, namespaced=[made, template("other", status={"phase": "Ready"})], cluster=[])
+    texts = [*list_row(made), *template_text(made, [user]), *choice_text(asked, choice, namespace="ml", width=80)]
+    assert all(isinstance(text, str) for text in texts)
+    json.dumps([template_resource(made, [user]), choice_resource(asked, choice, [])])
+    own = changed(chance, deployment(env=[{"name": "A"}], affinity={"nodeAffinity": {}}), anything)
+    if isinstance(own.get("spec"), dict) and isinstance(own.get("metadata"), dict):
+        try:
+            (found,) = expanded([{**own, "metadata": {"name": "llama", "namespace": "ml"}}], [made])
+        except ManifestError:
+            return  # a number beyond 64 bits
+        lines = [*template_lines(template_explanation(found))]
+        assert all(isinstance(line, str) for line in lines)
 
 
 # --------------------------------------------------------------------------------------------------- the other commands
