@@ -9,7 +9,7 @@ import pytest
 from tests.catalogue.conftest import MODEL, Ground, reasons, running_catalogue
 
 from airunway.api import names
-from airunway.kinds import MODEL_DEPLOYMENT, RUNTIME_CONFIG
+from airunway.kinds import MODEL_ARTIFACT, MODEL_DEPLOYMENT, RUNTIME_CONFIG
 from airunway.kube import NODE, Client
 from airunway.resource import ObjectKey, Resource, dig
 from airunway_catalogue.application import CatalogueApplication
@@ -163,3 +163,36 @@ async def test_nothing_is_written_while_nothing_happens(
         each for each in audit.read() if each.resource == "modeltemplates/status" and each.namespace == ground.namespace
     ]
     assert len(written) == 1
+
+
+async def test_weights_that_are_kept_are_shown_and_hold_nothing_back(
+    ground: Ground, catalogue: CatalogueApplication
+) -> None:
+    key = await ground.template(caching={"enabled": True}, modelSources=[{"uri": "hf://acme/tiny"}])
+    waiting = await ground.until(key, "Ready")
+    assert reasons(waiting)["CacheReady"] == ("False", "WaitingForModelCache")
+    (name,) = waiting["status"]["cache"]["artifacts"]
+    body = {
+        "apiVersion": names.API_VERSION,
+        "kind": MODEL_ARTIFACT.kind,
+        "metadata": {"name": name, "namespace": ground.namespace},
+    }
+    spec = {"source": {"uri": "hf://acme/tiny"}}
+    await ground.client.apply(MODEL_ARTIFACT, {**body, "spec": spec}, manager="tests", force=True)
+    for phase, reason, shown, after in (
+        ("Degraded", "GatedModel", "0/1", "Degraded"),
+        ("Ready", "Ready", "1/1", "Ready"),
+    ):
+        status = {"phase": phase, "reason": reason, "message": "as it is"}
+        await ground.client.apply(
+            MODEL_ARTIFACT, {**body, "status": status}, manager="tests", force=True, subresource="status"
+        )
+
+        async def seen(shown: str = shown, reason: str = reason) -> bool:
+            live = await ground.get(key)
+            said = reasons(live)["CacheReady"]
+            right = said == ("True", "Warm") if shown == "1/1" else said == ("False", reason)
+            return right and dig(live, "status", "cache", "summary") == shown
+
+        await ground.eventually(seen)
+        await ground.until(key, after)
