@@ -105,7 +105,9 @@ async def use(ground: Ground, name: str, template: ObjectKey | None) -> None:
     )
     status: Resource = {"phase": "Pending"}
     if template is not None:
-        ref = {"kind": "ModelTemplate", "namespace": template.namespace, "name": template.name}
+        ref: Resource = {"kind": "ClusterModelTemplate", "name": template.name}
+        if template.namespace:
+            ref = {"kind": "ModelTemplate", "namespace": template.namespace, "name": template.name}
         status["effectiveTemplate"] = {"ref": ref, "scope": "Namespace"}
     await ground.client.apply(
         MODEL_DEPLOYMENT, {**body, "status": status}, manager=names.CORE_MANAGER, force=True, subresource="status"
@@ -137,6 +139,25 @@ async def test_users_are_counted_once_for_all_changes_of_five_seconds(
     await ground.eventually(lambda: counted(8))
     writes = status_writes(audit, ground)
     assert 2 <= len(writes) <= 4
+
+
+async def test_users_of_a_cluster_template_are_counted_where_all_namespaces_are_watched(
+    ground: Ground, client: Client
+) -> None:
+    key = await ground.template(cluster=True)
+    await use(ground, "one", key)
+    async with running_catalogue(client, namespaces=[], home=ground.home):
+
+        async def counted() -> bool:
+            return bool(dig(await ground.get(key), "status", "usedBy") == 1)
+
+        await ground.eventually(counted)
+    async with running_catalogue(client, namespaces=[ground.namespace, ground.home], home=ground.home):
+
+        async def unknown() -> bool:
+            return "usedBy" not in (await ground.get(key))["status"]
+
+        await ground.eventually(unknown)
 
 
 async def test_nothing_is_written_while_nothing_happens(
