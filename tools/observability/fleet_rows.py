@@ -224,6 +224,31 @@ ROWS: tuple[Row, ...] = (
         ),
     ),
     (
+        "Catalogue",
+        (
+            Panel(
+                title="Templates by phase",
+                width=12,
+                queries=(("sum by (phase) (max by (namespace, phase) (airunway_modeltemplate_total))", "{{phase}}"),),
+                description="ModelTemplates and ClusterModelTemplates of all namespaces by phase.",
+            ),
+            Panel(
+                title="Discoveries",
+                width=6,
+                queries=(("max by (state) (airunway_discoveries)", "{{state}}"),),
+                description="Discovery Jobs that run, and those that wait because of --max-discoveries.",
+            ),
+            Panel(
+                title="Ended discoveries",
+                width=6,
+                queries=(
+                    ("sum by (result) (increase(airunway_discovery_attempts_total[$__rate_interval]))", "{{result}}"),
+                ),
+                description="Tries to ask an image for its profile, by result.",
+            ),
+        ),
+    ),
+    (
         "Providers",
         (
             Panel(
