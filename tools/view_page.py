@@ -35,6 +35,10 @@ SHOWN = (
     "NodesView",
     "NodeRow",
     "GpuGroup",
+    "LoadRow",
+    "AnswerView",
+    "Usage",
+    "Ranked",
     "FleetView",
     "FleetRow",
     "FleetGroup",
@@ -44,7 +48,8 @@ SHOWN = (
 _INTRODUCTION = """# The view as JSON
 
 Generated from the view model (`core/src/airunway/view`). `airunway status md/NAME -o json` prints a DeploymentView,
-`airunway diff -f FILE -o json` a DeploymentPlan. Fleet, nodes and explanation are for programs that import
+`airunway diff -f FILE -o json` a DeploymentPlan, `airunway top -o json` a List of LoadRows, `airunway chat -o json` an
+AnswerView. Fleet, nodes and explanation are for programs that import
 `airunway.view`; `airunway explain` prints its own JSON.
 
 All fields are always present. Texts are single lines, without control characters and what looks like a credential.
@@ -55,6 +60,7 @@ _TYPES = {
     "str": "text",
     "bool": "true or false",
     "int": "number",
+    "float": "number",
     "datetime": "time",
     "None": "null",
     "Health": "health",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,11 +16,12 @@ import pytest
 
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE
-from airunway.kube import JOB, NAMESPACE, NODE, Client, NotFound
+from airunway.kube import EVENT, JOB, NAMESPACE, NODE, Client, NotFound
 from airunway.process.caches import Caches
 from airunway.process.metrics import Metrics, MetricsRole
 from airunway.process.supervisor import Work
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of
+from airunway.status.events import EVENTS
 from airunway_catalogue.application import CatalogueApplication, CatalogueSettings
 from airunway_catalogue.caches import project_deployment
 from airunway_catalogue.names import CATALOGUE_MANAGER
@@ -76,6 +78,24 @@ class Ground:
     async def remove_node(self, name: str) -> None:
         self.nodes.remove(name)
         await self.client.delete(NODE, ObjectKey("", name))
+
+    async def event(self, key: ObjectKey, reason: str) -> Resource:
+        """The event with this reason about the ModelTemplate, once it is there, as the registry has it."""
+        registered = EVENTS[reason]
+
+        async def look() -> Resource | None:
+            for each in await self.client.list_all(EVENT, namespace=self.namespace):
+                if each["reason"] == reason and dig(each, "regarding", "name") == key.name:
+                    return each
+            return None
+
+        found = await self.eventually(look)
+        assert isinstance(found, dict)
+        assert (found["type"], found["action"]) == (registered.type, registered.action)
+        assert found["reportingController"] == f"{names.GROUP}/{registered.emitters[0].value}"
+        pattern = ".+".join(re.escape(part) for part in re.split(r"<[^>]+>", registered.note))
+        assert re.match(pattern, found["note"]), found["note"]
+        return found
 
     async def jobs(self, namespace: str = "") -> list[Resource]:
         """The Jobs of the namespace that are not going away."""
@@ -157,9 +177,9 @@ async def running_catalogue(
 
 
 @pytest.fixture
-def resource() -> Iterator[str]:
+def resource() -> str:
     """A resource name of GPUs that no other test's nodes have."""
-    yield f"amd.com/gpu-{uuid.uuid4().hex[:8]}"
+    return f"amd.com/gpu-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture

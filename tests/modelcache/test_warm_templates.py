@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.modelcache.conftest import MODEL, Ground, at_once, running_part
+from tests.modelcache.conftest import FILES, MODEL, Ground, at_once, running_part
 from tests.modelcache.test_rows import FIVE_MINUTES, nothing_left
 
 from airunway.api import names
@@ -17,6 +17,7 @@ from airunway.controller.application import CoreApplication, CoreSettings
 from airunway.kinds import MODEL_ARTIFACT, MODEL_DEPLOYMENT, MODEL_TEMPLATE, RUNTIME_CONFIG
 from airunway.kube import EVENT, PERSISTENT_VOLUME_CLAIM
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, labels_of, uid_of
+from airunway_testing.modelhub.s3 import object_store
 from airunway_testing.modelhub.serving import Stall
 
 pytestmark = pytest.mark.cluster
@@ -64,6 +65,19 @@ async def running_core(ground: Ground) -> AsyncIterator[None]:
             await task
 
 
+async def deploy_with_template(ground: Ground) -> None:
+    """A deployment that names the template and no model."""
+    metadata = {"name": "llama", "namespace": ground.namespace}
+    spec = {
+        "templateRef": {"name": "fast"},
+        "provider": {"name": ground.provider},
+        "engine": {"type": "vllm"},
+        "resources": {"gpu": {"count": 1}},
+    }
+    body = {"apiVersion": names.API_VERSION, "kind": "ModelDeployment", "metadata": metadata, "spec": spec}
+    await ground.client.create(MODEL_DEPLOYMENT, body)
+
+
 async def test_a_deployment_with_only_a_template_meets_its_warm_weights(ground: Ground) -> None:
     async with running_core(ground), running_part(ground.client, namespace=ground.namespace):
         await write(ground)
@@ -71,21 +85,32 @@ async def test_a_deployment_with_only_a_template_meets_its_warm_weights(ground: 
         assert labels_of(warm)[names.TEMPLATE] == "fast"
         assert (dig(warm, "status", "mode"), dig(warm, "status", "users")) == ("Shared", 1)
         pods = len(ground.runner.pods)
-        metadata = {"name": "llama", "namespace": ground.namespace}
-        spec = {
-            "templateRef": {"name": "fast"},
-            "provider": {"name": ground.provider},
-            "engine": {"type": "vllm"},
-            "resources": {"gpu": {"count": 1}},
-        }
-        body = {"apiVersion": names.API_VERSION, "kind": "ModelDeployment", "metadata": metadata, "spec": spec}
-        await ground.client.create(MODEL_DEPLOYMENT, body)
+        await deploy_with_template(ground)
         live = await ground.until("Ready")
         assert dig(live, "status", "modelCache", "artifactName") == key_of(warm).name
         assert "model" not in live["spec"]
         await said(ground, phase="Ready", users=["ModelTemplate/fast", "llama"])
     assert len(await ground.downloads()) == 1
     assert len(ground.runner.pods) == pods == 2, "one pod for each step, none for the deployment"
+
+
+async def test_weights_of_a_bucket_are_warm_and_met_by_the_template_s_deployments(ground: Ground) -> None:
+    objects = {f"weights/tiny/{name}": data for name, data in FILES.items()}
+    async with (
+        object_store({"models": objects}) as store,
+        running_core(ground),
+        running_part(ground.client, namespace=ground.namespace),
+    ):
+        await ground.config(env=[{"name": name, "value": value} for name, value in store.environment.items()])
+        await write(ground, modelSources=[{"uri": "s3://models/weights/tiny"}])
+        warm = await said(ground, phase="Ready", users=["ModelTemplate/fast"])
+        assert dig(warm, "spec", "source", "uri") == "s3://models/weights/tiny"
+        await deploy_with_template(ground)
+        live = await ground.until("Ready")
+        assert dig(live, "status", "modelCache", "artifactName") == key_of(warm).name
+        assert dig(live, "status", "modelCache", "path") == "/model-cache"
+        await said(ground, phase="Ready", users=["ModelTemplate/fast", "llama"])
+    assert len(await ground.downloads()) == 1
 
 
 async def test_weights_of_a_removed_template_stay_for_their_users_and_by_retention(ground: Ground) -> None:

@@ -31,10 +31,11 @@ ELSEWHERE = {
     *("FinalizerTimeout", "ServiceInterrupted", "UnverifiedSchema", "UnsupportedSchema"),
     *("RouteReady", "RouteNotReady", "RouteConflict", "RuntimeConfigChanged"),
     *("ModelCacheReady", "DownloadFailed"),
+    *("TemplateReady", "GPUNotAvailable", "DiscoveryStarted", "DiscoveryFailed"),
 }
 """Events that need a world of their own, and have a test of their own: below, in tests/kuberay/test_life.py,
-core/tests/gateway/test_routes.py and test_conflicts.py, core/tests/controller/test_runtime_configs.py, and
-tests/modelcache/test_cache.py.
+core/tests/gateway/test_routes.py and test_conflicts.py, core/tests/controller/test_runtime_configs.py,
+tests/modelcache/test_cache.py and tests/catalogue.
 """
 
 RELATED = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,12 +13,18 @@ from typing import Any, Protocol
 import pytest
 from tests.console import is_shown, steps
 
-from airunway.kube import Client
+from airunway.kube import Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource
+from airunway_testing.controlplane import Cluster
 from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.faults import BY_HAND
+from airunway_testing.kubelet import Kubelet, running_kubelet
 from airunway_testing.operator import Deploy, deployments, playing
+from airunway_testing.served import create_deployment
+
+ROLE = Kind("rbac.authorization.k8s.io", "v1", "Role", "roles")
+ROLE_BINDING = Kind("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
 
 IMAGE = "registry.example/team/vllm:1.0"
 
@@ -95,3 +101,49 @@ async def deploy(cluster_operator: None, client: Client, namespace: str) -> Asyn
             return await create(name, outcome=BY_HAND[OUTCOME] if by_hand else "", **{"resources": resources, **spec})
 
         yield create_
+
+
+@pytest.fixture
+async def kubelet(client: Client, namespace: str, tmp_path: Path) -> AsyncIterator[Kubelet]:
+    """A node of this machine, whose pods run nothing."""
+    async with running_kubelet(client, tmp_path, node=f"node-of-{namespace}") as kubelet:
+        yield kubelet
+
+
+@pytest.fixture
+async def key(client: Client, namespace: str) -> ObjectKey:
+    """A deployment that no provider runs."""
+    found = ObjectKey(namespace, "llama")
+    await create_deployment(client, found)
+    return found
+
+
+class Grant(Protocol):
+    """Gives a new user ClusterRoles and rules (group, resource, verbs) in the namespace: the user's kubeconfig."""
+
+    async def __call__(self, *roles: str, rules: Sequence[tuple[str, str, str]] = ()) -> Path: ...
+
+
+@pytest.fixture
+def grant(client: Client, cluster: Cluster, namespace: str) -> Grant:
+    """``await grant("view", rules=[("", "pods/proxy", "get")])``: the kubeconfig of a new user with these rights.
+
+    What the chart's ClusterRole airunway-view adds to Kubernetes' own is always granted.
+    """
+    count = iter(range(100))
+
+    async def grant_(*roles: str, rules: Sequence[tuple[str, str, str]] = ()) -> Path:
+        user = f"user-{next(count)}-of-{namespace}"
+        given = [("airunway.ai", "modeldeployments", "get list watch"), *rules]
+        body = [{"apiGroups": [group], "resources": [what], "verbs": verbs.split()} for group, what, verbs in given]
+        await client.create(ROLE, {"metadata": {"name": user, "namespace": namespace}, "rules": body})
+        for kind, name in (("Role", user), *(("ClusterRole", role) for role in roles)):
+            binding = {
+                "metadata": {"name": f"{user}-{name}", "namespace": namespace},
+                "roleRef": {"apiGroup": ROLE.group, "kind": kind, "name": name},
+                "subjects": [{"apiGroup": ROLE.group, "kind": "User", "name": user}],
+            }
+            await client.create(ROLE_BINDING, binding)
+        return cluster.kubeconfig_for(user)
+
+    return grant_

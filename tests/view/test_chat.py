@@ -13,35 +13,19 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.view.conftest import Run
-from tests.view.serving import create_deployment, serve, write_status
+from tests.view.conftest import Grant, Run, is_on_page
 
-from airunway.kube import Client, Kind
+from airunway.kube import Client
 from airunway.resource import ObjectKey
-from airunway_testing.controlplane import Cluster
 from airunway_testing.eventually import PATIENCE, Eventually
 from airunway_testing.fixtures import Kubectl
-from airunway_testing.kubelet import Kubelet, running_kubelet
+from airunway_testing.kubelet import Kubelet
 from airunway_testing.model_server import ModelServer, Serves, answering, model_server, never, sending
+from airunway_testing.served import serve, write_status
 
 pytestmark = pytest.mark.cluster
 
 CHAT = "/v1/chat/completions"
-ROLE_BINDING = Kind("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
-ROLE = Kind("rbac.authorization.k8s.io", "v1", "Role", "roles")
-
-
-@pytest.fixture
-async def kubelet(client: Client, namespace: str, tmp_path: Path) -> AsyncIterator[Kubelet]:
-    async with running_kubelet(client, tmp_path, node=f"chat-{namespace}") as kubelet:
-        yield kubelet
-
-
-@pytest.fixture
-async def key(client: Client, namespace: str) -> ObjectKey:
-    found = ObjectKey(namespace, "llama")
-    await create_deployment(client, found)
-    return found
 
 
 @pytest.fixture
@@ -56,6 +40,7 @@ async def test_an_answer_is_streamed_and_counted(server: ModelServer, key: Objec
     assert (done.code, done.out) == (0, "blue sky the is why\n"), done
     assert "first token after" in done.err
     assert "5 tokens in, 5 out" in done.err
+    assert is_on_page('chat md/llama "why is the sky blue" -n ml', done.out + done.err), done
     (asked,) = [each for each in server.received if each.path == CHAT]
     assert [each["role"] for each in asked.body["messages"]] == ["system", "user"]
     # Nothing of the caller reaches the model.
@@ -153,37 +138,21 @@ async def test_a_deployment_without_an_endpoint_or_pods_is_explained(
     await write_status(client, key, endpoint={"service": "gone", "port": 80})
     gone = await run("chat", "md/llama", "hello", "-n", key.namespace)
     assert (gone.code, gone.err.count("\n")) == (1, 1), gone
+    nowhere = await run("chat", "md/llama", "hello", "--context", "nowhere")
+    assert (nowhere.code, "nowhere" in nowhere.err) == (1, True)
     assert 'services "gone" not found' in gone.err
 
 
-async def test_rights(
-    client: Client, server: ModelServer, key: ObjectKey, cluster: Cluster, run: Run, namespace: str
-) -> None:
-    user = f"chatter-of-{namespace}"
-    kubeconfig = cluster.kubeconfig_for(user)
-
-    async def grant(kind: str, name: str) -> None:
-        binding = {
-            "metadata": {"name": name, "namespace": namespace},
-            "roleRef": {"apiGroup": ROLE.group, "kind": kind, "name": name},
-            "subjects": [{"apiGroup": ROLE.group, "kind": "User", "name": user}],
-        }
-        await client.create(ROLE_BINDING, binding)
-
-    async def role(name: str, group: str, resource: str, *verbs: str) -> None:
-        rule = {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
-        await client.create(ROLE, {"metadata": {"name": name, "namespace": namespace}, "rules": [rule]})
-        await grant("Role", name)
-
-    await role("models", "airunway.ai", "modeldeployments", "get", "list", "watch")
-    await grant("ClusterRole", "view")
-    refused = await run("chat", "md/llama", "one two", "-n", namespace, kubeconfig=kubeconfig)
+async def test_rights(server: ModelServer, key: ObjectKey, run: Run, grant: Grant) -> None:
+    namespace = key.namespace
+    reader = await grant("view")
+    refused = await run("chat", "md/llama", "one two", "-n", namespace, kubeconfig=reader)
     assert (refused.code, refused.out, refused.err.count("\n")) == (1, "", 1), refused
     assert f"no right to create services/proxy in namespace {namespace}: ask for the ClusterRole edit" in refused.err
     # Without the right to `get` the list of models, the name is that of the deployment.
     server.models = {"Llama-3.1-8B-Instruct": Serves.CHAT}
-    await role("ask", "", "services/proxy", "create")
-    asked = await run("chat", "md/llama", "one two", "-n", namespace, kubeconfig=kubeconfig)
+    asker = await grant(rules=[("", "services/proxy", "create")])
+    asked = await run("chat", "md/llama", "one two", "-n", namespace, kubeconfig=asker)
     assert (asked.code, asked.out) == (0, "two one\n"), asked
 
 

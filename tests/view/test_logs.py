@@ -4,46 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.view.conftest import Run, is_on_page
 
-from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, POD, SERVICE_ACCOUNT, Client
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.controlplane import Cluster
 from airunway_testing.eventually import PATIENCE, Eventually
 from airunway_testing.faults import BACK_OFF, ended, running
-from airunway_testing.kubelet import Kubelet, running_kubelet
-from airunway_testing.operator import install_definitions, remove_leftovers
+from airunway_testing.kubelet import Kubelet
 
 pytestmark = pytest.mark.cluster
 
 KILLED = "RuntimeError: CUDA driver version is insufficient for CUDA runtime version"
-
-
-@pytest.fixture
-async def kubelet(client: Client, namespace: str, tmp_path: Path) -> AsyncIterator[Kubelet]:
-    async with running_kubelet(client, tmp_path, node=f"logs-{namespace}") as kubelet:
-        yield kubelet
-
-
-@pytest.fixture
-async def key(client: Client, namespace: str) -> ObjectKey:
-    """A deployment that no provider runs: its pods are the test's."""
-    await install_definitions(client)
-    await remove_leftovers(client)
-    body: Resource = {
-        "apiVersion": MODEL_DEPLOYMENT.api_version,
-        "kind": MODEL_DEPLOYMENT.kind,
-        "metadata": {"name": "llama", "namespace": namespace},
-        "spec": {"model": {"id": "meta-llama/Llama-3.1-8B-Instruct"}},
-    }
-    await client.create(MODEL_DEPLOYMENT, body)
-    return ObjectKey(namespace, "llama")
 
 
 async def pod(

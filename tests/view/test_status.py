@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.rootcause.worked import FAULTS
-from tests.view.conftest import Run, is_on_page
+from tests.view.conftest import Grant, Run, is_on_page
 
 from airunway.kube import POD, Client, Kind, load_config
 from airunway.resource import ObjectKey, Resource, dig, key_of
@@ -170,3 +170,31 @@ async def test_in_a_pipe_watching_appends_what_changes_until_the_outcome(
     lines = rest.decode().splitlines()
     assert any(line.startswith("pod/crash-loop-0 CrashLoopBackOff ") and "exit code 1" in line for line in lines)
     assert f"md/crash-loop Failed CrashLoopBackOff 0/1 Engine.CrashLoop Pod/{namespace}/crash-loop-0" in lines
+
+
+async def test_the_line_that_killed_a_container_is_printed_after_its_pod_is_gone(
+    deploy: Deploy, client: Client, namespace: str, run: Run, grant: Grant
+) -> None:
+    key = await deploy("crash-loop")
+    pod = await pod_of(client, key)
+    fault = FAULTS["crash-loop"]
+    await write_pod(client, pod, state=fault.state, last=fault.last)
+    await until(client, key, has_cause(fault.code), what=fault.code)
+    await client.delete(POD, key_of(pod), grace_seconds=0)
+    async with asyncio.timeout(PATIENCE):
+        # The StatefulSet makes a new pod with the name of the one that is gone.
+        while (await pod_of(client, key))["metadata"]["uid"] == pod["metadata"]["uid"]:
+            await asyncio.sleep(0.05)
+    # Only what was reported knows its end: in the status, or, once that is about the new pod, in an event.
+    found = await run("logs", "md/crash-loop", "-n", namespace)
+    assert found.code == 0, found
+    (line,) = [each for each in found.out.splitlines() if "CUDA driver version is insufficient" in each]
+    container = dig(pod, "spec", "containers")[0]["name"]
+    assert line.startswith(f"[crash-loop-0 {container}] "), line
+    assert "pod crash-loop-0 is gone, and its log with it" in found.err
+    reader = await grant(rules=[("", "pods", "get list"), ("", "pods/log", "get")])
+    less = await run("logs", "md/crash-loop", "-n", namespace, kubeconfig=reader)
+    assert less.code == 0, less
+    assert f"ends of pods that are gone are not shown: you have no right to list events in namespace {namespace}" in (
+        less.err
+    )

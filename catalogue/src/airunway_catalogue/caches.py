@@ -6,15 +6,19 @@ import asyncio
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 
+from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_ARTIFACT, MODEL_TEMPLATE
 from airunway.kube import JOB, NODE, POD, Index, Kind, MutationCache, compact_objects, transform_once, wait_until_synced
-from airunway.owned.objects import is_ours
+from airunway.owned.objects import Mark, is_ours
 from airunway.process.caches import Caches, SharedCache
 from airunway.resource import ObjectKey, Resource, controller_owner, dig, is_deleting, key_of, labels_of, uid_of
 from airunway_catalogue.hardware import NodeGroup, inventory_of, project_node
-from airunway_catalogue.names import CATALOGUE_MANAGER, MARK, TEMPLATE
+from airunway_catalogue.names import CATALOGUE_MANAGER, CATALOGUE_PART, TEMPLATE
 
-__all__ = ["OnTemplate", "Owned", "TemplateCaches", "View", "project_deployment", "used_template"]
+__all__ = ["MARK", "OnTemplate", "Owned", "TemplateCaches", "View", "project_deployment", "used_template"]
+
+MARK = Mark(names.PART, CATALOGUE_PART)
+"""The label on all objects that the catalogue makes."""
 
 OnTemplate = Callable[[ObjectKey], None]
 """``on(key)``: something of a template changed; a ClusterModelTemplate has no namespace."""

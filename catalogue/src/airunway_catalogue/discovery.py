@@ -107,7 +107,7 @@ def job_of(template: Resource, request: Request, *, name: str, config: Effective
         "image": request.image,
         # The kubelet expands $(NAME) in arguments.
         "args": ["dry-run", "--format=json", *(each.replace("$", "$$") for each in request.args)],
-        "env": _environment(request, config),
+        "env": _environment(template, request, config),
         "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "4Gi"}},
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -148,9 +148,13 @@ def job_of(template: Resource, request: Request, *, name: str, config: Effective
     }
 
 
-def _environment(request: Request, config: EffectiveConfig | None) -> list[Resource]:
-    """The config's variables, then those of the model server, then ours."""
-    found = {str(each.get("name")): dict(each) for each in (config.env if config is not None else ())}
+def _environment(template: Resource, request: Request, config: EffectiveConfig | None) -> list[Resource]:
+    """The config's variables, then those of the model server, then ours. The Job of a ClusterModelTemplate gets no
+    values out of objects of the operator's namespace.
+    """
+    shared = config.env if config is not None else ()
+    namespaced = bool(key_of(template).namespace)
+    found = {str(each.get("name")): dict(each) for each in shared if namespaced or "valueFrom" not in each}
     found |= {str(each["name"]): dict(each) for each in request.env if isinstance(each.get("name"), str)}
     ours = {"HOME": _SCRATCH, "AIRUNWAY_TERMINATION_LOG": "/dev/termination-log"}
     found |= {name: {"name": name, "value": value} for name, value in ours.items()}

@@ -9,13 +9,23 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource, dig
 from airunway_catalogue.gpu_models import GpuModel, GpuModels, normal
 
-__all__ = ["Demand", "Gpu", "HardwareFit", "NodeGroup", "demand_of", "find_hardware", "inventory_of", "project_node"]
+__all__ = [
+    "Demand",
+    "Gpu",
+    "HardwareFit",
+    "NodeGroup",
+    "demand_of",
+    "find_hardware",
+    "inventory_of",
+    "project_node",
+    "settled",
+]
 
 DEFAULT_RESOURCE = "nvidia.com/gpu"
 
@@ -216,8 +226,9 @@ def _nvidia(labels: Mapping[str, str], resource: str, models: GpuModels) -> Gpu:
 
 
 def _amd(labels: Mapping[str, str], models: GpuModels) -> Iterator[Gpu]:
-    """By device id, then product name, then family; each as a value, or as a part of a key whose value is a count."""
-    vram = next((size for each in _amd_values(labels, "vram") if (size := _vram(each[1]))), 0)
+    """By device id, then product name, family and memory: a value, or part of a key whose value is a count."""
+    sizes = _amd_values(labels, "vram")
+    vram = next((size for each in sizes if (size := _vram(each[1]))), 0)
     devices, products = _amd_values(labels, "device-id"), _amd_values(labels, "product-name")
     families = _amd_values(labels, "family")
     counted = [each for each in devices if each[2] is not None]
@@ -235,7 +246,7 @@ def _amd(labels: Mapping[str, str], models: GpuModels) -> Iterator[Gpu]:
         name=model.name if model is not None else named,
         model=model,
         memory=vram or (model.memory * _GIB if model is not None else 0),
-        marks=tuple(mark for mark, _, _ in (*devices, *products, *families)),
+        marks=tuple(mark for mark, _, _ in (*devices, *products, *families, *sizes)),
     )
 
 
@@ -300,6 +311,29 @@ def find_hardware(demand: Demand | None, inventory: Sequence[NodeGroup], models:
         requirements=(requirement.expression(),) if requirement is not None else (),
         summary=summary,
     )
+
+
+def settled(fit: HardwareFit, before: object) -> HardwareFit:
+    """The result with the requirements that `before`, the ``status.hardware`` of the same demand, has already.
+
+    Nodes come and go, and a template must not become another one with each of them: what was required stays while there
+    are no such nodes, and a label's value that was found once stays in the list.
+    """
+    known = dig(before, "requirements")
+    if dig(before, "resource") != fit.resource or not isinstance(known, list) or len(known) != 1:
+        return fit
+    (old,) = known
+    if not fit.available:
+        return replace(fit, requirements=(old,)) if isinstance(old, dict) else fit
+    if len(fit.requirements) != 1 or (dig(old, "key"), dig(old, "operator")) != (fit.requirements[0]["key"], "In"):
+        return fit
+    (new,) = fit.requirements
+    values = old.get("values")
+    earlier = [each for each in values if isinstance(each, str)] if isinstance(values, list) else []
+    both = sorted({*earlier, *new.get("values", ())})
+    if new["operator"] != "In" or len(both) > _MOST_VALUES:
+        return fit
+    return replace(fit, requirements=({**new, "values": both},))
 
 
 def _is_wanted(gpu: Gpu, demand: Demand) -> bool:

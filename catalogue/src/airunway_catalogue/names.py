@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from airunway.api.names import GROUP, PART
-from airunway.owned.objects import Mark
+from airunway.api.names import GROUP
 
-__all__ = ["APP_COMPONENT", "CATALOGUE_MANAGER", "DISCOVERY", "MARK", "TEMPLATE"]
+__all__ = ["APP_COMPONENT", "CATALOGUE_MANAGER", "CATALOGUE_PART", "DISCOVERY", "TEMPLATE"]
 
 CATALOGUE_MANAGER = "airunway-catalogue"
 """Field manager, and the name of the Lease."""
@@ -17,5 +16,5 @@ APP_COMPONENT = "app.kubernetes.io/component"
 DISCOVERY = "discovery"
 """Value of `APP_COMPONENT` on discovery Jobs and their pods; also the name of their container."""
 
-MARK = Mark(PART, "catalogue")
-"""The label on all objects that the catalogue makes."""
+CATALOGUE_PART = "catalogue"
+"""Value of the label `airunway.api.names.PART` on what the catalogue makes."""

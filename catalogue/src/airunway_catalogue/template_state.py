@@ -30,7 +30,7 @@ from airunway.status import Category, Condition, category_of
 from airunway.status.evidence import parse_moment
 from airunway.status.rootcause import RootCause
 from airunway_catalogue.discovery import TTL, Request, job_name, job_of, next_attempt, request_of, spec_hash
-from airunway_catalogue.hardware import HardwareFit
+from airunway_catalogue.hardware import HardwareFit, settled
 from airunway_catalogue.names import DISCOVERY
 from airunway_catalogue.profile import Unreadable, read_report
 from airunway_catalogue.template_status import CHILDREN, Verdict, status_of
@@ -155,7 +155,7 @@ def decide_template(facts: Facts) -> Decision:
         "effectiveRuntimeConfig": config.status() if config is not None else None,
         "profile": found.profile,
         "modelSources": [dict(each) for each in found.sources] or None,
-        "hardware": facts.hardware.status(),
+        "hardware": settled(facts.hardware, dig(template, "status", "hardware")).status(),
         "discovery": discovery or None,
         "cache": cache,
         "usedBy": facts.users,

@@ -21,10 +21,10 @@ from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deletin
 from airunway.status import Category, Condition, category_of
 from airunway.status.evidence import Evidence, pod_facts
 from airunway.status.rootcause import RootCause, find_root_cause
-from airunway_catalogue.caches import TemplateCaches, View
+from airunway_catalogue.caches import MARK, TemplateCaches, View
 from airunway_catalogue.hardware import HardwareFit
 from airunway_catalogue.metrics import Discoveries
-from airunway_catalogue.names import CATALOGUE_MANAGER, MARK
+from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.template_state import Decision, Facts, decide_template, open_job
 
 __all__ = ["TemplateReconciler"]
@@ -214,7 +214,9 @@ class TemplateReconciler:
         except Occupied:
             return await self._adopt(template, wanted, memory)
         memory.refused = None
-        self._emit(template, "DiscoveryStarted", f"Created {named(wanted)}: the image is asked for its profile")
+        if self._has_events(template):
+            note = f"Created {named(wanted)}: the image is asked for its profile"
+            self._events.emit(template, reason="DiscoveryStarted", note=note, action="Discover")
         return True
 
     async def _adopt(self, template: Resource, wanted: Resource, memory: _Memory) -> bool:
@@ -240,11 +242,14 @@ class TemplateReconciler:
         return wrote
 
     def _announce(self, template: Resource, status: Resource) -> None:
+        if not self._has_events(template):
+            return
         before, after = dig(template, "status", "phase"), dig(status, "phase")
         if after == "Ready" and before != "Ready":
-            self._emit(template, "TemplateReady", "The template can be used")
+            self._events.emit(template, reason="TemplateReady", note="The template can be used", action="Check")
         if after == "NotAvailable" and before != "NotAvailable":
-            self._emit(template, "GPUNotAvailable", str(status["message"]), warning=True)
+            note = str(status["message"])
+            self._events.emit(template, reason="GPUNotAvailable", note=note, warning=True, action="Check")
         old, new = (
             condition_of(template, "DiscoveryReady") or {},
             condition_of({"status": status}, "DiscoveryReady") or {},
@@ -252,11 +257,12 @@ class TemplateReconciler:
         due = dig(status, "discovery", "nextAttemptTime")
         failed = new.get("status") == "False" and category_of(str(new.get("reason"))) is not Category.PROGRESS
         if failed and due and due != dig(template, "status", "discovery", "nextAttemptTime") and old != new:
-            self._emit(template, "DiscoveryFailed", f"{new.get('reason')}: {new.get('message')}", warning=True)
+            note = f"{new.get('reason')}: {new.get('message')}"
+            self._events.emit(template, reason="DiscoveryFailed", note=note, warning=True, action="Discover")
 
-    def _emit(self, template: Resource, reason: str, note: str, *, warning: bool = False) -> None:
-        if key_of(template).namespace or self._everywhere:
-            self._events.emit(template, reason=reason, note=note, warning=warning, action="Reconcile")
+    def _has_events(self, template: Resource) -> bool:
+        """Whether events of the template can be written: those of cluster-scoped objects are in ``default``."""
+        return bool(key_of(template).namespace) or self._everywhere
 
 
 def _created(template: Resource) -> tuple[str, str, str]:

@@ -23,7 +23,9 @@ ROOT = Path(__file__).parents[3]
 PROCESSES = "core/tests/cli/test_processes.py"
 EXPLAIN = "core/tests/cli/test_explain.py"
 RENDER = "core/tests/cli/test_render.py"
+TEMPLATE = "core/tests/cli/test_template.py"
 CORE = f"{PROCESSES}::test_the_core_does_as_its_options_say"
+CATALOGUE = f"{PROCESSES}::test_the_catalogue_does_as_its_options_say"
 PROVIDER = f"{PROCESSES}::test_a_provider_does_as_its_options_say"
 WEBHOOK = f"{PROCESSES}::test_the_webhook_does_as_its_options_say"
 GUARD = "tests/upgrades/test_guard.py::test_a_crd_that_drops_a_field_in_use_is_refused_and_nothing_is_written"
@@ -69,6 +71,8 @@ FIT = "core/tests/cli/test_fit.py"
 _PIPELINE = "test_a_model_that_fits_on_no_node_is_a_pipeline_by_a_provider_that_spans_nodes"
 LOGS = "tests/view/test_logs.py"
 STATUS = "tests/view/test_status.py"
+CHAT = "tests/view/test_chat.py"
+TOP = "tests/view/test_top.py"
 SKELETON = "testing/tests/scaffold/test_skeleton.py"
 
 SEEN: dict[str, dict[str, str]] = {
@@ -102,6 +106,34 @@ SEEN: dict[str, dict[str, str]] = {
         "--set": f"{RENDER}::test_a_setting_of_the_provider_reaches_what_is_made",
         "-o": f"{RENDER}::test_json_and_overrides",
         "--runtime-config": f"{RENDER}::test_a_deployment_follows_the_runtime_configs_that_are_given",
+        **dict.fromkeys(
+            ("--kubeconfig", "--context"), f"{TEMPLATE}::test_a_template_that_is_not_given_is_looked_for_in_the_cluster"
+        ),
+    },
+    "template list": {
+        **dict.fromkeys(
+            ("-A", "-n", "-f", "-o"), f"{TEMPLATE}::test_list_shows_both_scopes_with_phase_hardware_and_users"
+        ),
+        **dict.fromkeys(("--kubeconfig", "--context"), f"{TEMPLATE}::test_the_templates_of_a_cluster"),
+    },
+    "template show": {
+        **dict.fromkeys(
+            ("-n", "-f", "-o"), f"{TEMPLATE}::test_show_says_what_a_template_gives_and_what_of_it_is_ignored"
+        ),
+        **dict.fromkeys(("--kubeconfig", "--context"), f"{TEMPLATE}::test_the_templates_of_a_cluster"),
+    },
+    "template render": {
+        **dict.fromkeys(
+            ("-n", "-f", "-o"), f"{TEMPLATE}::test_render_prints_a_deployment_that_runs_without_the_template"
+        ),
+        **dict.fromkeys(("--kubeconfig", "--context"), f"{TEMPLATE}::test_the_templates_of_a_cluster"),
+    },
+    "template why": {
+        **dict.fromkeys(
+            ("-n", "-f", "-o", "--metric", "--precision"),
+            f"{TEMPLATE}::test_why_shows_every_candidate_in_order_and_what_speaks_against_it",
+        ),
+        **dict.fromkeys(("--kubeconfig", "--context"), f"{TEMPLATE}::test_the_templates_of_a_cluster"),
     },
     "doctor": {**dict.fromkeys(("-n", "-o", "--failure-threshold", "--ignore", "--kubeconfig", "--context"), DOCTOR)},
     "install": dict.fromkeys(("--kubeconfig", "--context"), ON_CLUSTER)
@@ -123,6 +155,7 @@ SEEN: dict[str, dict[str, str]] = {
         ),
     },
     "simulate": dict.fromkeys(("--kubeconfig", "--context", "--level", "--scenario"), SIMULATE),
+    "catalogue": dict.fromkeys(("--max-discoveries", *COMMON_OPTIONS), CATALOGUE),
     "controller": {**CORE_OPTIONS, **dict.fromkeys(COMMON_OPTIONS, CORE)},
     "run": {
         # The core's and the providers' are defined once, for all commands that have them (`airunway.cli.options`).
@@ -135,6 +168,21 @@ SEEN: dict[str, dict[str, str]] = {
             ("-w", "--wait", "--kubeconfig", "--context"),
             f"{STATUS}::test_in_a_pipe_watching_appends_what_changes_until_the_outcome",
         ),
+    },
+    "chat": {
+        **dict.fromkeys(
+            ("-n", "--system", "-o", "--max-tokens", "--model", "--kubeconfig"),
+            f"{CHAT}::test_an_answer_is_streamed_and_counted",
+        ),
+        "--raw": f"{CHAT}::test_a_request_as_curl_can_be_pasted",
+        **dict.fromkeys(("--as", "--document"), f"{CHAT}::test_a_model_is_asked_for_what_it_does"),
+        "--timeout": f"{CHAT}::test_what_is_no_answer_is_one_plain_sentence",
+        "--context": f"{CHAT}::test_a_deployment_without_an_endpoint_or_pods_is_explained",
+    },
+    "top": {
+        **dict.fromkeys(("-n", "-A", "-o", "--window", "--context"), f"{TOP}::test_a_table_of_what_engines_report"),
+        **dict.fromkeys(("-w", "--kubeconfig"), f"{TOP}::test_watching_takes_rates_from_the_growth_of_counters"),
+        "--prometheus": f"{TOP}::test_prometheus_is_asked_five_times_for_any_number_of_deployments",
     },
     "fit": {
         **dict.fromkeys(("-f", "-o"), f"{FIT}::test_the_spec_of_a_file_is_judged"),

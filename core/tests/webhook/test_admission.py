@@ -189,15 +189,30 @@ async def test_a_provider_that_is_named_must_offer_the_engine() -> None:
     assert (await answer(Cluster([ACME]), deployment("vllm", **spec))).refusal is None
 
 
-async def test_what_a_template_gives_is_held_to_the_providers_too() -> None:
-    asked = deployment(None, templateRef={"name": "fast"}, provider={"name": "acme"}, resources={"gpu": {"count": 1}})
-    del asked["spec"]["model"]
-    gives = {"model": {"id": "org/model"}, "engine": {"type": "sglang"}}
-    code, _, causes = refusal_of(await answer(Cluster([ACME], templates={"fast": gives}), asked))
-    assert (code, [path for path, _ in causes]) == (422, ["spec.engine.type"])
-    gives["engine"] = {"type": "vllm"}
-    assert (await answer(Cluster([ACME], templates={"fast": gives}), asked)).refusal is None
-    assert (await answer(Cluster([ACME]), asked)).refusal is None, "the template may come later"
+async def test_a_deployment_with_a_template_is_judged_by_what_that_gives() -> None:
+    asking = deployment(None, templateRef={"name": "fast"}, provider={"name": "acme"})
+    del asking["spec"]["model"]
+    gpu = {"model": {"id": "org/m"}, "resources": {"gpu": {"count": 1}}}
+    assert (
+        await answer(Cluster([ACME], templates={"fast": {**gpu, "engine": {"type": "vllm"}}}), asking)
+    ).refusal is None
+    found = await answer(Cluster([ACME], templates={"fast": {**gpu, "engine": {"type": "sglang"}}}), asking)
+    assert refusal_of(found) == (422, "Invalid", [("spec.engine.type", "FieldValueInvalid")])
+    forbidden = "rules: [{images: ['good.example/*']}]"
+    image = {**gpu, "engine": {"type": "vllm"}, "image": "bad.example/x"}
+    found = await answer(Cluster([ACME], templates={"fast": image}, policy=policy(forbidden)), asking)
+    assert refusal_of(found)[:2] == (403, "Forbidden")
+
+
+async def test_while_a_template_is_not_known_only_what_the_deployment_says_itself_is_judged() -> None:
+    asking = deployment(None, templateRef={"name": "fast"}, provider={"name": "acme"})
+    del asking["spec"]["model"]
+    assert (await answer(Cluster([ACME]), asking)).refusal is None
+    missing = {**asking, "spec": {**asking["spec"], "provider": {"name": "acne"}}}
+    assert refusal_of(await answer(Cluster([ACME]), missing))[2] == [("spec.provider.name", "FieldValueNotFound")]
+    free = {**asking, "spec": {"templateRef": {"name": "fast"}}}
+    rights = Rights("ConfigMap")
+    assert refusal_of(await answer(Cluster([ACME]), free, rights=rights))[:2] == (403, "Forbidden")
 
 
 async def test_a_provider_that_is_not_ready_is_a_warning() -> None:

@@ -75,7 +75,7 @@ def _overriding(field: str, given: Resource, own: Resource) -> str:
     path = field.split("[", maxsplit=1)[0].split(".")[1:]
     if path == ["env"]:
         entries = own.get("env")
-        names = {dig(each, "name") for each in entries} if isinstance(entries, list) else set()
+        names = [dig(each, "name") for each in entries] if isinstance(entries, list) else []
         return field if field[len("spec.env[") : -1] in names else ""
     if path[0] in ("affinity", "imagePullSecrets"):
         return ""  # both hold, or are merged by name

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from airunway.cli import options, processes
 from airunway.cli.chat import chat
+from airunway.cli.completion import complete, completion
 from airunway.cli.crds import crds, schema
 from airunway.cli.diff import diff
 from airunway.cli.doctor import doctor
@@ -25,6 +26,7 @@ from airunway.cli.preflight import preflight
 from airunway.cli.render import render
 from airunway.cli.status import StatusCommand, status
 from airunway.cli.template import template
+from airunway.cli.top import top
 from airunway.cli.validate import validate
 
 __all__ = ["app", "main"]
@@ -149,6 +151,8 @@ for command, summary in (
 app.command(short_help="Show how a deployment is doing, and which part is at fault.", cls=StatusCommand)(status)
 app.command(short_help="Print the logs of all containers of a deployment, crashed ones included.")(logs)
 app.command(short_help="Ask a deployment's model, and show how fast it answers.")(chat)
+app.command(short_help="Show how busy deployments are, from their engines' metrics.")(top)
+app.command(short_help="Print a script that completes words in bash, zsh or fish.")(completion)
 
 
 def _print_version(wanted: bool) -> None:
@@ -239,5 +243,8 @@ provider.command("schema", short_help="Print versions and schema hashes of an up
 
 def main() -> None:
     """The entry point of the `airunway` and `kubectl airunway` commands."""
+    if sys.argv[1:2] == ["__complete"]:
+        complete(sys.argv[2:])
+        return
     name = Path(sys.argv[0]).name
     app(prog_name="kubectl airunway" if name.startswith("kubectl-") else "airunway")

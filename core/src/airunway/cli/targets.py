@@ -18,7 +18,7 @@ from airunway.resource import ObjectKey
 if TYPE_CHECKING:
     from airunway.kube import Client, Forbidden
 
-__all__ = ["Namespace", "Target", "about_deployment", "denied", "duration"]
+__all__ = ["Namespace", "Target", "about_deployment", "denied", "duration", "on_cluster_reporting"]
 
 T = TypeVar("T")
 
@@ -51,13 +51,13 @@ def about_deployment(
     Exits with 1 and one sentence if there is none of that name (with the nearest name), or without the right to read
     it, and with 130 on Ctrl-C.
     """
-    from airunway.kube import Forbidden, NotFound
+    from airunway.kube import NotFound
 
     name = inputs.parse_target(target)
     if not _NAME.fullmatch(name):
         raise typer.BadParameter(f"{bounded(name, 80)!r} is not a name that a ModelDeployment can have")
 
-    async def main(client: Client) -> T:
+    async def named(client: Client) -> T:
         key = ObjectKey(namespace or client.config.namespace, name)
         try:
             return await work(client, key)
@@ -65,12 +65,26 @@ def about_deployment(
             if error.details.get("name") != name:
                 raise
             inputs.fail(await _not_found(client, key))
+
+    return on_cluster_reporting(named, namespace=namespace, kubeconfig=kubeconfig, context=context)
+
+
+def on_cluster_reporting(
+    work: Callable[[Client], Awaitable[T]], *, namespace: str, kubeconfig: Path | None, context: str | None
+) -> T:
+    """The result of `work`. Exits with 1 and one sentence without a right that it needs, and with 130 on Ctrl-C."""
+    from airunway.kube import Forbidden
+
+    async def main(client: Client) -> T:
+        where = namespace or client.config.namespace
+        try:
+            return await work(client)
         except Forbidden as error:
-            inputs.fail(denied(error, key.namespace))
+            inputs.fail(denied(error, where))
         except ExceptionGroup as errors:
             # A task of several failed: its error is the user's.
             if (refused := errors.subgroup(Forbidden)) is not None:
-                inputs.fail(denied(_first(refused), key.namespace))
+                inputs.fail(denied(_first(refused), where))
             raise
 
     try:

@@ -135,9 +135,14 @@ def expanded(deployments: Sequence[Resource], templates: Sequence[Resource]) -> 
 
 
 def _found(deployment: Resource, templates: Sequence[Resource]) -> Expanded:
+    """Raises ManifestError for a spec that no API server would store."""
+    from airunway.cli.manifests import ManifestError
     from airunway.controller.templates import source_among, template_part
 
-    part = template_part(deployment, source_among(templates))
+    try:
+        part = template_part(deployment, source_among(templates))
+    except TypeError as error:  # nested deeper than is written as JSON, or a number beyond 64 bits
+        raise ManifestError(f"ModelDeployment {key_of(deployment)}: its spec cannot be read: {error}") from error
     return Expanded(own=deployment, deployment=part.deployment, part=part)
 
 

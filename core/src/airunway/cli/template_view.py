@@ -91,7 +91,7 @@ def template_text(template: Resource, users: Sequence[Resource] | Unseen) -> Ite
         yield f"  Cause: {cause.get('code')}: {cause.get('object')}: {cause.get('message')}"
     yield ""
     yield from _facts(template)
-    for condition in dig(status, "conditions") or ():
+    for condition in _list(status, "conditions"):
         if dig(condition, "status") not in ("True", None):
             yield f"  {dig(condition, 'type')}={dig(condition, 'status')} {dig(condition, 'reason')}: " + (
                 _text(condition, "message")
@@ -108,10 +108,10 @@ def _facts(template: Resource) -> Iterator[str]:
     metric, precision = _text(template, "spec", "metric"), _text(template, "spec", "precision")
     yield f"Tuned for:  {metric or 'neither latency nor throughput'}, precision {precision or 'not given'}"
     yield f"Optimized:  {_optimized(template)}"
-    nodes, models = dig(status, "hardware", "nodes"), dig(status, "hardware", "models") or []
+    nodes = dig(status, "hardware", "nodes")
     there = ""
     if nodes is not None:
-        listed = ", ".join(map(str, models)) if isinstance(models, list) else ""
+        listed = ", ".join(map(str, _list(status, "hardware", "models")))
         there = f" ({nodes} nodes have it{': ' if listed else ''}{listed})"
     yield f"Hardware:   {hardware_text(template) or 'as the deployment says'}{there}"
     discovery = dig(status, "discovery")
@@ -120,8 +120,7 @@ def _facts(template: Resource) -> Iterator[str]:
         then = f", the next one at {following}" if following else ""
         yield f"Discovery:  {discovery.get('attempts', 0)} tries{then}"
     cache = dig(status, "cache")
-    if isinstance(cache, dict) and cache.get("artifacts"):
-        artifacts = ", ".join(map(str, cache["artifacts"]))
+    if isinstance(cache, dict) and (artifacts := ", ".join(map(str, _list(cache, "artifacts")))):
         yield f"Cache:      {cache.get('ready', 0)} of {cache.get('total', 0)}: {artifacts}"
 
 
@@ -231,6 +230,11 @@ def _beaten(candidate: Candidate, choice: Choice) -> str:
 def _optimized(template: Resource) -> str:
     value = dig(template, "spec", "optimized")
     return "yes" if value is True else "no" if value is False else "not known"
+
+
+def _list(obj: object, *path: str) -> list[object]:
+    value = dig(obj, *path)
+    return value if isinstance(value, list) else []
 
 
 def _text(obj: object, *path: str) -> str:

@@ -109,7 +109,10 @@ def _with_template(obj: Resource, namespace: str, templates: Sequence[Resource])
     from airunway.cli.template_inputs import expanded
 
     placed = {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
-    (found,) = expanded([placed], templates)
+    try:
+        (found,) = expanded([placed], templates)
+    except ManifestError as error:
+        return obj, "", f"{error}: what its template gives is not checked"
     if found.problem:
         return obj, "", f"{found.problem}: what it gives is not checked"
     origin = origin_of(found)

@@ -1,4 +1,4 @@
-"""Creates ModelArtifacts for deployments and templates, each once, whoever asks first."""
+"""Creates ModelArtifacts for deployments and templates, each once: several may ask for one at the same time."""
 
 from __future__ import annotations
 

@@ -470,6 +470,7 @@ _PROVIDERS_STATUS = (
             (".?provider.?resourceKind", "the provider's object", "''"),
             (".?provider.?runtimeConfigHash", "the config in use", "''"),
             (".?provider.?claimName", "the claim in use", "''"),
+            (".?provider.?templateHash", "the template in use", "''"),
             (".?endpoint", "the endpoint", "{}"),
             (".?selector", "the selector", "''"),
             (".?replicas", "the replicas", "{}"),

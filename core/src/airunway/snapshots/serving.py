@@ -14,7 +14,17 @@ from airunway.resource import ObjectKey, Resource, dig, is_deleting, is_true, ke
 from airunway.snapshots.sources import pod_sources
 from airunway.view.answers import MOST_DOCUMENT, PATHS, AnswerReader, Piece, Task, models_of, tasks_of
 
-__all__ = ["Advertised", "Endpoint", "advertised", "ask", "endpoint_of", "pod_endpoint", "proxy_path", "schema_tasks"]
+__all__ = [
+    "Advertised",
+    "Endpoint",
+    "advertised",
+    "ask",
+    "endpoint_of",
+    "is_port",
+    "pod_endpoint",
+    "proxy_path",
+    "schema_tasks",
+]
 
 _MOST_STREAM = 64 * 2**20
 """Bytes of one answer."""
@@ -56,7 +66,7 @@ def endpoint_of(deployment: Resource) -> Endpoint | None:
     """Returns the Service of ``status.endpoint``; None if there is none."""
     found = dig(deployment, "status", "endpoint")
     service, port = dig(found, "service"), dig(found, "port")
-    if not isinstance(service, str) or not _NAME.fullmatch(service) or not _is_port(port):
+    if not isinstance(service, str) or not _NAME.fullmatch(service) or not is_port(port):
         return None
     scheme = "https" if dig(found, "scheme") == "https" else ""
     key = ObjectKey(key_of(deployment).namespace, service)
@@ -66,7 +76,7 @@ def endpoint_of(deployment: Resource) -> Endpoint | None:
 async def pod_endpoint(client: Client, deployment: Resource) -> Endpoint | None:
     """Returns a ready pod of the deployment's InferencePool, for a deployment whose requests no Service takes."""
     port = dig(deployment, "status", "endpoint", "pool", "port")
-    if not _is_port(port):
+    if not is_port(port):
         return None
     for source in pod_sources(deployment):
         page = await client.first_page(
@@ -82,7 +92,8 @@ async def pod_endpoint(client: Client, deployment: Resource) -> Endpoint | None:
     return None
 
 
-def _is_port(value: object) -> bool:
+def is_port(value: object) -> bool:
+    """Whether that is the number of a port."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 65536
 
 

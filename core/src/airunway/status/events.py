@@ -18,6 +18,7 @@ class Emitter(StrEnum):
     CORE = "airunway-controller"
     GATEWAY = "airunway-gateway"
     MODEL_CACHE = "airunway-model-cache"
+    CATALOGUE = "airunway-catalogue"
     PROVIDER = "airunway-provider-<name>"
 
 
@@ -145,6 +146,36 @@ _REGISTERED = (
         note="<reason>: <why the weights cannot be fetched>",
         meaning="Weights cannot be fetched, or for another reason than before. Emitted on the ModelArtifact and on "
         "each deployment that uses it; there is no event while a download only waits or runs.",
+        warning=True,
+    ),
+    EventReason(
+        name="TemplateReady",
+        emitters=(Emitter.CATALOGUE,),
+        action="Check",
+        note="The template can be used",
+        meaning="A ModelTemplate or ClusterModelTemplate became Ready. Emitted on the template.",
+    ),
+    EventReason(
+        name="GPUNotAvailable",
+        emitters=(Emitter.CATALOGUE,),
+        action="Check",
+        note="no node has <what the template needs>: <what the nodes have>",
+        meaning="A template became NotAvailable. Emitted on the template.",
+        warning=True,
+    ),
+    EventReason(
+        name="DiscoveryStarted",
+        emitters=(Emitter.CATALOGUE,),
+        action="Discover",
+        note="Created Job '<name>': the image is asked for its profile",
+        meaning="The image of a template is asked for its profile. Emitted on the template.",
+    ),
+    EventReason(
+        name="DiscoveryFailed",
+        emitters=(Emitter.CATALOGUE,),
+        action="Discover",
+        note="<reason>: try <number> failed: <why>; the next one is at <time>",
+        meaning="An image did not report its profile. Emitted on the template, once for each try.",
         warning=True,
     ),
     EventReason(

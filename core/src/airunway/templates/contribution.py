@@ -126,7 +126,7 @@ def _resources(spec: Resource) -> Resource:
 
 def _requirements(template: Resource) -> list[Any]:
     """What nodes must have, as the catalogue found it; sorted, so that the order of nodes changes no hash."""
-    listed = dig(template, "status", "hardware", "requirements")
+    listed = dig(_plain(template.get("status")), "hardware", "requirements")
     found = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     return sorted(found, key=canonical_json)
 

@@ -42,16 +42,15 @@ def warm_requests(
     found: dict[str, CacheRequest] = {}
     for source in sources_of(template):
         model, unusable = model_of(template, source)
-        deployment = {"metadata": metadata, "spec": {**spec, "model": model}}
-        name = dig(model, "cache", "artifactName")
         if unusable:
             continue
-        if name:
-            request: CacheRequest | None = request_for(
-                deployment, config, uri=str(source["uri"]).rstrip("/"), name=str(name)
-            )
+        request: CacheRequest | None
+        if name := dig(model, "cache", "artifactName"):
+            model = {**model, "id": source.get("modelId") or model["id"]}
+            deployment = {"metadata": metadata, "spec": {**spec, "model": model}}
+            request = request_for(deployment, config, uri=str(source["uri"]).rstrip("/"), name=str(name))
         else:
-            request = request_of(deployment, config)
+            request = request_of({"metadata": metadata, "spec": {**spec, "model": model}}, config)
         if request is not None:
             found.setdefault(request.name, request)
     return tuple(found.values())

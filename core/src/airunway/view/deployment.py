@@ -11,7 +11,7 @@ from airunway.resource import Resource, condition_of, dig, uid_of
 from airunway.status.catalogue import CONDITIONS
 from airunway.status.codes import CODES
 from airunway.status.evidence import parse_moment
-from airunway.templates import TEMPLATE_READY, model_of, request_of
+from airunway.templates import TEMPLATE_READY, effective_model, request_of
 from airunway.view.base import View, line, word
 from airunway.view.pods import Health, PodRow, pod_row
 from airunway.view.snapshot import DeploymentSnapshot
@@ -173,7 +173,7 @@ def deployment_view(snapshot: DeploymentSnapshot) -> DeploymentView:
         health=_health(phase),
         since=parse_moment((condition_of(deployment, "Ready") or {}).get("lastTransitionTime")),
         current=_is_current(deployment),
-        model=word(model_of(deployment)),
+        model=word(effective_model(deployment)),
         template=_template(deployment),
         engine=word(dig(status, "engine", "type")),
         provider=word(dig(status, "provider", "name")),

@@ -640,7 +640,8 @@ async def running_pod_runner(
     """The pod runner for as long as the context lasts; `folder` takes logs and temporary volumes.
 
     `programs` are command lines by the first word of a container's command; without them ``airunway-download`` is the
-    installed script. `environment` are variables that a process has unless its pod sets them. Pods with the label are played.
+    installed script. `environment` are variables that a process has unless its pod sets them. Pods with
+    the label are played.
     """
     folder.mkdir(parents=True, exist_ok=True)
     async with Client(load_config(kubeconfig=kubeconfig), user_agent=user_agent_of("pod-runner")) as client:

@@ -1,4 +1,4 @@
-"""A deployment behind which a model server of this machine answers: its pod, Service and endpoint."""
+"""A deployment that no provider runs, behind which a model server of this machine answers: pod, Service, endpoint."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from airunway_testing.kubelet import Kubelet
 from airunway_testing.model_server import ModelServer
 from airunway_testing.operator import install_definitions, remove_leftovers
 
-__all__ = ["create_deployment", "place_pod", "serve"]
+__all__ = ["create_deployment", "place_pod", "serve", "write_status"]
 
 LABEL = "airunway.ai/model-deployment"
 
 
-async def create_deployment(client: Client, key: ObjectKey) -> None:
-    """A deployment that no provider runs: its pods are the test's."""
-    await install_definitions(client)
-    await remove_leftovers(client)
+async def create_deployment(client: Client, key: ObjectKey, *, alone: bool = True) -> None:
+    """A deployment that no provider runs: its pods are the test's. `alone`: those of other tests are removed before."""
+    if alone:
+        await install_definitions(client)
+        await remove_leftovers(client)
     body: Resource = {
         "apiVersion": MODEL_DEPLOYMENT.api_version,
         "kind": MODEL_DEPLOYMENT.kind,

@@ -1,0 +1,242 @@
+"""Reads the load of deployments: from the metrics of their pods through the API server's proxy, or from Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from time import monotonic
+from typing import Protocol
+
+from airunway.api import names
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import POD, ApiError, Client, Forbidden, KubeError
+from airunway.resource import ObjectKey, Resource, dig, is_deleting, is_true, key_of, labels_of, uid_of
+from airunway.snapshots.serving import is_port
+from airunway.snapshots.sources import Source, pod_sources
+from airunway.view.base import line
+from airunway.view.engine_metrics import (
+    ENGINE_METRICS,
+    METRICS_PATHS,
+    LoadRow,
+    PodLoad,
+    Sample,
+    SampleReader,
+    load_row,
+)
+from airunway.view.unseen import Unseen
+
+__all__ = ["Loads", "PodMetrics", "Scope", "deployments_and_pods", "engine_of", "ready_pods"]
+
+WINDOW = 15.0
+"""Seconds over which rates are taken."""
+
+MOST_PODS = 64
+"""Pods of one deployment that are asked."""
+
+_AT_ONCE = 32
+_PATIENCE = 4.0
+"""Seconds for the metrics of one pod."""
+
+_MOST_BYTES = 16 * 2**20
+_MOST_PORTS = 4
+_ABSENT = (404, 405, 501)
+"""HTTP codes of a server that has no metrics."""
+
+_METRICS_PORTS = ("metrics", "http-metrics", "system", "prometheus")
+_OTHER_ROLES = frozenset({"endpoint-picker", "download"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """Which deployments are read."""
+
+    namespace: str
+    """Their namespace; empty: all."""
+    name: str = ""
+    """The only one; empty: all of them."""
+
+
+class Loads(Protocol):
+    """A source of loads; each call of `rows` reads anew."""
+
+    async def rows(self) -> list[LoadRow]:
+        """Returns a row for each deployment. Raises KubeError if these cannot be read."""
+
+
+async def deployments_and_pods(
+    client: Client, scope: Scope
+) -> tuple[list[Resource], Mapping[ObjectKey, Sequence[Resource] | Unseen]]:
+    """Returns deployments, and the pods of each: in one list where they have our label. Raises KubeError."""
+    if scope.name:
+        deployments = [await client.get(MODEL_DEPLOYMENT, ObjectKey(scope.namespace, scope.name))]
+    else:
+        deployments = await client.list_all(MODEL_DEPLOYMENT, namespace=scope.namespace)
+    selector = f"{names.MODEL_DEPLOYMENT}={scope.name}" if scope.name else names.MODEL_DEPLOYMENT
+    labelled = Source(content="pods", kind=POD, key=ObjectKey(scope.namespace, ""), label_selector=selector)
+    listed = await _pods(client, labelled)
+    by_owner: dict[ObjectKey, list[Resource]] = {}
+    for pod in () if isinstance(listed, Unseen) else listed:
+        owner = ObjectKey(key_of(pod).namespace, str(labels_of(pod).get(names.MODEL_DEPLOYMENT)))
+        by_owner.setdefault(owner, []).append(pod)
+    found: dict[ObjectKey, Sequence[Resource] | Unseen] = {}
+    for deployment in deployments:
+        key = key_of(deployment)
+        found[key] = by_owner.get(key) or await _selected(client, deployment, listed)
+    return deployments, found
+
+
+async def _selected(
+    client: Client, deployment: Resource, listed: Sequence[Resource] | Unseen
+) -> Sequence[Resource] | Unseen:
+    """The pods of the deployment's own selector, where its provider's operator does not set our label."""
+    others = [*pod_sources(deployment)][1:]
+    if isinstance(listed, Unseen) or not others:
+        return listed if isinstance(listed, Unseen) else ()
+    return await _pods(client, others[0])
+
+
+async def _pods(client: Client, source: Source) -> list[Resource] | Unseen:
+    namespace = source.key.namespace
+    try:
+        return await client.list_all(POD, namespace=namespace, label_selector=source.label_selector)
+    except Forbidden:
+        where = f"in namespace {namespace}" if namespace else "in all namespaces"
+        return Unseen(what="pods", why="you have no right to it", right=f"list pods {where}")
+    except KubeError as error:
+        return Unseen(what="pods", why=line(str(error)))
+
+
+def ready_pods(pods: Iterable[Resource]) -> list[Resource]:
+    """Returns the pods that serve: ready, not being deleted, neither a picker nor a download."""
+    return [
+        pod
+        for pod in pods
+        if is_true(pod, "Ready")
+        and not is_deleting(pod)
+        and labels_of(pod).get(names.COMPONENT) not in _OTHER_ROLES
+        and names.ARTIFACT not in labels_of(pod)
+    ]
+
+
+def engine_of(deployment: Resource) -> str:
+    """Returns the engine in use; empty before one is chosen."""
+    engine = dig(deployment, "status", "engine", "type", default=dig(deployment, "spec", "engine", "type"))
+    return engine if isinstance(engine, str) else ""
+
+
+class PodMetrics:
+    """Reads the metrics of pods; remembers where each pod has them, and its samples of the last 15 seconds."""
+
+    def __init__(self, client: Client, scope: Scope) -> None:
+        self._client, self._scope = client, scope
+        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._places: dict[str, tuple[int, str]] = {}
+        self._samples: dict[str, deque[Sample]] = {}
+        self._denied: dict[str, Unseen] = {}
+
+    async def rows(self) -> list[LoadRow]:
+        """Returns a row for each deployment. Raises KubeError if deployments cannot be read."""
+        deployments, pods = await deployments_and_pods(self._client, self._scope)
+        self._denied = {}
+        found = await asyncio.gather(*(self._row(each, pods[key_of(each)]) for each in deployments))
+        present = {uid_of(pod) for listed in pods.values() if not isinstance(listed, Unseen) for pod in listed}
+        for uid in self._samples.keys() - present:
+            del self._samples[uid]
+            self._places.pop(uid, None)
+        return sorted(found, key=lambda row: (row.namespace, row.name))
+
+    async def _row(self, deployment: Resource, pods: Sequence[Resource] | Unseen) -> LoadRow:
+        key, engine = key_of(deployment), engine_of(deployment)
+        loads: Sequence[PodLoad] | Unseen
+        if isinstance(pods, Unseen):
+            loads = pods
+        else:
+            ready = ready_pods(pods)
+            asked = await asyncio.gather(*(self._load(deployment, pod, engine) for pod in ready[:MOST_PODS]))
+            more = Unseen(what="metrics", why=f"only the first {MOST_PODS} pods are asked")
+            loads = [*asked, *(PodLoad(pod=key_of(pod).name, unseen=more) for pod in ready[MOST_PODS:])]
+        return load_row(namespace=key.namespace, name=key.name, engine=engine, loads=loads)
+
+    async def _load(self, deployment: Resource, pod: Resource, engine: str) -> PodLoad:
+        key, uid = key_of(pod), uid_of(pod)
+        known = self._places.get(uid)
+        problems: list[Unseen] = []
+        answered = False
+        async with self._room:
+            for port, path in [known] if known is not None else _places(deployment, pod, engine):
+                if (denied := self._denied.get(key.namespace)) is not None:
+                    return PodLoad(pod=key.name, unseen=denied)
+                read = await self._read(key, port, path)
+                if isinstance(read, Unseen):
+                    problems.append(read)
+                elif read is not None and read.table is not None:
+                    self._places[uid] = (port, path)
+                    return PodLoad(pod=key.name, samples=self._with(uid, read))
+                else:
+                    answered = True
+        self._places.pop(uid, None)
+        if answered:
+            return PodLoad(pod=key.name)
+        return PodLoad(pod=key.name, unseen=next(iter(problems), Unseen(what="metrics", why="its ports are not known")))
+
+    def _with(self, uid: str, sample: Sample) -> tuple[Sample, ...]:
+        """The samples of the window, with a new one."""
+        kept = self._samples.setdefault(uid, deque())
+        kept.append(sample)
+        # The one before the window begins it.
+        while len(kept) > 2 and kept[1].moment <= sample.moment - WINDOW:
+            kept.popleft()
+        return tuple(kept)
+
+    async def _read(self, key: ObjectKey, port: int, path: str) -> Sample | Unseen | None:
+        """What a pod reports; None if its server has nothing at that path."""
+        reader = SampleReader()
+        lines = self._client.proxied(POD, key, port=port, path=path, silence=_PATIENCE, most=_MOST_BYTES)
+        try:
+            async with asyncio.timeout(_PATIENCE), aclosing(lines) as stream:
+                async for text in stream:
+                    reader.line(text)
+        except Forbidden as error:
+            if not error.reason:
+                return Unseen(what="metrics", why=f"its server refuses {path} (HTTP 403)")
+            right = f"get pods/proxy in namespace {key.namespace}"
+            unseen = Unseen(what="metrics", why="you have no right to it", right=right)
+            self._denied[key.namespace] = unseen
+            return unseen
+        except ApiError as error:
+            if error.status in _ABSENT and not error.reason:
+                return None
+            return Unseen(what="metrics", why=f"its server answers {path} on port {port} with HTTP {error.status}")
+        except TimeoutError:
+            return Unseen(what="metrics", why=f"port {port} does not answer {path} in {_PATIENCE:g} s")
+        except KubeError as error:
+            return Unseen(what="metrics", why=line(str(error)))
+        return reader.sample(monotonic())
+
+
+def _places(deployment: Resource, pod: Resource, engine: str) -> Iterator[tuple[int, str]]:
+    """Ports and paths where a pod may report metrics, the most likely first."""
+    table = ENGINE_METRICS.get(engine)
+    paths = table.paths if table is not None else METRICS_PATHS
+    for port in [*dict.fromkeys(_ports(deployment, pod))][:_MOST_PORTS]:
+        yield from ((port, path) for path in paths)
+
+
+def _ports(deployment: Resource, pod: Resource) -> Iterator[int]:
+    """Its ports for metrics, the one that answers requests, then the others."""
+    named: list[tuple[str, int]] = []
+    containers = dig(pod, "spec", "containers")
+    for container in containers if isinstance(containers, list) else ():
+        ports = dig(container, "ports")
+        for entry in ports if isinstance(ports, list) else ():
+            number = dig(entry, "containerPort")
+            if is_port(number):
+                named.append((str(dig(entry, "name", default="")), number))
+    target = dig(deployment, "status", "endpoint", "targetPort")
+    yield from (port for name, port in named if name in _METRICS_PORTS)
+    if is_port(target):
+        yield target
+    yield from (port for name, port in named if name not in _METRICS_PORTS)

@@ -1,0 +1,419 @@
+"""What an engine's own metrics say about its load: requests, KV cache, first token, tokens per second.
+
+    reader = SampleReader()
+    for text in lines:                    # of the answer to GET /metrics
+        reader.line(text)
+    sample = reader.sample(moment=12.0)
+
+Two samples of a pod give a rate. What a release does not report is `Unseen`, with the names of what is missing.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from airunway.view.base import View, line
+from airunway.view.unseen import Unseen
+
+__all__ = [
+    "ENGINE_METRICS",
+    "METRICS_PATHS",
+    "EngineMetrics",
+    "LoadRow",
+    "PodLoad",
+    "Sample",
+    "SampleReader",
+    "load_row",
+    "quantile",
+]
+
+MOST_SERIES = 100_000
+"""Series of one answer that are read."""
+
+_MOST_BUCKETS = 1000
+_MOST_NAMES = 5
+_LARGEST = 1e15
+
+_SERIES = re.compile(
+    r"([a-zA-Z_:][a-zA-Z0-9_:]{0,200})(?:\{(.*)\})?[ \t]+([^ \t]{1,64})(?:[ \t]+-?\d+)?[ \t]*", re.ASCII
+)
+_BOUND = re.compile(r'(?:^|,)\s*le="([^"]{1,32})"')
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineMetrics:
+    """The names of one engine's metrics, the newest release's first. A name that is empty in all releases: none has it.
+
+    A colon in a name is written as an underscore, and ``ray_`` before it is left out: Ray and some clients write it so.
+    """
+
+    engine: str
+    """Engine as in ``spec.engine.type``."""
+    prefix: str
+    """How all its names begin."""
+    running: tuple[str, ...]
+    """Gauge: requests in work."""
+    waiting: tuple[str, ...]
+    """Gauge: requests in the queue."""
+    kv_use: tuple[str, ...]
+    """Gauge: part of the KV cache in use, from 0 to 1."""
+    tokens: tuple[str, ...]
+    """Counter: generated tokens."""
+    first_token: tuple[str, ...]
+    """Histogram: seconds from a request to its first token."""
+    hint: str
+    """What makes its server report them, where it does not by default."""
+    paths: tuple[str, ...] = ("/metrics",)
+    """Where its server reports them."""
+
+
+ENGINE_METRICS: Mapping[str, EngineMetrics] = {
+    each.engine: each
+    for each in (
+        EngineMetrics(
+            engine="vllm",
+            prefix="vllm_",
+            running=("vllm_num_requests_running",),
+            waiting=("vllm_num_requests_waiting",),
+            kv_use=("vllm_kv_cache_usage_perc", "vllm_gpu_cache_usage_perc"),
+            tokens=("vllm_generation_tokens_total", "vllm_generation_tokens"),
+            first_token=("vllm_time_to_first_token_seconds",),
+            hint="vLLM reports them unless it runs with --disable-log-stats",
+        ),
+        EngineMetrics(
+            engine="sglang",
+            prefix="sglang_",
+            running=("sglang_num_running_reqs",),
+            waiting=("sglang_num_queue_reqs",),
+            kv_use=("sglang_token_usage",),
+            tokens=("sglang_generation_tokens_total",),
+            first_token=("sglang_time_to_first_token_seconds",),
+            hint="SGLang reports them with --enable-metrics",
+        ),
+        EngineMetrics(
+            engine="trtllm",
+            prefix="trtllm_",
+            running=("trtllm_num_requests_running",),
+            waiting=("trtllm_num_requests_waiting",),
+            kv_use=("trtllm_kv_cache_utilization",),
+            tokens=("trtllm_generation_tokens_total",),
+            first_token=("trtllm_time_to_first_token_seconds",),
+            hint="TensorRT-LLM reports them with return_perf_metrics and enable_iter_perf_stats in its configuration",
+            paths=("/prometheus/metrics", "/metrics"),
+        ),
+        EngineMetrics(
+            engine="llamacpp",
+            prefix="llamacpp_",
+            running=("llamacpp_requests_processing",),
+            waiting=("llamacpp_requests_deferred",),
+            kv_use=("llamacpp_kv_cache_usage_ratio",),
+            tokens=("llamacpp_tokens_predicted_total",),
+            first_token=(),
+            hint="llama.cpp reports them with --metrics",
+        ),
+    )
+}
+"""Names by engine, as its releases of 2024 to 2026 have them."""
+
+METRICS_PATHS = ("/metrics", "/prometheus/metrics")
+"""All paths of the table."""
+
+_PREFIXES = {table.prefix: table for table in ENGINE_METRICS.values()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """What a pod reported at one moment. A value that is None was not reported, or was not a number."""
+
+    moment: float
+    """When, in seconds of any clock."""
+    table: EngineMetrics | None
+    """The engine whose metrics these are; None: there were none that are known."""
+    running: float | None = None
+    """Requests in work."""
+    waiting: float | None = None
+    """Requests in the queue."""
+    kv_use: float | None = None
+    """Part of the KV cache in use, from 0 to 1; the mean over the engines in the pod."""
+    tokens: float | None = None
+    """Tokens since the engine started."""
+    first_token: Mapping[float, float] = field(default_factory=dict)
+    """Requests whose first token took at most so many seconds, by these seconds, since the engine started."""
+    others: tuple[str, ...] = ()
+    """Names of this engine that are not in the table, a few of them."""
+    cut: bool = False
+    """Whether there were more series than are read."""
+
+
+class SampleReader:
+    """Reads lines in the text format of Prometheus; other lines are ignored."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, list[float]] = {}
+        self._buckets: dict[str, dict[float, float]] = {}
+        self._others: dict[str, None] = {}
+        self._table: EngineMetrics | None = None
+        self._series = 0
+
+    def line(self, text: str) -> None:
+        """Take one line."""
+        if text.startswith("#") or self._series > MOST_SERIES:
+            return
+        normal = _normal(text[:256])
+        table = next((table for prefix, table in _PREFIXES.items() if normal.startswith(prefix)), None)
+        if table is None:
+            self._series += bool(text.strip())
+            return
+        self._series += 1
+        found = _SERIES.fullmatch(text)
+        if found is None:
+            return
+        name, labels, written = found.groups()
+        self._table = self._table or table
+        try:
+            value = float(written)
+        except ValueError:
+            return
+        if not math.isfinite(value) or not 0 <= value < _LARGEST:
+            return
+        self._take(table, _normal(name), labels or "", value)
+
+    def _take(self, table: EngineMetrics, name: str, labels: str, value: float) -> None:
+        if any(name in names for names in (table.running, table.waiting, table.kv_use, table.tokens)):
+            self._values.setdefault(name, []).append(value)
+            return
+        base = name.removesuffix("_bucket")
+        if base in table.first_token:
+            if base != name and (bound := _BOUND.search(labels)) is not None:
+                _add(self._buckets.setdefault(base, {}), bound[1], value)
+            return
+        if (
+            len(self._others) < _MOST_NAMES
+            and base.removesuffix("_sum").removesuffix("_count") not in table.first_token
+        ):
+            self._others[name[:100]] = None
+
+    def sample(self, moment: float) -> Sample:
+        """Returns what was read."""
+        table = self._table
+        if table is None:
+            return Sample(moment=moment, table=None, cut=self._series > MOST_SERIES)
+        use = self._of(table.kv_use)
+        return Sample(
+            moment=moment,
+            table=table,
+            running=_sum(self._of(table.running)),
+            waiting=_sum(self._of(table.waiting)),
+            kv_use=min(1.0, sum(use) / len(use)) if use else None,
+            tokens=_sum(self._of(table.tokens)),
+            first_token=next((self._buckets[name] for name in table.first_token if name in self._buckets), {}),
+            others=tuple(self._others),
+            cut=self._series > MOST_SERIES,
+        )
+
+    def _of(self, names: Sequence[str]) -> list[float]:
+        """The values of the first name that was reported: a release with two names reports the same twice."""
+        return next((self._values[name] for name in names if name in self._values), [])
+
+
+def _normal(name: str) -> str:
+    return name.removeprefix("ray_").replace(":", "_", 1)
+
+
+def _sum(values: Sequence[float]) -> float | None:
+    return sum(values) if values else None
+
+
+def _add(buckets: dict[float, float], bound: str, value: float) -> None:
+    try:
+        limit = float(bound)
+    except ValueError:
+        return
+    if not math.isnan(limit) and (limit in buckets or len(buckets) < _MOST_BUCKETS):
+        buckets[limit] = buckets.get(limit, 0.0) + value
+
+
+def quantile(buckets: Mapping[float, float], part: float) -> float | None:
+    """Returns the value below which that part of the observations lies; None without observations.
+
+    Within a bucket they count as evenly spread. Beyond the last finite bound it is that bound: it is at least so much.
+    """
+    bounds = sorted(buckets)
+    if not bounds or buckets[bounds[-1]] <= 0:
+        return None
+    wanted = part * buckets[bounds[-1]]
+    below, lower = 0.0, 0.0
+    for bound in bounds:
+        count = max(buckets[bound], below)  # a server that counts wrongly must not make it negative
+        if count >= wanted and count > below:
+            return lower if math.isinf(bound) else lower + (bound - lower) * (wanted - below) / (count - below)
+        below, lower = count, lower if math.isinf(bound) else bound
+    return lower
+
+
+# ------------------------------------------------------------------------------------------------------ one deployment
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodLoad:
+    """What is known of one pod: its samples of the window, oldest first, or why there is none."""
+
+    pod: str
+    """Its name."""
+    samples: tuple[Sample, ...] = ()
+    """Samples, oldest first; rates need two."""
+    unseen: Unseen | None = None
+    """Why there is no newest sample."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadRow(View):
+    """The load of one deployment: sums over its pods. A value that no pod reports is Unseen, never 0."""
+
+    namespace: str
+    """Its namespace."""
+    name: str
+    """Its name."""
+    engine: str
+    """Engine in use; empty before one is chosen."""
+    pods: int
+    """Pods that are ready."""
+    reporting: int
+    """How many of them report metrics; fewer than `pods`: the numbers are those of a part."""
+    running: float | Unseen
+    """Requests in work."""
+    waiting: float | Unseen
+    """Requests in the queue."""
+    kv_use: float | Unseen
+    """Part of the KV cache in use, from 0 to 1: the mean over the pods."""
+    first_token_p50: float | Unseen
+    """Seconds to the first token, of half of the requests at most."""
+    first_token_p95: float | Unseen
+    """Seconds to the first token, of 95 % of the requests at most."""
+    first_token_of: str
+    """Which requests that is about: ``window``, or ``start`` (all since the engines started) without any in the
+    window."""
+    tokens_per_second: float | Unseen
+    """Generated tokens for each second of the window."""
+    window: float
+    """Seconds between the first and the last sample."""
+    unseen: tuple[Unseen, ...]
+    """What was not seen, each reason once."""
+
+
+def load_row(*, namespace: str, name: str, engine: str, loads: Sequence[PodLoad] | Unseen) -> LoadRow:
+    """Returns the load of a deployment, from the samples of its ready pods."""
+    if isinstance(loads, Unseen):
+        return _nothing(namespace, name, engine, loads, pods=0)
+    if not loads:
+        unseen = Unseen(what="metrics", why="the deployment has no ready pod")
+        return _nothing(namespace, name, engine, unseen, pods=0)
+    known = [load for load in loads if load.unseen is None and load.samples and load.samples[-1].table is not None]
+    missing = [load.unseen or _without_metrics(load, engine) for load in loads if load not in known]
+    if not known:
+        return _nothing(namespace, name, engine, missing[0], pods=len(loads), more=missing)
+    newest = [load.samples[-1] for load in known]
+    windows = [load.samples[-1].moment - load.samples[0].moment for load in known]
+    p50, p95, of = _first_token(known, newest)
+    return LoadRow(
+        namespace=line(namespace, 253),
+        name=line(name, 253),
+        engine=line(engine, 253),
+        pods=len(loads),
+        reporting=len(known),
+        running=_total(newest, "running"),
+        waiting=_total(newest, "waiting"),
+        kv_use=_total(newest, "kv_use", mean=True),
+        first_token_p50=p50,
+        first_token_p95=p95,
+        first_token_of=of,
+        tokens_per_second=_speed(known),
+        window=round(max(windows), 1),
+        unseen=tuple(dict.fromkeys(missing)),
+    )
+
+
+def _nothing(
+    namespace: str, name: str, engine: str, unseen: Unseen, *, pods: int, more: Iterable[Unseen] = ()
+) -> LoadRow:
+    return LoadRow(
+        namespace=line(namespace, 253),
+        name=line(name, 253),
+        engine=line(engine, 253),
+        pods=pods,
+        reporting=0,
+        running=unseen,
+        waiting=unseen,
+        kv_use=unseen,
+        first_token_p50=unseen,
+        first_token_p95=unseen,
+        first_token_of="window",
+        tokens_per_second=unseen,
+        window=0.0,
+        unseen=tuple(dict.fromkeys([unseen, *more])),
+    )
+
+
+def _without_metrics(load: PodLoad, engine: str) -> Unseen:
+    table = ENGINE_METRICS.get(engine)
+    return Unseen(what="metrics", why=f"its server reports none that are known{f': {table.hint}' if table else ''}")
+
+
+def _missing(samples: Sequence[Sample], what: str) -> Unseen:
+    """Why no sample has that value: the names that were looked for, and what there is instead."""
+    table = next(sample.table for sample in samples if sample.table is not None)
+    names: tuple[str, ...] = getattr(table, what)
+    if not names:
+        return Unseen(what=what, why=f"{table.engine} has no such metric")
+    there = next((sample.others for sample in samples if sample.others), ())
+    instead = f"; it has {', '.join(there)}" if there else ""
+    return Unseen(what=what, why=line(f"this release of {table.engine} does not report {' or '.join(names)}{instead}"))
+
+
+def _total(samples: Sequence[Sample], what: str, *, mean: bool = False) -> float | Unseen:
+    values: list[float] = [value for sample in samples if (value := getattr(sample, what)) is not None]
+    if not values:
+        return _missing(samples, what)
+    return round(sum(values) / len(values), 4) if mean else sum(values)
+
+
+def _speed(loads: Sequence[PodLoad]) -> float | Unseen:
+    rates, newest = [], [load.samples[-1] for load in loads]
+    for load in loads:
+        first, last = load.samples[0], load.samples[-1]
+        if first.tokens is None or last.tokens is None or last.moment <= first.moment:
+            continue
+        # A counter that fell began again with its engine: what it counts now came since then.
+        grown = last.tokens - first.tokens if last.tokens >= first.tokens else last.tokens
+        rates.append(grown / (last.moment - first.moment))
+    if rates:
+        return round(sum(rates), 2)
+    if all(sample.tokens is None for sample in newest):
+        return _missing(newest, "tokens")
+    return Unseen(what="tokens per second", why="it needs two samples of a pod")
+
+
+def _first_token(loads: Sequence[PodLoad], newest: Sequence[Sample]) -> tuple[float | Unseen, float | Unseen, str]:
+    """The quantiles, and which requests they are about."""
+    grown: dict[float, float] = {}
+    every: dict[float, float] = {}
+    for load in loads:
+        first, last = load.samples[0].first_token, load.samples[-1].first_token
+        restarted = any(last.get(bound, 0.0) < count for bound, count in first.items())
+        for bound, count in last.items():
+            every[bound] = every.get(bound, 0.0) + count
+            if len(load.samples) > 1:
+                before = 0.0 if restarted else first.get(bound, 0.0)
+                grown[bound] = grown.get(bound, 0.0) + count - before
+    if not every:
+        missing = _missing(newest, "first_token")
+        return missing, missing, "window"
+    for buckets, of in ((grown, "window"), (every, "start")):
+        p50, p95 = quantile(buckets, 0.5), quantile(buckets, 0.95)
+        if p50 is not None and p95 is not None:
+            return round(p50, 4), round(p95, 4), of
+    unseen = Unseen(what="first token", why="no request since the engine started")
+    return unseen, unseen, "start"
