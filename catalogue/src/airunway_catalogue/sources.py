@@ -217,9 +217,9 @@ class SourceReconciler:
         log.info(
             "%s: scanned: %d templates made, %d filters failed", key, made.new, sum(bool(r.reason) for r in results)
         )
-        if made.new:
+        if self._events is not None and made.new:
             note = f"{made.new} ClusterModelTemplates were made from images of {plan.address.name}"
-            self._emit(source, "TemplatesMade", note)
+            self._events.emit(_named(source), reason="TemplatesMade", note=note, action="Scan")
         return scan
 
     async def _credentials(self, plan: SourcePlan) -> Credentials | None:
@@ -301,13 +301,13 @@ class SourceReconciler:
         """An event where scans begin to fail, or fail for another reason."""
         before, after = (condition_of(each, SCAN_READY) or {} for each in (source, {"status": status}))
         failed = after.get("status") == "False"
-        if failed and (before.get("status"), before.get("reason")) != ("False", after["reason"]):
-            self._emit(source, "ScanFailed", f"{after['reason']}: {after['message']}", warning=True)
-
-    def _emit(self, source: Resource, reason: str, note: str, *, warning: bool = False) -> None:
-        if self._events is not None:
-            about = {**source, "apiVersion": MODEL_SOURCE.api_version, "kind": MODEL_SOURCE.kind}
-            self._events.emit(about, reason=reason, note=note, warning=warning, action="Scan")
+        if (
+            self._events is not None
+            and failed
+            and (before.get("status"), before.get("reason")) != ("False", after["reason"])
+        ):
+            note = f"{after['reason']}: {after['message']}"
+            self._events.emit(_named(source), reason="ScanFailed", note=note, warning=True, action="Scan")
 
     def _names_of(self, source: Resource) -> set[str]:
         """The names of the templates that were made from a source, those of the last moment too."""
@@ -327,6 +327,11 @@ class _NotServed(Exception):
 
     def __str__(self) -> str:
         return "the cluster does not serve ClusterModelTemplates: install the CRDs (airunway crds)"
+
+
+def _named(source: Resource) -> Resource:
+    """A source with the kind that lists leave out."""
+    return {**source, "apiVersion": MODEL_SOURCE.api_version, "kind": MODEL_SOURCE.kind}
 
 
 def _all_failed(plan: SourcePlan, error: RegistryError) -> Sequence[FilterResult]:
