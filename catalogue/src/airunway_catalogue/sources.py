@@ -39,7 +39,8 @@ from airunway_catalogue.credentials import Credentials, UnreadableSecret, creden
 from airunway_catalogue.labels import ImageLabels
 from airunway_catalogue.metrics import Scans
 from airunway_catalogue.names import CATALOGUE_MANAGER
-from airunway_catalogue.registry import Limits, Registry, RegistryAddress
+from airunway_catalogue.registry import Limits, Registry
+from airunway_catalogue.registry_address import RegistryAddress
 from airunway_catalogue.registry_errors import Denied, RegistryError
 from airunway_catalogue.scan import (
     MODEL_SOURCE_LABEL,
