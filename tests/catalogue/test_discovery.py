@@ -240,7 +240,8 @@ async def test_a_hundred_templates_ten_at_once_and_a_process_that_is_ended_again
                 running = [each for each in await ground.jobs() if not dig(each, "status", "completionTime")]
                 most = max(most, len(running))
                 templates = await ground.client.list_all(MODEL_TEMPLATE, namespace=ground.namespace)
-                return sum(dig(each, "status", "phase") == "Ready" for each in templates) == number
+                ready = [each for each in templates if dig(each, "status", "phase") == "Ready"]
+                return len(ready) == number
 
             await eventually(all_ready, patience=600)
         finally:

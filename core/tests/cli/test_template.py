@@ -413,9 +413,9 @@ async def test_the_templates_of_a_cluster(
         sglang = write("md.yaml", deployment("other", engine={"type": "sglang"}, image="registry.example/sglang:1"))
         rendered = await asked("template", "render", "-f", sglang)
         assert yaml.safe_load(rendered.stdout)["spec"]["engine"] == {"type": "sglang"}, "nothing of the other engine"
-        drawn = await asked("render", "-f", sglang, "--provider", "vllm")
-        assert drawn.exit_code == 0, drawn.output
-        assert MODEL in drawn.stdout
+        printed = await asked("render", "-f", sglang, "--provider", "vllm")
+        assert printed.exit_code == 0, printed.output
+        assert MODEL in printed.stdout
         viewer = control_plane.kubeconfig_for(f"nobody-{namespace}")
         denied = await asked("template", "list", at=viewer)
         assert denied.exit_code == 1
