@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import Counter
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from tests.catalogue import fake_image
@@ -20,25 +17,12 @@ from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, uid_o
 from airunway_catalogue.application import CatalogueApplication
 from airunway_testing.eventually import eventually
 from airunway_testing.faultproxy import Fault, FaultProxy, ProxiedRequest
-from airunway_testing.storage.pod_runner import ENTRYPOINT, PodRunner, running_pod_runner
-from airunway_testing.storage.provisioner import running_provisioner
+from airunway_testing.storage.pod_runner import PodRunner
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 IMAGE = {"image": "registry.example/model:1"}
 WRITES = {"apply", "create", "patch", "update", "delete"}
-
-
-@pytest.fixture
-async def runner(kubeconfig: Path, tmp_path: Path) -> AsyncIterator[PodRunner]:
-    programs = {ENTRYPOINT: (sys.executable, fake_image.__file__)}
-    async with (
-        running_provisioner(kubeconfig, tmp_path / "volumes") as provisioner,
-        running_pod_runner(
-            kubeconfig, provisioner.volumes, tmp_path / "runner", programs=programs, label="airunway.ai/template"
-        ) as running,
-    ):
-        yield running
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["namespaced", "cluster"])
