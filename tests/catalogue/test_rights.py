@@ -16,7 +16,7 @@ from airunway.kube import JOB, Client, load_config
 from airunway.resource import dig
 from airunway_catalogue.guard import catalogue_guard
 from airunway_catalogue.names import CATALOGUE_MANAGER
-from airunway_catalogue.rights import catalogue_rules
+from airunway_catalogue.rights import catalogue_rules, template_rights
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import Cluster
 from airunway_testing.eventually import PATIENCE
@@ -65,7 +65,7 @@ async def test_what_is_granted_to_the_catalogue_is_used_and_is_enough(
             await lived_through(ground)
 
             def left() -> list[str]:
-                return unused(rights, [request for request in seen if request.user == user], rare=RARE)
+                return unused(template_rights(), [request for request in seen if request.user == user], rare=RARE)
 
             with suppress(TimeoutError):
                 async with asyncio.timeout(PATIENCE):

@@ -8,19 +8,24 @@ from airunway.rbac.rights import Rights, leader_election_rights
 from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.sources import SECRET
 
-__all__ = ["catalogue_rules", "source_rights"]
+__all__ = ["catalogue_rules", "source_rights", "template_rights"]
 
 _FOLLOW = ["list", "watch"]
 
 
 def catalogue_rules() -> Rights:
-    """The rights of ``airunway catalogue``, its Lease included.
+    """The rights of ``airunway catalogue``, its Lease included."""
+    return template_rights() + source_rights()
+
+
+def template_rights() -> Rights:
+    """What the states of templates and discovery need, and the Lease.
 
     With ``--watch-namespaces`` the operator's namespace is one of the watched ones: Jobs of ClusterModelTemplates are
-    there. Logs are never read, and of Secrets only those that a ModelSource names, in the operator's namespace.
+    there. Logs and Secrets are never read.
     """
     group = names.GROUP
-    templates = Rights(
+    return Rights(
         cluster=(
             {"apiGroups": [NODE.group], "resources": [NODE.plural], "verbs": _FOLLOW},
             {"apiGroups": [group], "resources": ["clustermodeltemplates", "clusterruntimeconfigs"], "verbs": _FOLLOW},
@@ -46,12 +51,11 @@ def catalogue_rules() -> Rights:
             {"apiGroups": [POD.group], "resources": [POD.plural], "verbs": _FOLLOW},
             {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
         ),
-    )
-    return templates + source_rights() + leader_election_rights(CATALOGUE_MANAGER)
+    ) + leader_election_rights(CATALOGUE_MANAGER)
 
 
 def source_rights() -> Rights:
-    """What scans of ModelSources need besides."""
+    """What scans of ModelSources need besides: pull Secrets only in the operator's namespace."""
     group = names.GROUP
     return Rights(
         cluster=(
