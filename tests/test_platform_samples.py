@@ -11,10 +11,19 @@ import yaml
 
 from airunway.artifacts.request import request_of
 from airunway.artifacts.volumes import claims_named
-from airunway.configs import Scope, check, config_name, path_of, resolve
-from airunway.kinds import CLUSTER_RUNTIME_CONFIG, MODEL_DEPLOYMENT, RUNTIME_CONFIG
+from airunway.configs import PathTemplateError, Scope, check, config_name, path_of, resolve
+from airunway.kinds import (
+    CLUSTER_MODEL_TEMPLATE,
+    CLUSTER_RUNTIME_CONFIG,
+    MODEL_DEPLOYMENT,
+    MODEL_TEMPLATE,
+    RUNTIME_CONFIG,
+)
 from airunway.kube import NAMESPACE, Client, NotFound
 from airunway.resource import ObjectKey, Resource, key_of
+from airunway.templates import choose, effective
+from airunway.templates import request_of as request_for
+from airunway.templates.contribution import EXCLUDED
 from airunway_testing.operator import gone, install_definitions
 
 FOLDER = Path(__file__).parents[1] / "samples" / "runtime-configs"
@@ -76,7 +85,7 @@ async def test_the_samples_of_the_model_cache_apply_as_they_stand(
 ) -> None:
     await install_definitions(client)
     done = kubectl("apply", "-n", namespace, "-f", str(CACHES))
-    assert len(done.stdout.splitlines()) == 6
+    assert len(done.stdout.splitlines()) == 8
     deployments = {key_of(each).name: each for each in await client.list_all(MODEL_DEPLOYMENT, namespace=namespace)}
     requests = {name: request_of(each, None) for name, each in deployments.items()}
     assert requests["own-model"] is not None
@@ -84,3 +93,55 @@ async def test_the_samples_of_the_model_cache_apply_as_they_stand(
     assert requests["gemma"] is not None
     assert requests["gemma"].path == "/model-cache/gemma-3-1b-it-Q8_0.gguf"
     assert claims_named(deployments["compiled"]) == ("compiled-kernels",)
+
+
+TEMPLATES = FOLDER.with_name("templates")
+
+
+def test_the_page_of_templates_shows_its_samples() -> None:
+    page = (TEMPLATES.parents[1] / "docs" / "catalogue.md").read_text(encoding="utf-8")
+    for path in TEMPLATES.glob("*.yaml"):
+        lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+        if path.name != "cluster.yaml":
+            assert "\n".join([f"# samples/templates/{path.name}", *lines]) in page, path.name
+
+
+def test_the_page_names_all_fields_that_a_template_never_gives() -> None:
+    page = (TEMPLATES.parents[1] / "docs" / "catalogue.md").read_text(encoding="utf-8")
+    row = next(row for row in page.splitlines() if row.startswith("| `defaults`"))
+    assert [name for name in EXCLUDED if name != "templateRef" and f"`{name}`" not in row] == []
+
+
+def test_a_path_template_names_the_image_of_the_template() -> None:
+    """`{.spec.aimImageName}` of AIM Engine is `{.spec.image}` here, also where the template gives the image."""
+    given = {"model": {"id": "org/m"}, "image": "registry.example/team/server:1"}
+    path = {"gateway": {"pathTemplate": "/{.spec.image}"}, "templateRef": {"name": "fast"}}
+    live = {"metadata": {"name": "a"}, "spec": path, "status": {"effectiveTemplate": {"spec": given}}}
+    assert path_of(effective(live), None) == "/registry.example/team/server%3A1"
+    foreign = {**live, "spec": {**path, "gateway": {"pathTemplate": "/{.spec.aimImageName}"}}}
+    with pytest.raises(PathTemplateError, match=r"\.spec\.image"):
+        path_of(effective(foreign), None)
+
+
+@pytest.mark.apiserver
+async def test_the_samples_of_templates_apply_as_they_stand(
+    client: Client, kubectl: Callable[..., CompletedProcess[str]], namespace: str
+) -> None:
+    await install_definitions(client)
+    try:
+        done = kubectl("apply", "-n", namespace, "-f", str(TEMPLATES))
+        assert len(done.stdout.splitlines()) == 5
+        own = await client.list_all(MODEL_TEMPLATE, namespace=namespace)
+        shared = [await client.get(CLUSTER_MODEL_TEMPLATE, ObjectKey("", "llama-throughput"))]
+        deployments = {key_of(each).name: each for each in await client.list_all(MODEL_DEPLOYMENT, namespace=namespace)}
+        for template in (*own, *shared):
+            template["status"] = {"phase": "Ready"}
+        for name, chosen in (("assistant", "llama-latency"), ("batch", "llama-throughput")):
+            request = request_for(deployments[name]["spec"])
+            assert request is not None
+            choice = choose(request, namespaced=own, cluster=shared)
+            assert choice.chosen is not None
+            assert choice.chosen.key.name == chosen
+    finally:
+        kubectl("delete", "-n", namespace, "-f", str(TEMPLATES), "--wait=false")
+        await gone(client, CLUSTER_MODEL_TEMPLATE, ObjectKey("", "llama-throughput"))

@@ -137,6 +137,19 @@ def test_commands_of_the_sandbox_say_what_to_install(
     assert "pip install 'airunway[sandbox]'" in done.stderr
 
 
+def test_the_command_of_an_add_on_says_what_to_install(wheels: dict[str, Path], tmp_path: Path) -> None:
+    programs = environment(tmp_path, "airunway", wheels=wheels)
+    done = subprocess.run(
+        [programs / "airunway", "catalogue", "--leader-elect"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "`airunway catalogue` is not installed: pip install airunway-catalogue" in done.stderr
+
+
 def test_the_sandbox_is_an_extra(wheels: dict[str, Path], tmp_path: Path) -> None:
     programs = environment(tmp_path, "airunway[sandbox]", "airunway-kaito-simulator", wheels=wheels)
     assert "--demo" in run(programs / "airunway", "sandbox", "--help", cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""Write the roles of the core (without webhook and policy) and of each provider, and the guards, ready to be applied.
+"""Write the roles of the core (without webhook and policy), the catalogue and each provider, and the guards.
 
 python -m tools.rights [--check]
 """
@@ -16,6 +16,7 @@ from airunway.api import names
 from airunway.plugins.contract import ProviderManifest
 from airunway.plugins.registry import load
 from airunway.rbac.admission_policies import (
+    GUARD,
     core_guard,
     gateway_guard,
     model_cache_guard,
@@ -33,6 +34,9 @@ from airunway.rbac.rights import (
     roles,
 )
 from airunway.resource import Resource, copy_of
+from airunway_catalogue.guard import catalogue_guard
+from airunway_catalogue.names import CATALOGUE_MANAGER
+from airunway_catalogue.rights import catalogue_rules
 from airunway_kaito.manifest import MANIFEST
 from airunway_testing.rights import account_of
 
@@ -48,11 +52,13 @@ def generated() -> dict[str, str]:
         *model_cache_guard(core, own=_NAMESPACE),
         *provider_guard(MANIFEST, theirs, own=_NAMESPACE),
         *status_guard([core, theirs]),
+        *catalogue_guard(_account(CATALOGUE_MANAGER), own=_NAMESPACE, name=f"{GUARD}-catalogue"),
     ]
     granted = {f"docs/reference/{name}-roles.yaml": _text(_of_a_provider(load(name).manifest)) for name in providers()}
     rights = core_rights() + leader_election_rights(names.CORE_MANAGER) + gateway_rights() + model_cache_rights()
     return {
         **granted,
+        "docs/reference/catalogue-roles.yaml": _text(_roles(catalogue_rules(), CATALOGUE_MANAGER)),
         "docs/reference/core-roles.yaml": _text([*_roles(rights, names.CORE_MANAGER), picker_role()]),
         "docs/reference/guard.yaml": _text(guarded),
     }

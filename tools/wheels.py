@@ -21,7 +21,7 @@ from tools.charts.scaffold import SCAFFOLD
 from tools.generated import ROOT
 from tools.images.site import uv
 
-from airunway.install.bundled_charts import CORE, DEFINITIONS, NAMESPACE, provider_part
+from airunway.install.bundled_charts import CATALOGUE, CORE, DEFINITIONS, NAMESPACE, provider_part
 
 __all__ = ["build_wheels", "source_time"]
 
@@ -77,6 +77,7 @@ def _packages(sources: Path) -> Iterator[tuple[str, Path]]:
     """The package that carries each part, which is where its entry point leads."""
     yield DEFINITIONS, _CORE
     yield CORE, _CORE
+    yield CATALOGUE, Path("catalogue/src/airunway_catalogue")
     for path in sorted(sources.glob("providers/*/pyproject.toml")):
         points = tomllib.loads(path.read_text(encoding="utf-8"))["project"]["entry-points"]["airunway.providers"]
         for provider, point in points.items():

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from tests.diff.conftest import Run
 
-from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT, MODEL_TEMPLATE
 from airunway.kube import Client
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource
@@ -53,7 +53,7 @@ async def key(client: Client, kubeconfig: Path, namespace: str) -> AsyncIterator
     """A deployment that runs, applied on the client's side."""
     async with playing(kubeconfig, client, load("toy")), deployments(client, namespace, {}):
         body = manifest()
-        last = json.dumps(body)
+        last = json.dumps({**body, "metadata": {**body["metadata"], "annotations": {}}})  # as kubectl writes it
         annotations = {"kubectl.kubernetes.io/last-applied-configuration": last}
         metadata = {"name": "llama", "namespace": namespace, "annotations": annotations}
         await client.create(MODEL_DEPLOYMENT, {**body, "metadata": metadata}, manager="kubectl-client-side-apply")
@@ -178,3 +178,46 @@ async def test_a_missing_right_is_one_sentence_with_its_name(
         assert "~ Toy/llama: is updated in place" in found.out
         assert "get customresourcedefinitions" in found.out, "what was not read is named, with its right"
         assert "Leases" in found.out
+
+
+async def test_an_edit_of_a_deployment_with_a_template_is_planned_by_what_that_gives(
+    client: Client, kubeconfig: Path, namespace: str, run: Run
+) -> None:
+    def template(name: str, model: str, gpus: int = 1) -> Resource:
+        spec = {"modelName": model, "hardware": {"gpu": {"count": gpus}}, "defaults": {"engine": {"type": "vllm"}}}
+        kind = MODEL_TEMPLATE
+        return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, "spec": spec}
+
+    def asking(name: str) -> Resource:
+        spec = {"templateRef": {"name": name}, "provider": {"name": "toy"}}
+        kind = MODEL_DEPLOYMENT
+        return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "llama"}, "spec": spec}
+
+    async with playing(kubeconfig, client, load("toy")), deployments(client, namespace, {}):
+        for each in (template("fast", "org/model"), template("large", "org/large")):
+            metadata = {**each["metadata"], "namespace": namespace}
+            await client.create(MODEL_TEMPLATE, {**each, "metadata": metadata})
+        new = await run("-f", "-", "-n", namespace, text=text_of(asking("fast")))
+        assert new.code == 1, new.err
+        assert "+ Toy/llama: is created" in new.out
+        assert "org/model" in new.out
+        key = ObjectKey(namespace, "llama")
+        body = asking("fast")
+        await client.apply(
+            MODEL_DEPLOYMENT, {**body, "metadata": {**body["metadata"], "namespace": namespace}}, manager="kubectl"
+        )
+        await until(client, key, running_at(1))
+        same = await run("-f", "-", "-n", namespace, text=text_of(asking("fast")))
+        assert (same.code, "= Toy/llama" in same.out) == (0, True), same.out
+        edited = await run(
+            "-f", "-", "-n", namespace, text=text_of(asking("fast"), template("fast", "org/model", gpus=2))
+        )
+        assert edited.code == 0, "an edit of the template alone changes nothing that serves"
+        other = await run("-f", "-", "-n", namespace, text=text_of(asking("large")))
+        assert other.code == 1
+        assert "org/large" in other.out
+        given = await run("-f", "-", "-n", namespace, text=text_of(asking("mine"), template("mine", "org/mine")))
+        assert "org/mine" in given.out, "a template of the file counts as applied"
+        missing = await run("-f", "-", "-n", namespace, text=text_of(asking("nosuch")))
+        assert "it is known what its template gives" in missing.out
+        assert "= Toy/llama" in missing.out

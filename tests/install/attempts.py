@@ -18,7 +18,7 @@ from airunway.artifacts.names import claim_name, job_name
 from airunway.artifacts.request import request_of
 from airunway.gateway.application import DEFAULT_PICKER_IMAGE
 from airunway.gateway.kinds import PICKER_KINDS
-from airunway.kinds import MODEL_ARTIFACT
+from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_ARTIFACT, MODEL_TEMPLATE
 from airunway.kube import JOB, PERSISTENT_VOLUME_CLAIM, Kind
 from airunway.modelcache.application import DEFAULT_DOWNLOADER_IMAGE
 from airunway.modelcache.caches import MARK
@@ -37,6 +37,7 @@ from airunway.routing import (
     pool_objects,
     route,
 )
+from airunway.templates import contribution_of, warm_requests
 
 __all__ = [
     "CONFIG_MAP",
@@ -49,6 +50,7 @@ __all__ = [
     "customer_of",
     "honest_of_the_cache",
     "honest_of_the_core",
+    "made_for_a_template",
     "made_of_the_cache",
     "of_a_provider",
     "of_the_core",
@@ -391,6 +393,7 @@ def _of_deployments(provider: str, other: str) -> Iterator[Attempt]:
     for what, patch, words in (
         ("its spec", {"spec": {"suspend": True}}, f"{users} spec"),
         ("its image", {"spec": {"image": "registry.example/evil"}}, f"{users} spec"),
+        ("its template", {"spec": {"model": None, "templateRef": {"name": "evil"}}}, f"{users} spec"),
         ("its labels", {"metadata": {"labels": {"team": "mine"}}}, f"{users} labels"),
         ("its annotations", {"metadata": {"annotations": {names.PAUSED: "true"}}}, f"{users} annotations"),
         ("its owners", {"metadata": {"ownerReferences": [{**OWNER, "kind": "Gone"}]}}, f"{users} ownerReferences"),
@@ -418,6 +421,7 @@ def _of_deployments(provider: str, other: str) -> Iterator[Attempt]:
         ("the engine", {"engine": {"type": "sglang"}}),
         ("the provider", {"provider": {"name": other}}),
         ("the selection", {"selection": {"evaluatedAt": "2026-01-01T00:00:00Z"}}),
+        ("what the template gives", {"effectiveTemplate": {"spec": {"image": "registry.example/evil"}}}),
     )
     for what, status in core_s:
         yield Attempt(
@@ -463,7 +467,22 @@ def _of_anybody(other: str, kinds: Collection[tuple[str, str]] = ()) -> Iterator
         "the operator's Deployment": ("patch", DEPLOYMENT, OPERATOR, "airunway-controller", {"spec": {"replicas": 0}}),
         "an account of the operator": ("delete", SERVICE_ACCOUNT, OPERATOR, "airunway-controller", None),
         "a Secret of the operator": ("delete", SECRET, OPERATOR, "airunway-webhook-tls", None),
+        "a template": ("patch", MODEL_TEMPLATE, CUSTOMER, "fast", {"spec": {"defaults": {"image": "evil"}}}),
+        "a template, deleted": ("delete", MODEL_TEMPLATE, CUSTOMER, "fast", None),
+        "a template of the cluster": ("patch", CLUSTER_MODEL_TEMPLATE, "", "fast", {"spec": {"optimized": True}}),
     }
+    for kind in (MODEL_TEMPLATE, CLUSTER_MODEL_TEMPLATE):
+        yield Attempt(
+            family="others",
+            what=f"the status of a {kind.kind}",
+            verb="patch",
+            kind=kind,
+            words=NO_RIGHT,
+            namespace=CUSTOMER if kind.namespaced else "",
+            name="fast",
+            body={"status": {"phase": "Ready"}},
+            subresource="status",
+        )
     for what, (verb, kind, namespace, name, body) in no.items():
         words = "the namespace of the operator" if (kind.group, kind.plural) in kinds else NO_RIGHT
         yield Attempt(
@@ -769,6 +788,7 @@ def of_the_core() -> list[Attempt]:
     for what, patch, words in (
         ("its spec", {"spec": {"suspend": True}}, f"{users} spec"),
         ("its account", {"spec": {"serviceAccountName": "admin"}}, f"{users} spec"),
+        ("its template", {"spec": {"model": None, "templateRef": {"name": "evil"}}}, f"{users} spec"),
         ("its labels", {"metadata": {"labels": {"team": "mine"}}}, f"{users} labels"),
         ("its annotations", {"metadata": {"annotations": {names.PAUSED: "true"}}}, f"{users} annotations"),
         ("its owners", {"metadata": {"ownerReferences": [{**OWNER, "kind": "Gone"}]}}, f"{users} ownerReferences"),
@@ -810,6 +830,7 @@ def of_the_core() -> list[Attempt]:
         ("the pods", {"selector": "app=evil"}, "must not change the selector"),
         ("the provider's object", {"provider": {"resourceName": "evil"}}, "must not change the provider's object"),
         ("the config in use", {"provider": {"runtimeConfigHash": "0"}}, "must not change the config in use"),
+        ("the template in use", {"provider": {"templateHash": "0"}}, "must not change the template in use"),
     ):
         found.append(
             Attempt(
@@ -912,6 +933,25 @@ def made_of_the_cache(mode: str = "Shared") -> Resource:
     return request.artifact
 
 
+def made_for_a_template() -> list[Resource]:
+    """ModelArtifacts as the part makes them for a ModelTemplate: of the hub, and of a bucket."""
+    template: Resource = {
+        "kind": MODEL_TEMPLATE.kind,
+        "metadata": {"name": "fast", "namespace": CUSTOMER, "labels": {}},
+        "spec": {
+            "modelName": "acme/warm",
+            "caching": {"enabled": True},
+            "modelSources": [{"uri": "hf://acme/warm"}, {"uri": "s3://bucket/warm", "modelId": "acme/adapter"}],
+        },
+    }
+    requests = warm_requests(template, contribution_of(template), None)
+    found = [copy_of(each.artifact) for each in requests if each.artifact is not None]
+    assert len(found) == 2
+    for body in found:
+        body["metadata"]["labels"][names.TEMPLATE] = "fast"
+    return found
+
+
 _CACHED = {kind.kind: kind for kind in (JOB, PERSISTENT_VOLUME_CLAIM, MODEL_ARTIFACT)}
 
 
@@ -929,6 +969,7 @@ def honest_of_the_cache() -> list[Attempt]:
     bodies += [_claim_of_artifact(name) for name in _ARTIFACTS]
     bodies += [_claim_of_volume(name) for name in (MINE, "y" * 52)]
     bodies += [made_of_the_cache(mode) for mode in ("Shared", "Dedicated")]
+    bodies += made_for_a_template()
     found = [_created("honest", f"{body['kind']} {body['metadata']['name']}", "(allowed)", body) for body in bodies]
     return [_moved(attempt, customer_of("core")) for attempt in found]
 

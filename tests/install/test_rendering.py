@@ -212,6 +212,8 @@ def test_watched_namespaces_give_roles_and_leave_to_the_cluster_what_has_no_name
             "inferenceproviderconfigs/status",
             "clusterruntimeconfigs",
             "clusterruntimeconfigs/status",
+            "clustermodeltemplates",
+            "storageclasses",
             "gateways",
             "clusterroles",
             "customresourcedefinitions",

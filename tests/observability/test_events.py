@@ -14,7 +14,7 @@ import pytest
 from airunway.api import names
 from airunway.controller.application import CoreSettings
 from airunway.first_seen import SKEW
-from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kinds import MODEL_ARTIFACT, MODEL_DEPLOYMENT
 from airunway.kube import EVENT, POD, Client, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, copy_of, dig, format_time, is_true, owner_reference, uid_of
@@ -29,11 +29,13 @@ pytestmark = pytest.mark.apiserver
 
 ELSEWHERE = {
     *("FinalizerTimeout", "ServiceInterrupted", "UnverifiedSchema", "UnsupportedSchema"),
-    *("RouteReady", "RouteNotReady"),
+    *("RouteReady", "RouteNotReady", "RouteConflict", "RuntimeConfigChanged"),
     *("ModelCacheReady", "DownloadFailed"),
+    *("TemplateReady", "GPUNotAvailable", "DiscoveryStarted", "DiscoveryFailed"),
 }
 """Events that need a world of their own, and have a test of their own: below, in tests/kuberay/test_life.py,
-core/tests/gateway/test_routes.py and tests/modelcache/test_cache.py.
+core/tests/gateway/test_routes.py and test_conflicts.py, core/tests/controller/test_runtime_configs.py,
+tests/modelcache/test_cache.py and tests/catalogue.
 """
 
 RELATED = {
@@ -78,7 +80,7 @@ def looks_like(event: Resource) -> None:
     assert event["type"] == registered.type
     assert event["action"] == registered.action
     assert event["reportingController"] in reporters
-    assert event["regarding"]["kind"] == "ModelDeployment"
+    assert event["regarding"]["kind"] in ("ModelDeployment", MODEL_ARTIFACT.kind)
     pattern = ".+".join(re.escape(part) for part in re.split(r"<[^>]+>", registered.note))
     assert re.match(pattern, event["note"]), event["note"]
 
@@ -89,7 +91,9 @@ def test_every_event_is_seen(seen: Seen, reason: str) -> None:
     assert found, sorted({event["reason"] for event in seen.events})
     for event in found:
         looks_like(event)
-        assert dig(event, "related", "kind") == ("Workspace" if reason in RELATED else None)
+        of_artifact = event["regarding"]["kind"] == MODEL_ARTIFACT.kind
+        made = ("PersistentVolumeClaim", "Job") if of_artifact else ("Workspace",)
+        assert dig(event, "related", "kind") in (made if reason in RELATED else (None,))
 
 
 def test_no_event_is_unknown(seen: Seen) -> None:

@@ -19,7 +19,7 @@ from airunway.process.metric_catalogue import METRICS, PROCESS_METRICS, MetricTy
 from airunway.status.events import EVENTS, Emitter
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCE = ROOT / "core" / "src" / "airunway"
+SOURCES = (ROOT / "core" / "src" / "airunway", ROOT / "catalogue" / "src")
 DASHBOARD = ROOT / "dashboards" / "airunway.json"
 ALERTS = ROOT / "dashboards" / "alerts.yaml"
 
@@ -32,7 +32,7 @@ TARGET_LABELS = {"job", "instance", "le", "component"}
 
 def emitted() -> Iterator[tuple[str, str, bool]]:
     """Room, reason and whether it is a warning, of every event that the source can emit."""
-    for path in SOURCE.rglob("*.py"):
+    for folder, path in [(each, path) for each in SOURCES for path in each.rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Call):
                 continue
@@ -42,7 +42,7 @@ def emitted() -> Iterator[tuple[str, str, bool]]:
             if name in EMITTING and isinstance(reason, ast.Constant):
                 warning = arguments.get("warning")
                 warns = name == "Announcement" or (isinstance(warning, ast.Constant) and warning.value is True)
-                yield path.relative_to(SOURCE).parts[0], str(reason.value), warns
+                yield path.relative_to(folder).parts[0], str(reason.value), warns
 
 
 def test_every_event_of_the_source_is_registered_and_the_other_way_round() -> None:
@@ -50,7 +50,12 @@ def test_every_event_of_the_source_is_registered_and_the_other_way_round() -> No
     assert {reason for _, reason, _ in found} == set(EVENTS)
     for room, reason, warning in found:
         event = EVENTS[reason]
-        emitters = {"controller": {Emitter.CORE}, "gateway": {Emitter.GATEWAY}, "modelcache": {Emitter.MODEL_CACHE}}
+        emitters = {
+            "controller": {Emitter.CORE},
+            "gateway": {Emitter.GATEWAY},
+            "modelcache": {Emitter.MODEL_CACHE},
+            "airunway_catalogue": {Emitter.CATALOGUE},
+        }
         # What makes owned objects serves providers and the parts of the core alike.
         both = {Emitter.PROVIDER, Emitter.GATEWAY, Emitter.MODEL_CACHE} if room == "owned" else {Emitter.PROVIDER}
         assert emitters.get(room, both) <= set(event.emitters), reason

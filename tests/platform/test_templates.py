@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.platform.conftest import WORKSPACE, Configs
+from tests.platform.conftest import SPEC, WORKSPACE, Configs
 
 from airunway.api import names
-from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_DEPLOYMENT, MODEL_TEMPLATE
+from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_DEPLOYMENT, MODEL_SOURCE, MODEL_TEMPLATE
 from airunway.kube import Client
-from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, uid_of
+from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true, key_of, labels_of, uid_of
 from airunway_testing.audit import AuditReader
 from airunway_testing.eventually import eventually
 from airunway_testing.expectations import phase_is, reason_is
-from airunway_testing.operator import Deploy, deployments, until
+from airunway_testing.operator import Deploy, deployments, install_definitions, remove_definition, until
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 
@@ -81,6 +81,11 @@ def ready(deployment: Resource) -> str:
     return f"{condition.get('status')}/{condition.get('reason')}"
 
 
+def warns_of_newer_values(deployment: Resource) -> bool:
+    text = "ModelTemplate fast was edited since its values were taken; the newer ones take effect with the next change"
+    return any(text in warning for warning in dig(deployment, "status", "warnings") or ())
+
+
 async def test_a_deployment_with_only_a_template_runs_and_an_edit_restarts_nothing(
     templates: TemplateFiles, deploy: Deploy, client: Client, audit_log: Path
 ) -> None:
@@ -101,6 +106,7 @@ async def test_a_deployment_with_only_a_template_runs_and_an_edit_restarts_nothi
     await templates.write("fast", defaults={**DEFAULTS, "env": [{"name": "A", "value": "2"}]})
     waiting = "as it was before its last change"
     await until(client, early, lambda md: waiting in str(condition_of(md, "TemplateReady")))
+    await until(client, early, warns_of_newer_values)
     fresh = await deploy("fresh")
     await until(client, fresh, phase_is("Running"))
     assert {"name": "A", "value": "2"} in (await container(client, fresh))["env"]
@@ -173,3 +179,71 @@ async def test_another_template_recreates_only_for_another_identity(
 
     await eventually(moved)
     await until(client, key, phase_is("Running"))
+
+
+async def test_with_rollout_immediately_newer_values_are_taken_in_waves(
+    templates: TemplateFiles, deploy: Deploy, configs: Configs, client: Client
+) -> None:
+    await configs.write(rollout="Immediately")
+    await templates.write("fast")
+    keys = [await deploy(name) for name in ("one", "two", "three")]
+    for key in keys:
+        await until(client, key, lambda found: phase_is("Running")(found) and _newest(found))
+    most = 0
+
+    async def taken() -> bool:
+        nonlocal most
+        live = await client.list_all(MODEL_DEPLOYMENT, namespace=keys[0].namespace)
+        most = max(most, sum(not is_true(each, "Ready") for each in live))
+        envs = [(await client.find(WORKSPACE, key) or {}).get("inference") for key in keys]
+        return all({"name": "A", "value": "2"} in (_env(each) if each else []) for each in envs)
+
+    await templates.write("fast", defaults={**DEFAULTS, "env": [{"name": "A", "value": "2"}]})
+    await eventually(taken)
+    for key in keys:
+        found = await until(client, key, lambda found: phase_is("Running")(found) and _newest(found))
+        assert not warns_of_newer_values(found)
+        assert "newerHash" not in found["status"]["effectiveTemplate"]
+    assert most <= 1, "one at a time"
+
+
+def _newest(deployment: Resource) -> bool:
+    """Whether what the template gives is in effect in the provider's objects."""
+    recorded = dig(deployment, "status", "effectiveTemplate", "hash")
+    return bool(recorded) and dig(deployment, "status", "provider", "templateHash") == recorded
+
+
+def _env(inference: Resource) -> list[Resource]:
+    found: list[Resource] = inference["template"]["spec"]["containers"][0].get("env", [])
+    return found
+
+
+async def test_a_deployment_without_a_template_is_the_same_with_and_without_the_kinds(
+    templates: TemplateFiles, deploy: Deploy, client: Client
+) -> None:
+    spec = {**SPEC, "templateRef": None, "env": [{"name": "A", "value": "1"}]}
+
+    async def made() -> tuple[Resource, Resource]:
+        """What a deployment becomes, and what is said of it."""
+        key = await deploy("plain", **spec)
+        found = await until(client, key, phase_is("Running"))
+        live = await client.get(WORKSPACE, key)
+        await client.delete(MODEL_DEPLOYMENT, key)
+
+        async def away() -> bool:
+            return await client.find(MODEL_DEPLOYMENT, key) is None
+
+        await eventually(away)
+        annotations = {k: v for k, v in live["metadata"]["annotations"].items() if k != names.DEPLOYMENT_UID}
+        wanted = {**live, "metadata": {"labels": labels_of(live), "annotations": annotations}, "status": None}
+        return wanted, {"provider": found["status"]["provider"], "fields": sorted(found["status"])}
+
+    await templates.write("fast")
+    await templates.write("shared", cluster=True, phase="Ready")
+    before = await made()
+    try:
+        for kind in (MODEL_TEMPLATE, CLUSTER_MODEL_TEMPLATE, MODEL_SOURCE):
+            await remove_definition(client, f"{kind.plural}.{kind.group}")
+        assert await made() == before
+    finally:
+        await install_definitions(client)

@@ -23,9 +23,11 @@ from airunway.resource import Resource
 from airunway.validation.uses import DIMENSIONS
 from airunway.webhook import WebhookSettings, webhook_settings
 from airunway.webhook.configuration import configuration_object
+from airunway_catalogue.guard import catalogue_guard
+from airunway_catalogue.rights import catalogue_rules
 from airunway_testing.conformance.chart import GUARD, as_text, plain_rights
 
-__all__ = ["core_files", "policy_property"]
+__all__ = ["catalogue_files", "core_files", "policy_property"]
 
 
 def core_files() -> dict[str, str]:
@@ -56,6 +58,15 @@ def core_files() -> dict[str, str]:
         "files/guard.yaml": as_text(guard),
         "files/picker.yaml": as_text([picker_role()]),
         "files/webhook.yaml": as_text([{"webhooks": configuration["webhooks"]}]),
+    }
+
+
+def catalogue_files() -> dict[str, str]:
+    """The files of the catalogue's chart."""
+    guard = catalogue_guard("@account@", own="@namespace@", namespaces=["@namespaces@"], name=GUARD)
+    return {
+        "files/rights.yaml": as_text([plain_rights(catalogue_rules())]),
+        "files/guard.yaml": as_text(guard),
     }
 
 

@@ -1,7 +1,7 @@
 """Write the generated files of charts/, or check that they are up to date: python -m tools.charts.generate [--check]
 
-The templates of airunway-common, airunway-crds, airunway and airunway-stack are written by hand. A provider's chart is
-generated as a whole: it gets one by being a distribution in providers/ that is installed.
+The templates of airunway-common, airunway-crds, airunway, airunway-catalogue and airunway-stack are written by hand. A
+provider's chart is generated as a whole: it gets one by being a distribution in providers/ that is installed.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import tomllib
 from pathlib import Path
 
 import yaml
-from tools.charts.facts import core_files, policy_property
+from tools.charts.facts import catalogue_files, core_files, policy_property
 from tools.charts.metadata import COMMON, chart_file, dependency, readme_file
 from tools.charts.scaffold import SCAFFOLD, as_templates, scaffold_manifest
 from tools.charts.values import fragment, schema_file, united, values_file
 from tools.generated import ROOT, write
 
 from airunway.api.crds import custom_resource_definitions, to_yaml
+from airunway.install.bundled_charts import CATALOGUE
 from airunway.plugins.contract import ProviderManifest
 from airunway.plugins.registry import discover, load
 from airunway.resource import Resource
@@ -47,6 +48,7 @@ def generated() -> dict[str, str]:
         COMMON: {"Chart.yaml": chart_file(COMMON, "What the charts of AI Runway have in common", library=True)},
         "airunway-crds": _crds(),
         "airunway": _core(),
+        "airunway-catalogue": _catalogue(),
         **{f"airunway-provider-{manifest.name}": _provider(manifest) for manifest in manifests()},
         "airunway-stack": _stack(),
     }
@@ -89,6 +91,22 @@ def _core() -> dict[str, str]:
     }
 
 
+def _catalogue() -> dict[str, str]:
+    name, description = (
+        CATALOGUE,
+        "The catalogue of AI Runway: which templates can be used, and images of registries",
+    )
+    properties = united(fragment("workload"), fragment("catalogue"), _image("airunway/catalogue"))
+    return {
+        "Chart.yaml": chart_file(name, description, dependencies=[dependency(COMMON)]),
+        "README.md": readme_file(name, description, properties),
+        "values.yaml": values_file(properties, title=description),
+        "values.schema.json": schema_file(properties, title=name, dependencies=[COMMON]),
+        **catalogue_files(),
+        **_cases("workload", "catalogue"),
+    }
+
+
 def _provider(manifest: ProviderManifest) -> dict[str, str]:
     name = f"airunway-provider-{manifest.name}"
     title = manifest.display_name or manifest.name
@@ -115,7 +133,7 @@ def _provider(manifest: ProviderManifest) -> dict[str, str]:
 def _stack() -> dict[str, str]:
     name, description = "airunway-stack", "All of AI Runway in one release, for a first look"
     providers = [manifest.name for manifest in manifests()]
-    parts = {"airunway-crds": True, "airunway": True}
+    parts = {"airunway-crds": True, "airunway": True, CATALOGUE: False}
     parts |= {f"airunway-provider-{provider}": provider == _SHOWN for provider in providers}
     properties: Resource = {
         part: {

@@ -39,6 +39,7 @@ from airunway import __version__
 
 __all__ = [
     "BASE",
+    "CATALOGUE",
     "CONTROLLER",
     "DOWNLOADER",
     "LOCAL",
@@ -56,6 +57,8 @@ BASE = "base"
 CONTROLLER = "controller"
 DOWNLOADER = "model-downloader"
 """What the Jobs of the model cache start; no part of AI Runway is in it."""
+CATALOGUE = "catalogue"
+"""The add-on that reads registries and nodes: one more layer on the controller's image, as a provider is."""
 TOOLBOX = "toolbox"
 """Every provider, and helm 3 and 4 and kubectl: what tests of charts in CI need. No part of a release."""
 _CONTEXT = ROOT / "images"
@@ -64,7 +67,7 @@ _CONTEXT = ROOT / "images"
 def packages_by_image() -> dict[str, str]:
     """The distribution that each image of a release is of."""
     providers = {f"provider-{each.name}": f"airunway-{each.name}" for each in manifests()}
-    return {CONTROLLER: "airunway", DOWNLOADER: "airunway-downloader", **providers}
+    return {CONTROLLER: "airunway", DOWNLOADER: "airunway-downloader", CATALOGUE: "airunway-catalogue", **providers}
 
 
 def missing(*architectures: str) -> str:

@@ -42,7 +42,7 @@ _MAIN = "main"
 # The sections of the sidebar. What a pattern has found already is not in a later one.
 _CONTENTS = {
     "Install": ("docs/install/README", "docs/install/*", "docs/upgrades", "docs/releases/README", "docs/releases/*"),
-    "Use": ("docs/status", "docs/selection", "docs/admission", "docs/e2e", "providers/*/README"),
+    "Use": ("docs/status", "docs/catalogue", "docs/selection", "docs/admission", "docs/e2e", "providers/*/README"),
     "Providers": (
         "docs/providers/tutorial",
         "docs/providers/contract",

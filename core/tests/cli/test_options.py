@@ -23,7 +23,9 @@ ROOT = Path(__file__).parents[3]
 PROCESSES = "core/tests/cli/test_processes.py"
 EXPLAIN = "core/tests/cli/test_explain.py"
 RENDER = "core/tests/cli/test_render.py"
+TEMPLATE = "core/tests/cli/test_template.py"
 CORE = f"{PROCESSES}::test_the_core_does_as_its_options_say"
+CATALOGUE = f"{PROCESSES}::test_the_catalogue_does_as_its_options_say"
 PROVIDER = f"{PROCESSES}::test_a_provider_does_as_its_options_say"
 WEBHOOK = f"{PROCESSES}::test_the_webhook_does_as_its_options_say"
 GUARD = "tests/upgrades/test_guard.py::test_a_crd_that_drops_a_field_in_use_is_refused_and_nothing_is_written"
@@ -104,6 +106,34 @@ SEEN: dict[str, dict[str, str]] = {
         "--set": f"{RENDER}::test_a_setting_of_the_provider_reaches_what_is_made",
         "-o": f"{RENDER}::test_json_and_overrides",
         "--runtime-config": f"{RENDER}::test_a_deployment_follows_the_runtime_configs_that_are_given",
+        **dict.fromkeys(
+            ("--kubeconfig", "--context"), f"{TEMPLATE}::test_a_template_that_is_not_given_is_looked_for_in_the_cluster"
+        ),
+    },
+    "template list": {
+        **dict.fromkeys(
+            ("-A", "-n", "-f", "-o"), f"{TEMPLATE}::test_list_shows_both_scopes_with_phase_hardware_and_users"
+        ),
+        **dict.fromkeys(("--kubeconfig", "--context"), f"{TEMPLATE}::test_the_templates_of_a_cluster"),
+    },
+    "template show": {
+        **dict.fromkeys(
+            ("-n", "-f", "-o"), f"{TEMPLATE}::test_show_says_what_a_template_gives_and_what_of_it_is_ignored"
+        ),
+        **dict.fromkeys(("--kubeconfig", "--context"), f"{TEMPLATE}::test_the_templates_of_a_cluster"),
+    },
+    "template render": {
+        **dict.fromkeys(
+            ("-n", "-f", "-o"), f"{TEMPLATE}::test_render_prints_a_deployment_that_runs_without_the_template"
+        ),
+        **dict.fromkeys(("--kubeconfig", "--context"), f"{TEMPLATE}::test_the_templates_of_a_cluster"),
+    },
+    "template why": {
+        **dict.fromkeys(
+            ("-n", "-f", "-o", "--metric", "--precision"),
+            f"{TEMPLATE}::test_why_shows_every_candidate_in_order_and_what_speaks_against_it",
+        ),
+        **dict.fromkeys(("--kubeconfig", "--context"), f"{TEMPLATE}::test_the_templates_of_a_cluster"),
     },
     "doctor": {**dict.fromkeys(("-n", "-o", "--failure-threshold", "--ignore", "--kubeconfig", "--context"), DOCTOR)},
     "install": dict.fromkeys(("--kubeconfig", "--context"), ON_CLUSTER)
@@ -125,6 +155,7 @@ SEEN: dict[str, dict[str, str]] = {
         ),
     },
     "simulate": dict.fromkeys(("--kubeconfig", "--context", "--level", "--scenario"), SIMULATE),
+    "catalogue": dict.fromkeys(("--max-discoveries", *COMMON_OPTIONS), CATALOGUE),
     "controller": {**CORE_OPTIONS, **dict.fromkeys(COMMON_OPTIONS, CORE)},
     "run": {
         # The core's and the providers' are defined once, for all commands that have them (`airunway.cli.options`).

@@ -87,6 +87,19 @@ def test_real_llmd_4_once_it_is_registered_and_ready_it_gets_the_deployment() ->
     assert (condition_of({"status": decision.status}, "ProviderSelected") or {})["status"] == "True"
 
 
+def test_a_lost_cache_keeps_the_deployment_until_its_new_copy_is_there() -> None:
+    deployment = switched()
+    lost = {"type": "ModelCacheReady", "status": "False", "reason": "CacheLost", "message": "gone"}
+    deployment["status"]["conditions"].append(lost)
+    status = decided(deployment, provider("llmd"), provider("kaito")).status
+    assert status["provider"]["name"] == "llmd"
+    said = condition_of({"status": status}, "ProviderSelected") or {}
+    assert (said["status"], said["reason"]) == ("False", "CacheLost")
+    assert "fetched again before provider 'kaito' takes over" in said["message"]
+    lost |= {"status": "True", "reason": "Ready"}
+    assert decided(deployment, provider("llmd"), provider("kaito")).status["provider"]["name"] == "kaito"
+
+
 def test_real_llmd_4_where_nothing_was_made_there_is_nothing_to_keep() -> None:
     status = decided(switched(holds=False), provider("llmd")).status
     assert "provider" not in status

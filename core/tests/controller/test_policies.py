@@ -116,7 +116,7 @@ def test_a_spec_that_has_passed_before_is_not_judged_again(status: str, generati
         ({"model": {"id": "a"}, "engine": {"type": "vllm"}}, False),
         ({"model": {}}, False),
         ({"model": {"id": 3}}, True),
-        ({}, True),
+        ({}, False),
         ("hello", True),
     ],
 )

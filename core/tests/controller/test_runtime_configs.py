@@ -173,13 +173,9 @@ def message(deployment: Resource) -> str:
 FOUND, DEFAULTS, MISSING = ("True", "ConfigFound"), ("True", "UsingDefaults"), ("False", "ConfigNotFound")
 
 
-async def _events(client: Client, key: ObjectKey) -> list[Resource]:
+async def _events(client: Client, key: ObjectKey, reason: str = "DefaultRuntimeConfigNotFound") -> list[Resource]:
     found = await client.list_all(EVENT, namespace=key.namespace)
-    return [
-        event
-        for event in found
-        if event.get("reason") == "DefaultRuntimeConfigNotFound" and dig(event, "regarding", "name") == key.name
-    ]
+    return [event for event in found if event.get("reason") == reason and dig(event, "regarding", "name") == key.name]
 
 
 # ------------------------------------------------------------------------------------------------------------ look-up
@@ -268,6 +264,10 @@ async def test_c6_c7_c8_inherit_and_hashes_that_move_with_either_object(core: No
     await stage.client.delete(CLUSTER_RUNTIME_CONFIG, ObjectKey("", "default"))
     found = await until(stage.client, key, lambda d: scope(d) == "Namespace")  # C8
     assert ready(found) == FOUND
+    await eventually(lambda: _events(stage.client, key, "RuntimeConfigChanged"))
+    said = [str(event["note"]) for event in await _events(stage.client, key, "RuntimeConfigChanged")]
+    assert all(note.endswith("changed: the deployment takes its pod settings") for note in said), said
+    assert any(note.startswith("RuntimeConfig 'default' of namespace") for note in said), said
 
 
 def scope(deployment: Resource) -> str:

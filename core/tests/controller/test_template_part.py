@@ -78,9 +78,13 @@ def test_what_serves_keeps_its_record_until_its_own_spec_changes() -> None:
     first = template_part(DEPLOYMENT, templates(TEMPLATE))
     kept = template_part(cached(first, served=True), templates(edited()))
     assert flags(kept) == {"a": "1"}
-    assert kept.status == first.status
+    waiting = kept.status["effectiveTemplate"]
+    assert waiting == {**first.status["effectiveTemplate"], "newerHash": contribution_of(edited()).hash}
     assert kept.condition is not None
     assert "as it was before its last change" in kept.condition.message
+    assert "takes the new values (engine)" in kept.condition.message
+    back = template_part(cached(kept, served=True), templates(TEMPLATE))
+    assert back.status == first.status, "an edit that is taken back leaves nothing"
     for passing in ({"scaling": {"replicas": 4}}, {"suspend": True}, {"gateway": {"enabled": True}}):
         assert flags(template_part(cached(first, served=True, **passing), templates(edited()))) == {"a": "1"}, passing
     taken = template_part(cached(first, served=True, env=[{"name": "A", "value": "1"}]), templates(edited()))
@@ -117,7 +121,7 @@ def test_nothing_recorded_and_no_template_waits() -> None:
 
 
 def test_the_choice_by_model_stays_once_something_exists() -> None:
-    spec = {"templateRef": {"modelName": "org/m"}}
+    spec: Resource = {"templateRef": {"modelName": "org/m"}}
     ready = {"status": {"phase": "Ready"}}
     plain = {**TEMPLATE, **ready}
     better = {

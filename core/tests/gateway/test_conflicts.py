@@ -28,6 +28,9 @@ async def test_r7_the_older_of_two_has_the_path_and_the_younger_gets_it_when_the
         assert (
             f"held by ModelDeployment {ground.namespace}/first" in (condition_of(live, "GatewayReady") or {})["message"]
         )
+        event = await ground.event("RouteConflict")
+        assert (event["type"], event["regarding"]["name"]) == ("Warning", "second")
+        assert f"held by ModelDeployment {ground.namespace}/first" in event["note"]
         assert await ground.paths("second") == ["/"]
         await ground.delete("first")
         await ground.until("RouteAccepted", "second")

@@ -110,7 +110,7 @@ def test_the_provider_before_us_is_waited_for_unless_it_is_a_dry_run(toy: MakeHo
 
 @pytest.mark.parametrize(
     ("reason", "only_degrades"),
-    [("ProviderNotFound", True), ("UpstreamNotInstalled", False), ("WaitingForProvider", False)],
+    [("ProviderNotFound", True), ("CacheLost", True), ("UpstreamNotInstalled", False), ("WaitingForProvider", False)],
 )
 def test_real_llmd_4_while_the_named_provider_cannot_take_over_what_runs_is_watched_and_it_is_said(
     toy: MakeHost, plain: MakeDeployment, reason: str, only_degrades: bool

@@ -14,14 +14,19 @@ import yaml
 from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
 from airunway.api.modelartifact import MODEL_ARTIFACT_RULES
+from airunway.api.modelsource import MODEL_SOURCE_RULES
+from airunway.api.modeltemplate import CLUSTER_MODEL_TEMPLATE_RULES, MODEL_TEMPLATE_RULES
 from airunway.api.rules import MODEL_DEPLOYMENT_RULES
 from airunway.api.runtimeconfig import CLUSTER_RUNTIME_CONFIG_RULES, RUNTIME_CONFIG_RULES
 from airunway.cel import Evaluator
 from airunway.kinds import (
+    CLUSTER_MODEL_TEMPLATE,
     CLUSTER_RUNTIME_CONFIG,
     INFERENCE_PROVIDER_CONFIG,
     MODEL_ARTIFACT,
     MODEL_DEPLOYMENT,
+    MODEL_SOURCE,
+    MODEL_TEMPLATE,
     RUNTIME_CONFIG,
 )
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, ApiError, BadRequest, Client, Invalid, Kind, load_config
@@ -30,17 +35,43 @@ from airunway.validation import validate
 from airunway_testing.controlplane import Cluster
 
 CORPUS: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "manifests.yaml").read_text(encoding="utf-8"))
-RULES = (*MODEL_DEPLOYMENT_RULES, *RUNTIME_CONFIG_RULES, *CLUSTER_RUNTIME_CONFIG_RULES, *MODEL_ARTIFACT_RULES)
+RULES = (
+    *MODEL_DEPLOYMENT_RULES,
+    *RUNTIME_CONFIG_RULES,
+    *CLUSTER_RUNTIME_CONFIG_RULES,
+    *MODEL_ARTIFACT_RULES,
+    *MODEL_TEMPLATE_RULES,
+    *CLUSTER_MODEL_TEMPLATE_RULES,
+    *MODEL_SOURCE_RULES,
+)
 RULE_MESSAGES = {rule.message for rule in RULES}
 KINDS = {
     kind.kind: kind
-    for kind in (MODEL_DEPLOYMENT, INFERENCE_PROVIDER_CONFIG, RUNTIME_CONFIG, CLUSTER_RUNTIME_CONFIG, MODEL_ARTIFACT)
+    for kind in (
+        MODEL_DEPLOYMENT,
+        INFERENCE_PROVIDER_CONFIG,
+        RUNTIME_CONFIG,
+        CLUSTER_RUNTIME_CONFIG,
+        MODEL_ARTIFACT,
+        MODEL_TEMPLATE,
+        CLUSTER_MODEL_TEMPLATE,
+        MODEL_SOURCE,
+    )
 }
 PARTS = {
     "provider_configs": "InferenceProviderConfig",
     "runtime_configs": "RuntimeConfig",
     "cluster_runtime_configs": "ClusterRuntimeConfig",
     "model_artifacts": "ModelArtifact",
+    "model_templates": "ModelTemplate",
+    "cluster_model_templates": "ClusterModelTemplate",
+    "model_sources": "ModelSource",
+}
+PARTS_OF_CHANGES = {
+    "changes": "ModelDeployment",
+    "artifact_changes": "ModelArtifact",
+    "template_changes": "ModelTemplate",
+    "cluster_template_changes": "ClusterModelTemplate",
 }
 
 
@@ -78,8 +109,13 @@ CASES = [
     ),
 ]
 CHANGES = [
-    Case(title=title, obj=obj(case["new"], kind=kind), old=obj(case["old"], kind=kind), problems=case["problems"])
-    for part, kind in (("changes", "ModelDeployment"), ("artifact_changes", "ModelArtifact"))
+    Case(
+        title=f"{kind}: {title}" if "emplate" in part else title,
+        obj=obj(case["new"], kind=kind),
+        old=obj(case["old"], kind=kind),
+        problems=case["problems"],
+    )
+    for part, kind in PARTS_OF_CHANGES.items()
     for title, case in CORPUS[part].items()
 ]
 
@@ -139,7 +175,8 @@ async def test_on_the_api_server(case: Case, server: Client) -> None:
 @each_change
 async def test_changes_on_the_api_server(case: Case, server: Client, namespace: str) -> None:
     assert case.old is not None
-    old = {**case.old, "metadata": {**case.old["metadata"], "namespace": namespace}}
+    place = namespace if case.kind.namespaced else ""
+    old = {**case.old, "metadata": {**case.old["metadata"], **({"namespace": place} if place else {})}}
     live = await server.create(case.kind, old)
     refusal: ApiError | None = None
     try:
@@ -147,7 +184,7 @@ async def test_changes_on_the_api_server(case: Case, server: Client, namespace: 
     except Invalid as error:
         refusal = error
     finally:
-        await server.delete(case.kind, ObjectKey(namespace, "llama"))
+        await server.delete(case.kind, ObjectKey(place, "llama"))
     assert_same_verdict(case, refusal)
 
 

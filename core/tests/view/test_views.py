@@ -110,6 +110,24 @@ def test_what_was_not_seen_is_neither_an_empty_list_nor_zero() -> None:
     assert any("pods not seen" in line and "list pods in namespace ml" in line for line in text_of(view))
 
 
+def test_the_template_is_shown_with_its_condition_and_the_model_that_it_gives() -> None:
+    given = {"model": {"id": "org/given"}}
+    ready = {"type": "TemplateReady", "status": "False", "reason": "TemplateNotFound", "message": "gone"}
+    record = {"ref": {"kind": "ClusterModelTemplate", "name": "fast"}, "spec": given}
+    live = {**deployment(effectiveTemplate=record, conditions=[ready]), "spec": {"templateRef": {"modelName": "org/m"}}}
+    view = deployment_view(DeploymentSnapshot(deployment=live, pods=(), events=()))
+    assert view.model == "org/given"
+    assert fleet_view([live]).rows[0].model == "org/given"
+    shown = [line.text for line in status_lines(view, now=NOW, width=None, ascii_only=True)]
+    assert "Template: ClusterModelTemplate fast, TemplateReady=False TemplateNotFound" in shown
+    waiting = {**live, "status": {"phase": "Pending", "conditions": [ready]}}
+    view = deployment_view(DeploymentSnapshot(deployment=waiting, pods=(), events=()))
+    shown = [line.text for line in status_lines(view, now=NOW, width=None, ascii_only=True)]
+    assert "Template: none (model org/m was asked for), TemplateReady=False TemplateNotFound" in shown
+    without = deployment_view(DeploymentSnapshot(deployment=deployment(), pods=(), events=()))
+    assert without.template is None
+
+
 def test_a_hostile_deployment_is_shown_in_bounded_plain_lines() -> None:
     condition = {"type": "Ready", "status": "False", "reason": "X", "message": HOSTILE}
     cause = {"code": "Engine.CrashLoop", "object": f"Pod/ml/{HOSTILE}", "message": HOSTILE}

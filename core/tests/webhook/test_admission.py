@@ -11,7 +11,7 @@ import pytest
 
 from airunway.api import names
 from airunway.kube import ServerError
-from airunway.resource import ObjectKey, Resource
+from airunway.resource import ObjectKey, Resource, dig
 from airunway.selection import ProviderFacts, UpstreamFacts, provider_facts
 from airunway.validation.policy import Policy, parse_policy
 from airunway.webhook.access import AccessReviewer
@@ -58,6 +58,15 @@ class Cluster:
     watched: Callable[[str], bool] = lambda _: True
     labels: Mapping[str, str] = field(default_factory=dict)
     trouble: Exception | None = None
+    templates: Mapping[str, Resource] = field(default_factory=dict)
+    """What each template gives, by its name."""
+
+    def with_template(self, deployment: Resource) -> Resource | None:
+        named = dig(deployment, "spec", "templateRef", "name")
+        if named is None:
+            return deployment
+        given = self.templates.get(named)
+        return None if given is None else {**deployment, "spec": {**given, **deployment["spec"]}}
 
     def watches(self, namespace: str) -> bool:
         return self.watched(namespace)
@@ -178,6 +187,32 @@ async def test_a_provider_that_is_named_must_offer_the_engine() -> None:
     assert (code, reason) == (422, "Invalid")
     assert [path for path, _ in causes] == ["spec.engine.type"]
     assert (await answer(Cluster([ACME]), deployment("vllm", **spec))).refusal is None
+
+
+async def test_a_deployment_with_a_template_is_judged_by_what_that_gives() -> None:
+    asking = deployment(None, templateRef={"name": "fast"}, provider={"name": "acme"})
+    del asking["spec"]["model"]
+    gpu = {"model": {"id": "org/m"}, "resources": {"gpu": {"count": 1}}}
+    assert (
+        await answer(Cluster([ACME], templates={"fast": {**gpu, "engine": {"type": "vllm"}}}), asking)
+    ).refusal is None
+    found = await answer(Cluster([ACME], templates={"fast": {**gpu, "engine": {"type": "sglang"}}}), asking)
+    assert refusal_of(found) == (422, "Invalid", [("spec.engine.type", "FieldValueInvalid")])
+    forbidden = "rules: [{images: ['good.example/*']}]"
+    image = {**gpu, "engine": {"type": "vllm"}, "image": "bad.example/x"}
+    found = await answer(Cluster([ACME], templates={"fast": image}, policy=policy(forbidden)), asking)
+    assert refusal_of(found)[:2] == (403, "Forbidden")
+
+
+async def test_while_a_template_is_not_known_only_what_the_deployment_says_itself_is_judged() -> None:
+    asking = deployment(None, templateRef={"name": "fast"}, provider={"name": "acme"})
+    del asking["spec"]["model"]
+    assert (await answer(Cluster([ACME]), asking)).refusal is None
+    missing = {**asking, "spec": {**asking["spec"], "provider": {"name": "acne"}}}
+    assert refusal_of(await answer(Cluster([ACME]), missing))[2] == [("spec.provider.name", "FieldValueNotFound")]
+    free = {**asking, "spec": {"templateRef": {"name": "fast"}}}
+    rights = Rights("ConfigMap")
+    assert refusal_of(await answer(Cluster([ACME]), free, rights=rights))[:2] == (403, "Forbidden")
 
 
 async def test_a_provider_that_is_not_ready_is_a_warning() -> None:

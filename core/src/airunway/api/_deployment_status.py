@@ -90,6 +90,11 @@ class ProviderStatus(ApiModel):
     schema_hash: str | None = Field(
         default=None, description="Digest of the upstream schema that the object was written for (sha256)."
     )
+    template_hash: str | None = Field(
+        default=None,
+        max_length=64,
+        description="Digest of what the template gives, as it is in effect in the provider's objects (sha256).",
+    )
     runtime_config_hash: str | None = Field(
         default=None, max_length=64, description="Hash of the runtime config whose pod settings are in effect (sha256)."
     )
@@ -199,6 +204,12 @@ class EffectiveTemplate(ApiModel):
         default=None,
         max_length=64,
         description="Digest of the deployment's own spec for which it was taken; replica counts do not count.",
+    )
+    newer_hash: str | None = Field(
+        default=None,
+        max_length=64,
+        description="Digest of what the template gives now, where that is not in use yet (sha256): the next change of "
+        "the spec takes it.",
     )
     spec: FreeForm = Field(
         default_factory=dict, description="What it gives: a partial spec, below the deployment's own values."

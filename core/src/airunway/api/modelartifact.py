@@ -198,9 +198,11 @@ class ModelArtifactStatus(ApiModel):
         default=None, max_length=253, description="PersistentVolumeClaim with the weights."
     )
     completed: Completed | None = Field(default=None, description="Proof that the weights are complete.")
-    users: Count | None = Field(default=None, description="Deployments that use it, a number.")
+    users: Count | None = Field(default=None, description="Deployments and templates that use it, a number.")
     used_by: list[Annotated[str, Field(max_length=253)]] = Field(
-        default_factory=list, max_length=16, description="Names of the first 16 deployments that use it."
+        default_factory=list,
+        max_length=16,
+        description="Names of the first 16 that use it: deployments, and templates as ModelTemplate/name.",
     )
     unused_since: Timestamp = Field(default=None, description="Moment when the last user went (RFC 3339).")
     effective_runtime_config: EffectiveRuntimeConfig | None = Field(

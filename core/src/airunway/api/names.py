@@ -31,6 +31,7 @@ __all__ = [
     "PROVIDER",
     "RUNTIME_SETTINGS",
     "SPEC_HASH",
+    "TEMPLATE",
     "TRANSFORMER",
     "VERSION",
     "WRITTEN_FOR",
@@ -64,6 +65,9 @@ PART = f"{GROUP}/part"
 
 ARTIFACT = f"{GROUP}/artifact"
 """Label with the ModelArtifact's name, on its claim, its Jobs and their pods."""
+
+TEMPLATE = f"{GROUP}/template"
+"""Label with the name of a ModelTemplate, on the ModelArtifacts that it keeps warm."""
 
 CACHE_TYPE = f"{GROUP}/cache.type"
 """Label on what a ModelArtifact owns: ``artifact``."""

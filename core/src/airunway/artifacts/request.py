@@ -12,7 +12,7 @@ from airunway.artifacts.names import artifact_name
 from airunway.configs import EffectiveConfig, config_name
 from airunway.resource import Resource, dig, key_of, owner_reference, uid_of
 
-__all__ = ["MOUNT_PATH", "SUB_PATH", "CacheRequest", "request_of"]
+__all__ = ["MOUNT_PATH", "SUB_PATH", "CacheRequest", "request_for", "request_of"]
 
 MOUNT_PATH = "/model-cache"
 """Where pods mount the claim."""
@@ -59,6 +59,18 @@ def request_of(deployment: Resource, config: EffectiveConfig | None) -> CacheReq
     spec = _spec(deployment, cache, config, uri=uri, model=model, access=access)
     name = _name(deployment, spec, dedicated=mode == "Dedicated")
     artifact = _artifact(deployment, name, spec, dedicated=mode == "Dedicated")
+    return CacheRequest(name=name, uri=uri, access_mode=access, artifact=artifact, path=_path(model))
+
+
+def request_for(deployment: Resource, config: EffectiveConfig | None, *, uri: str, name: str) -> CacheRequest:
+    """The request for a shared artifact of weights that no model's id names, such as those of a bucket.
+
+    Total for any JSON.
+    """
+    model, cache = _text(dig(deployment, "spec", "model", "id")).strip("/"), dig(deployment, "spec", "model", "cache")
+    access = _text(dig(cache, "accessMode")) or (config.storage.access_mode if config is not None else "ReadWriteMany")
+    spec = _spec(deployment, cache, config, uri=uri, model=model, access=access)
+    artifact = _artifact(deployment, name, spec, dedicated=False)
     return CacheRequest(name=name, uri=uri, access_mode=access, artifact=artifact, path=_path(model))
 
 

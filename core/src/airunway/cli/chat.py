@@ -159,7 +159,9 @@ async def _talk(client: Client, key: ObjectKey, wanted: _Wanted) -> _Talk:
 
 def _served_name(deployment: Resource) -> str:
     """The name that the server has by the deployment, where the server may not be asked for it."""
-    model = dig(deployment, "spec", "model")
+    from airunway.templates import effective
+
+    model = dig(effective(deployment), "spec", "model")
     names = (dig(deployment, "status", "gateway", "modelName"), dig(model, "servedName"))
     last = str(dig(model, "id", default="")).rstrip("/").rpartition("/")[2]
     return next((name for name in names if isinstance(name, str) and name), last)

@@ -50,8 +50,8 @@ def diff(
     airunway diff -f llama.yaml
 
     The API server judges the edit by a dry run, with its rules and webhooks; nothing is written. The plan is made by
-    the provider's plugin that is installed here, for what runs in the cluster. Runtime configs in the file count as
-    applied. Credentials in the diff are hidden.
+    the provider's plugin that is installed here, for what runs in the cluster. Runtime configs and model templates in
+    the file count as applied. Credentials in the diff are hidden.
 
     Exits with 0 if nothing would change, with 1 if something would, with 2 if there is no plan.
     """
@@ -91,11 +91,11 @@ async def _plans(client: Client, file: Path, name: str, namespace: str) -> tuple
     from airunway.kube import ApiError, Forbidden
     from airunway.plugins.errors import PluginError, PluginFault
 
-    deployments, configs = inputs.with_configs_in(file, (), namespace=namespace or client.config.namespace)
-    wanted = [each for each in deployments if not name or key_of(each).name == name]
+    given = inputs.manifests_in(file, namespace=namespace or client.config.namespace)
+    wanted = [each for each in given.deployments if not name or key_of(each).name == name]
     if not wanted:
         raise ManifestError(f"{file}: contains no ModelDeployment {name!r}")
-    reader = EditReader(client, load=_plugin, choose=_chosen, configs=configs)
+    reader = EditReader(client, load=_plugin, choose=_chosen, configs=given.configs, templates=given.templates)
     plans: list[DeploymentPlan] = []
     problems: list[str] = []
     for deployment in wanted:

@@ -8,13 +8,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from airunway.api import names
 from airunway.artifacts.deployments import wants_cache
+from airunway.cli.template_inputs import read_for, with_given
 from airunway.configs import config_name
+from airunway.controller.templates import source_among, template_part
 from airunway.doctor.provider_settings import ProviderRun, provider_run_in
 from airunway.kinds import (
     CLUSTER_RUNTIME_CONFIG,
@@ -31,6 +33,7 @@ from airunway.runtime.crd_versions import detect
 from airunway.runtime.informers import kind_in
 from airunway.runtime.preview import plan_name
 from airunway.runtime.state import is_primary
+from airunway.templates import TEMPLATE_READY, effective
 from airunway.upgrades.edits import PARTS, Surroundings, Upstream, UpstreamPlan, assigned, deletions, planned, unnamed
 from airunway.upgrades.forecast import Cluster
 from airunway.upgrades.preflight import definition_names, objects_of
@@ -60,15 +63,24 @@ class _Cluster:
 class EditReader:
     """Plans edited deployments of one cluster, which is read as far as they need it."""
 
-    def __init__(self, client: Client, *, load: Load, choose: Choose, configs: Sequence[Resource] = ()) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        load: Load,
+        choose: Choose,
+        configs: Sequence[Resource] = (),
+        templates: Sequence[Resource] = (),
+    ) -> None:
         """`load` gives the plugin of a provider, or None if it is not installed here; `choose` the provider that a
-        deployment without one gets (empty: none) among InferenceProviderConfigs. `configs` are runtime configs that
-        are applied together with the deployments.
+        deployment without one gets (empty: none) among InferenceProviderConfigs. `configs` and `templates` are applied
+        together with the deployments.
         """
         self._client = client
         self._load = load
         self._choose = choose
         self._configs = tuple(configs)
+        self._templates = tuple(templates)
         self._read: _Cluster | None = None
         self._clusters: dict[str, tuple[Cluster, tuple[Unseen, ...]]] = {}
 
@@ -81,9 +93,12 @@ class EditReader:
         stored = await dry_run(self._client, edited, live)
         stored = {**stored, "apiVersion": MODEL_DEPLOYMENT.api_version, "kind": MODEL_DEPLOYMENT.kind}
         self._read = read = self._read or await self._read_cluster()
-        around = await self._around(stored, read)
+        templates = await read_for(self._client, [stored])
+        found_templates = with_given(templates.templates, self._templates)
+        expanded = template_part(stored, source_among(found_templates)).deployment
+        around = replace(await self._around(expanded, read), templates=tuple(found_templates))
         before = str(dig(stored, "status", "provider", "name", default=""))
-        if not before and (chosen := self._choose(read.providers, stored)):
+        if not before and (chosen := self._choose(read.providers, expanded)):
             stored = {**stored, "status": {**(stored.get("status") or {}), "provider": {"name": chosen}}}
         deployment = assigned(stored, around, now=now)
         provider = str(dig(deployment, "status", "provider", "name", default=""))
@@ -98,8 +113,8 @@ class EditReader:
             steps=found.steps,
             waits=found.waits,
             warnings=found.warnings,
-            notes=(*found.notes, *_follows(live, stored), *notes),
-            unseen=unseen,
+            notes=(*found.notes, *_follows(live, stored, deployment), *notes),
+            unseen=(*unseen, *templates.unseen),
         )
 
     async def _read_cluster(self) -> _Cluster:
@@ -258,6 +273,8 @@ async def dry_run(client: Client, edited: Resource, live: Resource | None) -> Re
     last = annotations_of(live or {}).get(_LAST_APPLIED)
     if live is None or not last:
         return await client.apply(MODEL_DEPLOYMENT, document, manager=_MANAGER, force=True, dry_run=True)
+    # kubectl records the annotations that it found beside its own, and so never removes all of them.
+    document = {**document, "metadata": {"annotations": {}, **metadata}}
     try:
         original = json.loads(last)
     except ValueError:
@@ -298,7 +315,8 @@ def _reasons(deployment: Resource) -> list[str]:
     return [
         f"{each.get('reason')}: {each.get('message')}"
         for each in dig(deployment, "status", "conditions", default=[])
-        if each.get("type") in ("Validated", "EngineSelected", "ProviderSelected") and each.get("status") == "False"
+        if each.get("type") in ("Validated", TEMPLATE_READY, "EngineSelected", "ProviderSelected")
+        and each.get("status") == "False"
     ] or ["no provider is selected"]
 
 
@@ -312,7 +330,7 @@ def _no_plugin(deployment: Resource, provider: str) -> Unseen:
     )
 
 
-def _follows(live: Resource | None, stored: Resource) -> list[str]:
+def _follows(live: Resource | None, stored: Resource, deployment: Resource) -> list[str]:
     """What the core's parts make of the edit; their objects are not in the plan."""
     notes = []
     changed = {
@@ -321,7 +339,7 @@ def _follows(live: Resource | None, stored: Resource) -> list[str]:
     if live is not None and "gateway" in changed:
         notes.append("spec.gateway changes: the gateway part changes the route, and restarts no pod")
     cache = ("spec", "model", "cache")
-    if dig(live, *cache) != dig(stored, *cache) and wants_cache(stored):
+    if dig(effective(live or {}), *cache) != dig(deployment, *cache) and wants_cache(deployment):
         notes.append(
             "spec.model.cache: the model cache part fetches the weights into a claim first, if they are not there"
         )

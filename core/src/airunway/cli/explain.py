@@ -1,5 +1,5 @@
-"""``airunway explain`` shows why a deployment gets its engine and provider, what would change that, and which runtime
-config, route and model cache it has.
+"""``airunway explain`` shows why a deployment gets its engine and provider, what would change that, and which
+template, runtime config, route and model cache it has.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import typer
 from airunway.cli import inputs
 from airunway.cli.explained_cache import cache_explanation, cache_lines
 from airunway.cli.explained_config import config_explanation, config_lines
+from airunway.cli.explained_template import origin_of, template_explanation, template_lines
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document, terminal_width
 from airunway.redaction import printable
@@ -65,8 +66,8 @@ def explain(
 ) -> None:
     """Explain the selection: every provider with its verdict, failed checks, rules and score, and what would change it.
 
-    Then the runtime config with the origin of each field, what of it waits, the route, and the model cache: its
-    artifact, how far it is, and why it is shared or not.
+    Then the model template with each value that comes from it, the runtime config with the origin of each field, what
+    of it waits, the route, and the model cache: its artifact, how far it is, and why it is shared or not.
 
     airunway explain md/llama -n ml
 
@@ -82,18 +83,29 @@ def explain(
         raise typer.BadParameter(
             "--runtime-config needs -f: a deployment of the cluster is explained with the configs of the cluster"
         )
+    from airunway.cli.template_inputs import with_templates
     from airunway.resource import key_of
     from airunway.selection import provider_facts
     from airunway.selection.explanation import explain as explained
+    from airunway.selection.explanation import undecided
     from airunway.view.explanation import explanation_view
 
     with inputs.reporting():
         rules = inputs.policy_in(policy) if policy is not None else None
-        deployments, configs, now = _read(target, file, namespace, providers, kubeconfig, context)
-        if file is not None:
-            runtime_configs = inputs.runtime_configs_in(file, runtime_config or (), namespace=namespace)
+        given = inputs.manifests_in(file, runtime_config or (), namespace=namespace) if file is not None else None
+        deployments, configs, now = _read(target, given, namespace, providers, kubeconfig, context)
+        if given is not None:
+            runtime_configs = given.configs
         else:
             runtime_configs = inputs.read_runtime_configs(deployments[0], kubeconfig=kubeconfig, context=context)
+        found = with_templates(
+            deployments,
+            given.templates if given is not None else (),
+            kubeconfig=kubeconfig,
+            context=context,
+            on_cluster=not providers,
+        )
+        deployments = [each.deployment for each in found]
         labels: dict[str, dict[str, str]] = {}
         if policy is not None and file is not None and providers:
             labels = inputs.namespace_labels_in(file)
@@ -106,14 +118,16 @@ def explain(
         inputs.fail(f"unknown provider {why_not!r} (providers: {known})")
     explanations = [
         explained(
-            deployment,
+            each.deployment,
             facts,
             now=now,
             policy=rules,
-            namespace_labels=labels.get(key_of(deployment).namespace),
-            asked=inputs.asking_plugins(deployment, now=now),
+            namespace_labels=labels.get(key_of(each.own).namespace),
+            asked=inputs.asking_plugins(each.deployment, now=now),
         )
-        for deployment in deployments
+        if not each.problem
+        else undecided(each.own, message=each.reason)
+        for each in found
     ]
     explanations = [
         replace(
@@ -129,15 +143,18 @@ def explain(
         artifacts = inputs.read_artifacts(deployments[0], kubeconfig=kubeconfig, context=context)
     followed = [
         {
-            **config_explanation(deployment, runtime_configs),
-            **cache_explanation(deployment, runtime_configs, artifacts),
+            **template_explanation(each),
+            **config_explanation(each.deployment, runtime_configs, own=each.own, template=origin_of(each)),
+            **cache_explanation(each.deployment, runtime_configs, artifacts),
         }
-        for deployment in deployments
+        for each in found
     ]
     if output == "table":
         blocks = []
         for deployment, explanation, following in zip(deployments, explanations, followed, strict=True):
             lines = [*_lines(explanation_view(explanation), why_not)]
+            if template := [*template_lines(following)]:
+                lines += ["", *template]
             if target or _says_something(following):
                 lines += ["", *config_lines(following, warnings=_waiting(deployment))]
             lines += cache_lines(following)
@@ -155,20 +172,20 @@ def explain(
 
 def _read(
     target: list[str] | None,
-    file: Path | None,
+    given: inputs.Manifests | None,
     namespace: str,
     providers: str,
     kubeconfig: Path | None,
     context: str | None,
 ) -> tuple[list[Resource], list[Resource], datetime]:
     """Deployments, provider configs, and the time for which they are evaluated."""
-    if file is None:
+    if given is None:
         name = inputs.parse_target(target or [])
         deployment, configs = inputs.read_cluster(
             kubeconfig=kubeconfig, context=context, namespace=namespace, name=name
         )
         return [deployment] if deployment is not None else [], configs, datetime.now(UTC)
-    deployments = inputs.deployments_in(file, namespace=namespace)
+    deployments = given.deployments
     if providers == INSTALLED:
         return deployments, inputs.installed_configs(), datetime.now(UTC)
     if providers:
@@ -183,6 +200,8 @@ def _lines(view: ExplanationView, why_not: str) -> Iterator[str]:
     yield f"Valid:     {'no' if view.violations else 'yes'}"
     yield from (f"  {violation}" for violation in view.violations)
     if not view.parsed:
+        if view.provider_reason:
+            yield f"Provider:  none ({view.provider_reason})"
         return
     if view.violations:
         yield "  While the spec is invalid, nothing is created or changed. With a valid spec this would be selected:"

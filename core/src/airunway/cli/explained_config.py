@@ -13,14 +13,18 @@ from airunway.resource import Resource, condition_of, dig
 if TYPE_CHECKING:
     from airunway.configs import EffectiveConfig
 
-__all__ = ["config_explanation", "config_lines"]
+__all__ = ["config_explanation", "config_lines", "leaves"]
 
 _BY_KEY = ("env", "annotations")
 _WHOLE = ("gatewayRef", "match", "imagePullSecrets")
 
 
-def config_explanation(deployment: Resource, configs: Sequence[Resource]) -> Resource:
+def config_explanation(
+    deployment: Resource, configs: Sequence[Resource], *, own: Resource | None = None, template: str = ""
+) -> Resource:
     """Returns ``runtimeConfig`` and ``routing`` of a deployment; `configs` are those among which its own is looked up.
+
+    `deployment` has the effective spec; `own` is it as its user wrote it, where `template` gives the rest.
 
     What only a cluster knows (hash in use, Gateway, conditions) is absent for a deployment without a status.
     """
@@ -33,7 +37,7 @@ def config_explanation(deployment: Resource, configs: Sequence[Resource]) -> Res
     if config is not None:
         explained |= {
             **config.status(),
-            "fields": list(_fields(deployment, config, configs)),
+            "fields": list(_fields(deployment, config, configs, own=own, template=template)),
             "problems": [{"field": problem.field, "message": problem.message} for problem in config.problems],
         }
     elif found.missing:
@@ -46,28 +50,38 @@ def config_explanation(deployment: Resource, configs: Sequence[Resource]) -> Res
     return {"runtimeConfig": explained, "routing": _routing(deployment, config)}
 
 
-def _fields(deployment: Resource, config: EffectiveConfig, configs: Sequence[Resource]) -> Iterator[Resource]:
+def _fields(
+    deployment: Resource,
+    config: EffectiveConfig,
+    configs: Sequence[Resource],
+    *,
+    own: Resource | None,
+    template: str,
+) -> Iterator[Resource]:
     """Each field of the effective config with its origin, and by what the deployment overrides it."""
     from airunway.configs.canonical import stored
 
     named = [each for each in configs if dig(each, "metadata", "name") == config.name]
     layers: list[tuple[str, dict[str, str]]] = []
     for each in named:
-        own = each.get("kind") == "RuntimeConfig" and dig(each, "metadata", "namespace") == config.namespace
-        if own and config.namespace:
-            layers.insert(0, (f"RuntimeConfig {config.namespace}/{config.name}", dict(_leaves(stored(each)))))
+        namespaced = each.get("kind") == "RuntimeConfig" and dig(each, "metadata", "namespace") == config.namespace
+        if namespaced and config.namespace:
+            layers.insert(0, (f"RuntimeConfig {config.namespace}/{config.name}", dict(leaves(stored(each)))))
         elif each.get("kind") == "ClusterRuntimeConfig" and config.scope.value != "Namespace":
-            layers.append((f"ClusterRuntimeConfig {config.name}", dict(_leaves(stored(each)))))
+            layers.append((f"ClusterRuntimeConfig {config.name}", dict(leaves(stored(each)))))
     overridden = _overrides(deployment)
-    for field, value in _leaves(config.spec):
+    by_user = overridden if own is None else _overrides(own)
+    for field, value in leaves(config.spec):
         origin = next((name for name, leaves in layers if field in leaves), "default")
         entry: Resource = {"field": field, "value": value, "from": origin}
         if field in overridden:
             entry["overriddenBy"] = overridden[field]
+            if field not in by_user:
+                entry["overriddenIn"] = template
         yield entry
 
 
-def _leaves(spec: object, path: str = "spec") -> Iterator[tuple[str, str]]:
+def leaves(spec: object, path: str = "spec") -> Iterator[tuple[str, str]]:
     """Field and value of everything in a spec; entries of ``env`` by name, without their value."""
     if not isinstance(spec, Mapping):
         return
@@ -81,7 +95,7 @@ def _leaves(spec: object, path: str = "spec") -> Iterator[tuple[str, str]]:
         elif name in _BY_KEY and isinstance(value, Mapping):
             yield from ((f"{field}[{key}]", "") for key in value)
         elif isinstance(value, Mapping):
-            yield from _leaves(value, field)
+            yield from leaves(value, field)
         else:
             yield field, _text(value)
 
@@ -179,7 +193,8 @@ def config_lines(explained: Resource, *, warnings: Sequence[str] = ()) -> Iterat
         yield f"           hash {config['hash']}"
         for entry in config["fields"]:
             value = f": {entry['value']}" if entry["value"] else ""
-            by = f"; overridden by the deployment's {entry['overriddenBy']}" if "overriddenBy" in entry else ""
+            whose = entry.get("overriddenIn") or "the deployment"
+            by = f"; overridden by {whose}'s {entry['overriddenBy']}" if "overriddenBy" in entry else ""
             yield f"  {entry['field']}{value} (from {entry['from']}{by})"
         for problem in config["problems"]:
             yield f"  problem: {problem['field']}: {problem['message']}"

@@ -93,14 +93,24 @@ def fit(
         raise typer.BadParameter("--engine and --context-length are for MODEL: a file says them itself")
     if nodes is not None and gpu:
         raise typer.BadParameter("use --nodes or --gpu, not both")
+    from airunway.cli.template_inputs import with_templates
     from airunway.sizing import ModelConfigError
 
     with inputs.reporting():
-        deployments = (
-            inputs.deployments_in(file, namespace=namespace)
-            if file is not None
-            else [asked_for(target or "", namespace=namespace, engine=engine, context_length=context_length)]
-        )
+        if file is not None:
+            given = inputs.manifests_in(file, namespace=namespace)
+            found_templates = with_templates(
+                given.deployments,
+                given.templates,
+                kubeconfig=kubeconfig,
+                context=context,
+                on_cluster=nodes is None and not gpu,
+            )
+            if problem := next((f"{key_of(each.own)}: {each.problem}" for each in found_templates if each.problem), ""):
+                inputs.fail(problem)
+            deployments = [each.deployment for each in found_templates]
+        else:
+            deployments = [asked_for(target or "", namespace=namespace, engine=engine, context_length=context_length)]
         try:
             around = surroundings_of(nodes, gpu, kubeconfig=kubeconfig, context=context, namespace=namespace)
             found = [

@@ -25,15 +25,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Choice",
+    "Manifests",
     "Unchosen",
     "asking_plugins",
     "assigned",
     "choose",
     "choose_among",
     "definitions_in",
-    "deployments_in",
     "fail",
+    "in_namespace",
     "installed_configs",
+    "manifests_in",
     "namespace_labels_in",
     "on_cluster",
     "parse_target",
@@ -46,7 +48,6 @@ __all__ = [
     "reporting",
     "time_of",
     "warnings_of",
-    "with_configs_in",
 ]
 
 T = TypeVar("T")
@@ -90,38 +91,35 @@ def parse_target(words: list[str]) -> str:
     return parts[1]
 
 
-def deployments_in(path: Path, *, namespace: str) -> list[Resource]:
-    """The ModelDeployments of a file (``-``: standard input), those without a namespace in `namespace`.
+@dataclass(frozen=True, kw_only=True)
+class Manifests:
+    """What a file of deployments has."""
 
-    Raises ManifestError (also if there is none) and OSError.
-    """
-    found = [obj for obj in objects_in(path) if obj.get("kind") == "ModelDeployment"]
-    if not found:
-        raise ManifestError(f"{path}: contains no ModelDeployment")
-    return [_in_namespace(obj, namespace) for obj in found]
+    deployments: list[Resource]
+    """Its ModelDeployments; at least one."""
+    configs: list[Resource]
+    """Its RuntimeConfigs and ClusterRuntimeConfigs, and those of other files."""
+    templates: list[Resource]
+    """Its ModelTemplates and ClusterModelTemplates."""
 
 
-def with_configs_in(path: Path, others: Sequence[Path], *, namespace: str) -> tuple[list[Resource], list[Resource]]:
-    """The ModelDeployments of a file, and the runtime configs of that file and of `others`; all of them read once.
+def manifests_in(path: Path, others: Sequence[Path] = (), *, namespace: str) -> Manifests:
+    """What a file of deployments has, read once, with the runtime configs of `others`.
 
     Objects without a namespace are in `namespace`. Raises ManifestError (also if there is no deployment, or if one of
     `others` has no runtime config) and OSError.
     """
+    from airunway.cli.template_inputs import templates_among
+
     objects = list(objects_in(path))
-    deployments = [_in_namespace(obj, namespace) for obj in objects if obj.get("kind") == "ModelDeployment"]
+    deployments = [in_namespace(obj, namespace) for obj in objects if obj.get("kind") == "ModelDeployment"]
     if not deployments:
         raise ManifestError(f"{path}: contains no ModelDeployment")
-    configs = _with_others(_configs_among(objects, namespace), others, namespace)
-    return deployments, configs
-
-
-def runtime_configs_in(path: Path, others: Sequence[Path], *, namespace: str) -> list[Resource]:
-    """The runtime configs of a file of deployments (none if it is standard input, which was consumed) and of `others`.
-
-    Raises ManifestError (also if one of `others` has no runtime config) and OSError.
-    """
-    configs = [] if str(path) == "-" else _configs_among(objects_in(path), namespace)
-    return _with_others(configs, others, namespace)
+    return Manifests(
+        deployments=deployments,
+        configs=_with_others(_configs_among(objects, namespace), others, namespace),
+        templates=templates_among(objects, namespace=namespace),
+    )
 
 
 def _with_others(configs: list[Resource], others: Sequence[Path], namespace: str) -> list[Resource]:
@@ -136,7 +134,7 @@ def _with_others(configs: list[Resource], others: Sequence[Path], namespace: str
 def _configs_among(objects: Iterable[Resource], namespace: str) -> list[Resource]:
     """The runtime configs among the objects, RuntimeConfigs with their namespace."""
     return [
-        _in_namespace(obj, namespace) if obj["kind"] == "RuntimeConfig" else obj
+        in_namespace(obj, namespace) if obj["kind"] == "RuntimeConfig" else obj
         for obj in objects
         if obj.get("kind") in ("RuntimeConfig", "ClusterRuntimeConfig")
     ]
@@ -444,7 +442,8 @@ def read_artifacts(deployment: Resource, *, kubeconfig: Path | None, context: st
     return on_cluster(read, kubeconfig=kubeconfig, context=context)
 
 
-def _in_namespace(obj: Resource, namespace: str) -> Resource:
+def in_namespace(obj: Resource, namespace: str) -> Resource:
+    """A copy of the object, in `namespace` (empty: default) if it names none."""
     copied = copy_of(obj)
     metadata = copied.get("metadata")
     if isinstance(metadata, dict):

@@ -32,6 +32,9 @@ def _registry(text: str) -> str:
 
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Namespace that AI Runway runs in.")]
 Providers = Annotated[str, typer.Option(help="Names of providers, separated by commas.")]
+Catalogue = Annotated[
+    bool, typer.Option("--catalogue", help="With the catalogue: hardware of templates, discovery, scans of registries.")
+]
 Registry = Annotated[
     str,
     typer.Option(callback=_registry, help="Registry of the images, as HOST/PATH (default: that of the release)."),
@@ -43,6 +46,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="List every object, and 
 def install(
     *,
     providers: Providers = "",
+    catalogue: Catalogue = False,
     registry: Registry = "",
     namespace: Namespace = "airunway-system",
     dry_run: DryRun = False,
@@ -58,9 +62,9 @@ def install(
     Before the first write it checks for problems: what helm refuses, CRDs that would take fields from objects, an
     installation in another namespace for the same deployments.
     """
-    from airunway.install.bundled_charts import CORE, DEFINITIONS, provider_part
+    from airunway.install.bundled_charts import CATALOGUE, CORE, DEFINITIONS, provider_part
 
-    wanted = [DEFINITIONS, CORE, *map(provider_part, _names(providers))]
+    wanted = [DEFINITIONS, CORE, *([CATALOGUE] if catalogue else []), *map(provider_part, _names(providers))]
 
     async def work(client: Client, helm: Helm) -> None:
         await _bring(client, helm, wanted, dry_run=dry_run, timeout=timeout)
@@ -112,20 +116,20 @@ def uninstall(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Uninstall core and providers. No ModelDeployment, no model and no CRD is deleted.
+    """Uninstall core, catalogue and providers. No ModelDeployment, no model and no CRD is deleted.
 
     Running models keep serving but are no longer managed. To delete models too, delete the ModelDeployments first.
     A release that lists objects of others is not touched.
     """
-    from airunway.install.bundled_charts import CORE, in_order, provider_of, provider_part
+    from airunway.install.bundled_charts import CATALOGUE, CORE, in_order, provider_of, provider_part
     from airunway.install.cluster import what_stays
 
     async def work(client: Client, helm: Helm) -> None:
         releases = await helm.releases()
         listed = in_order(releases)
         chosen = [provider_part(name) for name in _names(providers)] or list(filter(provider_of, listed))
-        if not providers and CORE in listed:
-            chosen.append(CORE)
+        if not providers:
+            chosen += [part for part in (CATALOGUE, CORE) if part in listed]
         if not listed or not chosen:
             _fail_without_releases(namespace)
         if unknown := ", ".join(name for name in chosen if name not in listed):
@@ -149,21 +153,23 @@ def manifests(
     *,
     providers: Providers = "",
     core: Annotated[bool, typer.Option(help="With the core.")] = True,
+    catalogue: Catalogue = False,
     registry: Registry = "",
     namespace: Namespace = "airunway-system",
 ) -> None:
-    """Print what the charts of core and providers render to: airunway manifests | kubectl apply --server-side -f -
+    """Print what the charts render to, without the CRDs: airunway manifests | kubectl apply --server-side -f -
 
     For machines without helm, and for GitOps repositories. The CRDs (airunway crds) and the namespace are not included,
     so that `kubectl delete -f -` deletes no ModelDeployment.
     """
     import yaml
 
-    from airunway.install.bundled_charts import CORE, bundled, placed, provider_part, released_to
+    from airunway.install.bundled_charts import CATALOGUE, CORE, bundled, placed, provider_part, released_to
 
     with _reporting():
         released = released_to(needed=not registry)
-        for name in [*([CORE] if core else []), *map(provider_part, _names(providers))]:
+        parts = [name for name, wanted in ((CORE, core), (CATALOGUE, catalogue)) if wanted]
+        for name in [*parts, *map(provider_part, _names(providers))]:
             for obj in _objects(bundled(name).manifests.read_text(encoding="utf-8")):
                 found = placed(obj, namespace=namespace, images=(released, registry or released))
                 typer.echo(yaml.safe_dump(found, explicit_start=True, sort_keys=False), nl=False)

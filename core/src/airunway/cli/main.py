@@ -25,6 +25,7 @@ from airunway.cli.new import new
 from airunway.cli.preflight import preflight
 from airunway.cli.render import render
 from airunway.cli.status import StatusCommand, status
+from airunway.cli.template import template
 from airunway.cli.top import top
 from airunway.cli.validate import validate
 
@@ -44,10 +45,14 @@ _DEVELOPMENT_OF_PROVIDERS = {
 """Such commands below ``airunway provider``."""
 
 
-class CommandTree(TyperGroup):
-    """Our commands, and those of `airunway-testing`, which are imported on first use."""
+_ADDONS = {"catalogue": "Run the catalogue: the state of templates, and what images report."}
+"""Commands of add-ons, with their help; the distribution `airunway-NAME` provides each as an entry point."""
 
-    borrowed: Mapping[str, str] = _DEVELOPMENT
+
+class CommandTree(TyperGroup):
+    """Our commands, and those of `airunway-testing` and of add-ons, which are imported on first use."""
+
+    borrowed: Mapping[str, str] = _DEVELOPMENT | _ADDONS
     within: tuple[str, ...] = ()
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -56,6 +61,8 @@ class CommandTree(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self.borrowed:
             return super().get_command(ctx, cmd_name)
+        if not self.within and cmd_name in _ADDONS:
+            return typer.main.get_command(_addon(cmd_name))
         command: Any = typer.main.get_command(_development())
         for word in (*self.within, cmd_name):
             command = command.commands[word]
@@ -80,16 +87,34 @@ def _development() -> typer.Typer:
         return app
     app, provider = (typer.Typer(rich_markup_mode=None) for _ in range(2))
     app.add_typer(provider, name="provider")
-    anything = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
     for group, commands, words in ((app, _DEVELOPMENT, ""), (provider, _DEVELOPMENT_OF_PROVIDERS, "provider ")):
         for name, summary in commands.items():
-            group.command(name, short_help=summary, context_settings=anything)(_not_installed(f"{words}{name}"))
+            group.command(name, short_help=summary, context_settings=_ANYTHING)(
+                _not_installed(f"{words}{name}", install="'airunway[sandbox]'")
+            )
     return app
 
 
-def _not_installed(name: str) -> Any:
+def _addon(name: str) -> typer.Typer:
+    """The command of an add-on; without its distribution, one that prints what to install."""
+    found = next(iter(entry_points(group="airunway.commands", name=name)), None)
+    if found is not None:
+        app: typer.Typer = found.load()
+        return app
+    app = typer.Typer(rich_markup_mode=None, add_completion=False)
+    app.command(name, short_help=_ADDONS[name], context_settings=_ANYTHING)(
+        _not_installed(name, install=f"airunway-{name}")
+    )
+    return app
+
+
+_ANYTHING = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+"""A command that is not installed takes all arguments, so that it always prints what to install."""
+
+
+def _not_installed(name: str, *, install: str) -> Any:
     def command() -> None:
-        typer.echo(f"airunway: `airunway {name}` is not installed: pip install 'airunway[sandbox]'", err=True)
+        typer.echo(f"airunway: `airunway {name}` is not installed: pip install {install}", err=True)
         raise typer.Exit(1)
 
     return command
@@ -106,6 +131,7 @@ app = typer.Typer(
 )
 provider = typer.Typer(cls=ProviderTree, help="Run, inspect and write provider plugins.", no_args_is_help=True)
 app.add_typer(provider, name="provider")
+app.add_typer(template, name="template")
 for command, summary in (
     (crds, "Print the CustomResourceDefinitions as YAML."),
     (validate, "Check manifests as the API server would, without one."),

@@ -97,7 +97,7 @@ def preflight(
         definitions = {crd: definition for crd, (definition, _) in read.items()}
         origins = {crd: origin for crd, (_, origin) in read.items()}
         if file is not None:
-            running = _from_file(host, file, namespace, definitions)
+            running = _from_file(host, file, namespace, definitions, kubeconfig=kubeconfig, context=context)
             provider = ProviderRun(assumed="default settings and --unknown-schema Verify: no cluster was read")
         else:
             running, provider = _from_cluster(host, namespace, kubeconfig, context)
@@ -200,10 +200,19 @@ def _from_cluster(
     return inputs.on_cluster(read, kubeconfig=kubeconfig, context=context)
 
 
-def _from_file(host: ProviderHost, path: Path, namespace: str, definitions: Mapping[str, Resource]) -> Running:
+def _from_file(
+    host: ProviderHost,
+    path: Path,
+    namespace: str,
+    definitions: Mapping[str, Resource],
+    *,
+    kubeconfig: Path | None,
+    context: str | None,
+) -> Running:
     """The deployments of a file as the core would assign them to the provider, in a cluster with the new CRDs."""
     from datetime import UTC, datetime
 
+    from airunway.cli.template_inputs import with_templates
     from airunway.upgrades.forecast import Cluster
     from airunway.upgrades.preflight import Running, definition_names
 
@@ -213,8 +222,14 @@ def _from_file(host: ProviderHost, path: Path, namespace: str, definitions: Mapp
         kubernetes=(1, 30),
     )
     given = []
-    deployments, configs = inputs.with_configs_in(path, (), namespace=namespace)
-    for deployment in deployments:
+    manifests = inputs.manifests_in(path, namespace=namespace)
+    found = with_templates(
+        manifests.deployments, manifests.templates, kubeconfig=kubeconfig, context=context, on_cluster=False
+    )
+    for each in found:
+        deployment = each.deployment
+        if each.problem:
+            inputs.fail(f"{key_of(deployment)}: {each.problem}")
         try:
             choice = inputs.choose(deployment, provider="", now=datetime.now(UTC))
         except inputs.Unchosen as error:
@@ -226,7 +241,9 @@ def _from_file(host: ProviderHost, path: Path, namespace: str, definitions: Mapp
                 printable(f"airunway preflight: {key_of(deployment)} skipped: its provider is {choice.provider}"),
                 err=True,
             )
-    return Running(cluster=cluster, deployments=tuple(given), objects={}, configs=tuple(configs), planned=True)
+    return Running(
+        cluster=cluster, deployments=tuple(given), objects={}, configs=tuple(manifests.configs), planned=True
+    )
 
 
 def _as_given(choice: inputs.Choice) -> Resource:

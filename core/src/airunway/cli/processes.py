@@ -27,7 +27,17 @@ if TYPE_CHECKING:
 
     Part: TypeAlias = Callable[[Caches, str], Application]
 
-__all__ = ["Chosen", "installed", "named", "run"]
+__all__ = [
+    "Chosen",
+    "end",
+    "installed",
+    "instance_name",
+    "named",
+    "namespaces_of",
+    "own_namespace",
+    "run",
+    "serve_parts",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +55,7 @@ def installed() -> list[Chosen]:
 
     names = list(dict.fromkeys(found.name for found in discover()))
     if not names:
-        raise _end("no provider plugins are installed")
+        raise end("no provider plugins are installed")
     return [_chosen(name) for name in names]
 
 
@@ -54,7 +64,7 @@ def named(names: Sequence[str]) -> list[Chosen]:
     found = [_chosen(name) for name in dict.fromkeys(names)]
     for chosen in found:
         if chosen.broken is not None:
-            raise _end(chosen.broken) from chosen.broken
+            raise end(chosen.broken) from chosen.broken
     return found
 
 
@@ -85,18 +95,18 @@ def run(
 
     given = given or ProviderOptions()
     try:
-        namespaces = _namespaces(common.watch_namespaces)
+        namespaces = namespaces_of(common.watch_namespaces)
         parts = _core_parts(core, namespaces) if core is not None else {}
         parts |= {
             names.provider_manager(chosen.name): _provider_part(chosen, providers, given, namespaces)
             for chosen in providers
         }
     except (PluginError, PolicyError, ValueError) as error:
-        raise _end(error) from error
+        raise end(error) from error
     alone = not providers or (core is None and len(providers) == 1)
     component = next(iter(parts)) if alone else "airunway"
     metrics = Metrics(component, role=MetricsRole.CORE if core is not None else MetricsRole.EVERY)
-    instance = _instance()
+    instance = instance_name()
 
     def make(client: Client) -> Factories:
         project = DeploymentProjection(list(parts), providers=[p.name for p in providers] if core is None else None)
@@ -104,7 +114,7 @@ def run(
         return {manager: partial(part, caches, instance) for manager, part in parts.items()}
 
     effective = dict(_effective(common, core, providers, given, instance=instance))
-    _serve(common, metrics=metrics, instance=instance, make=make, effective=effective)
+    serve_parts(common, metrics=metrics, instance=instance, make=make, effective=effective)
 
 
 def _effective(
@@ -116,7 +126,7 @@ def _effective(
 
     shared = {
         "leader-elect": _text(common.leader_elect),
-        "watch-namespaces": ",".join(_namespaces(common.watch_namespaces)),
+        "watch-namespaces": ",".join(namespaces_of(common.watch_namespaces)),
     }
     if core is not None:
         of_core = {
@@ -195,12 +205,12 @@ def _core_part(options: CoreOptions, namespaces: tuple[str, ...]) -> Part:
     from airunway.webhook.application import Webhook
 
     given = {name: value for name, value in asdict(options.webhook).items() if value != ""}
-    admission = webhook_settings(**given, namespace=_own_namespace())
+    admission = webhook_settings(**given, namespace=own_namespace())
     settings = CoreSettings(
         selector=options.selector,
         namespaces=namespaces,
         policy=PolicyFile(options.policy) if options.policy is not None else None,
-        guard_parameters=_own_namespace() if options.guard_parameters else "",
+        guard_parameters=own_namespace() if options.guard_parameters else "",
         parts=tuple(_managers_of_parts(options).values()),
     )
 
@@ -292,7 +302,7 @@ def _settings_of(name: str, among: Sequence[str], texts: Sequence[str]) -> list[
     return found
 
 
-def _serve(
+def serve_parts(
     common: Common,
     *,
     metrics: Metrics,
@@ -314,13 +324,13 @@ def _serve(
         )
         config = load_config(kubeconfig=common.kubeconfig, context=common.context)
     except (ConfigError, ValueError) as error:
-        raise _end(error) from error
+        raise end(error) from error
     settings = ManagerSettings(
         component=metrics.component,
         health_address=common.health_address,
         metrics_address=common.metrics_address,
         leader_election=common.leader_elect,
-        namespace=_own_namespace(),
+        namespace=own_namespace(),
         identity=instance,
         effective=effective,
         ready_file=common.ready_file,
@@ -328,22 +338,22 @@ def _serve(
     try:
         asyncio.run(serve(config, make, settings, metrics=metrics))
     except OSError as error:  # an address in use; errors of the API server are KubeError
-        raise _end(error) from error
+        raise end(error) from error
 
 
-def _end(problem: object) -> typer.Exit:
+def end(problem: object) -> typer.Exit:
     """Prints why the command cannot run, and returns the exception to raise."""
     typer.echo(f"airunway: {problem}", err=True)
     return typer.Exit(1)
 
 
-def _own_namespace() -> str:
+def own_namespace() -> str:
     from airunway.process.operator_namespace import operator_namespace
 
     return operator_namespace(os.environ)
 
 
-def _namespaces(text: str) -> tuple[str, ...]:
+def namespaces_of(text: str) -> tuple[str, ...]:
     """The namespaces of ``a,b``, each once. Raises ValueError for a name that no namespace can have."""
     names = tuple(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
     for name in names:
@@ -352,6 +362,6 @@ def _namespaces(text: str) -> tuple[str, ...]:
     return names
 
 
-def _instance() -> str:
+def instance_name() -> str:
     """The name of this process among its replicas: the pod's name if there is one."""
     return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}"

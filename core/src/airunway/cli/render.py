@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
-from airunway.cli.options import parse_settings
+from airunway.cli.options import Context, Kubeconfig, parse_settings
 from airunway.cli.printing import as_document
 
 if TYPE_CHECKING:
@@ -40,22 +40,37 @@ def render(
         str, typer.Option(help="Release of the upstream to write for (default: the newest known), e.g. 0.9.")
     ] = "",
     output: Annotated[Literal["yaml", "json"], typer.Option("--output", "-o", help="Format.")] = "yaml",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
 ) -> None:
     """Print what a provider would create: no cluster is needed, only the provider's plugin.
 
     The output is for the newest upstream that the provider knows, or for --upstream-version. Owner references are
     left out because they need the uid from the cluster. A deployment follows the runtime configs that are given, as
-    in a cluster; one that names a config that is not given is refused. A model cache and claims of volumes are
+    in a cluster; one that names a config that is not given is refused. A model template counts if it is in FILENAME,
+    else that of the cluster, which is read for nothing else. A model cache and claims of volumes are
     mounted as if they were there; the digits at the end of a cache's claim are known in a cluster only. Exits with 1
     if the deployment is invalid or refused.
     """
+    from airunway.cli.template_inputs import with_templates
+    from airunway.resource import key_of
+
     values = parse_settings(settings or [])
     objects: list[Resource] = []
     refused = False
     with inputs.reporting():
-        deployments, configs = inputs.with_configs_in(file, runtime_config or (), namespace=namespace)
-        for deployment in deployments:
-            made = _rendered(deployment, provider, values, upstream_version=upstream_version, configs=configs)
+        given = inputs.manifests_in(file, runtime_config or (), namespace=namespace)
+        found = with_templates(
+            given.deployments, given.templates, kubeconfig=kubeconfig, context=context, on_cluster=False
+        )
+        for each in found:
+            made = None
+            if each.problem:
+                _say(f"{key_of(each.own)}: {each.problem} ({each.reason})")
+            else:
+                made = _rendered(
+                    each.deployment, provider, values, upstream_version=upstream_version, configs=given.configs
+                )
             refused = refused or made is None
             objects += made or []
     typer.echo(as_document(objects, output), nl=False)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from airunway.cli.screens import Line, wrapped
+from airunway.templates import TEMPLATE_READY
 from airunway.view import DeploymentView, EndingRow, Health, PodRow, TimelineEntry, TreeNode, Unseen, short_age
 
 __all__ = ["change_lines", "status_lines"]
@@ -85,6 +86,10 @@ def _headline(view: DeploymentView, now: datetime, ascii_only: bool) -> Iterator
 
 def _facts(view: DeploymentView) -> Iterator[Line]:
     yield Line(f"Model:    {view.model or 'none'}", "", 10)
+    if (template := view.template) is not None:
+        used = f"{template.kind} {template.name}" if template.name else f"none ({template.asked} was asked for)"
+        state = f", {TEMPLATE_READY}={template.status} {template.reason}" if template.status else ""
+        yield Line(f"Template: {used}{state}", "", 10)
     engine = view.engine or "no engine yet"
     replicas = f", {view.replicas} replicas ready" if view.replicas else ""
     yield Line(f"Runs on:  {engine} by {view.provider or 'no provider yet'}{replicas}", "", 10)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,9 +35,11 @@ def validate(
 ) -> None:
     """Check manifests as admission would, without a cluster. Each problem is a line FILE: OBJECT: PATH: MESSAGE.
 
-    Warnings go to standard error, unknown options of the engine among them. Objects of other kinds are skipped.
+    A deployment with a model template is also checked with what that gives, if it is in one of the files. Warnings go
+    to standard error, unknown options of the engine among them. Objects of other kinds are skipped.
     Exits with 1 if there is a problem, with 2 if a file cannot be read.
     """
+    from airunway.cli.template_inputs import templates_among
     from airunway.validation.policy import NAMESPACE_NAME, Policy
 
     with inputs.reporting():
@@ -52,9 +54,10 @@ def validate(
             typer.echo(printable(f"{path}: {error}"), err=True)
             unreadable += 1
     labels = {key_of(obj).name: labels_of(obj) for _, obj in read if dig(obj, "kind") == "Namespace"}
+    templates = templates_among((obj for _, obj in read if _is_ours(obj)), namespace=namespace)
     for path, obj in read:
         where = str(dig(obj, "metadata", "namespace") or namespace)
-        found = _report(str(path), obj, rules, {**labels.get(where, {}), NAMESPACE_NAME: where})
+        found = _report(str(path), obj, rules, {**labels.get(where, {}), NAMESPACE_NAME: where}, templates)
         checked += found is not None
         problems += found or 0
     if unreadable:
@@ -64,19 +67,31 @@ def validate(
     typer.echo(f"{checked} valid")
 
 
-def _report(path: str, obj: object, policy: Policy, namespace_labels: Mapping[str, str]) -> int | None:
+def _is_ours(obj: object) -> bool:
+    from airunway.api.names import GROUP
+
+    return isinstance(obj, dict) and str(dig(obj, "apiVersion", default="")).split("/")[0] == GROUP
+
+
+def _report(
+    path: str, obj: object, policy: Policy, namespace_labels: Mapping[str, str], templates: Sequence[Resource]
+) -> int | None:
     """Print the problems of `obj`; returns their number, or None if it is not of our kinds."""
     from airunway.api.modeldeployment import KIND
-    from airunway.api.names import GROUP
     from airunway.selection import forbidden_by
     from airunway.validation import validate as violations_of
     from airunway.validation import warnings
+    from airunway.validation.policy import NAMESPACE_NAME
 
-    api_version = dig(obj, "apiVersion", default="")
-    if not isinstance(obj, dict) or str(api_version).split("/")[0] != GROUP:
+    if not isinstance(obj, dict) or not _is_ours(obj):
         return None
     label = f"{obj.get('kind')}/{dig(obj, 'metadata', 'name') or dig(obj, 'metadata', 'generateName') or '(no name)'}"
-    found = violations_of(obj)
+    found, origin = violations_of(obj), ""
+    if not found and obj.get("kind") == KIND:
+        obj, origin, unknown = _with_template(obj, namespace_labels[NAMESPACE_NAME], templates)
+        if unknown:
+            typer.echo(printable(f"{path}: {label}: warning: {unknown}"), err=True)
+        found = violations_of(obj) if origin else []
     for problem in _stored_problems(obj) if not found else ():
         typer.echo(printable(f"{path}: {label}: warning: {problem}"), err=True)
     for warning in (*warnings(obj), *(_unknown_options(obj) if obj.get("kind") == KIND and not found else ())):
@@ -84,14 +99,38 @@ def _report(path: str, obj: object, policy: Policy, namespace_labels: Mapping[st
     if not found and obj.get("kind") == KIND:
         found = forbidden_by(policy, obj, namespace_labels=namespace_labels)
     for violation in found:
-        typer.echo(printable(f"{path}: {label}: {violation}"))
+        typer.echo(printable(f"{path}: {label}: {violation}{origin}"))
     return len(found)
 
 
-def _stored_problems(obj: Resource) -> Iterator[str]:
-    """Warnings for what a runtime config may have and cannot be used; the API server stores it all the same."""
-    from airunway.configs import check
+def _with_template(obj: Resource, namespace: str, templates: Sequence[Resource]) -> tuple[Resource, str, str]:
+    """The deployment with what its template gives, where that is from, and why it is not known; both may be empty."""
+    from airunway.cli.explained_template import origin_of
+    from airunway.cli.template_inputs import expanded
 
+    placed = {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
+    try:
+        (found,) = expanded([placed], templates)
+    except ManifestError as error:
+        return obj, "", f"{error}: what its template gives is not checked"
+    if found.problem:
+        return obj, "", f"{found.problem}: what it gives is not checked"
+    origin = origin_of(found)
+    return (found.deployment, f" (with {origin})", "") if origin else (obj, "", "")
+
+
+def _stored_problems(obj: Resource) -> Iterator[str]:
+    """Warnings for what a runtime config or a template may have and cannot be used; the API server stores it all the
+    same.
+    """
+    from airunway.configs import check
+    from airunway.templates import CLUSTER_KIND, KIND, contribution_of
+
+    if obj.get("kind") in (KIND, CLUSTER_KIND):
+        contribution = contribution_of(obj)
+        yield from (f"{problem.field}: {problem.message}" for problem in contribution.problems)
+        if contribution.unusable:
+            yield f"no deployment can use it: {contribution.unusable}"
     if obj.get("kind") not in ("RuntimeConfig", "ClusterRuntimeConfig"):
         return
     for problem in check(obj):

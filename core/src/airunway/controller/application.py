@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
@@ -19,7 +19,7 @@ from airunway.controller.policies import Policies, PolicyFile
 from airunway.controller.provider_configs import ProviderConfigReconciler
 from airunway.controller.reconciler import CoreReconciler
 from airunway.controller.runtime_configs import PAUSE, RuntimeConfigReconciler, progress_of
-from airunway.controller.templates import TemplateSource
+from airunway.controller.templates import TemplateSource, newest_hash, template_part
 from airunway.first_seen import FirstSeen
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import (
@@ -125,7 +125,12 @@ class CoreApplication:
         self._templates = Templates(
             caches,
             deployments=self._deployments,
-            on_change=lambda cause, users: self._base.enqueue_all(cause, among=users),
+            on_change=self._on_template,
+        )
+        self._template_source = TemplateSource(
+            choose=lambda request, namespace: self._templates.choose(request, namespace=namespace),
+            find=self._templates.find,
+            contribution=self._templates.contribution,
         )
         project = compact_objects(names.CORE_MANAGER)
         self._configs = caches.of(INFERENCE_PROVIDER_CONFIG, project=project)
@@ -152,6 +157,7 @@ class CoreApplication:
             everywhere=not settings.namespaces,
             clock=self._clock,
             on_grant=self._queue.add,
+            newest_template=lambda deployment: newest_hash(deployment, self._template_source),
         )
         self._reconciler = CoreReconciler(
             client=client,
@@ -166,11 +172,8 @@ class CoreApplication:
             is_granted=self._runtime_config_reconciler.is_granted,
             granted_claim=self._runtime_config_reconciler.caches.granted_claim,
             parts=settings.parts,
-            templates=TemplateSource(
-                choose=lambda request, namespace: self._templates.choose(request, namespace=namespace),
-                find=self._templates.find,
-                contribution=self._templates.contribution,
-            ),
+            templates=self._template_source,
+            is_template_granted=self._runtime_config_reconciler.templates.is_granted,
         )
         self._config_reconciler = ProviderConfigReconciler(
             client=client,
@@ -221,6 +224,11 @@ class CoreApplication:
 
     def providers(self) -> Mapping[str, ProviderFacts]:
         return self._facts
+
+    def with_template(self, deployment: Resource) -> Resource | None:
+        """A deployment as it was sent, with its effective spec; None while it is not known what its template gives."""
+        part = template_part(deployment, self._template_source)
+        return None if part.unresolved else part.deployment
 
     async def labels_of(self, namespace: str) -> Mapping[str, str]:
         """The labels of a namespace to which the policy's selectors apply. Raises KubeError."""
@@ -274,6 +282,7 @@ class CoreApplication:
             for key in cache.keys():  # noqa: SIM118 - not a dict
                 self._runtime_config_queue.add(key, Priority.BULK)
         self._runtime_config_reconciler.caches.begin(self._deployments.values(), now=self._clock())
+        self._runtime_config_reconciler.templates.begin(self._deployments.values(), now=self._clock())
         for deployment in self._deployments.values():
             if is_behind(deployment):
                 self._runtime_config_queue.add(self._wave_of(deployment), Priority.BULK)
@@ -344,6 +353,12 @@ class CoreApplication:
             if other.name == key.name:
                 self._runtime_config_queue.add(other)  # it may inherit
 
+    def _on_template(self, cause: Hashable, users: Callable[[], list[Resource]]) -> None:
+        self._base.enqueue_all(cause, among=users)
+        if self._base.leads:  # a new leader looks at every config
+            for config in {self._wave_of(user) for user in users()}:
+                self._count_users(config)
+
     def _on_user(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         """A deployment has come, gone, named another config, or moved on in a rollout."""
         names_ = {(key_of(each).namespace, config_name(each)) for each in (old, new) if each is not None}
@@ -373,6 +388,8 @@ class CoreApplication:
     def _forget_grant(self, deployment: Resource | None) -> None:
         """A deployment that was under way in a wave is gone: another one may be granted."""
         caches = self._runtime_config_reconciler.caches
+        if deployment is not None:
+            self._runtime_config_reconciler.templates.forget(key_of(deployment))
         if deployment is not None and caches.is_under_way(key_of(deployment)):
             caches.forget(key_of(deployment))
             self._runtime_config_queue.add(self._wave_of(deployment))
@@ -436,8 +453,12 @@ def _stripped(deployment: Resource) -> Resource:
 
 
 def _is_read(condition: Resource) -> bool:
-    """Whether the core reads a condition: of those of its parts only faults from which it derives a parent."""
-    return condition["type"] not in _PARTS_CONDITIONS or parent_of(condition) is not None
+    """Whether the core reads a condition: of those of its parts only faults from which it derives a parent, and a lost
+    cache, which holds back another provider.
+    """
+    if condition["type"] not in _PARTS_CONDITIONS:
+        return True
+    return parent_of(condition) is not None or condition.get("reason") == "CacheLost"
 
 
 def _is_touched(deployment: Resource, provider: str) -> bool:

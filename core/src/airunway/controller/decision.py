@@ -310,7 +310,7 @@ def _config_part(
         if config.too_large:
             text = f"Keeps the settings that its pods have: {_too_large(config)}"
         condition = Condition(type=CONFIG_READY, status=True, reason="ConfigFound", message=text)
-        return _ConfigPart(status=status, condition=condition)
+        return _ConfigPart(status=status, condition=condition, events=_config_changed(deployment, config))
     text = f"No RuntimeConfig or ClusterRuntimeConfig '{DEFAULT}' exists; built-in defaults are used"
     before = condition_of(deployment, CONFIG_READY) or {}
     known = (before.get("status"), before.get("reason")) == ("True", "UsingDefaults")
@@ -319,6 +319,20 @@ def _config_part(
         condition=Condition(type=CONFIG_READY, status=True, reason="UsingDefaults", message=text),
         events=() if known else (Happening(reason="DefaultRuntimeConfigNotFound", message=text),),
     )
+
+
+def _config_changed(deployment: Resource, config: EffectiveConfig) -> tuple[Happening, ...]:
+    """The event that the deployment follows other settings than before; none where it followed none yet."""
+    before = dig(deployment, "status", "effectiveRuntimeConfig", "hash")
+    if not before or before == config.hash:
+        return ()
+    if not is_true(deployment, SERVED):
+        then = "the deployment takes its pod settings"
+    elif config.rollout is Rollout.IMMEDIATELY:
+        then = "the deployment takes its pod settings in its turn (rollout: Immediately)"
+    else:
+        then = "what serves keeps its pod settings until the deployment's own spec changes (rollout: OnNextChange)"
+    return (Happening(reason="RuntimeConfigChanged", message=f"{_named(config)} changed: {then}"),)
 
 
 def _rollout(deployment: Resource, config: EffectiveConfig, *, granted: bool | None) -> Resource:
@@ -403,6 +417,9 @@ def _hindered_handover(
     silence = next_.silence(now)
     if not next_.ready or (silence is not None and silence >= SILENT_AFTER):
         return "WaitingForProvider", f"Provider '{named}' is not ready; {stays}"
+    cache = condition_of(deployment, "ModelCacheReady") or {}
+    if cache.get("reason") == "CacheLost":  # ruling 31: the next one could not start before the new copy is there
+        return "CacheLost", f"The weights are fetched again before provider '{named}' takes over; {stays}"
     return None
 
 

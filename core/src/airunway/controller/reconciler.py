@@ -40,7 +40,8 @@ class CoreReconciler:
 
     `resolve` returns the runtime config that a deployment follows, and `is_granted` whether it may take its pod
     settings at once (None: that is not known yet); `granted_claim` is the claim with new weights that it may take
-    although it serves (empty: none). `parts` are the parts of the core that are on; `templates` finds model templates.
+    although it serves (empty: none). `parts` are the parts of the core that are on; `templates` finds model templates,
+    and `is_template_granted` is whether a deployment may take newer values of its template although it serves.
     """
 
     def __init__(
@@ -59,9 +60,11 @@ class CoreReconciler:
         granted_claim: Callable[[Resource], str] = lambda _deployment: "",
         parts: Sequence[str] = (),
         templates: TemplateSource = NO_TEMPLATES,
+        is_template_granted: Callable[[Resource], bool] = lambda _deployment: False,
     ) -> None:
         self._resolve = resolve
         self._templates = templates
+        self._is_template_granted = is_template_granted
         self._is_granted = is_granted
         self._granted_claim = granted_claim
         self._parts = tuple(parts)
@@ -91,7 +94,7 @@ class CoreReconciler:
                 self._releaser.forget(key)
                 return None
             return await self._releaser.release(deployment)
-        template = template_part(deployment, self._templates)
+        template = template_part(deployment, self._templates, granted=self._is_template_granted(deployment))
         deployment = template.deployment
         violations = self._violations(key, deployment, gives=str(dig(template.status, "effectiveTemplate", "hash")))
         policy, labels = self._policy(key.namespace)

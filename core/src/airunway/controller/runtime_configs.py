@@ -14,6 +14,7 @@ from airunway.api import names
 from airunway.configs import EffectiveConfig, Problem, Rollout, check, resolve
 from airunway.controller.cache_waves import CacheWaves
 from airunway.controller.decision import has_grant
+from airunway.controller.template_waves import TemplateWaves, template_progress_of
 from airunway.controller.waves import Member, Wave, next_wave
 from airunway.kinds import CLUSTER_RUNTIME_CONFIG, RUNTIME_CONFIG
 from airunway.kube import Client, MutationCache, StatusWriter
@@ -46,7 +47,7 @@ class RuntimeConfigReconciler:
 
     `on_grant(key)` is called for a deployment that was granted: its own pass publishes the grant. A core that watches
     only some namespaces (`everywhere` is false) does not know all users of a ClusterRuntimeConfig, and says nothing
-    about them there.
+    about them there. `newest_template(deployment)` is the hash of what its template gives now.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class RuntimeConfigReconciler:
         everywhere: bool,
         clock: Callable[[], datetime],
         on_grant: Callable[[ObjectKey], None],
+        newest_template: Callable[[Resource], str] = lambda _deployment: "",
     ) -> None:
         self._configs = configs
         self._everywhere = everywhere
@@ -70,6 +72,8 @@ class RuntimeConfigReconciler:
         }
         self.caches = CacheWaves()
         """Grants of claims with weights that were fetched anew."""
+        self.templates = TemplateWaves(newest_template, allows=self._has_waves)
+        """Grants of newer values of templates."""
         self._granted: dict[ObjectKey, tuple[str, dict[ObjectKey, _Grant]]] = {}
         self._counted: dict[ObjectKey, float] = {}
 
@@ -109,19 +113,55 @@ class RuntimeConfigReconciler:
     # -------------------------------------------------------------------------------------------------- waves
 
     def _waves(self, key: ObjectKey, effective: EffectiveConfig, users: list[Resource]) -> Wave:
-        """Grant the config's settings and lost claims: together at most as many as the config allows at a time."""
+        """Grant the config's settings, lost claims and newer templates: together at most as many as the config allows
+        at a time.
+        """
         now, limit = self._clock(), effective.max_concurrent_rollouts
         patience = effective.status_policy.patience
         followers = {key_of(user): user for user in users if self._follows(user, key)}
         taking = self.caches.under_way(followers.values())
-        settings = self._wave(key, effective, followers, limit=max(0, limit - taking), now=now)
-        left = max(0, limit - settings.busy) if settings.stalled_by is None else 0
+        renewed = self.templates.under_way(followers.values())
+        settings = self._wave(key, effective, followers, limit=max(0, limit - taking - renewed), now=now)
+        left = max(0, limit - settings.busy - renewed) if settings.stalled_by is None else 0
         weights = self._cache_wave(followers.values(), limit=left, patience=patience, now=now)
-        for each in settings.granted | weights.granted:
+        left = max(0, limit - settings.busy - weights.busy)
+        if settings.stalled_by is not None or weights.stalled_by is not None:
+            left = 0
+        granted = settings.granted | weights.granted
+        templates = self._template_wave(effective, followers, together=granted, limit=left, now=now)
+        for each in granted | templates.granted:
             self._on_grant(each)
-        waits = [each for each in (settings.wake_after, weights.wake_after) if each is not None]
-        stalled = settings if settings.stalled_by is not None else weights
+        waves = (settings, weights, templates)
+        waits = [each.wake_after for each in waves if each.wake_after is not None]
+        stalled = next((each for each in waves if each.stalled_by is not None), settings)
         return replace(stalled, wake_after=min(waits, default=None))
+
+    def _has_waves(self, deployment: Resource) -> bool:
+        """Whether the config of a deployment changes what serves without a change of the spec."""
+        config = self._configs.resolve(deployment).config
+        return config is not None and config.rollout is Rollout.IMMEDIATELY and not config.too_large
+
+    def _template_wave(
+        self,
+        effective: EffectiveConfig,
+        followers: Mapping[ObjectKey, Resource],
+        *,
+        together: frozenset[ObjectKey],
+        limit: int,
+        now: datetime,
+    ) -> Wave:
+        if effective.rollout is not Rollout.IMMEDIATELY or effective.too_large:
+            for each in followers:
+                self.templates.forget(each)
+            return Wave()
+        return self.templates.next(
+            followers.values(),
+            member_of=_other_member,
+            together=together,
+            limit=limit,
+            patience=effective.status_policy.patience,
+            now=now,
+        )
 
     def _wave_without_config(self, key: ObjectKey) -> float | None:
         """Grant claims to deployments of a namespace that follow no config, one at a time."""
@@ -134,10 +174,7 @@ class RuntimeConfigReconciler:
         return wave.wake_after
 
     def _cache_wave(self, users: Iterable[Resource], *, limit: int, patience: timedelta, now: datetime) -> Wave:
-        def member(user: Resource, at: datetime | None) -> Member:
-            return _member(user, _Grant(at=at) if at is not None else None, hash_="")
-
-        return self.caches.next(users, member_of=member, limit=limit, patience=patience, now=now)
+        return self.caches.next(users, member_of=_other_member, limit=limit, patience=patience, now=now)
 
     def _wave(
         self,
@@ -226,6 +263,7 @@ def progress_of(deployment: Resource | None) -> tuple[object, ...]:
         dig(deployment, "status", "phase"),
         *((condition_of(deployment or {}, type_) or {}).get("status") for type_ in ("Ready", SERVED, "Validated")),
         _is_held(deployment or {}),
+        *template_progress_of(deployment),
     )
 
 
@@ -270,6 +308,11 @@ def _member(deployment: Resource, grant: _Grant | None, *, hash_: str) -> Member
         ready=is_true(deployment, "Ready"),
         failed=dig(deployment, "status", "phase") == Phase.FAILED.value,
     )
+
+
+def _other_member(deployment: Resource, at: datetime | None) -> Member:
+    """A member of a wave that is not about the settings of the config."""
+    return _member(deployment, _Grant(at=at) if at is not None else None, hash_="")
 
 
 def _is_held(deployment: Resource) -> bool:
@@ -321,8 +364,8 @@ def _conditions(config: Resource, effective: EffectiveConfig, wave: Wave) -> lis
                 status=True,
                 reason="DeploymentFailed" if wave.failed else "DeploymentNotReady",
                 message=f"ModelDeployment {wave.stalled_by} {what}: no other deployment takes the changed settings of "
-                "this config, or weights that were fetched anew, until it is ready with them; mend it, or set rollout: "
-                "OnNextChange",
+                "this config or of a template, or weights that were fetched anew, until it is ready with them; mend it "
+                "or set rollout: OnNextChange",
             )
         )
     return conditions

@@ -6,7 +6,7 @@ flags, so nothing restarts. The next change of its own spec takes the new ones; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +21,21 @@ from airunway.templates import (
     Choice,
     Contribution,
     Request,
+    choose,
+    contribution_of,
     effective,
     request_of,
 )
 
-__all__ = ["NO_TEMPLATES", "TemplatePart", "TemplateSource", "own_digest", "template_part"]
+__all__ = [
+    "NO_TEMPLATES",
+    "TemplatePart",
+    "TemplateSource",
+    "newest_hash",
+    "own_digest",
+    "source_among",
+    "template_part",
+]
 
 _PASSING = ("gateway", "suspend")
 """Fields of a spec whose change takes no newer template; nor do replica counts (ruling 23)."""
@@ -51,6 +61,17 @@ NO_TEMPLATES = TemplateSource(
     contribution=lambda _: Contribution(spec={}, hash=""),
 )
 """A cluster without templates."""
+
+
+def source_among(templates: Sequence[Resource]) -> TemplateSource:
+    """Returns where templates are looked up that were read as a list, with their kinds; of two of a key the last."""
+    found = {key_of(each): each for each in templates}
+
+    def chosen(request: Request, namespace: str) -> Choice:
+        own = [each for key, each in found.items() if key.namespace == namespace]
+        return choose(request, namespaced=own, cluster=[each for key, each in found.items() if not key.namespace])
+
+    return TemplateSource(choose=chosen, find=found.get, contribution=contribution_of)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +125,11 @@ def template_part(deployment: Resource, templates: TemplateSource, *, granted: b
     }
     text = f"Uses {_named(template)}"
     if hash_ != contribution.hash:
-        text += " as it was before its last change: the next change of the deployment's own spec takes the new values"
+        published["newerHash"] = contribution.hash
+        text += (
+            " as it was before its last change: the next change of the deployment's own spec, or a new value of the "
+            f"annotation {names.ADOPT}, takes the new values ({_changed(given, contribution.spec)})"
+        )
     ignored = "; ".join(f"{each.field}: {each.message}" for each in contribution.problems[:4])
     return TemplatePart(
         deployment=_with(deployment, spec, published),
@@ -113,6 +138,16 @@ def template_part(deployment: Resource, templates: TemplateSource, *, granted: b
             type=TEMPLATE_READY, status=True, reason="TemplateFound", message=f"{text}; {ignored}" if ignored else text
         ),
     )
+
+
+def newest_hash(deployment: Resource, templates: TemplateSource) -> str:
+    """The hash of what the template in use gives now; empty where there is none, or it cannot be used."""
+    request, record = request_of(own_spec(deployment)), dig(deployment, "status", "effectiveTemplate")
+    if request is None or not isinstance(dig(record, "spec"), dict):
+        return ""
+    template, _ = _template(deployment, request, record, templates)
+    contribution = templates.contribution(template) if template is not None else None
+    return contribution.hash if contribution is not None and not contribution.unusable else ""
 
 
 def own_digest(deployment: Resource) -> str:
@@ -128,6 +163,11 @@ def own_digest(deployment: Resource) -> str:
             for key, value in kept.items()
         }
     return digest([spec, annotations_of(deployment).get(names.ADOPT, "")])
+
+
+def _changed(before: Resource, now: Resource) -> str:
+    """The fields of a spec that differ, by name."""
+    return ", ".join(sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key)))
 
 
 def _template(
@@ -163,7 +203,7 @@ def _without(deployment: Resource, request: Request, record: Resource | None, pr
         message += "; what it gave is kept"
     served = is_true(deployment, SERVED)
     return TemplatePart(
-        deployment=deployment,
+        deployment=effective(deployment),
         status={"effectiveTemplate": record} if record is not None else {},
         condition=Condition(type=TEMPLATE_READY, status=False, reason=problem.reason, message=message),
         fault=Fault(

@@ -317,13 +317,10 @@ class RouteReconciler:
             self._events.emit(deployment, reason="RouteReady", note=note, action=EVENTS["RouteReady"].action)
         fault = condition.status is False and category_of(condition.reason) is not Category.PROGRESS
         if fault and (before.get("status"), before.get("reason")) != ("False", condition.reason):
-            self._events.emit(
-                deployment,
-                reason="RouteNotReady",
-                note=f"{condition.reason}: {condition.message}",
-                warning=True,
-                action=EVENTS["RouteNotReady"].action,
-            )
+            conflict = condition.reason == "RouteConflict"
+            reason = "RouteConflict" if conflict else "RouteNotReady"
+            note = condition.message if conflict else f"{condition.reason}: {condition.message}"
+            self._events.emit(deployment, reason=reason, note=note, warning=True, action=EVENTS[reason].action)
 
 
 def serves_generation(deployment: Resource) -> bool:

@@ -1,4 +1,4 @@
-"""The charts in the installed wheels: CRDs, core and providers; each chart has the name of its Helm release.
+"""The charts in the installed wheels: CRDs, core, catalogue and providers; each chart has the name of its Helm release.
 
 `airunway` has the charts ``airunway-crds`` and ``airunway``, `airunway-kaito` has ``airunway-provider-kaito``. A
 provider's wheel is found by its entry point, without importing it. See docs/decisions/0014-what-wheels-carry.md.
@@ -17,6 +17,7 @@ from airunway.plugins.registry import discover
 from airunway.resource import Resource
 
 __all__ = [
+    "CATALOGUE",
     "CORE",
     "DEFINITIONS",
     "NAMESPACE",
@@ -30,11 +31,13 @@ __all__ = [
     "released_to",
 ]
 
-DEFINITIONS, CORE = "airunway-crds", "airunway"
+DEFINITIONS, CORE, CATALOGUE = "airunway-crds", "airunway", "airunway-catalogue"
 NAMESPACE = "airunway-system"
 """The default namespace of AI Runway."""
 
 _PROVIDER = "airunway-provider-"
+_ADD_ON = "airunway_catalogue"
+"""The package with the chart of the catalogue."""
 _FOLDER = "charts"
 _REGISTRY = "registry"
 """The file that names the registry of the release's images."""
@@ -61,14 +64,14 @@ def provider_part(provider: str) -> str:
 
 
 def provider_of(part: str) -> str:
-    """The provider of a part; empty for the core and the CRDs."""
+    """The provider of a part; empty for the CRDs, the core and the catalogue."""
     return part.removeprefix(_PROVIDER) if part.startswith(_PROVIDER) else ""
 
 
 def in_order(names: Iterable[str]) -> list[str]:
     """The parts among these names, in the order of installation."""
     found = set(names)
-    return [part for part in (DEFINITIONS, CORE) if part in found] + sorted(filter(provider_of, found))
+    return [part for part in (DEFINITIONS, CORE, CATALOGUE) if part in found] + sorted(filter(provider_of, found))
 
 
 def bundled(part: str) -> BundledChart:
@@ -120,6 +123,8 @@ def _with_texts(node: Any, change: Callable[[str], str]) -> Any:
 def _package(part: str) -> Path:
     """The folder of the package that has the chart of a part. Raises ChartNotBundled."""
     provider = provider_of(part)
+    if part == CATALOGUE:
+        return _folder_of(_ADD_ON, missing=f"install its wheel beside airunway: pip install {CATALOGUE}")
     if not provider:
         return Path(__file__).parents[1]
     found = [each for each in discover() if each.name == provider]
@@ -135,7 +140,11 @@ def _package(part: str) -> Path:
             "uninstall all but one"
         )
     package = found[0].entry_point.module.partition(".")[0]
+    return _folder_of(package, missing=f"{found[0].distribution} has no package {package}, which its entry point names")
+
+
+def _folder_of(package: str, *, missing: str) -> Path:
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise ChartNotBundled(f"{found[0].distribution} has no package {package}, which its entry point names")
+        raise ChartNotBundled(missing)
     return Path(spec.submodule_search_locations[0])

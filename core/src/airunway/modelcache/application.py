@@ -16,13 +16,15 @@ from airunway.kube import Client, Priority, wait_until_synced
 from airunway.modelcache.artifacts import ArtifactReconciler
 from airunway.modelcache.caches import ArtifactCaches
 from airunway.modelcache.deployments import CacheReconciler
+from airunway.modelcache.making import ArtifactMaker
 from airunway.modelcache.metrics import Tries, artifact_points, download_points
 from airunway.modelcache.progress import ProgressReader, Running
-from airunway.modelcache.slots import DownloadSlots
+from airunway.modelcache.templates import WarmTemplates, user_name
 from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches
 from airunway.process.provider_capabilities import ProviderCapabilities
 from airunway.process.runtime_configs import RuntimeConfigs
+from airunway.process.slots import Slots
 from airunway.process.supervisor import Lead
 from airunway.resource import (
     ObjectKey,
@@ -77,6 +79,7 @@ class ModelCacheApplication:
         self._deployments = self._base.deployments
         self._queue = self._base.queue("model-cache")
         self._artifact_queue = self._base.queue("model-artifacts")
+        self._template_queue = self._base.queue("warm-templates")
         self._users = self._deployments.add_index(_artifact_used)
         self._known = self._base.overlay()
         self._configs = RuntimeConfigs(
@@ -97,8 +100,17 @@ class ModelCacheApplication:
         self._artifact_configs = RuntimeConfigs(
             caches, deployments=self._caches.artifacts.reflector, on_change=self._on_artifact_config
         )
+        maker = ArtifactMaker(client=client, caches=self._caches)
+        self._templates = WarmTemplates(
+            caches,
+            artifacts=self._caches,
+            maker=maker,
+            events=self._base.events,
+            wake=lambda key: self._template_queue.add(key, self._base.urgency),
+            on_users=self._note_users,
+        )
         self._providers = ProviderCapabilities(caches, on_change=self._on_provider)
-        self._slots = DownloadSlots(settings.max_downloads)
+        self._slots = Slots(settings.max_downloads)
         self._noted: set[ObjectKey] = set()
         """Artifacts whose changed users bring a pass soon."""
         self._progress = ProgressReader(running=self._running, on_change=self._wake_artifact)
@@ -111,6 +123,7 @@ class ModelCacheApplication:
             slots=self._slots,
             users_of=self._users_of,
             labels_of_users=self._labels_of_users,
+            label_of_template=self._templates.label_of,
             progress_of=self._progress.of,
             wake=self._wake_artifact,
             tries=Tries(caches.metrics),
@@ -120,6 +133,7 @@ class ModelCacheApplication:
             client=client,
             deployments=self._known,
             caches=self._caches,
+            maker=maker,
             configs=self._configs,
             engine_of=self._providers.engine_of,
             others=self._users_before,
@@ -137,7 +151,8 @@ class ModelCacheApplication:
     def unready(self) -> str | None:
         """Why the part cannot work yet, or None."""
         problem = not_synced([self._deployments, self._providers.configs, self._caches.artifacts.reflector])
-        if problem is not None or (problem := self._configs.unready()) is not None:
+        problem = problem or self._configs.unready() or self._templates.unready()
+        if problem is not None:
             return problem
         unread = self._caches.unread()
         return f"these kinds have not been read yet: {', '.join(unread)}" if unread else None
@@ -152,9 +167,11 @@ class ModelCacheApplication:
         group.create_task(self._configs.run(), name="model cache: runtime configs")
         group.create_task(self._artifact_configs.run(), name="model cache: runtime configs of artifacts")
         self._caches.start(group)
+        self._templates.start(group)
         await wait_until_synced([self._deployments, self._providers.configs])
         await self._configs.read()
         await self._caches.read()
+        await self._templates.read()
 
     async def _work(self) -> None:
         """The leader's part. Downloads that run keep their slots."""
@@ -165,6 +182,7 @@ class ModelCacheApplication:
                 self._slots.claim(key)
             self._artifact_queue.add(key, Priority.BULK)
         self._base.enqueue_all("lead", self._matters)
+        self._templates.wake_all()
         deployments = self._base.controller(
             "model-cache",
             self._queue,
@@ -179,9 +197,17 @@ class ModelCacheApplication:
             provider_of=lambda _: "",
             workers=self._workers,
         )
+        templates = self._base.controller(
+            "warm-templates",
+            self._template_queue,
+            self._templates.reconcile,
+            provider_of=lambda _: "",
+            workers=1,
+        )
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(deployments.run(), name="workers")
+                group.create_task(templates.run(), name="workers of templates")
                 group.create_task(artifacts.run(), name="workers of artifacts")
                 group.create_task(self._progress.run(), name="progress")
         finally:
@@ -215,6 +241,8 @@ class ModelCacheApplication:
 
     def _on_artifact(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         self._wake_artifact(key)
+        if old is None or new is None:
+            self._templates.on_artifact(key)
         if _shown(old) != _shown(new):
             for user in self._users.get(key):
                 self._queue.add(key_of(user), self._base.urgency)
@@ -273,11 +301,14 @@ class ModelCacheApplication:
     # ------------------------------------------------------------------------------------------------ what is read
 
     def _users_of(self, artifact: ObjectKey) -> tuple[str, ...]:
-        return tuple(sorted(key_of(user).name for user in self._users.get(artifact)))
+        deployments = (key_of(user).name for user in self._users.get(artifact))
+        templates = (user_name(template) for template in self._templates.users_of(artifact))
+        return tuple(sorted((*deployments, *templates)))
 
     def _labels_of_users(self, artifact: ObjectKey) -> dict[str, str] | None:
         """The labels on whose values all users of an artifact agree; None if nothing uses it."""
         users = [labels_of(user) for user in self._users.get(artifact)]
+        users += self._templates.labels_of_users(artifact)
         if not users:
             return None
         first, *others = users

@@ -21,13 +21,13 @@ from airunway.kube import JOB, Client, EventRecorder, NotFound, StatusWriter
 from airunway.modelcache.caches import MARK, ArtifactCaches
 from airunway.modelcache.evidence import evidence_of
 from airunway.modelcache.metrics import Tries
-from airunway.modelcache.slots import DownloadSlots
 from airunway.owned.apply import Applied, apply_objects
 from airunway.owned.history import WriteHistory, fight_text
 from airunway.owned.objects import Identity, complete, identity_in, is_ours
 from airunway.owned.plan import conflict_text
 from airunway.owned.writer import Writer
 from airunway.process.runtime_configs import RuntimeConfigs
+from airunway.process.slots import Slots
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, labels_of, uid_of
 from airunway.status import Category, Condition, category_of
 from airunway.status.rootcause import RootCause, find_root_cause
@@ -57,9 +57,9 @@ class _Memory:
 class ArtifactReconciler:
     """Reconciles artifacts.
 
-    `users_of(artifact)` names the deployments that use one, `labels_of_users(artifact)` has the
-    labels that all of them have (None: it has no users), and `progress_of(artifact, uid)` is the newest answer of its
-    download.
+    `users_of(artifact)` names the deployments and templates that use one, `labels_of_users(artifact)` has the labels
+    that all of them have (None: it has no users), `label_of_template(artifact)` the label that names its template, and
+    `progress_of(artifact, uid)` is the newest answer of its download.
     """
 
     def __init__(
@@ -70,9 +70,10 @@ class ArtifactReconciler:
         configs: RuntimeConfigs,
         events: EventRecorder,
         flags: Flags,
-        slots: DownloadSlots,
+        slots: Slots,
         users_of: Callable[[ObjectKey], tuple[str, ...]],
         labels_of_users: Callable[[ObjectKey], dict[str, str] | None],
+        label_of_template: Callable[[ObjectKey], dict[str, str]],
         progress_of: Callable[[ObjectKey, str], Resource | None],
         wake: Callable[[ObjectKey], None],
         tries: Tries,
@@ -86,6 +87,7 @@ class ArtifactReconciler:
         self._slots = slots
         self._users_of = users_of
         self._labels_of_users = labels_of_users
+        self._label_of_template = label_of_template
         self._progress_of = progress_of
         self._wake = wake
         self._tries = tries
@@ -249,6 +251,7 @@ class ArtifactReconciler:
         if agreed is None:
             return artifact
         kept = {key: value for key, value in labels_of(artifact).items() if key in _OWN_LABELS}
+        kept |= self._label_of_template(key_of(artifact))
         wanted = propagated(agreed, self._configs.resolve(artifact).config) | kept
         ours = _labels_applied(artifact)
         if ours == set(wanted) and all(labels_of(artifact).get(key) == value for key, value in wanted.items()):

@@ -4,12 +4,10 @@ its status how far they are.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from weakref import WeakValueDictionary
 
 from airunway.api import names
 from airunway.artifacts.deployments import CONDITION, CacheDecision, CacheFacts, decide_cache, is_usable
@@ -20,8 +18,8 @@ from airunway.configs import propagated
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, EventRecorder, MutationCache, StatusWriter
 from airunway.modelcache.caches import MARK, ArtifactCaches
+from airunway.modelcache.making import ArtifactMaker
 from airunway.owned.apply import apply_objects
-from airunway.owned.error_policies import Occupied, Refused
 from airunway.owned.history import WriteHistory, fight_text
 from airunway.owned.objects import complete, identity_in, is_ours, our_labels
 from airunway.owned.plan import conflict_text
@@ -103,6 +101,7 @@ class CacheReconciler:
         client: Client,
         deployments: MutationCache,
         caches: ArtifactCaches,
+        maker: ArtifactMaker,
         configs: RuntimeConfigs,
         engine_of: Callable[[Resource], Resource | None],
         others: Callable[[Resource, str], int],
@@ -111,6 +110,7 @@ class CacheReconciler:
     ) -> None:
         self._deployments = deployments
         self._caches = caches
+        self._maker = maker
         self._configs = configs
         self._engine_of = engine_of
         self._others = others
@@ -125,8 +125,6 @@ class CacheReconciler:
             on_write=log_phase,
         )
         self._memories: dict[ObjectKey, _Memory] = {}
-        self._makers: WeakValueDictionary[ObjectKey, asyncio.Lock] = WeakValueDictionary()
-        """One artifact is created by one worker at a time; a lock lives as long as a worker has it or waits for it."""
 
     def forget(self, key: ObjectKey) -> None:
         """Release all that is remembered of a deployment that is gone."""
@@ -177,23 +175,13 @@ class CacheReconciler:
         return decision, None
 
     async def _make(self, deployment: Resource, artifact: Resource) -> Condition | None:
-        """Create the artifact; returns what hinders it. One that exists already has the same weights by its name.
-
-        Users of one model that are made in the same second wait for the first of them.
-        """
-        metadata, key = artifact["metadata"], key_of(artifact)
-        labels = propagated(labels_of(deployment), self._configs.resolve(deployment).config) | metadata["labels"]
-        async with self._makers.setdefault(key, asyncio.Lock()):
-            if self._caches.artifact(key) is not None:
-                return None
-            try:
-                await self._writer.apply({**artifact, "metadata": {**metadata, "labels": labels}}, None)
-            except Occupied:
-                return None  # the watch brings it
-            except Refused as no:
-                reason = "Forbidden" if no.kind is None else no.policy.reason
-                return Condition(type=CONDITION, status=False, reason=reason, message=str(no))
-        return None
+        """Create the artifact; returns what hinders it."""
+        labels = propagated(labels_of(deployment), self._configs.resolve(deployment).config)
+        no = await self._maker.make(artifact, labels=labels)
+        if no is None:
+            return None
+        reason = "Forbidden" if no.kind is None else no.policy.reason
+        return Condition(type=CONDITION, status=False, reason=reason, message=str(no))
 
     # --------------------------------------------------------------------------------------------------------- volumes
 

@@ -15,7 +15,6 @@ from typing import Any, TypeAlias, TypeVar
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import AnyReflector, Client, Handler, Kind, UnionReflector, reflector_of, transform_once
-from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.metrics import Metrics
 from airunway.resource import ObjectKey, Resource
 
@@ -38,7 +37,12 @@ class Caches:
     """
 
     def __init__(
-        self, client: Client, *, project: DeploymentProjection, metrics: Metrics, namespaces: Sequence[str] = ()
+        self,
+        client: Client,
+        *,
+        project: Callable[[Resource], Resource],
+        metrics: Metrics,
+        namespaces: Sequence[str] = (),
     ) -> None:
         self.client = client
         self.project = transform_once(project)

@@ -24,6 +24,7 @@ class MetricsRole(StrEnum):
 
     EVERY = "every process"
     CORE = "core"
+    CATALOGUE = "catalogue"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,6 +320,28 @@ METRICS: tuple[Metric, ...] = (
         help="Seconds from the begin of the try that completed a ModelArtifact to its end.",
         role=MetricsRole.CORE,
         buckets=_LIFE_SECONDS,
+    ),
+    # ---------------------------------------------------------------------------------------------------- catalogue
+    Metric(
+        name="airunway_modeltemplate_total",
+        type=_GAUGE,
+        labels=("namespace", "phase"),
+        help="ModelTemplates by namespace and phase; ClusterModelTemplates have an empty namespace.",
+        role=MetricsRole.CATALOGUE,
+    ),
+    Metric(
+        name="airunway_discoveries",
+        type=_GAUGE,
+        labels=("state",),
+        help="Discovery Jobs that are running, and queued because of --max-discoveries; 0 in a process that stands by.",
+        role=MetricsRole.CATALOGUE,
+    ),
+    Metric(
+        name="airunway_discovery_attempts_total",
+        type=_COUNTER,
+        labels=("result",),
+        help="Tries to ask an image for its profile that ended: succeeded or failed.",
+        role=MetricsRole.CATALOGUE,
     ),
     # ---------------------------------------------------------------------------------------------------- providers
     Metric(

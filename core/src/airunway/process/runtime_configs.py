@@ -29,17 +29,19 @@ _METADATA = ("name", "namespace", "uid", "resourceVersion", "generation", "creat
 class RuntimeConfigs:
     """RuntimeConfigs and ClusterRuntimeConfigs for one reader.
 
-    `deployments` is the reader's cache of deployments; its index finds the users of a config. A cluster without the
+    `deployments` is the reader's cache of deployments; its index finds the users of a config. `home` is the namespace
+    whose RuntimeConfigs cluster-scoped objects follow. A cluster without the
     CRDs counts as one without configs; CRDs that are installed later are noticed within 30 seconds, which is the
     longest backoff of a cache. What was read stays while later reads fail.
     """
 
-    def __init__(self, caches: Caches, *, deployments: AnyReflector, on_change: OnChange) -> None:
+    def __init__(self, caches: Caches, *, deployments: AnyReflector, on_change: OnChange, home: str = "") -> None:
+        self._home = home
         self.project = caches.one(_Projection)
         self.namespaced: SharedCache = caches.of(RUNTIME_CONFIG, project=self.project)
         self.cluster: SharedCache = caches.of(CLUSTER_RUNTIME_CONFIG, project=self.project)
         self._on_change = on_change
-        self._users = deployments.add_index(lambda deployment: (_looked_up(deployment),))
+        self._users = deployments.add_index(lambda deployment: (self._looked_up(deployment),))
         self._known: dict[ObjectKey, tuple[Resource | None, Resource | None, Resolution]] = {}
         self._problems: dict[SharedCache, str] = {}
         for cache in (self.namespaced, self.cluster):
@@ -49,7 +51,7 @@ class RuntimeConfigs:
 
     def resolve(self, deployment: Resource) -> Resolution:
         """Returns the config that a deployment follows, of those that have been read."""
-        namespace, name = _looked_up(deployment)
+        namespace, name = self._looked_up(deployment)
         own, cluster = self.namespaced.get(ObjectKey(namespace, name)), self.cluster.get(ObjectKey("", name))
         if own is None and cluster is None:
             return resolve(name, namespaced=None, cluster=None)
@@ -67,6 +69,10 @@ class RuntimeConfigs:
             return self._users.get(config)
         places = [place for place in self._users.keys() if isinstance(place, ObjectKey) and place.name == config.name]  # noqa: SIM118
         return [user for place in places if self._reads_cluster(place) for user in self._users.get(place)]
+
+    def _looked_up(self, deployment: Resource) -> ObjectKey:
+        """The namespace of a deployment, and the name of the config that it looks up."""
+        return ObjectKey(key_of(deployment).namespace or self._home, config_name(deployment))
 
     def _reads_cluster(self, place: ObjectKey) -> bool:
         own = self.namespaced.get(place)
@@ -125,11 +131,6 @@ class _Projection:
         if isinstance(metadata, dict):
             obj["metadata"] = {field: metadata[field] for field in _METADATA if field in metadata}
         return self._compact(obj)
-
-
-def _looked_up(deployment: Resource) -> ObjectKey:
-    """The namespace of a deployment, and the name of the config that it looks up."""
-    return ObjectKey(key_of(deployment).namespace, config_name(deployment))
 
 
 def _inherits(config: Resource) -> bool:

@@ -1,6 +1,7 @@
 """The model templates that a process has read: which one a deployment uses, and which deployments a change concerns.
 
-Only the core reads them; it records on each deployment what its template gives (`airunway.templates`).
+Only the core reads them: it records on each deployment what its template gives (`airunway.templates`), and its model
+cache part keeps their weights.
 """
 
 from __future__ import annotations
@@ -14,14 +15,25 @@ from airunway.kube import AnyReflector, compact_objects, wait_until_answered
 from airunway.process.caches import Caches, SharedCache
 from airunway.process.deployment_cache import own_spec
 from airunway.process.runtime_configs import OnChange
-from airunway.resource import ObjectKey, Resource, dig, key_of
+from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of
 from airunway.templates import CLUSTER_KIND, KIND, Choice, Contribution, Request, choose, contribution_of, request_of
 
-__all__ = ["Templates"]
+__all__ = ["TemplateProjection", "Templates"]
 
-_METADATA = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp")
+_METADATA = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "labels",
+)
 _STATUS = ("phase", "reason", "message", "modelSources", "hardware")
 """What the core reads of a template's status, which the catalogue writes."""
+_CONDITIONS = ("DiscoveryReady",)
+"""The conditions of it that the core reads."""
 
 
 class Templates:
@@ -32,7 +44,7 @@ class Templates:
     """
 
     def __init__(self, caches: Caches, *, deployments: AnyReflector, on_change: OnChange) -> None:
-        project = caches.one(_Projection)
+        project = caches.one(TemplateProjection)
         self.namespaced: SharedCache = caches.of(MODEL_TEMPLATE, project=project, optional=True)
         self.cluster: SharedCache = caches.of(CLUSTER_MODEL_TEMPLATE, project=project, optional=True)
         self._on_change = on_change
@@ -126,8 +138,10 @@ class Templates:
         return {str(each[1]) for each in self._users.keys() if isinstance(each, tuple)}  # noqa: SIM118
 
 
-class _Projection:
-    """Keeps of a template its spec, the part of its status that the core reads, and some metadata."""
+class TemplateProjection:
+    """Keeps of a template its spec, the part of its status that the core reads, and some metadata. One for the whole
+    process.
+    """
 
     def __init__(self) -> None:
         self._compact = compact_objects(names.CORE_MANAGER)
@@ -140,6 +154,10 @@ class _Projection:
             field: metadata[field] for field in _METADATA if isinstance(metadata, dict) and field in metadata
         }
         kept["status"] = {field: status[field] for field in _STATUS if isinstance(status, dict) and field in status}
+        if conditions := [each for type_ in _CONDITIONS if (each := condition_of(obj, type_)) is not None]:
+            kept["status"]["conditions"] = [
+                {field: each.get(field) for field in ("type", "status")} for each in conditions
+            ]
         return self._compact(kept)
 
 

@@ -6,7 +6,7 @@ change. RBAC also cannot limit by the owner of a ConfigMap or by part of a statu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from airunway.api import names
@@ -18,9 +18,22 @@ from airunway.kinds import (
     MODEL_DEPLOYMENT,
     RUNTIME_CONFIG,
 )
-from airunway.kube import CONFIG_MAP, EVENT, JOB, LEASE, PERSISTENT_VOLUME_CLAIM
+from airunway.kube import CONFIG_MAP, JOB, PERSISTENT_VOLUME_CLAIM
 from airunway.plugins.contract import ProviderManifest
 from airunway.rbac.model_cache_rules import BY_ARTIFACT, artifact_contents, model_cache_contents
+from airunway.rbac.policy_objects import (
+    EVENTS,
+    LEASES,
+    OWNERS,
+    is_account,
+    keeps_finalizers,
+    own_events,
+    own_lease,
+    policy_and_binding,
+    resource_rule,
+    resource_rules,
+    whereabouts,
+)
 from airunway.rbac.policy_rules import (
     BY_DEPLOYMENT,
     OWNER_NAMES,
@@ -39,7 +52,6 @@ from airunway.status.catalogue import PARTS, ConditionWriter, conditions_of
 __all__ = ["GUARD", "core_guard", "gateway_guard", "model_cache_guard", "provider_guard", "status_guard"]
 
 GUARD = "airunway-guard"
-_VERSION = "admissionregistration.k8s.io/v1"
 
 _CORE_PARTS = (names.CORE_MANAGER, names.GATEWAY_MANAGER, names.MODEL_CACHE_MANAGER)
 """The parts of the core's process, which have one account: each has its own Lease and writes events in its own name."""
@@ -47,10 +59,6 @@ _CORE_PARTS = (names.CORE_MANAGER, names.GATEWAY_MANAGER, names.MODEL_CACHE_MANA
 _FINALIZERS = {
     "before": "oldObject.metadata.?finalizers.orValue([])",
     "after": "object.metadata.?finalizers.orValue([])",
-}
-_OWNERS = {
-    "before": "oldObject == null ? [] : oldObject.metadata.?ownerReferences.orValue([])",
-    "after": "object == null ? [] : object.metadata.?ownerReferences.orValue([])",
 }
 
 
@@ -67,26 +75,26 @@ def core_guard(user: str, *, name: str = GUARD) -> list[Resource]:
         f"variables.before.all(f, f in variables.after || {theirs})",
         message="the core may only take off finalizers of providers",
     )
-    condition = _is_user(user)
+    condition = is_account(user)
     return [
-        *_policy(
+        *policy_and_binding(
             f"{name}-core",
             condition=condition,
             resources=[_deployments()],
             variables=_FINALIZERS,
             rules=[*_USERS_OWN, finalizers],
         ),
-        *_policy(
+        *policy_and_binding(
             f"{name}-core-fields",
             condition=condition,
             resources=[_deployments(subresource="status")],
             rules=list(_PROVIDERS_STATUS),
         ),
-        *_policy(
+        *policy_and_binding(
             f"{name}-core-configs",
             condition=condition,
             resources=[
-                _resource(
+                resource_rule(
                     names.GROUP,
                     RUNTIME_CONFIG.plural,
                     CLUSTER_RUNTIME_CONFIG.plural,
@@ -95,8 +103,12 @@ def core_guard(user: str, *, name: str = GUARD) -> list[Resource]:
             ],
             rules=[PolicyRule(expression="false", message="the core writes only the status of runtime configs")],
         ),
-        *_policy(f"{name}-core-events", condition=condition, resources=[_EVENTS], rules=[_own_events(*_CORE_PARTS)]),
-        *_policy(f"{name}-core-leases", condition=condition, resources=[_LEASES], rules=[_own_lease(*_CORE_PARTS)]),
+        *policy_and_binding(
+            f"{name}-core-events", condition=condition, resources=[EVENTS], rules=[own_events(*_CORE_PARTS)]
+        ),
+        *policy_and_binding(
+            f"{name}-core-leases", condition=condition, resources=[LEASES], rules=[own_lease(*_CORE_PARTS)]
+        ),
     ]
 
 
@@ -113,17 +125,17 @@ def gateway_guard(
     variables, rules = gateway_contents(images)
     kinds = sorted((kind.group, kind.plural) for kind in (HTTP_ROUTE, INFERENCE_POOL, DESTINATION_RULE, *PICKER_KINDS))
     part = quoted(names.PART)
-    return _policy(
+    return policy_and_binding(
         f"{name}-gateway",
-        condition=_is_user(user),
-        resources=_resources(kinds, operations=("CREATE", "UPDATE", "DELETE")),
+        condition=is_account(user),
+        resources=resource_rules(kinds, operations=("CREATE", "UPDATE", "DELETE")),
         variables={
-            **_OWNERS,
+            **OWNERS,
             **variables,
             "held": "oldObject == null ? [] : oldObject.metadata.?finalizers.orValue([])",
         },
         rules=[
-            *_whereabouts([own], namespaces, who="the core"),
+            *whereabouts([own], namespaces, who="the core"),
             PolicyRule(
                 expression=f"oldObject == null || oldObject.metadata.?labels[?{part}].orValue('') == 'gateway' && "
                 f"({_OWNED_BEFORE})",
@@ -137,7 +149,7 @@ def gateway_guard(
                 expression=f"object == null || object.metadata.?labels[?{part}].orValue('') == 'gateway'",
                 message=f"what the gateway part writes must have the label {names.PART}: gateway",
             ),
-            _held("the core"),
+            keeps_finalizers("the core"),
             *(replace(rule, expression=f"object == null || ({rule.expression})") for rule in rules),
         ],
     )
@@ -165,17 +177,17 @@ def model_cache_guard(
         f"%s.metadata.?labels[?{quoted(key)}].orValue('') == {quoted(value)}"
         for key, value in ((names.PART, names.MODEL_CACHE_PART), (names.MANAGED_BY, names.MANAGED_BY_VALUE))
     )
-    condition, where = _is_user(user), _whereabouts([own], namespaces, who="the core")
+    condition, where = is_account(user), whereabouts([own], namespaces, who="the core")
     held = {"held": "oldObject == null ? [] : oldObject.metadata.?finalizers.orValue([])"}
     return [
-        *_policy(
+        *policy_and_binding(
             f"{name}-model-cache",
             condition=condition,
-            resources=_resources(
+            resources=resource_rules(
                 sorted((kind.group, kind.plural) for kind in (JOB, PERSISTENT_VOLUME_CLAIM)),
                 operations=("CREATE", "UPDATE", "DELETE"),
             ),
-            variables={**_OWNERS, **variables, **held},
+            variables={**OWNERS, **variables, **held},
             rules=[
                 *where,
                 PolicyRule(
@@ -192,17 +204,17 @@ def model_cache_guard(
                     f"{names.MODEL_CACHE_PART}",
                 ),
                 # The API server itself puts its protection on every claim.
-                _held("the core", "kubernetes.io/pvc-protection"),
+                keeps_finalizers("the core", "kubernetes.io/pvc-protection"),
                 *(replace(rule, expression=f"object == null || ({rule.expression})") for rule in rules),
             ],
         ),
-        *_policy(
+        *policy_and_binding(
             f"{name}-model-artifacts",
             condition=condition,
             resources=[
-                _resource(MODEL_ARTIFACT.group, MODEL_ARTIFACT.plural, operations=("CREATE", "UPDATE", "DELETE"))
+                resource_rule(MODEL_ARTIFACT.group, MODEL_ARTIFACT.plural, operations=("CREATE", "UPDATE", "DELETE"))
             ],
-            variables={**_OWNERS, **held, "o": "dyn(object)"},
+            variables={**OWNERS, **held, "o": "dyn(object)"},
             rules=[
                 *where,
                 PolicyRule(
@@ -213,7 +225,7 @@ def model_cache_guard(
                     expression=f"object == null || {part % 'object'} && {managed % 'object'}",
                     message=f"a ModelArtifact that the core makes has the labels {names.PART} and {names.MANAGED_BY}",
                 ),
-                _held("the core"),
+                keeps_finalizers("the core"),
                 *(replace(rule, expression=f"object == null || ({rule.expression})") for rule in artifact_contents()),
             ],
         ),
@@ -248,11 +260,11 @@ def provider_guard(
     manager = names.provider_manager(manifest.name)
     written = [kind for kind in manifest.upstream if kind.write]
     kinds = sorted({(kind.group, kind.plural) for kind in written} | {(CONFIG_MAP.group, CONFIG_MAP.plural)})
-    condition = _is_user(user)
+    condition = is_account(user)
     variables, rules = contents(manifest)
     core = core or own
     return [
-        *_policy(
+        *policy_and_binding(
             f"{name}-deployments",
             condition=condition,
             resources=[_deployments()],
@@ -270,7 +282,7 @@ def provider_guard(
                 ),
             ],
         ),
-        *_policy(
+        *policy_and_binding(
             f"{name}-status",
             condition=condition,
             resources=[_deployments(subresource="status")],
@@ -283,32 +295,32 @@ def provider_guard(
                 *_CORE_STATUS,
             ],
         ),
-        *_policy(
+        *policy_and_binding(
             f"{name}-objects",
             condition=condition,
-            resources=_resources(kinds, operations=("CREATE", "UPDATE", "DELETE")),
+            resources=resource_rules(kinds, operations=("CREATE", "UPDATE", "DELETE")),
             variables={
-                **_OWNERS,
+                **OWNERS,
                 **variables,
                 "held": "oldObject == null ? [] : oldObject.metadata.?finalizers.orValue([])",
                 "whose": f"oldObject == null ? '' : oldObject.metadata.?labels[?{quoted(names.PROVIDER)}].orValue('')",
             },
             # One policy for all of it: the API server converts the object once per policy.
             rules=[
-                *_whereabouts([own, core], namespaces),
+                *whereabouts([own, core], namespaces),
                 _WAS_OURS,
                 _IS_OURS,
                 *_belongs_to(provider),
-                _held("a provider"),
+                keeps_finalizers("a provider"),
                 *(replace(rule, expression=f"object == null || ({rule.expression})") for rule in rules),
             ],
         ),
         *_with_parameters(manifest, f"{name}-namespaces", condition=condition, kinds=kinds),
-        *_policy(
+        *policy_and_binding(
             f"{name}-config",
             condition=condition,
             resources=[
-                _resource(
+                resource_rule(
                     names.GROUP,
                     *(f"{INFERENCE_PROVIDER_CONFIG.plural}{suffix}" for suffix in ("", "/status")),
                     operations=("CREATE", "UPDATE"),
@@ -326,8 +338,8 @@ def provider_guard(
                 ),
             ],
         ),
-        *_policy(f"{name}-events", condition=condition, resources=[_EVENTS], rules=[_own_events(manager)]),
-        *_policy(f"{name}-leases", condition=condition, resources=[_LEASES], rules=[_own_lease(manager)]),
+        *policy_and_binding(f"{name}-events", condition=condition, resources=[EVENTS], rules=[own_events(manager)]),
+        *policy_and_binding(f"{name}-leases", condition=condition, resources=[LEASES], rules=[own_lease(manager)]),
     ]
 
 
@@ -341,10 +353,10 @@ def _with_parameters(
     without the config only creations are refused: upstream operators and the garbage collector can still change
     existing objects.
     """
-    policy, binding = _policy(
+    policy, binding = policy_and_binding(
         name,
         condition=condition,
-        resources=_resources(kinds, operations=("CREATE", "UPDATE")),
+        resources=resource_rules(kinds, operations=("CREATE", "UPDATE")),
         variables={
             "o": "dyn(object)",
             "kind": "request.resource.group + '/' + request.resource.resource",
@@ -371,7 +383,7 @@ def _with_parameters(
         bound: Resource = {
             **binding["spec"],
             "paramRef": {"name": manifest.name, "parameterNotFoundAction": missing},
-            "matchResources": {"resourceRules": _resources(kinds, operations=(operation,))},
+            "matchResources": {"resourceRules": resource_rules(kinds, operations=(operation,))},
         }
         bindings.append({**binding, "metadata": {"name": f"{name}-{operation.lower()}"}, "spec": bound})
     return [policy, *bindings]
@@ -390,7 +402,7 @@ def status_guard(
     condition = f"!(request.userInfo.username in [{listed}])"
     if accounts_of:
         condition += f" && !request.userInfo.username.startsWith({quoted(f'system:serviceaccount:{accounts_of}:')})"
-    return _policy(
+    return policy_and_binding(
         f"{name}-status",
         condition=condition,
         resources=[_deployments(subresource="status")],
@@ -458,6 +470,7 @@ _PROVIDERS_STATUS = (
             (".?provider.?resourceKind", "the provider's object", "''"),
             (".?provider.?runtimeConfigHash", "the config in use", "''"),
             (".?provider.?claimName", "the claim in use", "''"),
+            (".?provider.?templateHash", "the template in use", "''"),
             (".?endpoint", "the endpoint", "{}"),
             (".?selector", "the selector", "''"),
             (".?replicas", "the replicas", "{}"),
@@ -489,16 +502,6 @@ _IS_OURS = PolicyRule(
 )
 
 
-def _held(who: str, *admitted: str) -> PolicyRule:
-    """An object keeps the finalizers that it had; the API server may add the `admitted` ones."""
-    known = f"f in variables.held || f in {literals(admitted)}" if admitted else "f in variables.held"
-    return PolicyRule(
-        expression="object == null || [object.metadata.?finalizers.orValue([])].all(a, "
-        f"a.all(f, {known}) && variables.held.all(f, f in a))",
-        message=f"{who} must not change the finalizers of the objects that it writes",
-    )
-
-
 def _belongs_to(provider: str) -> list[PolicyRule]:
     """An object belongs to this provider by its label; only the plan of a dry run may move between providers."""
     of_old = "(object == null ? oldObject : object).metadata.name.endsWith('-airunway-plan')"
@@ -515,95 +518,6 @@ def _belongs_to(provider: str) -> list[PolicyRule]:
     ]
 
 
-def _whereabouts(refused: Iterable[str], listed: Iterable[str], *, who: str = "a provider") -> list[PolicyRule]:
-    """Controllers must not write into namespaces of the system, of the operator, or that they do not watch."""
-    watched = quoted(",".join(listed))
-    return [
-        PolicyRule(
-            expression="!request.namespace.startsWith('kube-')",
-            message=f"{who} must not write into namespaces of the system (kube-*)",
-        ),
-        PolicyRule(
-            expression=f"!(request.namespace in {literals(refused)})",
-            message=f"{who} must not write into the namespace of the operator: deploy models in another",
-        ),
-        PolicyRule(
-            expression=f"{watched} == '' || request.namespace in {watched}.split(',')",
-            message=f"{who} must not write into a namespace that it does not watch",
-        ),
-    ]
-
-
-def _own_events(*managers: str) -> PolicyRule:
-    own = literals(f"{names.GROUP}/{manager}" for manager in managers)
-    return PolicyRule(
-        expression=f"[object, oldObject].all(o, o == null || o.?reportingController.orValue('') in {own})",
-        message="a controller must not write events of another controller",
-    )
-
-
-def _own_lease(*managers: str) -> PolicyRule:
-    # RBAC cannot limit ``create`` to a name; it limits updates.
-    return PolicyRule(
-        expression=f"object.metadata.name in {literals(managers)}",
-        message="a controller must not create the Lease of another",
-    )
-
-
-# -------------------------------------------------------------------------------------------------- writing it down
-
-
-def _policy(
-    name: str,
-    *,
-    condition: str,
-    resources: Sequence[Resource],
-    rules: Sequence[PolicyRule],
-    variables: Mapping[str, str] | None = None,
-    namespaces: Sequence[str] = (),
-) -> list[Resource]:
-    """A policy and its binding. The match condition on the account skips the requests of other accounts."""
-    spec: Resource = {
-        "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": list(resources)},
-        "matchConditions": [{"name": "account", "expression": condition}],
-    }
-    if variables:
-        spec["variables"] = [{"name": key, "expression": text} for key, text in variables.items()]
-    spec["validations"] = [
-        {"expression": rule.expression, "message": rule.message, "reason": "Forbidden"} for rule in rules
-    ]
-    bound: Resource = {"policyName": name, "validationActions": ["Deny"]}
-    if namespaces:
-        named = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": sorted(set(namespaces))}
-        bound["matchResources"] = {"namespaceSelector": {"matchExpressions": [named]}}
-    return [
-        {
-            "apiVersion": _VERSION,
-            "kind": f"ValidatingAdmissionPolicy{suffix}",
-            "metadata": {"name": name},
-            "spec": content,
-        }
-        for suffix, content in (("", spec), ("Binding", bound))
-    ]
-
-
 def _deployments(*, subresource: str = "") -> Resource:
     plural = MODEL_DEPLOYMENT.plural
-    return _resource(names.GROUP, f"{plural}/{subresource}" if subresource else plural, operations=("UPDATE",))
-
-
-def _resource(group: str, *resources: str, operations: Sequence[str]) -> Resource:
-    return {"apiGroups": [group], "apiVersions": ["*"], "operations": list(operations), "resources": list(resources)}
-
-
-def _resources(kinds: Iterable[tuple[str, str]], *, operations: Sequence[str]) -> list[Resource]:
-    return [_resource(group, plural, operations=operations) for group, plural in kinds]
-
-
-_EVENTS = _resource(EVENT.group, EVENT.plural, operations=("CREATE", "UPDATE"))
-_LEASES = _resource(LEASE.group, LEASE.plural, operations=("CREATE",))
-
-
-def _is_user(user: str) -> str:
-    return f"request.userInfo.username == {quoted(user)}"
+    return resource_rule(names.GROUP, f"{plural}/{subresource}" if subresource else plural, operations=("UPDATE",))

@@ -99,9 +99,12 @@ def artifact_contents() -> list[PolicyRule]:
             message="the name of a ModelArtifact that the core makes ends with ten digits of its key",
         ),
         PolicyRule(
-            expression="oldObject != null || variables.o.spec.source.uri.startsWith('hf://') && "
+            # Deployments ask for weights of the hub only; a template may have them in a bucket.
+            expression="oldObject != null || (variables.o.spec.source.uri.startsWith('hf://') || "
+            f"object.metadata.?labels[?{quoted(names.TEMPLATE)}].orValue('') != '') && "
             "!has(variables.o.spec.source.include) && !has(variables.o.spec.source.exclude)",
-            message="a ModelArtifact that the core makes has a repository of Hugging Face as its source",
+            message="a ModelArtifact that the core makes has a repository of Hugging Face as its source, or is kept "
+            "for a ModelTemplate",
         ),
         PolicyRule(
             expression=f"oldObject != null || {fields}",

@@ -8,7 +8,7 @@ pass carries out (spec/contract.md, "Inside the runtime"). Example: a new image 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -277,6 +277,7 @@ def plan(
     except PluginFault as error:
         log.exception("%s: the provider's plugin is at fault", state.key)
         return _at_fault(intent, error)
+    outdated = (*outdated, *_newer_template(state.deployment))
     warnings = (*translated.warnings, *outdated, *((gate.warning,) if gate.warning is not None else ()))
     # Of a refused spec it is not known what would be written: other settings than the config's are not in effect.
     unknown = not translated.objects and pods != current
@@ -433,6 +434,15 @@ def _context(
 _WHEN = (
     f"with the next change of the spec, or when the annotation {names.ADOPT} gets a new value: it may restart the model"
 )
+
+
+def _newer_template(deployment: Resource) -> Iterator[Finding]:
+    """The warning that the template has newer values than those in use, as the core published it."""
+    template = dig(deployment, "status", "effectiveTemplate")
+    if dig(template, "newerHash"):
+        ref = f"{dig(template, 'ref', 'kind', default='')} {dig(template, 'ref', 'name', default='')}"
+        text = f"{ref} was edited since its values were taken; the newer ones take effect {_WHEN}"
+        yield Finding(path="", reason="NewerTemplateWaits", message=text)
 
 
 def _waiting(
@@ -634,7 +644,7 @@ def _stays(state: ClusterState) -> StepResult:
         reason=reason,
         message=message,
         blocks_ready=True,
-        only_degrades=mistaken,
+        only_degrades=mistaken or reason == "CacheLost",
         category=Category.CONFIG if mistaken else None,
     )
 

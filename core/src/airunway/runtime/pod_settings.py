@@ -103,7 +103,9 @@ def gate_of(
     `typed` and `digests` are the deployment as plugins see it; None if it cannot be read.
     """
     if dig(state.deployment, "spec", "templateRef") is not None:
-        return Gate(closed=True)  # its template is not resolved: the condition of the core is a fault of its own
+        # Its template is not resolved: the condition of the core is a fault of its own.
+        text = "The newest spec is applied once it is known what its template gives: see the condition TemplateReady"
+        return Gate(closed=True, late=_waits(text))
     gate = _config_gate(state)
     if gate.closed:
         return gate

@@ -390,6 +390,7 @@ def _found(
         subject=decision.subject or f"{kind}/{state.key.namespace}/{name}",
         rolled_out=state.rolled_out,
         config_hash=_effective_hash(state, decision),
+        template_hash=_template_hash(state, decision),
         claim=state.recorded.cache.claim if state.recorded is not None and state.recorded.cache is not None else "",
     )
     if isinstance(observed, PluginFault):
@@ -409,6 +410,18 @@ def _effective_hash(state: ClusterState, decision: Decision) -> str | None:
         return None
     there = state.recorded.pods if state.recorded is not None else RuntimeSettings()
     return decision.config_hash if there == decision.context.runtime else None
+
+
+def _template_hash(state: ClusterState, decision: Decision) -> str | None:
+    """The hash of what the template gives if the primary object was written for it, empty without a template; None as
+    long as the object has not got it.
+    """
+    recorded = dig(state.deployment, "status", "effectiveTemplate", "hash")
+    if not isinstance(recorded, str) or not recorded:
+        return ""
+    if decision.digests is None:
+        return None
+    return recorded if annotations_of(state.primary or {}).get(names.WRITTEN_FOR) == decision.digests.wanted else None
 
 
 def _outage(state: ClusterState, memory: Memory, error: KubeError) -> Outcome:

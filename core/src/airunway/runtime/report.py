@@ -139,6 +139,8 @@ class Report:
     """Label selector of the serving pods."""
     foreign: tuple[Fault, ...] = ()
     """Faults of conditions that the core and its parts write."""
+    template_hash: str | None = None
+    """Hash of what the template gives, as it is in effect; empty: no template; None: the published one stays."""
     config_hash: str | None = None
     """Hash of the runtime config whose pod settings are in effect, or empty; None: the published one stays."""
     claim: str = ""
@@ -243,6 +245,11 @@ def provider_status(
             effective = dig(live, "provider", "runtimeConfigHash")
         if effective and isinstance(effective, str):
             provider["runtimeConfigHash"] = effective
+        template = report.template_hash
+        if template is None:
+            template = dig(live, "provider", "templateHash")
+        if template and isinstance(template, str):
+            provider["templateHash"] = template
         if report.claim:
             provider["claimName"] = report.claim
         status["provider"] = provider
@@ -377,7 +384,15 @@ def terminating_status(deployment: Resource, message: str, *, now: datetime) -> 
     """The status while the upstream objects of a deleted deployment are deleted; known facts about them stay."""
     verdict = Rollup(phase=Phase.TERMINATING, reason="Terminating", message=bounded(message), ready=False)
     status = _status(deployment, verdict, overall_conditions(verdict), now=now)
-    known = ("resourceName", "resourceKind", "resourceAPIVersion", "schemaHash", "runtimeConfigHash", "claimName")
+    known = (
+        "resourceName",
+        "resourceKind",
+        "resourceAPIVersion",
+        "schemaHash",
+        "runtimeConfigHash",
+        "templateHash",
+        "claimName",
+    )
     resource = {key: dig(deployment, "status", "provider", key) for key in known}
     if resource := {key: value for key, value in resource.items() if value is not None}:
         status["provider"] = resource

@@ -20,7 +20,7 @@ from airunway.selection.provider import Candidate, not_registered
 from airunway.validation import Violation, validate
 from airunway.validation.policy import NAMESPACE_NAME, Grants, Policy
 
-__all__ = ["CandidateVerdict", "Explanation", "explain"]
+__all__ = ["CandidateVerdict", "Explanation", "explain", "undecided"]
 
 
 class CandidateVerdict(StrEnum):
@@ -177,6 +177,12 @@ def explain(
             if facts.name != provider or violations
         ),
     )
+
+
+def undecided(deployment: Resource, *, message: str) -> Explanation:
+    """Explains a ModelDeployment of which only its own spec is known: what is wrong with that, and `message`."""
+    violations = tuple(validate(deployment))
+    return Explanation(key=key_of(deployment), model="", violations=violations, message=message)
 
 
 def _asked(

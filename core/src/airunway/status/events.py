@@ -18,6 +18,7 @@ class Emitter(StrEnum):
     CORE = "airunway-controller"
     GATEWAY = "airunway-gateway"
     MODEL_CACHE = "airunway-model-cache"
+    CATALOGUE = "airunway-catalogue"
     PROVIDER = "airunway-provider-<name>"
 
 
@@ -47,6 +48,13 @@ _REGISTERED = (
         action="ResolveConfig",
         note="No RuntimeConfig or ClusterRuntimeConfig 'default' exists; built-in defaults are used",
         meaning="The deployment names no runtime config, and there is no default one. Emitted once.",
+    ),
+    EventReason(
+        name="RuntimeConfigChanged",
+        emitters=(Emitter.CORE,),
+        action="ResolveConfig",
+        note="<config> changed: <what takes its new pod settings, and when>",
+        meaning="The runtime config that the deployment follows was edited, or another one took its place.",
     ),
     EventReason(
         name="EngineSelected",
@@ -111,8 +119,16 @@ _REGISTERED = (
         emitters=(Emitter.GATEWAY,),
         action="Route",
         note="<reason>: <why the route does not work, as in the message of GatewayReady>",
-        meaning="GatewayReady became False for a fault, or for another fault than before. There is no event while the "
-        "route only waits for something.",
+        meaning="GatewayReady became False for a fault, or for another fault than before; of a conflict RouteConflict "
+        "speaks. There is no event while the route only waits for something.",
+        warning=True,
+    ),
+    EventReason(
+        name="RouteConflict",
+        emitters=(Emitter.GATEWAY,),
+        action="Route",
+        note="<which older deployment has the path or the model name, as in the message of GatewayReady>",
+        meaning="GatewayReady became False because an older deployment has the same path or model name.",
         warning=True,
     ),
     EventReason(
@@ -130,6 +146,36 @@ _REGISTERED = (
         note="<reason>: <why the weights cannot be fetched>",
         meaning="Weights cannot be fetched, or for another reason than before. Emitted on the ModelArtifact and on "
         "each deployment that uses it; there is no event while a download only waits or runs.",
+        warning=True,
+    ),
+    EventReason(
+        name="TemplateReady",
+        emitters=(Emitter.CATALOGUE,),
+        action="Check",
+        note="The template can be used",
+        meaning="A ModelTemplate or ClusterModelTemplate became Ready. Emitted on the template.",
+    ),
+    EventReason(
+        name="GPUNotAvailable",
+        emitters=(Emitter.CATALOGUE,),
+        action="Check",
+        note="no node has <what the template needs>: <what the nodes have>",
+        meaning="A template became NotAvailable. Emitted on the template.",
+        warning=True,
+    ),
+    EventReason(
+        name="DiscoveryStarted",
+        emitters=(Emitter.CATALOGUE,),
+        action="Discover",
+        note="Created Job '<name>': the image is asked for its profile",
+        meaning="The image of a template is asked for its profile. Emitted on the template.",
+    ),
+    EventReason(
+        name="DiscoveryFailed",
+        emitters=(Emitter.CATALOGUE,),
+        action="Discover",
+        note="<reason>: try <number> failed: <why>; the next one is at <time>",
+        meaning="An image did not report its profile. Emitted on the template, once for each try.",
         warning=True,
     ),
     EventReason(

@@ -2,7 +2,8 @@
 
 from airunway.templates.choice import CLUSTER_KIND, KIND, Candidate, Choice, Request, choose, request_of
 from airunway.templates.contribution import MAX_CONTRIBUTION, Contribution, contribution_of
-from airunway.templates.expansion import TEMPLATE_READY, effective, expand, recorded_contribution
+from airunway.templates.expansion import TEMPLATE_READY, effective, effective_model, expand, recorded_contribution
+from airunway.templates.warm import keeps_warm, warm_requests
 
 __all__ = [
     "CLUSTER_KIND",
@@ -16,7 +17,10 @@ __all__ = [
     "choose",
     "contribution_of",
     "effective",
+    "effective_model",
     "expand",
+    "keeps_warm",
     "recorded_contribution",
     "request_of",
+    "warm_requests",
 ]

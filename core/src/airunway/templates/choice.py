@@ -41,6 +41,14 @@ class Request:
     digest: str = ""
     """Of ``spec.templateRef``: another one is another request."""
 
+    @property
+    def text(self) -> str:
+        """In words, such as ``template fast`` or ``model org/m, metric latency``."""
+        if self.name:
+            return f"template {self.name}"
+        named = (("model", self.model), ("metric", self.metric), ("precision", self.precision))
+        return ", ".join(f"{field_} {value}" for field_, value in named if value)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:

@@ -11,11 +11,12 @@ from typing import Any
 
 import orjson
 
+from airunway.artifacts.names import artifact_name
 from airunway.configs import Problem
-from airunway.resource import Resource, canonical_json, dig, digest
+from airunway.resource import Resource, canonical_json, dig, digest, key_of
 from airunway.templates.expansion import expand
 
-__all__ = ["EXCLUDED", "MAX_CONTRIBUTION", "Contribution", "contribution_of"]
+__all__ = ["EXCLUDED", "MAX_CONTRIBUTION", "Contribution", "contribution_of", "model_of", "sources_of"]
 
 MAX_CONTRIBUTION = 16 * 2**10
 """Maximum bytes of JSON: it is recorded in the status of each deployment that uses the template."""
@@ -45,7 +46,13 @@ def contribution_of(template: Resource) -> Contribution:
     spec = _plain(template.get("spec"))
     cluster = template.get("kind") == "ClusterModelTemplate"
     problems: list[Problem] = []
-    model, unusable = _model(spec, _plain(template.get("status")), cluster=cluster)
+    name = spec.get("modelName")
+    if isinstance(name, str) and name:
+        sources = sources_of(template)
+        main = next((each for each in sources if each.get("modelId") == name), sources[0])
+        model, unusable = model_of(template, main)
+    else:
+        model, unusable = {}, "spec.modelName: must name a model"
     given: Resource = {"model": model} if model else {}
     resources = _resources(spec)
     if resources:
@@ -69,34 +76,40 @@ def contribution_of(template: Resource) -> Contribution:
     return Contribution(spec=given, hash=digest(given), problems=tuple(problems), unusable=unusable)
 
 
-def _model(spec: Resource, status: Resource, *, cluster: bool) -> tuple[Resource, str]:
-    """``spec.model``, and why there is none that can be served."""
-    name = spec.get("modelName")
-    if not isinstance(name, str) or not name:
-        return {}, "spec.modelName: must name a model"
+def sources_of(template: Resource) -> tuple[Resource, ...]:
+    """Where the weights are: as the spec says, else as discovery found it, else the hub's repository of the model."""
+    for part in (template.get("spec"), template.get("status")):
+        listed = dig(part, "modelSources")
+        found = [each for each in listed if isinstance(dig(each, "uri"), str)] if isinstance(listed, list) else []
+        if found:
+            return tuple(found)
+    return ({"uri": f"hf://{dig(template, 'spec', 'modelName', default='')}"},)
+
+
+def model_of(template: Resource, source: Resource) -> tuple[Resource, str]:
+    """``spec.model`` for the weights of one of its sources, and why they cannot be served; empty if they can.
+
+    Weights of the hub are found by their id. A bucket is known to the model cache only, by the name of the artifact
+    that the template keeps.
+    """
+    name, namespace = str(dig(template, "spec", "modelName", default="")), key_of(template).namespace
+    warm = bool(namespace) and dig(template, "spec", "caching", "enabled") is True
+    uri, size = str(source["uri"]).rstrip("/"), source.get("size")
     unusable = ""
     model: Resource = {"id": name}
-    source = _source(spec, name) or _source(status, name)
-    uri = source.get("uri")
-    if isinstance(uri, str) and uri.startswith("hf://") and uri != f"hf://{name}":
-        model = {"id": uri.removeprefix("hf://"), "servedName": name}
-    elif isinstance(uri, str) and uri and not uri.startswith("hf://"):
+    cache: Resource = {"mode": "Shared", **({"size": size} if size else {})}
+    if uri.startswith("hf://"):
+        if uri != f"hf://{name}":
+            model = {"id": uri.removeprefix("hf://"), "servedName": name}
+    elif warm:
+        cache["artifactName"] = artifact_name(uri, namespace)
+    else:
+        instead = "enable caching, or make" if namespace else "make"
         unusable = (
-            f"spec.modelSources: the weights are at {uri}, which no engine fetches by itself: make a ModelArtifact of "
-            "that source, and name it in spec.model.cache.artifactName of a deployment of that model"
+            f"spec.modelSources: the weights are at {uri}, which no engine fetches by itself: {instead} a "
+            "ModelArtifact of that source, and name it in spec.model.cache.artifactName of a deployment of that model"
         )
-    if not cluster and dig(spec, "caching", "enabled") is True:
-        size = source.get("size")
-        model["cache"] = {"mode": "Shared", **({"size": size} if size else {})}
-    return model, unusable
-
-
-def _source(part: Resource, name: str) -> Resource:
-    """The first source of the weights, that of the model itself where several models are listed."""
-    sources = part.get("modelSources")
-    listed = [each for each in sources if isinstance(each, dict)] if isinstance(sources, list) else []
-    named = [each for each in listed if each.get("modelId") == name]
-    return next(iter((*named, *listed)), {})
+    return {**model, **({"cache": cache} if warm else {})}, unusable
 
 
 def _resources(spec: Resource) -> Resource:
@@ -113,7 +126,7 @@ def _resources(spec: Resource) -> Resource:
 
 def _requirements(template: Resource) -> list[Any]:
     """What nodes must have, as the catalogue found it; sorted, so that the order of nodes changes no hash."""
-    listed = dig(template, "status", "hardware", "requirements")
+    listed = dig(_plain(template.get("status")), "hardware", "requirements")
     found = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     return sorted(found, key=canonical_json)
 

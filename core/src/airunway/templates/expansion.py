@@ -13,7 +13,7 @@ from typing import Any
 from airunway.resource import Resource, dig
 from airunway.templates.choice import request_of
 
-__all__ = ["MAX_DEPTH", "TEMPLATE_READY", "effective", "expand", "recorded_contribution"]
+__all__ = ["MAX_DEPTH", "TEMPLATE_READY", "effective", "effective_model", "expand", "recorded_contribution"]
 
 TEMPLATE_READY = "TemplateReady"
 """Condition of a deployment: its template was found, and what it gives is recorded."""
@@ -53,6 +53,12 @@ def recorded_contribution(deployment: Resource) -> Resource | None:
     return given if isinstance(given, dict) else None
 
 
+def effective_model(deployment: Resource) -> object:
+    """Returns the model id of the effective spec, without merging the rest of it; None if none is known."""
+    own = dig(deployment, "spec", "model", "id")
+    return own or dig(recorded_contribution(deployment), "model", "id")
+
+
 def expand(spec: Resource, contribution: Resource) -> Resource:
     """Returns `spec` over `contribution`, both partial ModelDeployment specs.
 
@@ -90,14 +96,19 @@ def _by_name(lower: Sequence[Any], upper: Sequence[Any]) -> list[Any]:
     own = {entry["name"]: entry for entry in upper if isinstance(entry, dict) and isinstance(entry.get("name"), str)}
     merged, seen = [], set()
     for entry in lower:
-        name = entry.get("name") if isinstance(entry, dict) else None
-        if isinstance(name, str) and name in own:
+        name = _name(entry)
+        if name is not None and name in own:
             seen.add(name)
             merged.append(own[name])
         else:
             merged.append(entry)
     # An entry without a name is no variable: it stays, so that the validation names it.
-    return [*merged, *(entry for entry in upper if not (isinstance(entry, dict) and entry.get("name") in seen))]
+    return [*merged, *(entry for entry in upper if _name(entry) not in seen)]
+
+
+def _name(entry: Any) -> str | None:
+    name = entry.get("name") if isinstance(entry, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def _affinity(lower: Resource, upper: Resource) -> Resource:

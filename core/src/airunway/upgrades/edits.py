@@ -13,6 +13,7 @@ from airunway.api import names
 from airunway.artifacts.deployments import CONDITION, CacheFacts, decide_cache
 from airunway.artifacts.request import request_of
 from airunway.controller.decision import decide as decide_core
+from airunway.controller.templates import source_among, template_part
 from airunway.kube import previous_content
 from airunway.modelcache.deployments import artifact_of
 from airunway.owned.objects import is_ours
@@ -26,6 +27,7 @@ from airunway.runtime.state import ClusterState, finalizers_of, provider_mark
 from airunway.schema import defaulted
 from airunway.selection import provider_facts, unsettled
 from airunway.status import written
+from airunway.templates import TEMPLATE_READY
 from airunway.upgrades.forecast import Cluster, state_in
 from airunway.validation import validate
 from airunway.view.plan import PlanStep, plan_step
@@ -34,6 +36,8 @@ __all__ = ["PARTS", "Surroundings", "Upstream", "UpstreamPlan", "assigned", "del
 
 PARTS = ("gateway", "model-cache")
 """The parts of the core that may be on."""
+
+_OF_CORE = ("Validated", TEMPLATE_READY, "EngineSelected", "ProviderSelected", "RuntimeConfigReady")
 
 _WORDS = {
     Action.CREATE: "create",
@@ -55,6 +59,8 @@ class Surroundings:
     """RuntimeConfigs and ClusterRuntimeConfigs of the name that the deployment follows."""
     artifacts: tuple[Resource, ...] = ()
     """The ModelArtifacts of the namespace, if the deployment asks for a model cache."""
+    templates: tuple[Resource, ...] = ()
+    """ModelTemplates of the namespace and ClusterModelTemplates, if the deployment names one, or its model."""
     parts: tuple[str, ...] = PARTS
     """The parts of the core that are on."""
 
@@ -95,16 +101,22 @@ class UpstreamPlan:
 
 
 def assigned(deployment: Resource, around: Surroundings, *, now: datetime) -> Resource:
-    """The deployment as the provider reads it: with the verdicts of the core and of the model cache on this spec."""
+    """The deployment as the provider reads it: with its effective spec, and the verdicts of the core and of the model
+    cache on it.
+    """
+    template = template_part(deployment, source_among(around.templates))
+    judged = deployment if template.unresolved else template.deployment
+    deployment = template.deployment
     resolution = resolve_among(deployment, around.configs)
     decision = decide_core(
         deployment,
-        violations=unsettled(deployment, validate(deployment)),
+        violations=unsettled(deployment, validate(judged)),
         providers=[provider_facts(config) for config in around.providers],
         selector=True,
         now=now,
         resolution=resolution,
         parts=around.parts,
+        template=template,
     )
     live = deployment.get("status") or {}
     before, chosen = dig(live, "provider", "name"), dig(decision.status, "provider", "name")
@@ -262,7 +274,7 @@ def _without_status(obj: Resource) -> Resource:
 def _of_core(deployment: Resource) -> list[str]:
     """Why the core has assigned the deployment to no provider, or holds it back."""
     found = []
-    for type_ in ("Validated", "EngineSelected", "ProviderSelected", "ConfigReady", CONDITION, "StorageReady"):
+    for type_ in (*_OF_CORE, CONDITION, "StorageReady"):
         condition = condition_of(deployment, type_)
         if condition is not None and condition.get("status") == "False":
             found.append(f"{condition.get('reason')}: {condition.get('message')}")

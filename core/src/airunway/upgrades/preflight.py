@@ -17,6 +17,7 @@ from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.runtime.crd_versions import Installed, detect
 from airunway.runtime.informers import deployment_of, kind_in, written_in
 from airunway.schema import has_rules, schema_in, served_versions
+from airunway.templates import effective
 from airunway.upgrades.crd_compatibility import unacceptable
 from airunway.upgrades.forecast import Cluster, Effect, Forecast, forecast
 
@@ -122,7 +123,7 @@ async def read_running(client: Client, host: ProviderHost, *, namespace: str = "
             by_deployment[of].append(obj)
     return Running(
         cluster=cluster,
-        deployments=tuple(sorted((each for each in deployments if _is_of(host, each)), key=key_of)),
+        deployments=tuple(sorted((effective(each) for each in deployments if _is_of(host, each)), key=key_of)),
         objects={key: tuple(listed) for key, listed in by_deployment.items()},
         configs=tuple(configs),
     )

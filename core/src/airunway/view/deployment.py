@@ -11,6 +11,7 @@ from airunway.resource import Resource, condition_of, dig, uid_of
 from airunway.status.catalogue import CONDITIONS
 from airunway.status.codes import CODES
 from airunway.status.evidence import parse_moment
+from airunway.templates import TEMPLATE_READY, effective_model, request_of
 from airunway.view.base import View, line, word
 from airunway.view.pods import Health, PodRow, pod_row
 from airunway.view.snapshot import DeploymentSnapshot
@@ -18,7 +19,16 @@ from airunway.view.timeline import TimelineEntry, timeline_of
 from airunway.view.tree import TreeNode, tree_of
 from airunway.view.unseen import Unseen, reasons_of
 
-__all__ = ["CauseView", "ConditionRow", "DeploymentView", "Outcome", "cause_of", "deployment_view", "outcome_of"]
+__all__ = [
+    "CauseView",
+    "ConditionRow",
+    "DeploymentView",
+    "Outcome",
+    "TemplateUse",
+    "cause_of",
+    "deployment_view",
+    "outcome_of",
+]
 
 _GOOD = {condition.name: condition.good for condition in CONDITIONS}
 _PLACE = {condition.name: place for place, condition in enumerate(CONDITIONS)}
@@ -65,6 +75,22 @@ class ConditionRow(View):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TemplateUse(View):
+    """The model template of a deployment."""
+
+    asked: str
+    """What was asked for, such as ``template fast`` or ``model org/m, metric latency``."""
+    kind: str
+    """``ModelTemplate`` or ``ClusterModelTemplate``; empty before one is found."""
+    name: str
+    """Name of the template in use; empty before one is found."""
+    status: str
+    """Status of the condition TemplateReady; empty before it is written."""
+    reason: str
+    """Its reason."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Outcome(View):
     """What ``--wait`` waits for."""
 
@@ -95,7 +121,9 @@ class DeploymentView(View):
     current: bool
     """Whether the status is about the newest spec."""
     model: str
-    """Model id."""
+    """Model id, also that of the template."""
+    template: TemplateUse | None
+    """Model template; null for a deployment that names none."""
     engine: str
     """Engine in use; empty before one is chosen."""
     provider: str
@@ -145,7 +173,8 @@ def deployment_view(snapshot: DeploymentSnapshot) -> DeploymentView:
         health=_health(phase),
         since=parse_moment((condition_of(deployment, "Ready") or {}).get("lastTransitionTime")),
         current=_is_current(deployment),
-        model=word(dig(deployment, "spec", "model", "id")),
+        model=word(effective_model(deployment)),
+        template=_template(deployment),
         engine=word(dig(status, "engine", "type")),
         provider=word(dig(status, "provider", "name")),
         replicas=_replicas(deployment),
@@ -189,6 +218,22 @@ def outcome_of(deployment: Resource) -> Outcome:
     ready = (condition_of(deployment, "Ready") or {}).get("status") == "True"
     stalled = (condition_of(deployment, "Stalled") or {}).get("status") == "True"
     return Outcome(done=ready or stalled or dig(deployment, "status", "phase") == "Failed", ready=ready)
+
+
+def _template(deployment: Resource) -> TemplateUse | None:
+    spec = dig(deployment, "spec")
+    request = request_of(spec) if isinstance(spec, dict) else None
+    if request is None:
+        return None
+    ref = dig(deployment, "status", "effectiveTemplate", "ref")
+    condition = condition_of(deployment, TEMPLATE_READY) or {}
+    return TemplateUse(
+        asked=line(request.text),
+        kind=word(dig(ref, "kind")),
+        name=word(dig(ref, "name")),
+        status=word(condition.get("status")),
+        reason=word(condition.get("reason")),
+    )
 
 
 def _is_current(deployment: Resource) -> bool:

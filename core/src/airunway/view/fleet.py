@@ -8,6 +8,7 @@ from datetime import datetime
 
 from airunway.redaction import printable
 from airunway.resource import Resource, dig, parse_time
+from airunway.templates import effective_model
 from airunway.view.base import View
 from airunway.view.pods import Health
 
@@ -128,7 +129,7 @@ def _row(deployment: Resource) -> FleetRow:
         reason=_word(status.get("reason")),
         cause=_word(dig(status, "rootCause", "code")),
         health=_HEALTH.get(phase, Health.PROGRESS),
-        model=_word(dig(deployment, "spec", "model", "id")),
+        model=_word(effective_model(deployment)),
         engine=_word(dig(status, "engine", "type")),
         provider=_word(dig(status, "provider", "name")),
         replicas=_word(dig(status, "replicas", "summary")),

@@ -57,6 +57,10 @@ class ClusterView(Protocol):
 
     def providers(self) -> Mapping[str, ProviderFacts]: ...
 
+    def with_template(self, deployment: Resource) -> Resource | None:
+        """The deployment with what its template gives; None while that is not known."""
+        ...
+
     async def labels_of(self, namespace: str) -> Mapping[str, str]:
         """The namespace's labels. Raises KubeError."""
         ...
@@ -141,7 +145,10 @@ class Admission:
         if found:
             return ReviewResult(refusal=_invalid(found), warnings=warned)
         try:
-            spec, request = obj["spec"], request_of(defaulted_spec(obj["spec"], engine=None))
+            known = self._view.with_template(obj)
+            spec = obj["spec"] if known is None else known["spec"]
+            # What is not known yet is judged once the template is there: by the core, as a condition.
+            request = None if known is None else request_of(defaulted_spec(spec, engine=None))
             policy, labels = self._view.policy, await self._view.labels_of(namespace)
             grants = policy.grants(labels)
             pinned = dig(spec, "provider", "name") or None
@@ -172,24 +179,25 @@ class Admission:
         return ReviewResult(warnings=(*warned, *_about(settled, facts)))
 
     def _candidates(
-        self, spec: Resource, request: Request, engine: str | None, grants: Grants, *, later: bool
+        self, spec: Resource, request: Request | None, engine: str | None, grants: Grants, *, later: bool
     ) -> list[ProviderFacts]:
         """The providers that may get a deployment that names none.
 
         This is the one that would be selected now. If none would be (none is ready), if an external selector is used,
         or if the selection comes `later`, it is every provider that offers what is requested: the user must be allowed
-        to use any of them.
+        to use any of them. The same holds while it is not known what is requested (`request` None).
         """
         facts = list(self._view.providers().values())
         allowed = granted(facts, grants)
-        if self._view.selector and not later:
+        if self._view.selector and not later and request is not None:
             name = provider_for(spec, allowed, now=self._clock())
             if name is not None:
                 return [each for each in facts if each.name == name]
         return [
             each
             for each in allowed
-            if not (each.explicit_only and self._view.selector) and not unsupported(request, each, engine=engine)
+            if not (each.explicit_only and self._view.selector)
+            and (request is None or not unsupported(request, each, engine=engine))
         ]
 
     async def _access_refusal(
@@ -210,7 +218,7 @@ def _alone(obj: Resource, old: Resource | None) -> tuple[tuple[str, ...], list[V
 
 
 def _against_pinned(
-    name: str, facts: Mapping[str, ProviderFacts], request: Request, *, engine: str | None
+    name: str, facts: Mapping[str, ProviderFacts], request: Request | None, *, engine: str | None
 ) -> list[Violation]:
     provider = facts.get(name)
     if provider is None:
@@ -222,7 +230,7 @@ def _against_pinned(
         found.append(Violation(path="spec.provider.name", message=message, reason="FieldValueInvalid"))
     found += [
         Violation(path=misfit.path, message=misfit.message, reason="FieldValueInvalid")
-        for misfit in unsupported(request, provider, engine=engine)
+        for misfit in (unsupported(request, provider, engine=engine) if request is not None else ())
     ]
     return found
 

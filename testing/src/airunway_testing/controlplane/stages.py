@@ -3,7 +3,7 @@
 A scheduled pod is Ready at once, a Job's pod succeeds, a pod that is being deleted goes once its finalizers allow it.
 A pod that carries the annotation OUTCOME fares as the annotation says; setting it on a running pod breaks the pod,
 removing it heals it. An image called ``no-such-image`` is in no registry: its pods fare as on any other node. Pods with
-the label PLAYED_BY_RUNNER are not touched.
+a label of PLAYED_BY_RUNNERS are not touched.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,13 +11,16 @@ from typing import Literal, get_args
 
 from airunway.resource import Resource
 
-__all__ = ["OUTCOME", "PLAYED_BY_RUNNER", "Outcome", "pod_stages"]
+__all__ = ["OUTCOME", "PLAYED_BY_RUNNER", "PLAYED_BY_RUNNERS", "Outcome", "pod_stages"]
 
 OUTCOME = "airunway-testing-outcome"
 """Without a domain: those are refused on pods unless a policy lists them."""
 
 PLAYED_BY_RUNNER = "airunway.ai/artifact"
-"""Label of pods that KWOK leaves alone: `airunway_testing.storage.pod_runner` runs them as processes."""
+"""Label of pods of the model cache's Jobs: `airunway_testing.storage.pod_runner` runs them as processes."""
+
+PLAYED_BY_RUNNERS = (PLAYED_BY_RUNNER, "airunway.ai/template")
+"""Labels of pods that KWOK leaves alone; the second one is on pods of discovery Jobs."""
 
 Outcome = Literal["NotReady", "ImagePullBackOff", "CrashLoopBackOff", "OOMKilled", "Failed"]
 """NotReady: runs, never ready. ImagePullBackOff: no image. CrashLoopBackOff, OOMKilled: has ended and waits to be
@@ -32,7 +35,9 @@ _NEW_ADDRESS = (
 _RUNNING = "running: {startedAt: {{ Now | Quote }}}"
 
 
-_OURS: Resource = {"key": f'.metadata.labels["{PLAYED_BY_RUNNER}"]', "operator": "DoesNotExist"}
+_OURS: list[Resource] = [
+    {"key": f'.metadata.labels["{label}"]', "operator": "DoesNotExist"} for label in PLAYED_BY_RUNNERS
+]
 
 
 def pod_stages() -> list[Resource]:
@@ -67,7 +72,7 @@ def _stage(name: str, conditions: Sequence[Resource], status: str) -> Resource:
         "metadata": {"name": f"pod-{name}"},
         "spec": {
             "resourceRef": {"apiGroup": "v1", "kind": "Pod"},
-            "selector": {"matchExpressions": [_OURS, *conditions]},
+            "selector": {"matchExpressions": [*_OURS, *conditions]},
             "next": {"statusTemplate": status},
         },
     }

@@ -151,12 +151,13 @@ class PodRunner:
         *,
         programs: Mapping[str, Sequence[str]] | None = None,
         environment: Mapping[str, str] | None = None,
+        label: str = PLAYED_BY_RUNNER,
     ) -> None:
         self._client, self._volumes, self._folder = client, volumes, folder
         installed = Path(sys.executable).with_name(ENTRYPOINT)
         self._programs = {ENTRYPOINT: (str(installed),)} if programs is None else programs
         self._usual = dict(environment or {})
-        self._pods = Reflector(client, POD, label_selector=PLAYED_BY_RUNNER, project=strip_managed_fields())
+        self._pods = Reflector(client, POD, label_selector=label, project=strip_managed_fields())
         self._lost: set[str] = set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.pods: dict[str, PlayedPod] = {}
@@ -634,15 +635,17 @@ async def running_pod_runner(
     *,
     programs: Mapping[str, Sequence[str]] | None = None,
     environment: Mapping[str, str] | None = None,
+    label: str = PLAYED_BY_RUNNER,
 ) -> AsyncIterator[PodRunner]:
     """The pod runner for as long as the context lasts; `folder` takes logs and temporary volumes.
 
     `programs` are command lines by the first word of a container's command; without them ``airunway-download`` is the
-    installed script. `environment` are variables that a process has unless its pod sets them.
+    installed script. `environment` are variables that a process has unless its pod sets them. Pods with
+    the label are played.
     """
     folder.mkdir(parents=True, exist_ok=True)
     async with Client(load_config(kubeconfig=kubeconfig), user_agent=user_agent_of("pod-runner")) as client:
-        runner = PodRunner(client, volumes, folder, programs=programs, environment=environment)
+        runner = PodRunner(client, volumes, folder, programs=programs, environment=environment, label=label)
         task = asyncio.create_task(runner.run())
         try:
             yield runner

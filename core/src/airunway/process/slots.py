@@ -1,14 +1,17 @@
-"""How many downloads run at a time (``--max-downloads``); the others wait in the order of their creation."""
+"""How many Jobs of one sort run at a time (``--max-downloads``); the others wait in the order of their creation."""
 
 from __future__ import annotations
 
 from airunway.resource import ObjectKey
 
-__all__ = ["DownloadSlots"]
+__all__ = ["Slots"]
 
 
-class DownloadSlots:
-    """The slots of one process. Example: of 11 downloads with 10 slots the youngest waits until one gives its back."""
+class Slots:
+    """The slots of one process, by the key of what a Job works for.
+
+    Example: of 11 downloads with 10 slots the youngest waits until one gives its slot back.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -17,12 +20,12 @@ class DownloadSlots:
 
     @property
     def running(self) -> int:
-        """How many downloads have a slot."""
+        """How many have a slot."""
         return len(self._holders)
 
     @property
     def queued(self) -> int:
-        """How many downloads wait for one."""
+        """How many wait for one."""
         return len(self._waiting)
 
     def clear(self) -> None:
@@ -31,11 +34,11 @@ class DownloadSlots:
         self._waiting.clear()
 
     def has(self, key: ObjectKey) -> bool:
-        """Whether the download has a slot."""
+        """Whether it has a slot."""
         return key in self._holders
 
     def claim(self, key: ObjectKey) -> None:
-        """Give a slot to a download that runs already: after a restart there may be more than there are slots."""
+        """Give a slot to what runs already: after a restart there may be more than there are slots."""
         self._waiting.pop(key, None)
         self._holders.add(key)
 
@@ -50,7 +53,7 @@ class DownloadSlots:
         return True
 
     def give_back(self, key: ObjectKey) -> list[ObjectKey]:
-        """Give a slot back, or stop waiting; returns the downloads that may take one now."""
+        """Give a slot back, or stop waiting; returns those that may take one now."""
         waited = self._waiting.pop(key, None) is not None
         if key not in self._holders and not waited:
             return []

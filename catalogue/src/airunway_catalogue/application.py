@@ -1,0 +1,221 @@
+"""The catalogue's process: its caches, queues and workers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from airunway.artifacts.results import finished
+from airunway.configs import Resolution
+from airunway.kube import Client, Priority, wait_until_synced
+from airunway.process.base_controller import BaseController, not_synced
+from airunway.process.caches import Caches
+from airunway.process.operator_namespace import DEFAULT_NAMESPACE
+from airunway.process.runtime_configs import RuntimeConfigs
+from airunway.process.slots import Slots
+from airunway.process.supervisor import Lead
+from airunway.resource import ObjectKey, Resource, key_of
+from airunway_catalogue.caches import TemplateCaches, used_template
+from airunway_catalogue.gpu_models import GpuModels, installed_models
+from airunway_catalogue.hardware import Demand, HardwareFit, NodeGroup, demand_of, find_hardware
+from airunway_catalogue.metrics import Discoveries, discovery_points, template_points
+from airunway_catalogue.names import CATALOGUE_MANAGER
+from airunway_catalogue.source_worker import SourceWorker
+from airunway_catalogue.templates import TemplateReconciler
+
+__all__ = ["CatalogueApplication", "CatalogueSettings"]
+
+_USERS_LATER = 5.0
+"""Seconds after which a template counts its users anew: many deployments may be created at once."""
+
+_NODES_LATER = 0.5
+"""Seconds after which the templates look at the nodes anew: a pool of nodes comes together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogueSettings:
+    """The configuration of the catalogue."""
+
+    home: str = DEFAULT_NAMESPACE
+    """The operator's namespace: RuntimeConfigs and Jobs of ClusterModelTemplates are there."""
+    max_discoveries: int = 10
+    """``--max-discoveries``: discovery Jobs at a time."""
+    models: GpuModels = field(default_factory=installed_models)
+    """The GPUs that are known."""
+    workers: int = 8
+    """Templates that are reconciled at a time."""
+
+
+class CatalogueApplication:
+    """The catalogue, from start to stop."""
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        caches: Caches,
+        instance: str = "",
+        settings: CatalogueSettings | None = None,
+        clock: Callable[[], datetime] | None = None,
+    ) -> None:
+        settings, clock = settings or CatalogueSettings(), clock or (lambda: datetime.now(UTC))
+        self.metrics = caches.metrics
+        self._settings = settings
+        self._everywhere = not caches.namespaces
+        self._base = BaseController(caches, component=CATALOGUE_MANAGER, instance=instance)
+        self._deployments = self._base.deployments
+        self._users = self._deployments.add_index(used_template)
+        self._deployments.add_handler(self._on_deployment)
+        self._queue = self._base.queue("templates")
+        self._caches = TemplateCaches(caches, home=settings.home, on_template=self._wake, on_nodes=self._on_nodes)
+        self._configs = {
+            view: RuntimeConfigs(caches, deployments=view.reflector, on_change=self._on_config, home=settings.home)
+            for view in (self._caches.namespaced, self._caches.cluster)
+        }
+        self._slots = Slots(settings.max_discoveries)
+        self._noted: set[ObjectKey] = set()
+        """Templates whose changed users bring a pass soon."""
+        self._nodes_changed: asyncio.TimerHandle | None = None
+        self._inventory: tuple[NodeGroup, ...] = ()
+        self._fits: dict[Demand | None, HardwareFit] = {}
+        self._templates = TemplateReconciler(
+            client=client,
+            caches=self._caches,
+            home=settings.home,
+            everywhere=self._everywhere,
+            config_of=self._config_of,
+            hardware_of=self._hardware_of,
+            users_of=self._users_of,
+            slots=self._slots,
+            wake=self._wake,
+            events=self._base.events,
+            discoveries=Discoveries(caches.metrics),
+            clock=clock,
+        )
+        self._sources = SourceWorker(
+            client=client,
+            caches=caches,
+            base=self._base,
+            templates=self._caches.cluster,
+            home=settings.home,
+            clock=clock,
+        )
+        self.metrics.add_source("templates", lambda: template_points(self._all_templates()))
+        self.metrics.add_source(
+            "discoveries", lambda: discovery_points(running=self._slots.running, queued=self._slots.queued)
+        )
+
+    def unready(self) -> str | None:
+        """Why the catalogue cannot work yet, or None."""
+        problem = not_synced([self._deployments, self._caches.namespaced.reflector, self._caches.cluster.reflector])
+        if problem is not None:
+            return problem
+        for configs in self._configs.values():
+            if (problem := configs.unready()) is not None:
+                return problem
+        if (problem := self._sources.unready()) is not None:
+            return problem
+        unread = self._caches.unread()
+        return f"these kinds have not been read yet: {', '.join(unread)}" if unread else None
+
+    async def run(self, lead: Lead) -> None:
+        """Watch the API server until cancelled; reconcile while leading."""
+        await self._base.run(self._follow, lead, self._work)
+
+    async def _follow(self, group: asyncio.TaskGroup) -> None:
+        for configs in self._configs.values():
+            group.create_task(configs.run(), name="catalogue: runtime configs")
+        self._caches.start(group)
+        self._sources.start(group)
+        await wait_until_synced([self._deployments])
+        for configs in self._configs.values():
+            await configs.read()
+        await self._caches.read()
+        await self._sources.read()
+        self._look_at_nodes()
+
+    async def _work(self) -> None:
+        """The leader's part. Discoveries that run keep their slots."""
+        self._slots.clear()
+        for key in self._caches.all_keys():
+            template = self._caches.template(key)
+            if template is not None and any(not finished(job) for job in self._caches.owned(template).jobs):
+                self._slots.claim(key)
+            self._queue.add(key, Priority.BULK)
+        templates = self._base.controller(
+            "templates",
+            self._queue,
+            self._templates.reconcile,
+            provider_of=lambda _: "",
+            workers=self._settings.workers,
+        )
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(templates.run(), name="workers of templates")
+                group.create_task(self._sources.work(), name="workers of sources")
+        finally:
+            self._slots.clear()  # a process that stands by has no discoveries
+
+    # ------------------------------------------------------------------------------------------------ what changes
+
+    def _wake(self, key: ObjectKey) -> None:
+        self._queue.add(key, self._base.urgency)
+
+    def _on_config(self, _cause: Hashable, users: Callable[[], list[Resource]]) -> None:
+        for template in users():
+            self._wake(key_of(template))
+
+    def _on_deployment(self, _key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        before, after = (set(used_template(each)) if each is not None else set() for each in (old, new))
+        for template in before ^ after:
+            if isinstance(template, ObjectKey):
+                self._note_users(template)
+
+    def _note_users(self, template: ObjectKey) -> None:
+        """Reconcile a template whose users have changed, once for all changes of five seconds."""
+        if self._base.leads and template not in self._noted:
+            self._noted.add(template)
+            asyncio.get_running_loop().call_later(_USERS_LATER, self._users_changed, template)
+
+    def _users_changed(self, template: ObjectKey) -> None:
+        self._noted.discard(template)
+        self._wake(template)
+
+    def _on_nodes(self) -> None:
+        if self._nodes_changed is None:
+            self._nodes_changed = asyncio.get_running_loop().call_later(_NODES_LATER, self._look_at_nodes)
+
+    def _look_at_nodes(self) -> None:
+        """Take the inventory, and reconcile the templates that demand GPUs if it is another one."""
+        if self._nodes_changed is not None:
+            self._nodes_changed.cancel()
+            self._nodes_changed = None
+        inventory = self._caches.inventory()
+        if inventory == self._inventory:
+            return
+        self._inventory = inventory
+        self._fits.clear()
+        for key, template in self._all_templates():
+            if demand_of(template) is not None:
+                self._queue.add(key, Priority.BULK)
+
+    # ------------------------------------------------------------------------------------------------ what is read
+
+    def _all_templates(self) -> list[tuple[ObjectKey, Resource]]:
+        return [*self._caches.namespaced.reflector.items(), *self._caches.cluster.reflector.items()]
+
+    def _config_of(self, template: Resource) -> Resolution:
+        return self._configs[self._caches.of(key_of(template))].resolve(template)
+
+    def _hardware_of(self, template: Resource) -> HardwareFit:
+        demand = demand_of(template)
+        fit = self._fits.get(demand)
+        if fit is None:
+            fit = self._fits[demand] = find_hardware(demand, self._inventory, self._settings.models)
+        return fit
+
+    def _users_of(self, template: ObjectKey) -> int | None:
+        """The deployments that use a template; None if it is one of the cluster and not all namespaces are watched."""
+        return len(self._users.get(template)) if template.namespace or self._everywhere else None

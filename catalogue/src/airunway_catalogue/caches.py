@@ -1,0 +1,226 @@
+"""What the catalogue reads: templates, discovery Jobs and their pods, nodes, and ModelArtifacts that templates keep."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+
+from airunway.api import names
+from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_ARTIFACT, MODEL_TEMPLATE
+from airunway.kube import JOB, NODE, POD, Index, Kind, MutationCache, compact_objects, transform_once, wait_until_synced
+from airunway.owned.objects import Mark, is_ours
+from airunway.process.caches import Caches, SharedCache
+from airunway.resource import ObjectKey, Resource, controller_owner, dig, is_deleting, key_of, labels_of, uid_of
+from airunway_catalogue.hardware import NodeGroup, inventory_of, project_node
+from airunway_catalogue.names import CATALOGUE_MANAGER, CATALOGUE_PART, TEMPLATE
+
+__all__ = ["MARK", "OnTemplate", "Owned", "TemplateCaches", "View", "project_deployment", "used_template"]
+
+MARK = Mark(names.PART, CATALOGUE_PART)
+"""The label on all objects that the catalogue makes."""
+
+OnTemplate = Callable[[ObjectKey], None]
+"""``on(key)``: something of a template changed; a ClusterModelTemplate has no namespace."""
+
+_OURS = f"{MARK.key}={MARK.value}"
+_METADATA = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """The objects of one kind that the catalogue writes."""
+
+    kind: Kind
+    """The kind."""
+    reflector: SharedCache
+    """The cache as the API server's watch fills it."""
+    objects: MutationCache
+    """The cache with the answers to our own writes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owned:
+    """What belongs to exactly one template, by uid."""
+
+    jobs: tuple[Resource, ...]
+    """Its Jobs."""
+    pods: tuple[Resource, ...]
+    """Pods that these Jobs own."""
+
+
+class TemplateCaches:
+    """The caches of templates and of what decides their state.
+
+    `on_template(key)` is called for every change of a template, of its Jobs, their pods and its ModelArtifacts, and
+    `on_nodes()` for every change of what nodes have. Jobs of ClusterModelTemplates are in the namespace `home`.
+    """
+
+    def __init__(self, caches: Caches, *, home: str, on_template: OnTemplate, on_nodes: Callable[[], None]) -> None:
+        self._home = home
+        self._on_template = on_template
+        project = transform_once(compact_objects(CATALOGUE_MANAGER))
+        self.namespaced = self._view(caches, MODEL_TEMPLATE, project)
+        self.cluster = self._view(caches, CLUSTER_MODEL_TEMPLATE, project)
+        for view in (self.namespaced, self.cluster):
+            view.objects.add_listener(self._on_own_change)
+        self.jobs = self._view(caches, JOB, project, selector=_OURS)
+        self._jobs_of: Index = self.jobs.reflector.add_index(self._owners_of)
+        self.jobs.objects.add_listener(lambda _key, old, new, _echo: self._on_owned(old, new))
+        self.pods: SharedCache = caches.of(POD, project=_job_pod, label_selector=_OURS)
+        self._pods_of = self.pods.add_index(lambda pod: (_owner_uid(pod),))
+        self.pods.add_handler(lambda _key, old, new: self._on_pod(new or old))
+        self.nodes: SharedCache = caches.of(NODE, project=project_node, everywhere=True)
+        self.nodes.add_handler(lambda _key, old, new: on_nodes() if _has(old) != _has(new) else None)
+        self.artifacts: SharedCache = caches.of(
+            MODEL_ARTIFACT, project=_artifact, label_selector=TEMPLATE, optional=True
+        )
+        self._artifacts_of = self.artifacts.add_index(_kept_for)
+        self.artifacts.add_handler(lambda _key, old, new: self._on_artifact(old, new))
+
+    @staticmethod
+    def _view(caches: Caches, kind: Kind, project: Callable[[Resource], Resource], *, selector: str = "") -> View:
+        reflector = caches.of(kind, project=project, label_selector=selector)
+        return View(kind=kind, reflector=reflector, objects=MutationCache(reflector, project=project))
+
+    # ---------------------------------------------------------------------------------------------------- what is read
+
+    def of(self, key: ObjectKey) -> View:
+        """The view of the kind that the key is of."""
+        return self.namespaced if key.namespace else self.cluster
+
+    def template(self, key: ObjectKey) -> Resource | None:
+        """A template, with its kind; None if there is none."""
+        view = self.of(key)
+        found = view.objects.get(key)
+        return {**found, "apiVersion": view.kind.api_version, "kind": view.kind.kind} if found is not None else None
+
+    def all_keys(self) -> list[ObjectKey]:
+        """All templates."""
+        return [*self.namespaced.reflector.keys(), *self.cluster.reflector.keys()]
+
+    def owned(self, template: Resource) -> Owned:
+        """The Jobs of a template, and their pods."""
+        found = (self.jobs.objects.get(key_of(job)) for job in self._jobs_of.get(key_of(template)))
+        jobs = {key_of(job): job for job in found if job is not None and is_ours(job, template, MARK)}
+        pods = (pod for job in jobs.values() for pod in self._pods_of.get(uid_of(job)))
+        return Owned(jobs=tuple(jobs.values()), pods=tuple(pods))
+
+    def job(self, key: ObjectKey) -> Resource | None:
+        """A Job by its own key, answers to writes that the watch has not delivered included."""
+        return self.jobs.objects.get(key)
+
+    def kept_by(self, template: ObjectKey) -> tuple[Resource, ...]:
+        """The ModelArtifacts with the label of a ModelTemplate."""
+        return tuple(self._artifacts_of.get(template)) if template.namespace else ()
+
+    def inventory(self) -> tuple[NodeGroup, ...]:
+        """What the nodes have."""
+        return inventory_of(self.nodes.values())
+
+    def _all(self) -> list[SharedCache]:
+        views = (self.namespaced, self.cluster, self.jobs)
+        return [*(view.reflector for view in views), self.pods, self.nodes]
+
+    def unread(self) -> list[str]:
+        """The kinds that have not been read yet."""
+        missing = [cache.kind.plural for cache in self._all() if not cache.synced.is_set()]
+        return missing if self.artifacts.answered.is_set() else [*missing, self.artifacts.kind.plural]
+
+    async def read(self) -> None:
+        """Wait until none of the kinds is unread."""
+        await wait_until_synced(self._all())
+        await self.artifacts.answered.wait()
+
+    # ------------------------------------------------------------------------------------------------------- what runs
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Start the watches in `group`."""
+        for cache in (*self._all(), self.artifacts):
+            group.create_task(cache.run(), name=f"catalogue: {cache.kind.plural}")
+
+    def _on_own_change(self, key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
+        if not (echo and old is not None):
+            self._on_template(key)
+
+    def _on_owned(self, old: Resource | None, new: Resource | None) -> None:
+        for key in {each for obj in (old, new) if obj is not None for each in self._owners_of(obj)}:
+            self._on_template(key)
+
+    def _on_pod(self, pod: Resource | None) -> None:
+        owner = controller_owner(pod) if pod is not None else None
+        if pod is None or owner is None:
+            return
+        job = self.jobs.objects.get(ObjectKey(key_of(pod).namespace, str(owner.get("name"))))
+        if job is not None:
+            self._on_owned(None, job)
+
+    def _on_artifact(self, old: Resource | None, new: Resource | None) -> None:
+        if (
+            old is not None
+            and new is not None
+            and (old.get("status"), labels_of(old)) == (new.get("status"), labels_of(new))
+        ):
+            return
+        for key in {each for obj in (old, new) if obj is not None for each in _kept_for(obj)}:
+            self._on_template(key)
+
+    def _owners_of(self, job: Resource) -> Iterator[ObjectKey]:
+        """The key of the template that a Job belongs to."""
+        owner = controller_owner(job)
+        if owner is None:
+            return
+        name = str(owner.get("name"))
+        if owner.get("kind") == MODEL_TEMPLATE.kind:
+            yield ObjectKey(key_of(job).namespace, name)
+        elif owner.get("kind") == CLUSTER_MODEL_TEMPLATE.kind and key_of(job).namespace == self._home:
+            yield ObjectKey("", name)
+
+
+def project_deployment(obj: Resource) -> Resource:
+    """What the catalogue keeps of a ModelDeployment: which template it uses."""
+    metadata, ref = obj.get("metadata"), dig(obj, "status", "effectiveTemplate", "ref")
+    kept = {key: metadata[key] for key in _METADATA if isinstance(metadata, dict) and key in metadata}
+    return {"metadata": kept, **({"status": {"effectiveTemplate": {"ref": ref}}} if isinstance(ref, dict) else {})}
+
+
+def used_template(deployment: Resource) -> Iterator[Hashable]:
+    """The key of the template that a deployment uses, by its status."""
+    ref = dig(deployment, "status", "effectiveTemplate", "ref")
+    name = dig(ref, "name")
+    if not isinstance(name, str) or is_deleting(deployment):
+        return
+    yield ObjectKey(key_of(deployment).namespace if dig(ref, "kind") == MODEL_TEMPLATE.kind else "", name)
+
+
+def _has(node: Resource | None) -> object:
+    return (dig(node, "metadata", "labels"), dig(node, "status", "allocatable")) if node is not None else None
+
+
+def _owner_uid(pod: Resource) -> str:
+    return str(dig(controller_owner(pod), "uid", default=""))
+
+
+def _kept_for(artifact: Resource) -> Iterator[ObjectKey]:
+    if name := labels_of(artifact).get(TEMPLATE, ""):
+        yield ObjectKey(key_of(artifact).namespace, name)
+
+
+def _artifact(obj: Resource) -> Resource:
+    """What is kept of a ModelArtifact."""
+    metadata, status, label = obj.get("metadata"), obj.get("status"), labels_of(obj).get(TEMPLATE)
+    kept = {key: metadata[key] for key in _METADATA if isinstance(metadata, dict) and key in metadata}
+    said = {key: status[key] for key in ("phase", "reason", "message") if isinstance(status, dict) and key in status}
+    return {"metadata": {**kept, "labels": {TEMPLATE: label}}, "status": said}
+
+
+def _job_pod(pod: Resource) -> Resource:
+    """A pod of a Job without its containers' specs, which are large and known."""
+    spec, metadata = pod.get("spec") or {}, pod.get("metadata") or {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {key: value for key, value in metadata.items() if key not in ("managedFields", "annotations")},
+        "spec": {key: spec[key] for key in ("nodeName", "schedulingGates") if key in spec},
+        "status": pod.get("status") or {},
+    }

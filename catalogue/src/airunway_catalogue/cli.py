@@ -1,0 +1,70 @@
+"""The command ``airunway catalogue``."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from airunway.cli import options, processes
+
+if TYPE_CHECKING:
+    from airunway.kube import Client
+    from airunway.process.supervisor import Factories
+
+__all__ = ["app"]
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command("catalogue", short_help="Run the catalogue.", cls=options.SwitchCommand)
+@options.with_options(options.common)
+def catalogue(
+    common: options.Common,
+    max_discoveries: Annotated[
+        int,
+        typer.Option(min=1, help="Discovery Jobs at a time; the other templates wait in the order of their creation."),
+    ] = 10,
+) -> None:
+    """Run the catalogue: say of each template whether it can be used here, and ask images for their profiles.
+
+    With --watch-namespaces it also works in its own namespace: Jobs of ClusterModelTemplates run there.
+    """
+    from airunway.process.caches import Caches
+    from airunway.process.effective_settings import EffectiveSettings
+    from airunway.process.metrics import Metrics, MetricsRole
+    from airunway_catalogue.application import CatalogueApplication, CatalogueSettings
+    from airunway_catalogue.caches import project_deployment
+    from airunway_catalogue.gpu_models import installed_models
+    from airunway_catalogue.names import CATALOGUE_MANAGER
+
+    home, instance = processes.own_namespace(), processes.instance_name()
+    try:
+        watched = processes.namespaces_of(common.watch_namespaces)
+    except ValueError as error:
+        raise processes.end(error) from error
+    namespaces = tuple(dict.fromkeys((*watched, home))) if watched else ()
+    metrics = Metrics(CATALOGUE_MANAGER, role=MetricsRole.CATALOGUE)
+    settings = CatalogueSettings(home=home, max_discoveries=max_discoveries, models=installed_models())
+
+    def make(client: Client) -> Factories:
+        caches = Caches(client, project=project_deployment, metrics=metrics, namespaces=namespaces)
+        return {
+            CATALOGUE_MANAGER: partial(
+                CatalogueApplication, client=client, caches=caches, instance=instance, settings=settings
+            )
+        }
+
+    published = EffectiveSettings(
+        manager=CATALOGUE_MANAGER,
+        pod=instance,
+        options={
+            "leader-elect": str(common.leader_elect).lower(),
+            "watch-namespaces": ",".join(watched),
+            "max-discoveries": str(max_discoveries),
+        },
+    )
+    processes.serve_parts(
+        common, metrics=metrics, instance=instance, make=make, effective={CATALOGUE_MANAGER: published}
+    )

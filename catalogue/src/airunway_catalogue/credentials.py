@@ -1,0 +1,93 @@
+"""Finds the credentials for a registry in pull Secrets (type ``kubernetes.io/dockerconfigjson``). Pure.
+
+The entry for ``registry.example/team`` counts for all images below that folder, the entry for ``registry.example`` for
+all others. What is found is never part of a text: neither of `repr` nor of a message.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from airunway.resource import Resource, dig
+
+__all__ = ["Credentials", "UnreadableSecret", "credentials_in"]
+
+_KEY = ".dockerconfigjson"
+_LONGEST = 2**20
+_DOCKER_HUB = ("docker.io", "index.docker.io", "registry-1.docker.io")
+
+
+class UnreadableSecret(ValueError):
+    """A Secret that has no readable credentials; the text says why, and nothing of its content."""
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """User and password for one registry."""
+
+    user: str = field(repr=False)
+    password: str = field(repr=False)
+
+    @property
+    def basic(self) -> str:
+        """The value of the header Authorization."""
+        return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+
+
+def credentials_in(secrets: Iterable[Resource], *, host: str, folder: str) -> Credentials | None:
+    """Returns the credentials of the first Secret that has some for the registry. Raises UnreadableSecret."""
+    for secret in secrets:
+        entries = sorted(_entries(secret), key=lambda each: -len(each[0]))
+        for place, entry in entries:
+            if _covers(place, host, folder) and (found := _credentials(entry)) is not None:
+                return found
+    return None
+
+
+def _entries(secret: Resource) -> Iterator[tuple[str, object]]:
+    """The entries of a Secret by registry, without scheme and version of the API."""
+    encoded = dig(secret, "data", _KEY)
+    if not isinstance(encoded, str):
+        raise UnreadableSecret(f"has no key {_KEY}: it must have the type kubernetes.io/dockerconfigjson")
+    try:
+        document = json.loads(base64.b64decode(encoded[:_LONGEST], validate=True))
+    except (ValueError, binascii.Error, RecursionError):
+        document = None
+    auths = document.get("auths") if isinstance(document, dict) else None
+    if not isinstance(auths, dict):
+        raise UnreadableSecret(f"has a key {_KEY} that is no configuration of Docker")
+    for place, entry in auths.items():
+        yield _place(str(place)), entry
+
+
+def _place(key: str) -> str:
+    plain = key.strip().lower().removeprefix("https://").removeprefix("http://").rstrip("/")
+    for suffix in ("/v1", "/v2"):
+        plain = plain.removesuffix(suffix)
+    return plain
+
+
+def _covers(place: str, host: str, folder: str) -> bool:
+    at, _, below = place.partition("/")
+    same = at == host or (host in _DOCKER_HUB and at in _DOCKER_HUB)
+    return same and (not below or f"{folder}/".startswith(f"{below}/"))
+
+
+def _credentials(entry: object) -> Credentials | None:
+    if not isinstance(entry, dict):
+        return None
+    user, password = entry.get("username"), entry.get("password")
+    if isinstance(user, str) and isinstance(password, str) and user:
+        return Credentials(user, password)
+    auth = entry.get("auth")
+    if not isinstance(auth, str):
+        return None
+    try:
+        user, found, password = base64.b64decode(auth, validate=True).decode().partition(":")
+    except (ValueError, binascii.Error):
+        return None
+    return Credentials(user, password) if found and user else None

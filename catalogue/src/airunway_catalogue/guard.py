@@ -1,0 +1,187 @@
+"""The guard: ValidatingAdmissionPolicies that keep the catalogue's account to what the catalogue writes.
+
+Example: a stolen token of the account makes a Job in the operator's namespace that reads a Secret there. RBAC allows
+that; the guard refuses it, because Jobs of ClusterModelTemplates take no values out of other objects.
+
+What the guard cannot limit: which image a Job in a template's namespace runs, and which Secrets of that namespace it
+gets as variables. Both are the template's, and a policy cannot read the template.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from airunway.api import names
+from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE
+from airunway.kube import JOB
+from airunway.rbac.policy_objects import (
+    EVENTS,
+    LEASES,
+    OWNERS,
+    is_account,
+    keeps_finalizers,
+    own_events,
+    own_lease,
+    policy_and_binding,
+    resource_rules,
+)
+from airunway.rbac.policy_rules import POD_RULES, PolicyRule, of_containers, quoted
+from airunway.resource import Resource
+from airunway_catalogue.names import CATALOGUE_MANAGER, DISCOVERY
+from airunway_catalogue.scan import MODEL_SOURCE_LABEL
+
+__all__ = ["catalogue_guard"]
+
+_WHO = "the catalogue"
+_BY = "r.kind == '{0}' && r.apiVersion.startsWith('" + names.GROUP + "/') && r.?controller.orValue(false)"
+
+
+def catalogue_guard(user: str, *, own: str, namespaces: Sequence[str] = (), name: str) -> list[Resource]:
+    """The policies and their bindings for the account `user` (``system:serviceaccount:NAMESPACE:NAME``).
+
+    The account may make and delete discovery Jobs that a template controls, in the form that the catalogue gives them;
+    it may make ClusterModelTemplates of a ModelSource, and change nothing of a template but its status. `own` is the
+    namespace in which it runs, `namespaces` are those that it watches (empty: all).
+    """
+    condition = is_account(user)
+    watched = quoted(",".join(namespaces))
+    held = {"held": "oldObject == null ? [] : oldObject.metadata.?finalizers.orValue([])"}
+    variables = {
+        **OWNERS,
+        **held,
+        "o": "dyn(object)",
+        "pods": "[variables.o.spec.template.spec]",
+        "further": "[]",
+    }
+    rules = [replace(rule, expression=f"object == null || ({rule.expression})") for rule in _job_rules(own)]
+    templates = [(kind.group, kind.plural) for kind in (CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE)]
+    return [
+        *policy_and_binding(
+            f"{name}-discovery",
+            condition=condition,
+            resources=resource_rules([(JOB.group, JOB.plural)], operations=("CREATE", "UPDATE", "DELETE")),
+            variables=variables,
+            rules=[
+                PolicyRule(
+                    expression="!request.namespace.startsWith('kube-')",
+                    message=f"{_WHO} must not write into namespaces of the system (kube-*)",
+                ),
+                PolicyRule(
+                    expression=f"{watched} == '' || request.namespace in [{quoted(own)}] + {watched}.split(',')",
+                    message=f"{_WHO} must not write into a namespace that it does not watch",
+                ),
+                PolicyRule(
+                    expression=f"oldObject == null || variables.before.exists(r, {_owner(own)})",
+                    message=f"{_WHO} must not touch a Job that it has not made for a template",
+                ),
+                keeps_finalizers(_WHO, "batch.kubernetes.io/job-tracking", "foregroundDeletion", "orphan"),
+                *rules,
+            ],
+        ),
+        *policy_and_binding(
+            f"{name}-templates",
+            condition=condition,
+            resources=resource_rules(templates, operations=("CREATE", "UPDATE", "DELETE")),
+            variables={"o": "dyn(object)"},
+            rules=[
+                PolicyRule(
+                    expression="request.operation == 'CREATE'",
+                    message=f"{_WHO} changes nothing of a template but its status, and deletes none",
+                ),
+                PolicyRule(
+                    expression=f"object == null || request.resource.resource == {quoted(CLUSTER_MODEL_TEMPLATE.plural)}"
+                    f" && object.metadata.?labels[?{quoted(MODEL_SOURCE_LABEL)}].orValue('') != '' && "
+                    "object.metadata.?ownerReferences.orValue([]) == [] && "
+                    "object.metadata.?finalizers.orValue([]) == []",
+                    message=f"{_WHO} makes ClusterModelTemplates with the label {MODEL_SOURCE_LABEL}, and no owner or "
+                    "finalizer",
+                ),
+            ],
+        ),
+        *policy_and_binding(
+            f"{name}-events", condition=condition, resources=[EVENTS], rules=[own_events(CATALOGUE_MANAGER)]
+        ),
+        *policy_and_binding(
+            f"{name}-leases", condition=condition, resources=[LEASES], rules=[own_lease(CATALOGUE_MANAGER)]
+        ),
+    ]
+
+
+def _owner(own: str) -> str:
+    """CEL: `r` names the template that controls the Job: a ClusterModelTemplate in the operator's namespace only."""
+    shared, theirs = _BY.format(CLUSTER_MODEL_TEMPLATE.kind), _BY.format(MODEL_TEMPLATE.kind)
+    return f"(request.namespace == {quoted(own)} ? ({shared}) || ({theirs}) : ({theirs}))"
+
+
+def _job_rules(own: str) -> list[PolicyRule]:
+    cluster = f"variables.after.exists(r, {_BY.format(CLUSTER_MODEL_TEMPLATE.kind)})"
+    return [
+        PolicyRule(
+            expression=f"variables.after.exists(r, {_owner(own)})",
+            message=f"a Job that {_WHO} makes belongs to a template: of a ClusterModelTemplate it is in the operator's "
+            "namespace",
+        ),
+        PolicyRule(
+            expression="oldObject == null || object.spec == oldObject.spec",
+            message=f"{_WHO} never changes a Job: it makes and deletes them",
+        ),
+        PolicyRule(
+            expression="object.metadata.name.startsWith('discover-') && variables.pods.all(p, "
+            f"p.containers.size() == 1 && p.?initContainers.orValue([]) == [] && "
+            f"p.containers[0].name == {quoted(DISCOVERY)})",
+            message=f"a Job is called discover-…, and has one container, {DISCOVERY}",
+        ),
+        PolicyRule(
+            expression="[variables.o.spec.?parallelism, variables.o.spec.?completions].all(n, n.orValue(1) <= 1) && "
+            "variables.o.spec.?backoffLimit.orValue(6) == 0 && "
+            "variables.pods.all(p, [p.?priorityClassName, p.?runtimeClassName].all(n, n.orValue('') == ''))",
+            message="a Job runs one pod once, without a priority class",
+        ),
+        PolicyRule(
+            expression="variables.pods.all(p, p.?automountServiceAccountToken.orValue(true) == false && "
+            "p.?hostAliases.orValue([]) == [] && !has(p.dnsConfig))",
+            message="the pods of a Job hold no token of the API, and resolve names as all pods do",
+        ),
+        PolicyRule(
+            expression="[variables.o.spec.template.?metadata.?labels.orValue({})].all(l, "
+            f"!({quoted(names.MODEL_DEPLOYMENT)} in l))",
+            message="the pods of a Job have none of the labels of a ModelDeployment's pods",
+        ),
+        PolicyRule(
+            expression="variables.pods.all(p, p.?securityContext.?runAsNonRoot.orValue(false) && "
+            "p.?securityContext.?runAsUser.orValue(0) > 0 && "
+            "p.?securityContext.?seccompProfile.?type.orValue('') == 'RuntimeDefault')",
+            message="the pods of a Job do not run as root, and with the seccomp profile RuntimeDefault",
+        ),
+        PolicyRule(
+            expression=of_containers(
+                "c.?securityContext.?allowPrivilegeEscalation.orValue(true) == false && "
+                "c.?securityContext.?readOnlyRootFilesystem.orValue(false) && "
+                "c.?securityContext.?capabilities.?drop.orValue([]) == ['ALL'] && "
+                "c.?securityContext.?runAsNonRoot.orValue(true) && c.?securityContext.?runAsUser.orValue(1) > 0 && "
+                "c.?securityContext.?seccompProfile.?type.orValue('RuntimeDefault') == 'RuntimeDefault'"
+            ),
+            message="the container of a Job has no capabilities and a read-only file system",
+        ),
+        PolicyRule(
+            expression="variables.pods.all(p, p.?volumes.orValue([]).all(v, v.all(k, k in ['name', 'emptyDir'])))",
+            message="a Job mounts empty folders and nothing else",
+        ),
+        PolicyRule(
+            expression=of_containers(
+                "c.?command.orValue([]) == [] && !has(c.lifecycle) && c.?envFrom.orValue([]) == [] && "
+                "c.?ports.orValue([]) == [] && c.?volumeDevices.orValue([]) == [] && "
+                "[c.?livenessProbe, c.?readinessProbe, c.?startupProbe].all(t, !t.hasValue()) && "
+                "c.?args.orValue([]).size() > 1 && c.args[0] == 'dry-run' && c.args[1] == '--format=json'"
+            ),
+            message="a Job runs the program of its image with the arguments dry-run --format=json",
+        ),
+        PolicyRule(
+            expression=f"!({cluster}) || variables.pods.all(p, p.?serviceAccountName.orValue('') in ['', 'default'])"
+            " && " + of_containers("c.?env.orValue([]).all(e, !has(e.valueFrom))"),
+            message="a Job of a ClusterModelTemplate runs as the default account, and takes no values out of other "
+            "objects of the operator's namespace",
+        ),
+        *POD_RULES,
+    ]

@@ -1,0 +1,58 @@
+"""Metrics of the catalogue: gauges read from the caches, and counts of tries that ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from airunway.process.fleet_metrics import NO_PHASE, OBJECT_LIMIT, OTHER
+from airunway.process.metrics import Metrics, Point
+from airunway.resource import ObjectKey, Resource, condition_of, dig
+from airunway_catalogue.template_state import DISCOVERED
+
+__all__ = ["Discoveries", "discovery_points", "template_points"]
+
+_RESULTS = ("succeeded", "failed")
+
+
+def template_points(templates: Sequence[tuple[ObjectKey, Resource]], *, limit: int = OBJECT_LIMIT) -> Iterator[Point]:
+    """Counts of all templates by namespace (empty: ClusterModelTemplates) and phase."""
+    found: Counter[tuple[str, str]] = Counter()
+    for key, template in templates:
+        phase, namespace = str(dig(template, "status", "phase", default=NO_PHASE)), key.namespace
+        if (namespace, phase) not in found and len(found) >= limit:
+            namespace = OTHER
+        found[namespace, phase] += 1
+    for labels, number in found.items():
+        yield "airunway_modeltemplate_total", labels, number
+
+
+def discovery_points(*, running: int, queued: int) -> Iterator[Point]:
+    """Discoveries that have one of the slots of ``--max-discoveries``, and those that wait for one."""
+    yield "airunway_discoveries", ("running",), running
+    yield "airunway_discoveries", ("queued",), queued
+
+
+class Discoveries:
+    """Counts the tries that end, from one status of a template to the next. Every result has a series from the start.
+
+    Only the process that writes the statuses calls it, so that two processes do not count one try twice.
+    """
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        for result in _RESULTS:
+            metrics.count("airunway_discovery_attempts_total", result, by=0)
+
+    def note(self, before: Resource, after: Resource) -> None:
+        """Count what ended between two statuses."""
+        if _reported(after) and not _reported(before):
+            self._metrics.count("airunway_discovery_attempts_total", "succeeded")
+        due = dig(after, "discovery", "nextAttemptTime")
+        if due is not None and due != dig(before, "discovery", "nextAttemptTime"):
+            self._metrics.count("airunway_discovery_attempts_total", "failed")
+
+
+def _reported(status: Resource) -> bool:
+    condition = condition_of({"status": status}, "DiscoveryReady") or {}
+    return condition.get("status") == "True" and condition.get("reason") == DISCOVERED

@@ -1,0 +1,20 @@
+"""The names that the catalogue puts on objects."""
+
+from __future__ import annotations
+
+from airunway.api.names import GROUP
+
+__all__ = ["APP_COMPONENT", "CATALOGUE_MANAGER", "CATALOGUE_PART", "DISCOVERY", "TEMPLATE"]
+
+CATALOGUE_MANAGER = "airunway-catalogue"
+"""Field manager, and the name of the Lease."""
+
+TEMPLATE = f"{GROUP}/template"
+"""Label with the name of the template, on discovery Jobs, their pods and the ModelArtifacts that a template keeps."""
+
+APP_COMPONENT = "app.kubernetes.io/component"
+DISCOVERY = "discovery"
+"""Value of `APP_COMPONENT` on discovery Jobs and their pods; also the name of their container."""
+
+CATALOGUE_PART = "catalogue"
+"""Value of the label `airunway.api.names.PART` on what the catalogue makes."""

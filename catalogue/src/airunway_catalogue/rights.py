@@ -1,0 +1,66 @@
+"""The RBAC rules of the catalogue. The process itself does not import this module."""
+
+from __future__ import annotations
+
+from airunway.api import names
+from airunway.kube import JOB, NODE, POD
+from airunway.rbac.rights import Rights, leader_election_rights
+from airunway_catalogue.names import CATALOGUE_MANAGER
+from airunway_catalogue.sources import SECRET
+
+__all__ = ["catalogue_rules", "source_rights"]
+
+_FOLLOW = ["list", "watch"]
+
+
+def catalogue_rules() -> Rights:
+    """The rights of ``airunway catalogue``, its Lease included.
+
+    With ``--watch-namespaces`` the operator's namespace is one of the watched ones: Jobs of ClusterModelTemplates are
+    there. Logs are never read, and of Secrets only those that a ModelSource names, in the operator's namespace.
+    """
+    group = names.GROUP
+    templates = Rights(
+        cluster=(
+            {"apiGroups": [NODE.group], "resources": [NODE.plural], "verbs": _FOLLOW},
+            {"apiGroups": [group], "resources": ["clustermodeltemplates", "clusterruntimeconfigs"], "verbs": _FOLLOW},
+            {"apiGroups": [group], "resources": ["clustermodeltemplates/status"], "verbs": ["patch"]},
+            # blockOwnerDeletion needs this where the admission plugin OwnerReferencesPermissionEnforcement is on.
+            {"apiGroups": [group], "resources": ["clustermodeltemplates/finalizers"], "verbs": ["update"]},
+        ),
+        watched=(
+            {
+                "apiGroups": [group],
+                "resources": ["modelartifacts", "modeldeployments", "modeltemplates", "runtimeconfigs"],
+                "verbs": _FOLLOW,
+            },
+            {"apiGroups": [group], "resources": ["modeltemplates/status"], "verbs": ["patch"]},
+            {"apiGroups": [group], "resources": ["modeltemplates/finalizers"], "verbs": ["update"]},
+            # Get: the name of a Job may be taken by one that the watch does not show.
+            {
+                "apiGroups": [JOB.group],
+                "resources": [JOB.plural],
+                "verbs": ["get", *_FOLLOW, "create", "patch", "delete"],
+            },
+            # The output of an image is in the status of its pod.
+            {"apiGroups": [POD.group], "resources": [POD.plural], "verbs": _FOLLOW},
+            {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
+        ),
+    )
+    return templates + source_rights() + leader_election_rights(CATALOGUE_MANAGER)
+
+
+def source_rights() -> Rights:
+    """What scans of ModelSources need besides."""
+    group = names.GROUP
+    return Rights(
+        cluster=(
+            # Get: a source may have been edited while its registry was read.
+            {"apiGroups": [group], "resources": ["modelsources"], "verbs": ["get", *_FOLLOW]},
+            {"apiGroups": [group], "resources": ["modelsources/status"], "verbs": ["patch"]},
+            # An apply that makes an object needs both; the guard refuses it every change of one.
+            {"apiGroups": [group], "resources": ["clustermodeltemplates"], "verbs": ["create", "patch"]},
+        ),
+        # Never listed: a pull Secret is read by the name that a ModelSource gives.
+        own=({"apiGroups": [SECRET.group], "resources": [SECRET.plural], "verbs": ["get"]},),
+    )

@@ -1,0 +1,291 @@
+"""From a ModelSource to what is looked for, and from the images that are found to ClusterModelTemplates. Pure.
+
+An image that recommends two ways to run it gives two templates. Their names follow from the image and the way alone, so
+that every scan gives the same ones; what is there already is left as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from airunway.api import names
+from airunway.configs import EffectiveConfig, matches, parse_duration, pattern_problem, propagated
+from airunway.resource import Resource, annotations_of, dig, digest, key_of, labels_of
+from airunway_catalogue.constraints import Constraint, InvalidConstraint, parse_constraints, parse_version, satisfies
+from airunway_catalogue.labels import ImageLabels, Recommendation
+from airunway_catalogue.registry import RegistryAddress, address_of, is_repository
+
+__all__ = [
+    "DEFAULT_MAX_MODELS",
+    "IMAGE_TEMPLATES",
+    "MODEL_SOURCE_LABEL",
+    "FilterPlan",
+    "Image",
+    "SourcePlan",
+    "complete_images",
+    "made_from",
+    "newest_first",
+    "plan_of",
+    "source_label",
+    "templates_of",
+]
+
+MODEL_SOURCE_LABEL = f"{names.GROUP}/model-source"
+"""Label of a made template: the ModelSource that it was made from."""
+
+IMAGE_TEMPLATES = f"{names.GROUP}/image-templates"
+"""Annotation of a made template: how many templates its image gives. Where fewer are there, a scan reads it again."""
+
+DESCRIPTION = f"{names.GROUP}/description"
+"""Annotation of a made template: what the image says of this way to run it."""
+
+DEFAULT_MAX_MODELS = 100
+_LONGEST_NAME = 63
+_HASH = 8
+_LONGEST_SUFFIX = 28
+
+_SIGNATURE = re.compile(r"sha256-[0-9a-f]{64}(?:\.[a-z]+)?")
+"""Tags under which tools keep signatures of images."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterPlan:
+    """One filter of a source, ready to be used."""
+
+    position: int
+    """In ``spec.filters``."""
+    image: str
+    """As it is written."""
+    exclude: tuple[str, ...] = ()
+    """Patterns of images to leave out."""
+    constraints: tuple[Constraint, ...] = ()
+    """Constraints on versions; all must hold."""
+    reason: str = ""
+    """Why the filter cannot be used; empty if it can."""
+    message: str = ""
+    """The same as a sentence."""
+
+    @property
+    def wildcard(self) -> bool:
+        """Whether the registry has to be asked which repositories there are."""
+        return any(character in self.image for character in "*?[")
+
+    def selects(self, image: str) -> bool:
+        """Whether an image counts by its name alone."""
+        if any(matches(pattern, image) for pattern in self.exclude):
+            return False
+        return matches(self.image, image) if self.wildcard else image == self.image
+
+    def tags(self, found: Iterable[str]) -> list[str]:
+        """The tags that count, the newest version first."""
+        counted = (tag for tag in found if not _SIGNATURE.fullmatch(tag) and satisfies(tag, self.constraints))
+        return newest_first(counted)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourcePlan:
+    """What a source asks for."""
+
+    address: RegistryAddress
+    """The registry."""
+    filters: tuple[FilterPlan, ...]
+    """All of its filters, those that cannot be used too."""
+    max_models: int
+    """Most templates that it makes."""
+    interval: float
+    """Seconds between two scans."""
+    secrets: tuple[str, ...]
+    """Names of pull Secrets, in the operator's namespace."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """One image that a filter has selected."""
+
+    name: str
+    """Below the registry, such as ``team/llama``."""
+    repository: str
+    """Repository of the registry's API."""
+    tag: str
+    """The tag."""
+    reference: str
+    """With the registry and the tag, as a pod names it."""
+
+    @property
+    def label(self) -> str:
+        """The image in messages."""
+        return f"{self.name}:{self.tag}"
+
+
+def newest_first(tags: Iterable[str]) -> list[str]:
+    """Versions in descending order, then all other tags by name."""
+    versions, others = [], []
+    for tag in tags:
+        version = parse_version(tag)
+        if version is None:
+            others.append(tag)
+        else:
+            versions.append((version, tag))
+    return [tag for _, tag in sorted(versions, reverse=True)] + sorted(others)
+
+
+# -------------------------------------------------------------------------------------------------------------- plans
+
+
+def plan_of(source: Resource) -> SourcePlan:
+    """What a stored source asks for. Total for any JSON: a filter that cannot be used says why."""
+    spec = source.get("spec")
+    spec = spec if isinstance(spec, dict) else {}
+    registry = spec.get("registry")
+    limit = spec.get("maxModels")
+    interval = parse_duration(spec.get("syncInterval"))
+    listed = spec.get("filters")
+    return SourcePlan(
+        address=address_of(registry if isinstance(registry, str) else "", insecure=spec.get("insecure") is True),
+        filters=tuple(
+            _filter(position, each, _texts(spec.get("versions")))
+            for position, each in enumerate(listed if isinstance(listed, list) else ())
+        ),
+        max_models=limit if isinstance(limit, int) and not isinstance(limit, bool) else DEFAULT_MAX_MODELS,
+        interval=max(interval.total_seconds(), _SHORTEST_INTERVAL) if interval is not None else _DEFAULT_INTERVAL,
+        secrets=tuple(
+            name for each in _list(spec.get("imagePullSecrets")) if isinstance(name := dig(each, "name"), str) and name
+        ),
+    )
+
+
+_SHORTEST_INTERVAL, _DEFAULT_INTERVAL = 60.0, 3600.0
+
+
+def _filter(position: int, found: object, versions: Sequence[str]) -> FilterPlan:
+    image = dig(found, "image")
+    image = image.strip("/") if isinstance(image, str) else ""
+    exclude = tuple(_texts(dig(found, "exclude")))
+    own = _texts(dig(found, "versions"))
+    plan = FilterPlan(position=position, image=image, exclude=exclude)
+    if problem := _problem(plan):
+        return _unusable(plan, "InvalidImageReference", problem)
+    try:
+        constraints = parse_constraints(own or versions)
+    except InvalidConstraint as error:
+        field = f"spec.filters[{position}].versions" if own else "spec.versions"
+        return _unusable(plan, "InvalidConstraint", f"{field}: {error}")
+    return FilterPlan(position=position, image=image, exclude=exclude, constraints=constraints)
+
+
+def _problem(plan: FilterPlan) -> str:
+    where = f"spec.filters[{plan.position}]"
+    for field, pattern in (("image", plan.image), *(("exclude", each) for each in plan.exclude)):
+        if (wrong := pattern_problem(pattern)) is not None:
+            return f"{where}.{field}: {pattern!r} is no pattern: {wrong}"
+    if not plan.wildcard and not is_repository(plan.image):
+        hint = (
+            "name tags in versions, such as =1.2" if ":" in plan.image else "write it in lower case, as in team/llama"
+        )
+        return f"{where}.image: {plan.image!r} is no repository: {hint}"
+    return ""
+
+
+def _unusable(plan: FilterPlan, reason: str, message: str) -> FilterPlan:
+    return FilterPlan(position=plan.position, image=plan.image, exclude=plan.exclude, reason=reason, message=message)
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _texts(value: object) -> list[str]:
+    return [each for each in _list(value) if isinstance(each, str)]
+
+
+# ---------------------------------------------------------------------------------------------------------- templates
+
+
+def source_label(source: str) -> str:
+    """The value of the label for a source: its name, or where that is too long for a label, its end as a digest."""
+    return source if len(source) <= _LONGEST_NAME else f"{source[:50].rstrip('-.')}-{digest(source, length=10)}"
+
+
+def made_from(template: Resource) -> tuple[str, ...]:
+    """The source that a template was made from, for the index of a cache; nothing for other templates."""
+    value = labels_of(template).get(MODEL_SOURCE_LABEL)
+    return (value,) if value else ()
+
+
+def complete_images(templates: Iterable[Resource]) -> set[str]:
+    """The images of which all templates are there: a scan need not read them again."""
+    counts: dict[str, int] = defaultdict(int)
+    wanted: dict[str, int] = {}
+    for template in templates:
+        image, number = dig(template, "spec", "defaults", "image"), annotations_of(template).get(IMAGE_TEMPLATES, "")
+        if isinstance(image, str) and number.isdecimal() and len(number) <= 4:
+            counts[image] += 1
+            wanted[image] = max(int(number), wanted.get(image, 0))
+    return {image for image, count in counts.items() if count >= wanted[image]}
+
+
+def templates_of(
+    image: Image, found: ImageLabels, *, source: Resource, config: EffectiveConfig | None
+) -> list[Resource]:
+    """The templates of one image; none if its labels have recommendations of which no one can be read."""
+    if found.unreadable:
+        return []
+    ways = found.recommended or (Recommendation(),)
+    return [_template(image, found.model, way, source=source, config=config, number=len(ways)) for way in ways]
+
+
+def _template(
+    image: Image, model: str, way: Recommendation, *, source: Resource, config: EffectiveConfig | None, number: int
+) -> Resource:
+    labels = {
+        **propagated(labels_of(source), config),
+        names.MANAGED_BY: names.MANAGED_BY_VALUE,
+        MODEL_SOURCE_LABEL: source_label(key_of(source).name),
+    }
+    annotations = {IMAGE_TEMPLATES: str(number), **({DESCRIPTION: way.description} if way.description else {})}
+    spec: Resource = {
+        "modelName": model or image.name,
+        "defaults": {"image": image.reference},
+        "discovery": {"image": image.reference},
+    }
+    for field, value in (("metric", way.metric), ("precision", way.precision), ("optimized", way.optimized)):
+        if value not in ("", None):
+            spec[field] = value
+    if gpu := _gpu(way):
+        spec["hardware"] = {"gpu": gpu}
+    follows = dig(source, "spec", "runtimeConfigName")
+    if isinstance(follows, str) and follows:
+        spec["runtimeConfigName"] = follows
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "ClusterModelTemplate",
+        "metadata": {"name": _name(image, way), "labels": labels, "annotations": annotations},
+        "spec": spec,
+    }
+
+
+def _gpu(way: Recommendation) -> Mapping[str, object]:
+    count = way.gpu_count if way.gpu_count is not None else (1 if way.gpu_model else 0)
+    if not count:
+        return {}
+    given = {"count": count, "model": way.gpu_model, "type": way.gpu_type}
+    return {field: value for field, value in given.items() if value}
+
+
+def _name(image: Image, way: Recommendation) -> str:
+    """Such as ``llama-1-2-8x-mi300x-lat-fp8-0123abcd``: at most 63 characters, with a digest of all that it is for."""
+    gpu = _gpu(way)
+    words = (f"{gpu['count']}x-{gpu.get('model', 'gpu')}" if gpu else "", way.metric[:3], way.precision)
+    suffix = _slug("-".join(word for word in words if word))[:_LONGEST_SUFFIX].strip("-")
+    end = f"{suffix}-" if suffix else ""
+    key = [image.reference, way.gpu_model, way.gpu_count, way.gpu_type, way.precision, way.metric, way.optimized]
+    end += digest(key, length=_HASH)
+    begin = _slug(f"{image.name.rpartition('/')[2]}-{image.tag}")[: _LONGEST_NAME - len(end) - 1].strip("-")
+    return f"{begin or 'image'}-{end}"
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

@@ -1,0 +1,344 @@
+"""Reconciles one ModelSource: scans its registry when that is due, makes ClusterModelTemplates, writes the status.
+
+A pass without a scan only computes the status anew. What was made is never changed and never deleted here, and has no
+owner: it stays when the source goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from airunway.api import names
+from airunway.configs import Resolution
+from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_SOURCE
+from airunway.kube import (
+    AlreadyExists,
+    BadRequest,
+    Client,
+    Conflict,
+    Forbidden,
+    Index,
+    Invalid,
+    Kind,
+    MutationCache,
+    NotFound,
+    StatusWriter,
+    soonest,
+)
+from airunway.owned.writer import NEVER
+from airunway.redaction import bounded
+from airunway.resource import ObjectKey, Resource, annotations_of, dig, is_deleting, key_of, uid_of
+from airunway_catalogue.crawl import Crawl, Full
+from airunway_catalogue.credentials import Credentials, UnreadableSecret, credentials_in
+from airunway_catalogue.labels import ImageLabels
+from airunway_catalogue.names import CATALOGUE_MANAGER
+from airunway_catalogue.registry import Limits, Registry, RegistryAddress
+from airunway_catalogue.registry_errors import Denied, RegistryError
+from airunway_catalogue.scan import (
+    MODEL_SOURCE_LABEL,
+    Image,
+    SourcePlan,
+    complete_images,
+    plan_of,
+    source_label,
+    templates_of,
+)
+from airunway_catalogue.source_status import (
+    FilterResult,
+    Scan,
+    due_in,
+    last_scan,
+    next_scan,
+    status_of,
+)
+
+__all__ = ["PER_REGISTRY", "SECRET", "SourceReconciler"]
+
+log = logging.getLogger(__name__)
+
+SECRET = Kind(group="", version="v1", kind="Secret", plural="secrets", namespaced=True)
+
+PER_REGISTRY = 2
+"""Scans of one registry at a time: sources of a slow one leave workers for the others."""
+
+SCAN_TIME = 600.0
+"""Seconds that one scan may take."""
+
+OpenRegistry = Callable[[RegistryAddress, Credentials | None], Registry]
+
+
+class SourceReconciler:
+    """Reconciles ModelSources.
+
+    - `sources` and `templates` are the caches of ModelSources and ClusterModelTemplates; `made` is an index of the
+      latter by `scan.made_from`.
+    - `resolve(source)` is the runtime config that a source follows, with the operator's namespace for its own.
+    - `namespace` is the operator's: pull Secrets are read there, by name.
+    - `wake(key)` is called for a source whose turn has come.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        sources: MutationCache,
+        templates: MutationCache,
+        made: Index,
+        resolve: Callable[[Resource], Resolution],
+        namespace: str,
+        wake: Callable[[ObjectKey], None],
+        clock: Callable[[], datetime],
+        limits: Limits | None = None,
+        scan_time: float = SCAN_TIME,
+        open_registry: OpenRegistry | None = None,
+    ) -> None:
+        self._client = client
+        self._sources = sources
+        self._templates = templates
+        self._made = made
+        self._resolve = resolve
+        self._namespace = namespace
+        self._wake = wake
+        self._clock = clock
+        self._scan_time = scan_time
+        self._open = open_registry or (lambda address, found: Registry(address, credentials=found, limits=limits))
+        self._status = StatusWriter(client=client, kind=MODEL_SOURCE, objects=sources, manager=CATALOGUE_MANAGER)
+        self._running: Counter[str] = Counter()
+        self._waiting: dict[str, dict[ObjectKey, None]] = {}
+        self._recent: dict[str, set[str]] = {}
+        """Names of templates that were made from a source and that the watch has not delivered yet, by its label."""
+        self.scans = 0
+        """Scans that have begun in this process."""
+
+    def forget(self, key: ObjectKey) -> None:
+        """Release what is remembered of a source that is gone."""
+        for waiting in self._waiting.values():
+            waiting.pop(key, None)
+
+    def clear(self) -> None:
+        """Forget all that waits: a new leader looks at every source anyway."""
+        self._waiting.clear()
+
+    async def reconcile(self, key: ObjectKey) -> float | None:
+        """Reconcile one source; returns the seconds until the next pass, or None. Raises KubeError for a transient
+        failure of the API server: the queue retries. A failure of the registry is in the status.
+        """
+        source = self._sources.get(key)
+        if source is None or is_deleting(source):
+            self.forget(key)
+            return None
+        if annotations_of(source).get(names.PAUSED) == "true":
+            return None
+        resolution = self._resolve(source)
+        scan = last_scan(source)
+        if due_in(source, now=self._clock()) == 0 and not resolution.missing:
+            host = plan_of(source).address.host
+            if self._running[host] >= PER_REGISTRY:
+                self._waiting.setdefault(host, {})[key] = None
+                if scan is None:
+                    await self._report(key, source, scan=None, progress="Queued")
+                return None
+            self._running[host] += 1
+            try:
+                scan = await self._scan(key, source, resolution)
+            finally:
+                self._give_back(host)
+        wake_after = await self._report(key, source, scan=scan)
+        if scan is None or resolution.missing:  # the config's watch brings the next pass
+            return wake_after
+        return soonest(wake_after, max(1.0, (scan.following - self._clock()).total_seconds()))
+
+    def _give_back(self, host: str) -> None:
+        self._running[host] -= 1
+        if not self._running[host]:
+            del self._running[host]
+        waiting = self._waiting.get(host, {})
+        if waiting:
+            first = next(iter(waiting))
+            del waiting[first]
+            self._wake(first)
+        if not waiting:
+            self._waiting.pop(host, None)
+
+    # ------------------------------------------------------------------------------------------------------------ scan
+
+    async def _scan(self, key: ObjectKey, source: Resource, resolution: Resolution) -> Scan:
+        """One scan, from its beginning to its result; makes the templates on its way."""
+        self.scans += 1
+        plan, before = plan_of(source), last_scan(source)
+        if before is None:
+            await self._report(key, source, scan=None, progress="Starting")
+
+        async def on_progress() -> None:
+            if before is None:
+                await self._report(key, source, scan=None, progress="Progressing")
+
+        made = _Made(self, source, plan, resolution)
+        results: Sequence[FilterResult] = ()
+        notes: list[str] = []
+        retry_after, missing = None, ""
+        try:
+            credentials = await self._credentials(plan)
+            async with self._open(plan.address, credentials) as registry:
+                crawl = Crawl(registry, plan, known=made.complete, make=made.make, on_progress=on_progress)
+                try:
+                    async with asyncio.timeout(self._scan_time):
+                        await crawl.run()
+                except TimeoutError:
+                    crawl.time_is_up(self._scan_time)
+            results, notes, retry_after = crawl.in_order(), crawl.notes, crawl.retry_after
+        except RegistryError as error:
+            results = _all_failed(plan, error)
+        except _NotServed as error:
+            missing = str(error)
+        now = self._clock()
+        log.info(
+            "%s: scanned: %d templates made, %d filters failed", key, made.new, sum(bool(r.reason) for r in results)
+        )
+        return Scan(
+            filters=tuple(results),
+            notes="; ".join(notes),
+            generation=dig(source, "metadata", "generation", default=0),
+            ended=now,
+            following=next_scan(results, before=before, interval=plan.interval, retry_after=retry_after, now=now),
+            missing=missing,
+        )
+
+    async def _credentials(self, plan: SourcePlan) -> Credentials | None:
+        """The credentials of the source's pull Secrets, which are read by name. Raises Denied."""
+        secrets: list[Resource] = []
+        for name in plan.secrets:
+            where = f"Secret {name} in namespace {self._namespace}"
+            try:
+                secrets.append(await self._client.get(SECRET, ObjectKey(self._namespace, name)))
+            except NotFound:
+                text = f"spec.imagePullSecrets: there is no {where}: create it, or name another one"
+                raise Denied("SecretNotFound", text) from None
+            except Forbidden:
+                text = f"spec.imagePullSecrets: the catalogue may not read {where}: grant it get on this Secret"
+                raise Denied("Forbidden", text) from None
+            try:
+                credentials_in(secrets[-1:], host="", folder="")
+            except UnreadableSecret as error:
+                raise Denied("AuthFailed", f"spec.imagePullSecrets: {where} {error}") from None
+        return credentials_in(secrets, host=plan.address.host, folder=plan.address.folder)
+
+    def made_by(self, source: Resource) -> list[Resource]:
+        """The templates that were made from a source, as far as the watch has delivered them."""
+        return list(self._made.get(source_label(key_of(source).name)))
+
+    def find(self, name: str) -> Resource | None:
+        """A ClusterModelTemplate."""
+        return self._templates.get(ObjectKey("", name))
+
+    async def create(self, template: Resource) -> str:
+        """Create a template if there is none of its name; returns why it cannot be created, or an empty text."""
+        # A resourceVersion that no object has: what exists is never changed.
+        body = {**template, "metadata": {**template["metadata"], "resourceVersion": NEVER}}
+        with self._templates.writing(key_of(template)):
+            try:
+                answer = await self._client.apply(CLUSTER_MODEL_TEMPLATE, body, manager=CATALOGUE_MANAGER)
+            except (Conflict, AlreadyExists):
+                return ""
+            except NotFound as error:
+                raise _NotServed from error
+            except Forbidden as error:
+                text = f"the API server refuses ClusterModelTemplates to the catalogue: {error.message}"
+                raise Denied("Forbidden", bounded(text, 256)) from None
+            except (Invalid, BadRequest) as error:
+                return bounded(f"the API server refuses its template: {error.message}", 256)
+            self._templates.note(answer)
+        self._recent.setdefault(template["metadata"]["labels"][MODEL_SOURCE_LABEL], set()).add(key_of(template).name)
+        return ""
+
+    # ---------------------------------------------------------------------------------------------------------- status
+
+    async def _report(self, key: ObjectKey, seen: Resource, *, scan: Scan | None, progress: str = "") -> float | None:
+        """Write the status of the source as it is now; returns after how many seconds time alone changes it."""
+        source = self._sources.get(key)
+        for attempt in range(_ATTEMPTS):
+            if source is None or is_deleting(source) or uid_of(source) != uid_of(seen):
+                return None
+            status, wake_after = status_of(
+                source,
+                scan=scan,
+                progress=progress,
+                models=len(self._names_of(source)),
+                resolution=self._resolve(source),
+                now=self._clock(),
+            )
+            try:
+                await self._status.write(source, status)
+            except Conflict:
+                # A scan is not repeated because a label of the source was edited meanwhile.
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                source = await self._client.find(MODEL_SOURCE, key)
+            else:
+                return wake_after
+        return None
+
+    def _names_of(self, source: Resource) -> set[str]:
+        """The names of the templates that were made from a source, those of the last moment too."""
+        label = source_label(key_of(source).name)
+        found = {key_of(template).name for template in self.made_by(source)}
+        recent = {name for name in self._recent.pop(label, ()) if name not in found and self.find(name) is not None}
+        if recent:
+            self._recent[label] = recent
+        return found | recent
+
+
+_ATTEMPTS = 3
+
+
+class _NotServed(Exception):
+    """The cluster has no ClusterModelTemplates."""
+
+    def __str__(self) -> str:
+        return "the cluster does not serve ClusterModelTemplates: install the CRDs (airunway crds)"
+
+
+def _all_failed(plan: SourcePlan, error: RegistryError) -> Sequence[FilterResult]:
+    return [
+        FilterResult(image=each.image, reason=each.reason or error.reason, message=each.message or error.message)
+        for each in plan.filters
+    ]
+
+
+class _Made:
+    """What a scan makes."""
+
+    def __init__(
+        self, reconciler: SourceReconciler, source: Resource, plan: SourcePlan, resolution: Resolution
+    ) -> None:
+        self._reconciler = reconciler
+        self._source = source
+        self._plan = plan
+        self._config = resolution.config
+        there = reconciler.made_by(source)
+        self._count = len(there)
+        self.complete = complete_images(there)
+        """Images of which nothing is to be made."""
+        self.new = 0
+        """Templates that were made."""
+
+    async def make(self, image: Image, found: ImageLabels) -> str:
+        """Make the templates of an image that are not there; all of them or none. Raises Full, Denied, KubeError."""
+        wanted = templates_of(image, found, source=self._source, config=self._config)
+        new = [each for each in wanted if self._reconciler.find(key_of(each).name) is None]
+        if new and self._count + len(new) > self._plan.max_models:
+            raise Full
+        self._count += len(new)  # before the first write: other images are made at the same time
+        troubles = []
+        for template in new:
+            trouble = await self._reconciler.create(template)
+            if trouble:
+                troubles.append(trouble)
+                self._count -= 1
+            else:
+                self.new += 1
+        return "; ".join(dict.fromkeys(troubles))

@@ -1,0 +1,437 @@
+"""Decides what a template's state is, and what is done about its discovery (spec platform.md, issue 23). Pure.
+
+Example: a template asks for two MI300X, which a node has, and for discovery. The decision begins a try: it is recorded
+in the status. The next decision creates the Job of that try, and the one after that records that the Job exists.
+
+A try is recorded before its Job is created, and every decision reads only what is recorded and what exists. So a
+process that ends between any two writes neither counts a try twice nor creates a second Job for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from airunway.artifacts.results import finished, newest_pod
+from airunway.configs import Resolution
+from airunway.redaction import bounded
+from airunway.resource import (
+    Resource,
+    condition_of,
+    dig,
+    filled,
+    format_time,
+    is_deleting,
+    key_of,
+    uid_of,
+)
+from airunway.status import Category, Condition, category_of
+from airunway.status.evidence import parse_moment
+from airunway.status.rootcause import RootCause
+from airunway_catalogue.discovery import TTL, Request, job_name, job_of, next_attempt, request_of, spec_hash
+from airunway_catalogue.hardware import HardwareFit, settled
+from airunway_catalogue.names import DISCOVERY
+from airunway_catalogue.profile import Unreadable, read_report
+from airunway_catalogue.template_status import CHILDREN, Verdict, status_of
+
+__all__ = ["DISCOVERED", "Decision", "Facts", "decide_template", "open_job"]
+
+DISCOVERED = "Discovered"
+"""Reason of DiscoveryReady while what the image reported for this spec is in the status."""
+
+_POD_LAG = timedelta(seconds=5)
+"""How long the watch of pods may lag behind that of Jobs."""
+
+_MOST_ATTEMPTS = 2**31
+"""A larger count in a status is none that the catalogue has written."""
+
+_MOST_ARTIFACTS = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """Everything that the decision depends on."""
+
+    template: Resource
+    """The ModelTemplate or ClusterModelTemplate, with its kind."""
+    resolution: Resolution
+    """The runtime config that it follows."""
+    hardware: HardwareFit
+    """What the nodes have for it."""
+    jobs: tuple[Resource, ...] = ()
+    """Its Jobs."""
+    pods: tuple[Resource, ...] = ()
+    """Pods of its Jobs."""
+    artifacts: tuple[Resource, ...] = ()
+    """The ModelArtifacts with its label."""
+    users: int | None = None
+    """Deployments that use it; None: not all are known."""
+    cause: RootCause | None = None
+    """What the pods of its Jobs show; None: nothing is wrong."""
+    refused: Condition | None = None
+    """What kept the last pass from creating its Job."""
+    slot: bool = True
+    """Whether a discovery may run now."""
+    now: datetime
+    """The current time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What to say and what to do; the status is written first."""
+
+    status: Resource | None = None
+    """The whole status; None: it stays as it is."""
+    create: Resource | None = None
+    """The Job to create, without owner and namespace."""
+    delete: tuple[Resource, ...] = ()
+    """Jobs to delete."""
+    wants_slot: bool = False
+    """Whether a discovery runs, or waits for its turn."""
+    requeue_after: float | None = None
+    """Seconds after which time alone changes the decision."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Discovery:
+    """The state of discovery; each step of a decision returns a new one."""
+
+    verdict: Verdict
+    """What DiscoveryReady says."""
+    attempts: int = 0
+    """Tries so far."""
+    last: str = ""
+    """When the last one began."""
+    next: datetime | None = None
+    """When the next one is due."""
+    hash: str = ""
+    """Digest of what the tries are about; empty: there is nothing to discover."""
+    job: str = ""
+    """Job of the last try, once it exists."""
+    profile: Resource | None = field(default=None, hash=False)
+    """What was reported."""
+    sources: tuple[Resource, ...] = field(default=(), hash=False)
+    """Where the weights are."""
+    create: Resource | None = field(default=None, hash=False)
+    """The Job to create."""
+    delete: tuple[Resource, ...] = field(default=(), hash=False)
+    """Jobs to delete."""
+    wants_slot: bool = False
+    """Whether a discovery runs, or waits for its turn."""
+    look: datetime | None = None
+    """When to look again for what has not been seen."""
+
+
+def decide_template(facts: Facts) -> Decision:
+    """The decision for one template. Total for any JSON."""
+    template = facts.template
+    if is_deleting(template):
+        return Decision()
+    verdicts = {"RuntimeConfigReady": _config(facts.resolution), "HardwareReady": _hardware(facts.hardware)}
+    found = _discovery(facts, blocked=_blocked(verdicts))
+    verdicts["DiscoveryReady"] = found.verdict
+    verdicts["CacheReady"], cache = _cache(template, facts.artifacts)
+    assert tuple(verdicts) == CHILDREN, "the children are in the order of the status"
+    config = facts.resolution.config
+    policy = config.status_policy if config is not None else None
+    status, wake = status_of(
+        template,
+        verdicts,
+        created=found.attempts > 0,
+        served=found.profile is not None,
+        policy=policy,
+        cause=facts.cause,
+        now=facts.now,
+    )
+    discovery = filled(
+        attempts=found.attempts or None,
+        lastAttemptTime=found.last,
+        nextAttemptTime=format_time(found.next) if found.next is not None else None,
+        specHash=found.hash,
+        job=found.job,
+    )
+    parts: Resource = {
+        "effectiveRuntimeConfig": config.status() if config is not None else None,
+        "profile": found.profile,
+        "modelSources": [dict(each) for each in found.sources] or None,
+        "hardware": settled(facts.hardware, dig(template, "status", "hardware")).status(),
+        "discovery": discovery or None,
+        "cache": cache,
+        "usedBy": facts.users,
+    }
+    status |= {key: value for key, value in parts.items() if value is not None}
+    times = [each for each in (found.next, found.look) if each is not None]
+    waits = [seconds for each in times if (seconds := (each - facts.now).total_seconds()) > 0]
+    waits += [wake] if wake is not None else []
+    return Decision(
+        status=status,
+        create=found.create,
+        delete=found.delete,
+        wants_slot=found.wants_slot,
+        requeue_after=min(waits, default=None),
+    )
+
+
+def open_job(template: Resource) -> str:
+    """The name of the Job of a try that was begun and whose outcome is not recorded; empty if there is none."""
+    request, inline = request_of(template), dig(template, "spec", "modelSources")
+    if request is None or not request.image or (isinstance(inline, list) and inline):
+        return ""
+    state = _recorded(template, spec_hash(request))
+    return "" if state.verdict.ready or state.next is not None else _name(template, state)
+
+
+# --------------------------------------------------------------------------------------------------- config, hardware
+
+
+def _config(resolution: Resolution) -> Verdict:
+    if resolution.missing:
+        text = f"there is neither a RuntimeConfig nor a ClusterRuntimeConfig {resolution.name}"
+        return Verdict(ready=False, reason="ConfigNotFound", message=text)
+    if resolution.config is None:
+        return Verdict(ready=True, reason="UsingDefaults", message="there is no runtime config, and none is needed")
+    return Verdict(ready=True, reason="ConfigFound", message=f"follows the runtime config {resolution.config.name}")
+
+
+def _hardware(fit: HardwareFit) -> Verdict:
+    reason = "GPUNotAvailable" if not fit.available else "GPUAvailable" if fit.resource else "NotRequested"
+    return Verdict(ready=fit.available, reason=reason, message=fit.message)
+
+
+def _blocked(verdicts: dict[str, Verdict]) -> Verdict | None:
+    """Why no discovery begins now; None if it may."""
+    config, hardware = verdicts["RuntimeConfigReady"], verdicts["HardwareReady"]
+    if not config.ready:
+        return Verdict(ready=False, reason="WaitingForConfig", message="discovery waits for the runtime config")
+    if not hardware.ready:
+        text = "discovery waits for the hardware: an image is asked once the cluster can run it"
+        return Verdict(ready=False, reason=hardware.reason, message=text)
+    return None
+
+
+# ---------------------------------------------------------------------------------------------------------- discovery
+
+
+def _discovery(facts: Facts, *, blocked: Verdict | None) -> _Discovery:
+    template = facts.template
+    request = request_of(template)
+    inline = dig(template, "spec", "modelSources")
+    unfinished = tuple(job for job in facts.jobs if not finished(job))
+    if isinstance(inline, list) and inline:
+        text = (
+            f"spec.modelSources names {len(inline)} source{'s' if len(inline) > 1 else ''}: nothing is to be discovered"
+        )
+        return _Discovery(verdict=Verdict(ready=True, reason="InlineModelSources", message=text), delete=unfinished)
+    if request is None:
+        text = "spec.discovery is not set: no image is asked"
+        return _Discovery(verdict=Verdict(ready=True, reason="NotRequested", message=text), delete=unfinished)
+    if not request.image:
+        text = "spec.discovery.image: name an image to ask, here or in spec.defaults.image"
+        return _Discovery(verdict=Verdict(ready=False, reason="InvalidSpec", message=text), delete=unfinished)
+    state = _recorded(template, spec_hash(request))
+    state = replace(state, delete=tuple(job for job in unfinished if key_of(job).name != _name(template, state)))
+    if state.verdict.ready:
+        return replace(state, delete=unfinished)
+    if state.attempts and state.next is None:
+        return _open(facts, state, request)
+    if state.next is not None and state.next > facts.now:
+        return replace(state, delete=unfinished)
+    return _begin(facts, replace(state, delete=unfinished), blocked=blocked)
+
+
+def _recorded(template: Resource, hash_: str) -> _Discovery:
+    """What the status says, in so far as it is about this spec; an earlier spec's profile stays until the next one."""
+    status = template.get("status")
+    profile, sources = dig(status, "profile"), dig(status, "modelSources")
+    kept = _Discovery(
+        verdict=Verdict(ready=False, reason="Starting", message="the image has not been asked yet"),
+        hash=hash_,
+        profile=profile if isinstance(profile, dict) else None,
+        sources=tuple(each for each in sources if isinstance(each, dict)) if isinstance(sources, list) else (),
+    )
+    record = dig(status, "discovery")
+    if not isinstance(record, dict) or record.get("specHash") != hash_:
+        return kept
+    attempts = record.get("attempts")
+    state = replace(
+        kept,
+        attempts=attempts if type(attempts) is int and 0 < attempts < _MOST_ATTEMPTS else 0,
+        last=_text(record.get("lastAttemptTime")),
+        next=parse_moment(record.get("nextAttemptTime")),
+        job=_text(record.get("job")),
+    )
+    before = condition_of(template, "DiscoveryReady") or {}
+    if before.get("status") == "True" and before.get("reason") == DISCOVERED and state.profile is not None:
+        return replace(state, verdict=_discovered(state), next=None)
+    if state.next is not None and before.get("status") == "False":
+        reason, message = _text(before.get("reason")) or "JobFailed", _text(before.get("message"))
+        return replace(state, verdict=Verdict(ready=False, reason=reason, message=message))
+    return state
+
+
+def _discovered(state: _Discovery) -> Verdict:
+    number = len(state.sources)
+    text = f"the image reported its profile and {number} source{'' if number == 1 else 's'} of weights"
+    return Verdict(ready=True, reason=DISCOVERED, message=text)
+
+
+def _name(template: Resource, state: _Discovery) -> str:
+    """The Job of the recorded try; empty if none was begun."""
+    if not state.attempts:
+        return ""
+    uid = uid_of(template)
+    return job_name(key_of(template).name, uid=uid, hash_=state.hash, attempt=state.attempts)
+
+
+def _begin(facts: Facts, state: _Discovery, *, blocked: Verdict | None) -> _Discovery:
+    """Record a new try, if nothing is in its way; its Job is created by the next decision."""
+    if blocked is not None:
+        return replace(state, verdict=blocked)
+    if state.delete:  # two Jobs at a time would take one slot
+        return _waiting(state, "Starting", "the Job of an earlier try must end first")
+    if not facts.slot:
+        return replace(_queued(state), wants_slot=True)
+    begun = replace(state, attempts=state.attempts + 1, last=format_time(facts.now), next=None, wants_slot=True)
+    return _waiting(begun, "Starting", "the image is about to be asked")
+
+
+def _queued(state: _Discovery) -> _Discovery:
+    text = "other discoveries come first (--max-discoveries); this one starts when one of them ends"
+    return _waiting(state, "Queued", text)
+
+
+def _waiting(state: _Discovery, reason: str, message: str) -> _Discovery:
+    return replace(state, verdict=Verdict(ready=False, reason=reason, message=message))
+
+
+def _open(facts: Facts, state: _Discovery, request: Request) -> _Discovery:
+    """A try that was begun, and whose outcome is not recorded."""
+    name = _name(facts.template, state)
+    job = next((each for each in facts.jobs if key_of(each).name == name), None)
+    if job is not None:
+        return _follow(facts, replace(state, job=name), job)
+    if state.job == name:
+        return _failed(facts, state, "JobFailed", f"the Job {name} is gone, and with it what the image reported")
+    if not _may_be_unmade(facts, state):
+        return _failed(
+            facts, state, "JobFailed", f"it is not known whether the Job {name} was made, and it is not there"
+        )
+    if facts.refused is not None:
+        state = _waiting(state, facts.refused.reason, facts.refused.message)
+    elif not facts.slot:
+        return replace(_queued(state), wants_slot=True)
+    else:
+        state = _waiting(state, "Starting", "the image is about to be asked")
+    made = job_of(facts.template, request, name=name, config=facts.resolution.config)
+    return replace(state, create=made, wants_slot=True)
+
+
+def _may_be_unmade(facts: Facts, state: _Discovery) -> bool:
+    """Whether the Job of a try cannot have come and gone: a finished one stays for its time to live."""
+    if facts.refused is not None:
+        return True
+    began = parse_moment(state.last)
+    return began is not None and facts.now < began + TTL
+
+
+def _follow(facts: Facts, state: _Discovery, job: Resource) -> _Discovery:
+    """What a Job that exists came to."""
+    ended = finished(job)
+    if not ended:
+        cause = facts.cause
+        if cause is not None and category_of(cause.reason) in (Category.CONFIG, Category.AUTH):
+            # It would wait for ever, and keep a slot from others.
+            failed = _failed(facts, state, cause.reason, cause.message)
+            return replace(failed, delete=(*failed.delete, job))
+        reason, text = (
+            ("JobRunning", "the image is asked for its profile") if cause is None else (cause.reason, cause.message)
+        )
+        return replace(_waiting(state, reason, text), wants_slot=True)
+    at = _ended_at(job)
+    terminated = _terminated(newest_pod(list(facts.pods), key_of(job).name))
+    if terminated is None and at is not None and abs(facts.now - at) < _POD_LAG:
+        return replace(_waiting(state, "JobRunning", "the Job has ended; its pod is read next"), look=at + _POD_LAG)
+    if ended != "Complete" or terminated is None or terminated.get("exitCode") != 0:
+        return _failed(facts, state, *_failure(job, terminated), ended=at)
+    try:
+        report = read_report(terminated.get("message"))
+    except Unreadable as unreadable:
+        return _failed(facts, state, "JobFailed", str(unreadable), ended=at)
+    done = replace(state, profile=report.profile, sources=report.sources, next=None)
+    return replace(done, verdict=_discovered(done))
+
+
+def _failure(job: Resource, terminated: Resource | None) -> tuple[str, str]:
+    """Reason and message of a Job whose container failed, or never ran."""
+    if terminated is None:
+        conditions = dig(job, "status", "conditions")
+        said = next(
+            (
+                _text(each.get("message"))
+                for each in (conditions if isinstance(conditions, list) else ())
+                if dig(each, "type") == "Failed" and dig(each, "status") == "True"
+            ),
+            "",
+        )
+        return "JobFailed", f"the Job ended without a result{': ' + said if said else ''}"
+    if terminated.get("reason") == "OOMKilled":
+        return "PodOOMKilled", "the image needed more memory than the 4Gi that a discovery has"
+    said = bounded(_text(terminated.get("message")), 512)
+    return "JobFailed", f"the image ended with exit code {terminated.get('exitCode')}{': ' + said if said else ''}"
+
+
+def _failed(facts: Facts, state: _Discovery, reason: str, message: str, *, ended: datetime | None = None) -> _Discovery:
+    """Record that a try failed, and when the next one comes."""
+    due = next_attempt(attempts=state.attempts, ended=min(ended or facts.now, facts.now))
+    text = f"try {state.attempts} failed: {bounded(message, 800)}; the next one is at {format_time(due)}"
+    return replace(_waiting(state, reason, text), next=due)
+
+
+def _terminated(pod: Resource | None) -> Resource | None:
+    statuses = dig(pod, "status", "containerStatuses")
+    for status in statuses if isinstance(statuses, list) else ():
+        state = dig(status, "state", "terminated")
+        if dig(status, "name") == DISCOVERY and isinstance(state, dict):
+            return state
+    return None
+
+
+def _ended_at(job: Resource) -> datetime | None:
+    conditions = dig(job, "status", "conditions")
+    for each in conditions if isinstance(conditions, list) else ():
+        if dig(each, "type") in ("Failed", "Complete") and dig(each, "status") == "True":
+            return parse_moment(dig(each, "lastTransitionTime"))
+    return None
+
+
+# -------------------------------------------------------------------------------------------------------------- cache
+
+
+def _cache(template: Resource, artifacts: Sequence[Resource]) -> tuple[Verdict, Resource | None]:
+    """CacheReady and ``status.cache``, by the ModelArtifacts that carry the template's label."""
+    if not key_of(template).namespace or dig(template, "spec", "caching", "enabled") is not True:
+        return Verdict(ready=True, reason="NotEnabled", message="spec.caching is not enabled"), None
+    kept = sorted((each for each in artifacts if not is_deleting(each)), key=lambda each: key_of(each).name)
+    ready = [each for each in kept if dig(each, "status", "phase") == "Ready"]
+    summary = f"{len(ready)}/{len(kept)}"
+    cache = {
+        "ready": len(ready),
+        "total": len(kept),
+        "summary": summary,
+        "artifacts": [key_of(each).name for each in kept[:_MOST_ARTIFACTS]],
+    }
+    if not kept:
+        text = "no ModelArtifact with the label of this template exists yet"
+        return Verdict(ready=False, reason="WaitingForModelCache", message=text), cache
+    if len(ready) == len(kept):
+        return Verdict(ready=True, reason="Warm", message=f"the weights are complete: {summary}"), cache
+    first = next(each for each in kept if each not in ready)
+    reason = _text(dig(first, "status", "reason")) or "WaitingForModelCache"
+    said = _text(dig(first, "status", "message"))
+    text = f"{summary} are complete; ModelArtifact {key_of(first).name}: {said or reason}"
+    return Verdict(ready=False, reason=reason, message=text), cache
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,161 @@
+"""Phase and conditions of a template, by the status library that deployments use too (spec/status.md). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from airunway.configs import StatusPolicy
+from airunway.resource import Resource, dig, format_time
+from airunway.status import (
+    CAPACITY_PATIENCE,
+    DEPENDENCY_GRACE,
+    Category,
+    Condition,
+    Fault,
+    Phase,
+    Rollup,
+    category_of,
+    conditions_in,
+    overall_conditions,
+    parent_conditions,
+    roll_up,
+    since,
+    written,
+)
+from airunway.status.rootcause import RootCause
+
+__all__ = ["CHILDREN", "Verdict", "status_of"]
+
+CHILDREN = ("RuntimeConfigReady", "HardwareReady", "DiscoveryReady", "CacheReady")
+"""The children, in the order in which they decide."""
+
+_NOT_AVAILABLE = frozenset({"GPUNotAvailable"})
+"""Reasons for which a template is NotAvailable."""
+
+_AT_WORK = frozenset({"JobRunning", "Pulling"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What one child condition says."""
+
+    ready: bool | None
+    """None: not known."""
+    reason: str
+    """A reason of the registry."""
+    message: str
+    """Why, as a sentence."""
+
+
+def status_of(
+    template: Resource,
+    verdicts: Mapping[str, Verdict],
+    *,
+    created: bool,
+    served: bool,
+    policy: StatusPolicy | None,
+    cause: RootCause | None,
+    now: datetime,
+) -> tuple[Resource, float | None]:
+    """Phase, reason, message, root cause and conditions; and after how many seconds they change by time alone.
+
+    `created`: an image was asked; `served`: it has reported before, so that a fault now degrades.
+    """
+    stored = template.get("status")
+    before = conditions_in(stored if isinstance(stored, dict) else {})
+    generation = dig(template, "metadata", "generation")
+    generation = generation if type(generation) is int else 0
+    children = [Condition(type=t, status=v.ready, reason=v.reason, message=v.message) for t, v in verdicts.items()]
+    faults = [
+        Fault(
+            component=type_,
+            reason=verdict.reason,
+            message=verdict.message,
+            since=since(before, type_, verdict.reason) or now,
+            only_degrades=type_ == "CacheReady",
+        )
+        for type_ in CHILDREN
+        if (verdict := verdicts[type_]).ready is not True and not _harmless(type_, verdict)
+    ]
+    rollup = roll_up(
+        faults,
+        previous=_as_deployment(dig(stored, "phase")),
+        created=created,
+        served=served,
+        now=now,
+        running_message="The template can be used",
+        grace=policy.grace if policy is not None else DEPENDENCY_GRACE,
+        patience=policy.patience if policy is not None else CAPACITY_PATIENCE,
+    )
+    found = written(children, previous=before, generation=generation, now=now)
+    overall = [each for each in overall_conditions(rollup) if each.type == "Ready"]
+    conditions = written(
+        [*children, *parent_conditions(found, of_parts=True), *overall],
+        previous=before,
+        generation=generation,
+        now=now,
+    )
+    status: Resource = {
+        "observedGeneration": generation,
+        "phase": _phase(rollup, served=served),
+        "reason": rollup.reason,
+        "message": rollup.message,
+        "conditions": conditions,
+    }
+    if cause is not None and rollup.phase is not Phase.RUNNING:
+        status["rootCause"] = {
+            "code": cause.code,
+            "object": cause.object,
+            "field": _FIELDS.get(cause.code, "spec.discovery"),
+            "message": cause.message,
+            "since": format_time(cause.since),
+        }
+    return status, rollup.wake_after
+
+
+_FIELDS = {
+    "ImagePull.Auth": "spec.imagePullSecrets",
+    "ImagePull.NotFound": "spec.discovery.image",
+    "ImagePull.RateLimited": "spec.imagePullSecrets",
+    "Secret.NotFound": "spec.defaults.env",
+    "Unschedulable.Quota": "spec.discovery",
+}
+"""The field of a template to look at, where a code names one of a deployment."""
+
+
+_OF_THE_WEIGHTS = (Category.CONFIG, Category.AUTH, Category.EXHAUSTION, Category.WORKLOAD)
+"""Faults of weights that degrade a template; others pass."""
+
+
+def _harmless(type_: str, verdict: Verdict) -> bool:
+    """Weights that are on their way keep no deployment from using the template: it waits for them itself."""
+    return type_ == "CacheReady" and category_of(verdict.reason) not in _OF_THE_WEIGHTS
+
+
+def _phase(rollup: Rollup, *, served: bool) -> str:
+    """The phase of a template. One that is Degraded can be used; one whose image never reported cannot."""
+    unreported = rollup.fault is not None and rollup.fault.component == "DiscoveryReady" and not served
+    match rollup.phase:
+        case Phase.RUNNING:
+            return "Ready"
+        case _ if rollup.reason in _NOT_AVAILABLE:
+            return "NotAvailable"
+        case Phase.DEPLOYING if rollup.reason in _AT_WORK:
+            return "Progressing"
+        case Phase.DEPLOYING:
+            return "Pending" if rollup.reason == "Queued" else "Starting"
+        case Phase.DEGRADED if unreported:
+            return "Failed"
+        case _:
+            return rollup.phase.value
+
+
+def _as_deployment(phase: object) -> str | None:
+    """The phase of a deployment that counts as much; NotAvailable is no fault that a later one could hide."""
+    if not isinstance(phase, str):
+        return None
+    return {"Ready": "Running", "Starting": "Deploying", "Progressing": "Deploying", "NotAvailable": "Pending"}.get(
+        phase, phase
+    )

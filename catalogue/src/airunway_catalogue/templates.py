@@ -1,0 +1,271 @@
+"""Reconciles one template: its status, and the Jobs that ask its image (spec platform.md, issue 23).
+
+A pass is: facts from the caches → decision (`decide_template`) → status → Job, and again until nothing is left to do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from airunway.configs import Resolution
+from airunway.kube import JOB, Client, EventRecorder, StatusWriter
+from airunway.owned.error_policies import Occupied, Refused
+from airunway.owned.objects import complete, is_ours, named
+from airunway.owned.plan import conflict_text
+from airunway.owned.writer import Writer
+from airunway.process.slots import Slots
+from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, uid_of
+from airunway.status import Category, Condition, category_of
+from airunway.status.evidence import Evidence, pod_facts
+from airunway.status.rootcause import RootCause, find_root_cause
+from airunway_catalogue.caches import MARK, TemplateCaches, View
+from airunway_catalogue.hardware import HardwareFit
+from airunway_catalogue.metrics import Discoveries
+from airunway_catalogue.names import CATALOGUE_MANAGER
+from airunway_catalogue.template_state import Decision, Facts, decide_template, open_job
+
+__all__ = ["TemplateReconciler"]
+
+log = logging.getLogger(__name__)
+
+_REFUSED_RETRY = 30.0
+"""Seconds until a refused write is tried again."""
+
+_MOST_STEPS = 4
+"""A pass begins a try, creates its Job and records it; what is left is for the next pass."""
+
+
+@dataclass(kw_only=True)
+class _Memory:
+    """What is remembered of one template; nothing depends on it after a restart."""
+
+    uid: str
+    """The template; another one with its name has a memory of its own."""
+    cause: RootCause | None = None
+    """The root cause of the last pass."""
+    refused: Condition | None = None
+    """What kept the last pass from creating the Job."""
+
+
+class TemplateReconciler:
+    """Reconciles templates of both kinds.
+
+    `config_of(template)` resolves its runtime config, `hardware_of(template)` is what the nodes have for it, and
+    `users_of(key)` counts the deployments that use it (None: not all are known). Jobs of ClusterModelTemplates are in
+    the namespace `home`. Events of these are written only if `everywhere`: they are in another namespace.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        caches: TemplateCaches,
+        home: str,
+        everywhere: bool,
+        config_of: Callable[[Resource], Resolution],
+        hardware_of: Callable[[Resource], HardwareFit],
+        users_of: Callable[[ObjectKey], int | None],
+        slots: Slots,
+        wake: Callable[[ObjectKey], None],
+        events: EventRecorder,
+        discoveries: Discoveries,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._client = client
+        self._caches = caches
+        self._home = home
+        self._everywhere = everywhere
+        self._config_of = config_of
+        self._hardware_of = hardware_of
+        self._users_of = users_of
+        self._slots = slots
+        self._wake = wake
+        self._events = events
+        self._discoveries = discoveries
+        self._clock = clock
+        # Foreground: the Job stays until its pod is gone, so that no two pods of a template run at once.
+        self._writer = Writer(
+            client=client,
+            manager=CATALOGUE_MANAGER,
+            kind_of=self._view_of,
+            propagation={(JOB.group, JOB.kind): "Foreground"},
+        )
+        self._status = {
+            view.kind: StatusWriter(client=client, kind=view.kind, objects=view.objects, manager=CATALOGUE_MANAGER)
+            for view in (caches.namespaced, caches.cluster)
+        }
+        self._memories: dict[ObjectKey, _Memory] = {}
+
+    def forget(self, key: ObjectKey) -> None:
+        """Release all that is remembered of a template that is gone."""
+        self._memories.pop(key, None)
+        self._give_back(key)
+
+    async def reconcile(self, key: ObjectKey) -> float | None:
+        """Reconcile one template; returns the seconds until the next reconcile, or None. Raises KubeError for a
+        transient failure: the queue retries.
+        """
+        for _ in range(_MOST_STEPS):
+            template = self._caches.template(key)
+            if template is None or is_deleting(template):
+                self.forget(key)
+                return None
+            memory = self._memory(template)
+            await self._look_up(template)
+            decision = self._decide(key, template, memory)
+            wrote = await self._report(template, decision)
+            for job in decision.delete:
+                await self._writer.delete(job)
+            if decision.create is not None and self._slots.has(key):
+                made = await self._create(template, decision.create, memory)
+                if not made:
+                    self._give_back(key)
+                    await self._report(template := self._again(key, template), self._decide(key, template, memory))
+                    return _REFUSED_RETRY
+            elif not wrote:
+                return decision.requeue_after
+        return 0.0
+
+    # ----------------------------------------------------------------------------------------------------------- facts
+
+    def _again(self, key: ObjectKey, template: Resource) -> Resource:
+        return self._caches.template(key) or template
+
+    def _view_of(self, _obj: Resource) -> View | None:
+        return self._caches.jobs
+
+    def _memory(self, template: Resource) -> _Memory:
+        memory = self._memories.get(key_of(template))
+        if memory is None or memory.uid != uid_of(template):
+            memory = self._memories[key_of(template)] = _Memory(uid=uid_of(template))
+        return memory
+
+    async def _look_up(self, template: Resource) -> None:
+        """Read the Job of an open try from the API server if the caches do not have it: the watch may lag behind a
+        restart, and a Job that is gone counts as a failed try.
+        """
+        name = open_job(template)
+        where = ObjectKey(key_of(template).namespace or self._home, name)
+        if name and self._caches.job(where) is None:
+            found = await self._client.find(JOB, where)
+            if found is not None:
+                self._caches.jobs.objects.note(found)
+
+    def _jobs_of(self, template: Resource) -> tuple[Resource, ...]:
+        """The Jobs of a template, that of an open try included although the watch has not delivered it."""
+        jobs = {key_of(job): job for job in self._caches.owned(template).jobs}
+        if name := open_job(template):
+            job = self._caches.job(ObjectKey(key_of(template).namespace or self._home, name))
+            if job is not None and is_ours(job, template, MARK):
+                jobs[key_of(job)] = job
+        return tuple(jobs.values())
+
+    def _facts(self, key: ObjectKey, template: Resource, memory: _Memory) -> Facts:
+        now, pods, jobs = self._clock(), self._caches.owned(template).pods, self._jobs_of(template)
+        alive = tuple(facts for pod in pods if (facts := pod_facts(pod)).alive)
+        memory.cause = find_root_cause(Evidence(pods=alive), now=now, previous=memory.cause) if alive else None
+        return Facts(
+            template=template,
+            resolution=self._config_of(template),
+            hardware=self._hardware_of(template),
+            jobs=jobs,
+            pods=pods,
+            artifacts=self._caches.kept_by(key),
+            users=self._users_of(key),
+            cause=memory.cause,
+            refused=memory.refused,
+            slot=self._slots.has(key),
+            now=now,
+        )
+
+    def _decide(self, key: ObjectKey, template: Resource, memory: _Memory) -> Decision:
+        """The decision, with a slot if one is wanted and free."""
+        decision = decide_template(self._facts(key, template, memory))
+        if not decision.wants_slot:
+            self._give_back(key)
+        elif not self._slots.has(key) and self._slots.take(key, _created(template)):
+            decision = decide_template(self._facts(key, template, memory))
+        return decision
+
+    def _give_back(self, key: ObjectKey) -> None:
+        for other in self._slots.give_back(key):
+            self._wake(other)
+
+    # ---------------------------------------------------------------------------------------------------------- writes
+
+    async def _create(self, template: Resource, job: Resource, memory: _Memory) -> bool:
+        """Create the Job of a try, if nothing has its name; False if it cannot be."""
+        key = key_of(template)
+        owner = {**template, "metadata": {**template["metadata"], "namespace": key.namespace or self._home}}
+        wanted = complete(job, owner=owner, labels={MARK.key: MARK.value})
+        pod = wanted["spec"]["template"]["metadata"]
+        pod["labels"] = {**pod["labels"], MARK.key: MARK.value}
+        try:
+            await self._writer.apply(wanted, None)
+        except Refused as refusal:
+            log.info("%s: %s", key, refusal)
+            memory.refused = Condition(
+                type="DiscoveryReady", status=False, reason=refusal.policy.reason, message=str(refusal)
+            )
+            return False
+        except Occupied:
+            return await self._adopt(template, wanted, memory)
+        memory.refused = None
+        if self._has_events(template):
+            note = f"Created {named(wanted)}: the image is asked for its profile"
+            self._events.emit(template, reason="DiscoveryStarted", note=note, action="Discover")
+        return True
+
+    async def _adopt(self, template: Resource, wanted: Resource, memory: _Memory) -> bool:
+        """The Job exists: an earlier pass made it, or another writer has its name."""
+        live = await self._writer.find(wanted)
+        if live is not None and not is_ours(live, template, MARK):
+            text = conflict_text(wanted, live, owner_kind=template["kind"])
+            memory.refused = Condition(type="DiscoveryReady", status=False, reason="ResourceConflict", message=text)
+            return False
+        if live is not None:
+            self._caches.jobs.objects.note(live)
+        memory.refused = None
+        return True
+
+    async def _report(self, template: Resource, decision: Decision) -> bool:
+        """Write the status; whether that was necessary."""
+        if decision.status is None:
+            return False
+        wrote = await self._status[self._caches.of(key_of(template)).kind].write(template, decision.status)
+        if wrote:
+            self._discoveries.note(template.get("status") or {}, decision.status)
+            self._announce(template, decision.status)
+        return wrote
+
+    def _announce(self, template: Resource, status: Resource) -> None:
+        if not self._has_events(template):
+            return
+        before, after = dig(template, "status", "phase"), dig(status, "phase")
+        if after == "Ready" and before != "Ready":
+            self._events.emit(template, reason="TemplateReady", note="The template can be used", action="Check")
+        if after == "NotAvailable" and before != "NotAvailable":
+            note = str(status["message"])
+            self._events.emit(template, reason="GPUNotAvailable", note=note, warning=True, action="Check")
+        old, new = (
+            condition_of(template, "DiscoveryReady") or {},
+            condition_of({"status": status}, "DiscoveryReady") or {},
+        )
+        due = dig(status, "discovery", "nextAttemptTime")
+        failed = new.get("status") == "False" and category_of(str(new.get("reason"))) is not Category.PROGRESS
+        if failed and due and due != dig(template, "status", "discovery", "nextAttemptTime") and old != new:
+            note = f"{new.get('reason')}: {new.get('message')}"
+            self._events.emit(template, reason="DiscoveryFailed", note=note, warning=True, action="Discover")
+
+    def _has_events(self, template: Resource) -> bool:
+        """Whether events of the template can be written: those of cluster-scoped objects are in ``default``."""
+        return bool(key_of(template).namespace) or self._everywhere
+
+
+def _created(template: Resource) -> tuple[str, str, str]:
+    """The order of discoveries: creation, then namespace and name."""
+    key = key_of(template)
+    return str(dig(template, "metadata", "creationTimestamp", default="")), key.namespace, key.name

@@ -1,0 +1,204 @@
+"""The seven phases of a template with their order, the four parents, and the children (issue 23, point 1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from catalogue.tests.world import MISSING, PRESENT, World, cause_of, template_of
+
+from airunway.configs import resolve
+from airunway.resource import Resource
+
+IMAGE = {"discovery": {"image": "registry.example/vllm:1"}}
+
+
+def world(**spec: Any) -> World:
+    return World(template=template_of(**spec))
+
+
+def test_the_phases_of_a_life_come_in_their_order() -> None:
+    found, seen = world(**IMAGE, runtimeConfigName="fast"), list[str]()
+
+    def look() -> None:
+        found.step()
+        if not seen or seen[-1] != found.phase:
+            seen.append(found.phase)
+
+    found.facts["resolution"] = resolve("fast", namespaced=None, cluster=None)
+    look()
+    found.facts["resolution"] = resolve("default", namespaced=None, cluster=None)
+    found.facts["hardware"] = MISSING
+    look()
+    found.facts["hardware"] = PRESENT
+    found.template["status"] = found.decide().status  # begun, not made yet
+    seen.append(found.phase)
+    look()
+    found.end(code=1)
+    look()
+    found.pass_time(minutes=1)
+    look()
+    found.end()
+    look()
+    found.template["spec"]["discovery"]["args"] = ["-v"]
+    look()
+    found.end(code=1)
+    look()
+    assert seen == [
+        "Pending",
+        "NotAvailable",
+        "Starting",
+        "Progressing",
+        "Failed",
+        "Progressing",
+        "Ready",
+        "Progressing",
+        "Degraded",
+    ]
+
+
+@pytest.mark.parametrize("namespace", ["team", ""], ids=["ModelTemplate", "ClusterModelTemplate"])
+@pytest.mark.parametrize(
+    ("cause", "parent"),
+    [
+        ("ImageNotFound", "ConfigValid"),
+        ("ImagePullAuthFailure", "AuthValid"),
+        ("ImagePullBackOff", "DependenciesReachable"),
+    ],
+)
+def test_the_four_parents_follow_the_categories_on_each_kind(namespace: str, cause: str, parent: str) -> None:
+    found = world(namespace=namespace, **IMAGE)
+    found.step()
+    found.facts["cause"] = cause_of(cause)
+    found.step()
+    parents = {type_: found.condition(type_) for type_ in ("ConfigValid", "AuthValid", "DependenciesReachable")}
+    assert {type_ for type_, (status, _) in parents.items() if status == "False"} == {parent}
+    assert parents[parent] == ("False", cause)
+    assert found.condition("Ready")[0] == "False"
+
+
+def test_all_conditions_are_there_from_the_first_pass() -> None:
+    found = world()
+    found.step()
+    assert [each["type"] for each in found.status["conditions"]] == [
+        "AuthValid",
+        "CacheReady",
+        "ConfigValid",
+        "DependenciesReachable",
+        "DiscoveryReady",
+        "HardwareReady",
+        "Ready",
+        "RuntimeConfigReady",
+    ]
+
+
+def test_missing_hardware_is_not_available_however_long_it_lasts_and_heals() -> None:
+    found = world(hardware={"gpu": {"count": 2}})
+    found.facts["hardware"] = MISSING
+    for _ in range(3):
+        found.step()
+        assert (found.phase, found.status["reason"]) == ("NotAvailable", "GPUNotAvailable")
+        assert found.status["message"] == MISSING.message
+        found.pass_time(hours=1)
+    assert found.status["hardware"] == {"resource": "amd.com/gpu", "nodes": 0, "summary": ""}
+    found.facts["hardware"] = PRESENT
+    found.step()
+    assert found.phase == "Ready"
+    assert found.status["hardware"] == {
+        "resource": "amd.com/gpu",
+        "nodes": 1,
+        "models": ["MI300X"],
+        "tier": 53,
+        "requirements": list(PRESENT.requirements),
+        "summary": "2 x MI300X",
+    }
+
+
+def test_nodes_that_go_take_a_ready_template_away() -> None:
+    found = world(hardware={"gpu": {"count": 2}}, **IMAGE)
+    found.facts["hardware"] = PRESENT
+    found.step()
+    found.end()
+    found.step()
+    found.facts["hardware"] = MISSING
+    found.step()
+    assert (found.phase, found.condition("DiscoveryReady")) == ("NotAvailable", ("True", "Discovered"))
+    assert found.status["profile"]
+
+
+def test_the_second_pass_writes_nothing() -> None:
+    for spec in ({}, IMAGE, {"hardware": {"gpu": {"count": 1}}}):
+        found = world(**spec)
+        found.step()
+        writes = found.writes
+        found.pass_time(seconds=20)
+        found.step()
+        assert found.writes == writes
+
+
+# -------------------------------------------------------------------------------------------------------------- cache
+
+CACHING = {"caching": {"enabled": True}}
+
+
+def artifact(name: str, phase: str, reason: str = "") -> Resource:
+    return {
+        "metadata": {"name": name, "namespace": "team"},
+        "status": {"phase": phase, "reason": reason or phase, "message": f"it is {phase}"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("artifacts", "phase", "condition", "summary"),
+    [
+        ([], "Ready", ("False", "WaitingForModelCache"), "0/0"),
+        ([artifact("a", "Ready")], "Ready", ("True", "Warm"), "1/1"),
+        (
+            [artifact("b", "Progressing", "Downloading"), artifact("a", "Ready")],
+            "Ready",
+            ("False", "Downloading"),
+            "1/2",
+        ),
+        ([artifact("a", "Degraded", "GatedModel")], "Degraded", ("False", "GatedModel"), "0/1"),
+        ([artifact("a", "Failed", "VerificationFailed")], "Degraded", ("False", "VerificationFailed"), "0/1"),
+        ([artifact("a", "Progressing", "RateLimited")], "Ready", ("False", "RateLimited"), "0/1"),
+    ],
+)
+def test_weights_that_are_on_their_way_keep_nothing_back_and_faults_degrade(
+    artifacts: list[Resource], phase: str, condition: tuple[str, str], summary: str
+) -> None:
+    found = world(**CACHING)
+    found.facts["artifacts"] = tuple(artifacts)
+    found.step()
+    assert (found.phase, found.condition("CacheReady")) == (phase, condition)
+    assert found.status["cache"]["summary"] == summary
+    assert found.status["cache"]["artifacts"] == sorted(each["metadata"]["name"] for each in artifacts)
+
+
+def test_a_cluster_template_keeps_no_weights() -> None:
+    found = world(namespace="", **CACHING)
+    found.step()
+    assert found.condition("CacheReady") == ("True", "NotEnabled")
+    assert "cache" not in found.status
+
+
+def test_users_and_the_effective_config_are_in_the_status() -> None:
+    config = {"metadata": {"name": "default", "namespace": "team"}, "spec": {}}
+    found = world()
+    found.facts |= {"users": 3, "resolution": resolve("default", namespaced=config, cluster=None)}
+    found.step()
+    assert found.status["usedBy"] == 3
+    assert found.status["effectiveRuntimeConfig"]["namespaceRef"]["name"] == "default"
+    assert found.condition("RuntimeConfigReady") == ("True", "ConfigFound")
+    found.facts["users"] = None
+    found.step()
+    assert "usedBy" not in found.status
+
+
+def test_a_template_that_is_being_deleted_is_left_alone() -> None:
+    found = world(**IMAGE)
+    found.template["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    decision = found.step()
+    assert decision == replace(decision, status=None, create=None, delete=())
+    assert found.writes == 0

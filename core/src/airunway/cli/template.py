@@ -1,0 +1,378 @@
+"""``airunway template`` lists model templates, shows one, prints what it makes of a deployment, and says which one is
+chosen for a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, NoReturn
+
+import typer
+
+from airunway.cli import inputs
+from airunway.cli.options import Context, Kubeconfig
+from airunway.cli.printing import as_document, terminal_width
+from airunway.redaction import bounded, printable
+from airunway.resource import Resource, annotations_of, dig, filled, key_of
+from airunway.table import format_table
+
+if TYPE_CHECKING:
+    from airunway.cli.template_inputs import Expanded, TemplateSet
+    from airunway.kube import Client
+    from airunway.view import Unseen
+
+__all__ = ["template"]
+
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+NOT_CHOSEN = 3
+"""Exit code of ``why``: no template would be chosen."""
+
+template = typer.Typer(
+    help="List model templates, and show what they give and which one is chosen.", no_args_is_help=True
+)
+
+_Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Namespace (default: the context's).")]
+_Files = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--filename",
+        "-f",
+        help="Templates of a file instead of the cluster's; - for standard input; may be repeated. One without a "
+        "status counts as Ready.",
+    ),
+]
+_Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="A template: of the namespace, else of the cluster; or mtpl/N, cmtpl/N.")
+]
+
+
+@template.command("list", short_help="List the templates of a namespace and of the cluster.")
+def list_(
+    *,
+    all_namespaces: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", help="ModelTemplates of all namespaces.")
+    ] = False,
+    namespace: _Namespace = "",
+    file: _Files = None,
+    output: Annotated[Literal["table", "json", "yaml", "name"], typer.Option("--output", "-o", help="Format.")] = (
+        "table"
+    ),
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """List the model templates that a deployment of the namespace can use: the namespace's own, and the cluster's.
+
+    airunway template list -n ml
+
+    What you have no right to is listed under "Not seen", with the right's name. Exits with 1 if nothing could be read.
+    """
+    from airunway.cli.template_view import LIST_HEADER, list_row
+
+    if all_namespaces and namespace:
+        raise typer.BadParameter("--all-namespaces and --namespace exclude each other")
+    found, _ = _read(file, namespace, kubeconfig, context, everywhere=all_namespaces)
+    templates = sorted(found.templates, key=lambda each: (not key_of(each).namespace, key_of(each)))
+    if output == "table":
+        if templates:
+            rows = [list_row(each) for each in templates]
+            typer.echo(format_table(LIST_HEADER, rows, width=terminal_width()))
+        elif not found.unseen:
+            typer.echo("There are no templates.")
+        _say_unseen(found.unseen, err=False)
+    else:
+        if output == "name":
+            for each in templates:
+                typer.echo(_resource_name(each))
+        else:
+            typer.echo(as_document([_stored(each) for each in templates], output), nl=False)
+        _say_unseen(found.unseen, err=True)
+    if not templates and len(found.unseen) > 1:
+        raise typer.Exit(1)
+
+
+@template.command(short_help="Show one template: its state, what it gives, and who uses it.")
+def show(
+    name: _Name,
+    *,
+    namespace: _Namespace = "",
+    file: _Files = None,
+    output: Annotated[Literal["text", "json", "yaml", "name"], typer.Option("--output", "-o", help="Format.")] = "text",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Show one template: its state and conditions, the values that it gives to a deployment, and who uses it.
+
+    airunway template show fast -n ml
+
+    Environment variables are shown by name only.
+    """
+    from airunway.cli.template_view import template_resource, template_text
+    from airunway.view import Unseen
+
+    found, where = _read(file, namespace, kubeconfig, context)
+    wanted = _named(name, where, found)
+    if file:
+        users: list[Resource] | Unseen = Unseen(what="users", why="the template is that of a file")
+    else:
+        users = _users(wanted, kubeconfig, context)
+    if output == "name":
+        typer.echo(_resource_name(wanted))
+    elif output == "text":
+        typer.echo("\n".join(map(printable, template_text(wanted, users))))
+    else:
+        typer.echo(as_document([template_resource(_stored(wanted), users)], output), nl=False)
+
+
+@template.command(short_help="Print the ModelDeployment that a template makes.")
+def render(
+    name: Annotated[
+        str, typer.Argument(metavar="[NAME]", help="A template, as for show. Default: those of the deployments of -f.")
+    ] = "",
+    *,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--filename",
+            "-f",
+            help="Without NAME: deployments, and templates that count before the cluster's; with NAME: templates "
+            "instead of the cluster's. - for standard input; may be repeated.",
+        ),
+    ] = None,
+    namespace: _Namespace = "",
+    output: Annotated[Literal["yaml", "json"], typer.Option("--output", "-o", help="Format.")] = "yaml",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Print deployments with their effective spec: their own values over those of the template, without templateRef.
+
+    airunway template render fast -n ml
+
+    airunway template render -f llama.yaml
+
+    NAME stands for a deployment that says nothing but the template's name. What is printed runs without the template.
+    Exits with 1 if a template cannot be used, or what it gives makes an invalid spec.
+    """
+    from airunway.cli.template_inputs import expanded
+    from airunway.validation import validate
+
+    if not name and not file:
+        raise typer.BadParameter("name a template, or a file of deployments with -f")
+    if name:
+        found, where = _read(file, namespace, kubeconfig, context)
+        deployments = expanded([_minimal(_named(name, where, found), where)], found.templates)
+    else:
+        deployments = _of_files(file or [], namespace, kubeconfig, context)
+    documents, refused = [], False
+    for each in deployments:
+        problems = [f"{each.problem} ({each.reason})"] if each.problem else []
+        problems += [str(violation) for violation in validate(each.deployment)]
+        for problem in problems:
+            typer.echo(printable(f"airunway template render: {key_of(each.own)}: {problem}"), err=True)
+        refused = refused or bool(problems)
+        if not each.problem:
+            documents.append(_manifest(each.deployment))
+    typer.echo(as_document(documents, output), nl=False)
+    if refused:
+        raise typer.Exit(1)
+
+
+@template.command(short_help="Show which template is chosen for a model, and what speaks against the others.")
+def why(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model, as in spec.templateRef.modelName.")],
+    *,
+    metric: Annotated[
+        Literal["latency", "throughput"] | None, typer.Option(help="As spec.templateRef.metric. Default: either.")
+    ] = None,
+    precision: Annotated[str, typer.Option(help="As spec.templateRef.precision. Default: any.")] = "",
+    namespace: _Namespace = "",
+    file: _Files = None,
+    output: Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="Format.")] = "table",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Show every template of a model in the order in which they are chosen, and what speaks against each.
+
+    airunway template why meta-llama/Llama-3.1-8B-Instruct --metric latency -n ml
+
+    A deployment that runs keeps its template: the answer is for a new one. Exits with 3 if none would be chosen.
+    """
+    from airunway.cli.template_view import choice_resource, choice_text
+    from airunway.templates import choose, request_of
+
+    asked = {
+        "modelName": model,
+        **({"metric": metric} if metric else {}),
+        **({"precision": precision} if precision else {}),
+    }
+    request = request_of({"templateRef": asked})
+    assert request is not None, "a reference is given"
+    found, where = _read(file, namespace, kubeconfig, context)
+    own = [each for each in found.templates if key_of(each).namespace == where]
+    choice = choose(request, namespaced=own, cluster=[each for each in found.templates if not key_of(each).namespace])
+    if output == "table":
+        typer.echo("\n".join(choice_text(request, choice, namespace=where, width=terminal_width())))
+        _say_unseen(found.unseen, err=False)
+    else:
+        typer.echo(as_document([choice_resource(request, choice, found.unseen)], output), nl=False)
+    if choice.chosen is None:
+        raise typer.Exit(NOT_CHOSEN)
+
+
+# ---------------------------------------------------------------------------------------------------------------- input
+
+
+class _Read(NamedTuple):
+    """Templates, and the namespace that was meant."""
+
+    found: TemplateSet
+    namespace: str
+
+
+def _read(
+    files: Sequence[Path] | None,
+    namespace: str,
+    kubeconfig: Path | None,
+    context: str | None,
+    *,
+    everywhere: bool = False,
+) -> _Read:
+    """The templates of files, or those of the namespace and the cluster. Exits with 1 on errors."""
+    from airunway.cli.template_inputs import TemplateSet, read_all, templates_in
+
+    if files:
+        with inputs.reporting():
+            return _Read(TemplateSet(templates=tuple(templates_in(files, namespace=namespace))), namespace or "default")
+
+    async def read(client: Client) -> _Read:
+        where = namespace or client.config.namespace
+        return _Read(await read_all(client, namespace="" if everywhere else where), where)
+
+    return inputs.on_cluster(read, kubeconfig=kubeconfig, context=context)
+
+
+def _named(given: str, namespace: str, found: TemplateSet) -> Resource:
+    """The template of a name: that of the namespace, else that of the cluster. Exits with 1 if there is none."""
+    from airunway.templates import CLUSTER_KIND, KIND
+
+    words = {"mtpl": KIND, "modeltemplate": KIND, "cmtpl": CLUSTER_KIND, "clustermodeltemplate": CLUSTER_KIND}
+    word, separator, rest = given.partition("/")
+    kind = words.get(word.lower().removesuffix(".airunway.ai").removesuffix("s")) if separator else None
+    if separator and (kind is None or not rest):
+        raise typer.BadParameter(f"{bounded(given, 80)!r} is not a template: write NAME, mtpl/NAME or cmtpl/NAME")
+    name = rest if separator else given
+    visible = [
+        each
+        for each in found.templates
+        if key_of(each).namespace in ("", namespace) and (kind is None or each["kind"] == kind)
+    ]
+    named = sorted((each for each in visible if key_of(each).name == name), key=lambda each: not key_of(each).namespace)
+    _say_unseen(found.unseen, err=True)
+    if not named:
+        _no_such(given, name, namespace, found, visible)
+    return named[0]
+
+
+def _no_such(given: str, name: str, namespace: str, found: TemplateSet, visible: Sequence[Resource]) -> NoReturn:
+    """Exit with 1, and the nearest name."""
+    import difflib
+
+    near = difflib.get_close_matches(name, [key_of(each).name for each in visible], n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else "`airunway template list` shows those that there are"
+    where = f"for {given.partition('/')[0]}" if "/" in given else f"in namespace {namespace} or of the cluster"
+    seen = " among those that you may read" if found.unseen else ""
+    inputs.fail(f"there is no template {bounded(name, 80)!r} {where}{seen}: {hint}")
+
+
+def _users(wanted: Resource, kubeconfig: Path | None, context: str | None) -> list[Resource] | Unseen:
+    """The deployments that use a template."""
+    from airunway.kinds import MODEL_DEPLOYMENT
+    from airunway.kube import Forbidden
+    from airunway.view import Unseen
+
+    namespace = key_of(wanted).namespace
+
+    async def read(client: Client) -> list[Resource] | Unseen:
+        try:
+            listed = await client.list_all(MODEL_DEPLOYMENT, namespace=namespace)
+        except Forbidden:
+            where = f"in namespace {namespace}" if namespace else "in all namespaces"
+            right = f"list modeldeployments.airunway.ai {where}"
+            return Unseen(what="users", why="you have no right to the deployments", right=right)
+        return [each for each in listed if _uses(each, wanted)]
+
+    return inputs.on_cluster(read, kubeconfig=kubeconfig, context=context)
+
+
+def _uses(deployment: Resource, template_: Resource) -> bool:
+    ref, key = dig(deployment, "status", "effectiveTemplate", "ref"), key_of(template_)
+    return (
+        isinstance(ref, dict)
+        and (ref.get("kind"), ref.get("namespace") or "", ref.get("name")) == (template_["kind"], *key)
+        and isinstance(dig(deployment, "spec", "templateRef"), dict)
+    )
+
+
+def _of_files(files: Sequence[Path], namespace: str, kubeconfig: Path | None, context: str | None) -> list[Expanded]:
+    """The deployments of files with what their templates give: of the same files, else of the cluster."""
+    from airunway.cli.manifests import objects_in
+    from airunway.cli.template_inputs import templates_among, with_templates
+
+    with inputs.reporting():
+        objects = [each for file in files for each in objects_in(file)]
+        deployments = [each for each in objects if each.get("kind") == "ModelDeployment"]
+        if not deployments:
+            inputs.fail(f"{', '.join(map(str, files))}: contains no ModelDeployment")
+        return with_templates(
+            [inputs.in_namespace(each, namespace) for each in deployments],
+            templates_among(objects, namespace=namespace),
+            kubeconfig=kubeconfig,
+            context=context,
+            on_cluster=False,
+        )
+
+
+def _minimal(wanted: Resource, namespace: str) -> Resource:
+    """A deployment that names the template and says nothing else."""
+    from airunway.api import names
+
+    name = key_of(wanted).name
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "ModelDeployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"templateRef": {"name": name}},
+    }
+
+
+def _manifest(deployment: Resource) -> Resource:
+    """What a user would apply: without status, and without the metadata that the API server writes."""
+    from airunway.api import names
+
+    metadata = deployment["metadata"]
+    annotations = {key: text for key, text in annotations_of(deployment).items() if key != _LAST_APPLIED}
+    kept = filled(
+        name=metadata.get("name"),
+        namespace=metadata.get("namespace"),
+        labels=metadata.get("labels"),
+        annotations=annotations,
+    )
+    return {"apiVersion": names.API_VERSION, "kind": "ModelDeployment", "metadata": kept, "spec": deployment["spec"]}
+
+
+def _stored(obj: Resource) -> Resource:
+    """The object without the fields of managers, with group and kind first."""
+    from airunway.api import names
+
+    metadata = {key: value for key, value in (dig(obj, "metadata") or {}).items() if key != "managedFields"}
+    return {"apiVersion": names.API_VERSION, "kind": obj.get("kind"), **obj, "metadata": metadata}
+
+
+def _resource_name(obj: Resource) -> str:
+    return printable(f"{str(obj['kind']).lower()}.airunway.ai/{key_of(obj).name}")
+
+
+def _say_unseen(unseen: Iterable[Unseen], *, err: bool) -> None:
+    for each in unseen:
+        typer.echo(printable(f"Not seen: {each}" if not err else f"airunway: not seen: {each}"), err=err)

@@ -1,0 +1,191 @@
+"""Keeps the weights of templates warm: makes their artifacts, and knows which template uses which artifact.
+
+Example: the ModelTemplate ``fast`` of ``org/m`` has ``caching.enabled``. Its artifact is made before any deployment
+asks for it, has the label ``airunway.ai/template: fast``, and names ``ModelTemplate/fast`` among its users.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+
+from airunway.api import names
+from airunway.configs import propagated
+from airunway.kinds import MODEL_TEMPLATE
+from airunway.kube import EventRecorder, wait_until_answered
+from airunway.modelcache.caches import ArtifactCaches
+from airunway.modelcache.making import ArtifactMaker
+from airunway.process.caches import Caches, SharedCache
+from airunway.process.runtime_configs import RuntimeConfigs
+from airunway.process.templates import TemplateProjection
+from airunway.resource import ObjectKey, Resource, key_of, labels_of
+from airunway.templates import contribution_of, keeps_warm, warm_requests
+
+__all__ = ["WarmTemplates", "user_name"]
+
+log = logging.getLogger(__name__)
+
+_REFUSED_RETRY = 30.0
+"""Seconds until a refused write is tried again."""
+_LONGEST_LABEL = 63
+
+
+def user_name(template: ObjectKey) -> str:
+    """How the status of an artifact names a template that uses it."""
+    return f"{MODEL_TEMPLATE.kind}/{template.name}"
+
+
+class WarmTemplates:
+    """Templates that keep artifacts.
+
+    `wake(template)` enqueues a template; `on_users(artifact)` is called for an artifact with other users than before.
+    """
+
+    def __init__(
+        self,
+        caches: Caches,
+        *,
+        artifacts: ArtifactCaches,
+        maker: ArtifactMaker,
+        events: EventRecorder,
+        wake: Callable[[ObjectKey], None],
+        on_users: Callable[[ObjectKey], None],
+    ) -> None:
+        self._artifacts, self._maker, self._events = artifacts, maker, events
+        self._wake, self._on_users = wake, on_users
+        self._templates: SharedCache = caches.of(MODEL_TEMPLATE, project=caches.one(TemplateProjection), optional=True)
+        self._configs = RuntimeConfigs(caches, deployments=self._templates, on_change=self._on_config)
+        self._kept: dict[ObjectKey, frozenset[ObjectKey]] = {}
+        """The artifacts that each template uses."""
+        self._users: dict[ObjectKey, set[ObjectKey]] = {}
+        """The templates that use each artifact."""
+        self._refused: dict[ObjectKey, str] = {}
+        """What hindered the last pass of a template."""
+        self._templates.add_handler(self._on_template)
+
+    # ------------------------------------------------------------------------------------------------------- who uses
+
+    def users_of(self, artifact: ObjectKey) -> list[ObjectKey]:
+        """The templates that use an artifact, sorted."""
+        return sorted(self._users.get(artifact, ()))
+
+    def labels_of_users(self, artifact: ObjectKey) -> Iterator[dict[str, str]]:
+        """The labels of each template that uses an artifact."""
+        for template in self.users_of(artifact):
+            found = self._templates.get(template)
+            if found is not None:
+                yield labels_of(found)
+
+    def label_of(self, artifact: ObjectKey) -> dict[str, str]:
+        """The label that names the template for which an artifact is kept, of several the first."""
+        users = self.users_of(artifact)
+        return _label(users[0]) if users else {}
+
+    # ------------------------------------------------------------------------------------------------------ following
+
+    def unready(self) -> str | None:
+        """Why it is not known which artifacts templates use, or None."""
+        if not self._templates.answered.is_set():
+            return f"the {self._templates.kind.plural} have not been read yet"
+        return self._configs.unready()
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Start the watches in `group`."""
+        group.create_task(self._templates.run(), name="model cache: templates")
+        group.create_task(self._configs.run(), name="model cache: runtime configs of templates")
+
+    async def read(self) -> None:
+        """Wait until it is known which artifacts templates use. The artifacts themselves are read before."""
+        await wait_until_answered([self._templates])
+        await self._configs.read()
+        for key in list(self._templates.keys()):
+            self._look(key)
+
+    def wake_all(self) -> None:
+        """Enqueue every template that keeps artifacts."""
+        for key in list(self._kept):
+            self._wake(key)
+
+    def on_artifact(self, artifact: ObjectKey) -> None:
+        """An artifact has come or gone."""
+        for template in self.users_of(artifact):
+            self._wake(template)
+
+    def _on_template(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        self._look(key)
+        if old is not None and new is not None and labels_of(old) != labels_of(new):
+            for artifact in self._kept.get(key, ()):
+                self._on_users(artifact)
+
+    def _on_config(self, _cause: object, users: Callable[[], list[Resource]]) -> None:
+        for template in users():
+            self._look(key_of(template))
+
+    def _look(self, key: ObjectKey) -> None:
+        """Note which artifacts a template uses now."""
+        before, template = self._kept.get(key, frozenset()), self._templates.get(key)
+        now = frozenset(self._used(template)) if template is not None else frozenset()
+        if now:
+            self._kept[key] = now
+        else:
+            self._kept.pop(key, None)
+            self._refused.pop(key, None)
+        for artifact in before - now:
+            self._users[artifact].discard(key)
+            if not self._users[artifact]:
+                del self._users[artifact]
+        for artifact in now - before:
+            self._users.setdefault(artifact, set()).add(key)
+        for artifact in before ^ now:
+            self._on_users(artifact)
+        if now:
+            self._wake(key)
+
+    def _used(self, template: Resource) -> Iterator[ObjectKey]:
+        namespace = key_of(template).namespace
+        resolution = self._configs.resolve(template)
+        if not resolution.missing:
+            for request in warm_requests(template, contribution_of(template), resolution.config):
+                yield ObjectKey(namespace, request.name)
+        elif keeps_warm(template):
+            # Their names depend on the config: without it, what was made for the template stays in use.
+            label = _label(key_of(template))
+            for artifact in self._artifacts.artifacts.reflector.values():
+                if label and key_of(artifact).namespace == namespace and label.items() <= labels_of(artifact).items():
+                    yield key_of(artifact)
+
+    # -------------------------------------------------------------------------------------------------------- writing
+
+    async def reconcile(self, key: ObjectKey) -> float | None:
+        """Make the artifacts of one template; returns the seconds until the next try, or None. Raises KubeError for a
+        transient failure: the queue retries.
+        """
+        template = self._templates.get(key)
+        if template is None:
+            return None
+        resolution = self._configs.resolve(template)
+        if resolution.missing:
+            return None  # its artifacts say so, and the catalogue on the template; the config's watch wakes it
+        labels = propagated(labels_of(template), resolution.config) | _label(key)
+        problems = []
+        for request in warm_requests(template, contribution_of(template), resolution.config):
+            if request.artifact is None:
+                continue
+            refused = await self._maker.make(request.artifact, labels=labels)
+            if refused is not None:
+                problems.append(f"{'Forbidden' if refused.kind is None else refused.policy.reason}: {refused}")
+        self._announce(template, "; ".join(problems))
+        return _REFUSED_RETRY if problems else None
+
+    def _announce(self, template: Resource, problem: str) -> None:
+        """Emit an event where an artifact cannot be made, once for each cause."""
+        key = key_of(template)
+        if problem and self._refused.get(key) != problem:
+            self._events.emit(template, reason="DownloadFailed", note=problem, warning=True, action="Download")
+        self._refused[key] = problem
+
+
+def _label(template: ObjectKey) -> dict[str, str]:
+    """The label of what is kept for a template; none for a name that no label can have."""
+    return {names.TEMPLATE: template.name} if len(template.name) <= _LONGEST_LABEL else {}

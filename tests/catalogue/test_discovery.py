@@ -1,0 +1,256 @@
+"""Discovery on a real cluster: the Job controller and the scheduler are the real ones, the image is a played one."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, suppress
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.catalogue import fake_image
+from tests.catalogue.conftest import Ground, reasons, running_catalogue
+
+from airunway.kinds import MODEL_TEMPLATE
+from airunway.kube import JOB, POD, Client, load_config
+from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, uid_of
+from airunway_catalogue.application import CatalogueApplication
+from airunway_testing.eventually import eventually
+from airunway_testing.faultproxy import Fault, FaultProxy, ProxiedRequest
+from airunway_testing.storage.pod_runner import ENTRYPOINT, PodRunner, running_pod_runner
+from airunway_testing.storage.provisioner import running_provisioner
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+IMAGE = {"image": "registry.example/model:1"}
+WRITES = {"apply", "create", "patch", "update", "delete"}
+
+
+@pytest.fixture
+async def runner(kubeconfig: Path, tmp_path: Path) -> AsyncIterator[PodRunner]:
+    programs = {ENTRYPOINT: (sys.executable, fake_image.__file__)}
+    async with (
+        running_provisioner(kubeconfig, tmp_path / "volumes") as provisioner,
+        running_pod_runner(
+            kubeconfig, provisioner.volumes, tmp_path / "runner", programs=programs, label="airunway.ai/template"
+        ) as running,
+    ):
+        yield running
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["namespaced", "cluster"])
+async def test_a_success_fills_profile_and_sources(
+    ground: Ground, runner: PodRunner, catalogue: CatalogueApplication, *, shared: bool
+) -> None:
+    key = await ground.template(cluster=shared, discovery={**IMAGE, "args": ["--seconds=1"]})
+    where = ground.home if shared else ground.namespace
+    await ground.until(key, "Progressing", reason="JobRunning")
+    (job,) = await ground.jobs(where)
+    assert labels_of(job)["airunway.ai/template"] == key.name
+    assert labels_of(job)["app.kubernetes.io/component"] == "discovery"
+    (owner,) = job["metadata"]["ownerReferences"]
+    template = await ground.get(key)
+    assert (owner["kind"], owner["name"], owner["uid"]) == (template["kind"], key.name, uid_of(template))
+    ready = await ground.until(key, "Ready")
+    status = ready["status"]
+    assert reasons(ready)["DiscoveryReady"] == ("True", "Discovered")
+    assert status["profile"] == fake_image.REPORT["profile"]
+    assert status["modelSources"] == [{"modelId": "acme/tiny", "uri": "hf://acme/tiny", "size": "1500000000"}]
+    assert (status["discovery"]["attempts"], status["discovery"]["job"]) == (1, key_of(job).name)
+    if not shared:  # events of cluster-scoped objects are in the namespace default, which is not watched here
+        await ground.event(key, "DiscoveryStarted")
+        await ground.event(key, "TemplateReady")
+
+
+async def test_a_failure_backs_off_and_the_next_try_comes_when_it_is_due(
+    ground: Ground, runner: PodRunner, client: Client
+) -> None:
+    key = await ground.template(discovery={**IMAGE, "args": ["--exit=1", "--output=no torch"]})
+    spaces = [ground.namespace, ground.home]
+    async with running_catalogue(client, namespaces=spaces, home=ground.home):
+        failed = await ground.until(key, "Failed", reason="JobFailed")
+        assert "exit code 1: no torch" in failed["status"]["message"]
+        assert failed["status"]["discovery"]["attempts"] == 1
+        assert failed["status"]["discovery"]["nextAttemptTime"]
+        await ground.event(key, "DiscoveryFailed")
+    async with running_catalogue(client, namespaces=spaces, home=ground.home, later=timedelta(seconds=90)):
+
+        async def second() -> bool:
+            return bool(dig(await ground.get(key), "status", "discovery", "attempts") == 2)
+
+        await ground.eventually(second)
+        await ground.template(discovery={**IMAGE, "args": []})  # another spec: counted anew
+        ready = await ground.until(key, "Ready")
+    assert ready["status"]["discovery"]["attempts"] == 1
+
+
+@pytest.mark.parametrize("output", ["INFO it starts", "[" * 3000, '{"profile": NaN}'], ids=["noise", "nested", "nan"])
+async def test_an_output_that_cannot_be_read_is_no_success(
+    ground: Ground, runner: PodRunner, catalogue: CatalogueApplication, output: str
+) -> None:
+    key = await ground.template(discovery={**IMAGE, "args": [f"--output={output}"[:1024]]})
+    failed = await ground.until(key, "Failed", reason="JobFailed")
+    assert "the output is no JSON" in failed["status"]["message"]
+
+
+async def test_an_image_that_cannot_be_pulled_says_so_and_its_job_goes(
+    ground: Ground, runner: PodRunner, catalogue: CatalogueApplication
+) -> None:
+    key = await ground.template(discovery={"image": "registry.example/no-such-image:1"})
+    failed = await ground.until_discovery(key, "ImageNotFound")
+    assert failed["status"]["rootCause"]["code"] == "ImagePull.NotFound"
+    assert failed["status"]["discovery"]["nextAttemptTime"]
+
+    async def gone() -> bool:
+        return not await ground.client.list_all(JOB, namespace=ground.namespace)
+
+    await ground.eventually(gone)
+
+
+async def test_jobs_go_with_their_template(ground: Ground, runner: PodRunner, catalogue: CatalogueApplication) -> None:
+    key = await ground.template(discovery={**IMAGE, "args": ["--seconds=600"]})
+    await ground.until(key, "Progressing")
+    await ground.client.delete(MODEL_TEMPLATE, key)
+
+    async def gone() -> bool:
+        jobs = await ground.client.list_all(JOB, namespace=ground.namespace)
+        return not jobs and not await ground.client.list_all(POD, namespace=ground.namespace)
+
+    await ground.eventually(gone)
+
+
+async def test_at_most_so_many_run_at_once_and_the_others_in_their_turn(
+    ground: Ground, runner: PodRunner, client: Client
+) -> None:
+    most, number = 3, 8
+    async with running_catalogue(
+        client, namespaces=[ground.namespace, ground.home], home=ground.home, max_discoveries=most
+    ):
+        keys = [await ground.template(f"t{n}", discovery={**IMAGE, "args": ["--seconds=1"]}) for n in range(number)]
+        seen = set[int]()
+
+        async def all_ready() -> bool:
+            jobs = await ground.jobs()
+            seen.add(sum(not dig(each, "status", "completionTime") for each in jobs))
+            templates = [await ground.get(key) for key in keys]
+            return all(dig(each, "status", "phase") == "Ready" for each in templates)
+
+        await ground.eventually(all_ready)
+    assert max(seen) == most
+    assert len(await made(ground, runner)) == number
+
+
+async def made(ground: Ground, runner: PodRunner) -> Counter[str]:
+    """The pods that ever ran, by the name of their Job."""
+    return Counter(
+        each.key.name.rpartition("-")[0] for each in runner.pods.values() if each.key.namespace == ground.namespace
+    )
+
+
+class Crashes:
+    """The catalogue behind a proxy. `crash` ends it at its next write, once that has been carried out."""
+
+    def __init__(self, ground: Ground, proxy: FaultProxy) -> None:
+        self._ground, self._proxy = ground, proxy
+        self._stack = AsyncExitStack()
+        self.struck = Counter[str]()
+
+    async def start(self, *, later: timedelta = timedelta()) -> None:
+        client = await self._stack.enter_async_context(Client(load_config(kubeconfig=self._proxy.kubeconfig)))
+        ground = self._ground
+        await self._stack.enter_async_context(
+            running_catalogue(client, namespaces=[ground.namespace, ground.home], home=ground.home, later=later)
+        )
+
+    async def stop(self) -> None:
+        await self._stack.aclose()
+        self._stack = AsyncExitStack()
+
+    async def live(self, done: asyncio.Event, *, skip: int) -> None:
+        """End the catalogue at every so-many-th write until it is done."""
+
+        def ours(request: ProxiedRequest) -> bool:
+            return request.verb in WRITES and request.resource != "events"
+
+        while not done.is_set():
+            self._proxy.inject(Fault("late", seconds=3600, where=ours, skip=skip))
+            while self._proxy.pending and not done.is_set():
+                await asyncio.sleep(0.02)
+            if not self._proxy.pending:
+                self.struck["crash"] += 1
+                await self.stop()
+                await self.start()
+            self._proxy.clear()
+
+
+@pytest.mark.parametrize("skip", [0, 1, 2])
+async def test_a_process_that_ends_at_any_write_makes_one_job_for_each_try(
+    ground: Ground, runner: PodRunner, skip: int
+) -> None:
+    """Two templates succeed and one fails, while the process is ended after every write, every second, every third."""
+    async with FaultProxy(ground.kubeconfig) as proxy:
+        part = Crashes(ground, proxy)
+        await part.start()
+        done = asyncio.Event()
+        killing = asyncio.create_task(part.live(done, skip=skip))
+        try:
+            good = [await ground.template(f"good{n}", discovery={**IMAGE, "args": ["--seconds=1"]}) for n in range(2)]
+            bad = await ground.template("bad", discovery={**IMAGE, "args": ["--exit=1"]})
+            for key in good:
+                await ground.until(key, "Ready")
+            await ground.until(bad, "Failed")
+        finally:
+            done.set()
+            await killing
+            with suppress(ExceptionGroup):
+                await part.stop()
+    assert part.struck["crash"] >= 3
+    for key in (*good, bad):
+        assert (await attempts(ground, key)) == 1, key
+    pods = await made(ground, runner)
+    assert len(pods) == 3
+    assert set(pods.values()) == {1}
+
+
+async def attempts(ground: Ground, key: ObjectKey) -> int:
+    template: Resource = await ground.get(key)
+    found: int = dig(template, "status", "discovery", "attempts")
+    return found
+
+
+@pytest.mark.timeout(900)
+async def test_a_hundred_templates_ten_at_once_and_a_process_that_is_ended_again_and_again(
+    ground: Ground, runner: PodRunner
+) -> None:
+    number = 100
+    async with FaultProxy(ground.kubeconfig) as proxy:
+        part = Crashes(ground, proxy)
+        await part.start()
+        done, most = asyncio.Event(), 0
+        killing = asyncio.create_task(part.live(done, skip=23))
+        try:
+            discovery = {**IMAGE, "args": ["--seconds=0.3"]}
+            keys = [await ground.template(f"t{each}", discovery=discovery) for each in range(number)]
+
+            async def all_ready() -> bool:
+                nonlocal most
+                running = [each for each in await ground.jobs() if not dig(each, "status", "completionTime")]
+                most = max(most, len(running))
+                templates = await ground.client.list_all(MODEL_TEMPLATE, namespace=ground.namespace)
+                ready = [each for each in templates if dig(each, "status", "phase") == "Ready"]
+                return len(ready) == number
+
+            await eventually(all_ready, patience=600)
+        finally:
+            done.set()
+            await killing
+            with suppress(ExceptionGroup):
+                await part.stop()
+    assert part.struck["crash"] >= 10
+    assert most <= 10
+    pods = await made(ground, runner)
+    assert set(pods.values()) == {1}
+    assert len(pods) == sum([await attempts(ground, key) for key in keys])

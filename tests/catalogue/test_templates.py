@@ -1,0 +1,165 @@
+"""The state of templates on a real API server: configs, hardware, users; no Jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.catalogue.conftest import MODEL, Ground, reasons, running_catalogue
+
+from airunway.api import names
+from airunway.kinds import MODEL_DEPLOYMENT, RUNTIME_CONFIG
+from airunway.kube import NODE, Client
+from airunway.resource import ObjectKey, Resource, dig
+from airunway_catalogue.application import CatalogueApplication
+from airunway_testing.audit import AuditReader, Request
+
+pytestmark = pytest.mark.apiserver
+
+MI300X = {"amd.com/gpu.device-id": "74a1", "amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"}
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["namespaced", "cluster"])
+async def test_a_template_without_demands_is_ready_at_once(
+    ground: Ground, catalogue: CatalogueApplication, *, shared: bool
+) -> None:
+    key = await ground.template(cluster=shared)
+    ready = await ground.until(key, "Ready")
+    assert reasons(ready) == {
+        "AuthValid": ("True", "AuthenticationValid"),
+        "CacheReady": ("True", "NotEnabled"),
+        "ConfigValid": ("True", "ConfigurationValid"),
+        "DependenciesReachable": ("True", "Reachable"),
+        "DiscoveryReady": ("True", "NotRequested"),
+        "HardwareReady": ("True", "NotRequested"),
+        "Ready": ("True", "Ready"),
+        "RuntimeConfigReady": ("True", "UsingDefaults"),
+    }
+    assert catalogue.unready() is None
+
+
+async def test_a_node_that_comes_makes_a_template_ready_and_one_that_goes_takes_it_away(
+    ground: Ground, catalogue: CatalogueApplication, resource: str
+) -> None:
+    key = await ground.template(hardware={"gpu": {"count": 2, "type": resource, "model": "MI300X"}})
+    missing = await ground.until(key, "NotAvailable", reason="GPUNotAvailable")
+    assert f"no node has 2 x {resource} of model MI300X" in missing["status"]["message"]
+    assert reasons(missing)["HardwareReady"] == ("False", "GPUNotAvailable")
+    await ground.event(key, "GPUNotAvailable")
+    await ground.node("other", labels={"amd.com/gpu.device-id": "740f"}, capacity={resource: "8"})
+    name = await ground.node("right", labels=MI300X, capacity={resource: "8", "cpu": "8"})
+    ready = await ground.until(key, "Ready")
+    assert ready["status"]["hardware"] == {
+        "resource": resource,
+        "nodes": 1,
+        "models": ["MI300X"],
+        "tier": 53,
+        "requirements": [{"key": "amd.com/gpu.device-id", "operator": "In", "values": ["74a1"]}],
+        "summary": "2 x MI300X",
+    }
+    await ground.remove_node(name)
+    gone = await ground.until(key, "NotAvailable")
+    assert f"nodes have 8 x {resource} MI210 (64 GiB) on 1 node" in gone["status"]["message"]
+
+
+async def test_a_label_that_a_node_gets_later_counts(
+    ground: Ground, catalogue: CatalogueApplication, resource: str
+) -> None:
+    name = await ground.node("bare", labels={}, capacity={resource: "8"})
+    key = await ground.template(hardware={"gpu": {"type": resource, "minVram": "128Gi"}}, cluster=True)
+    await ground.until(key, "NotAvailable")
+    await ground.client.merge_patch(NODE, ObjectKey("", name), {"metadata": {"labels": {"amd.com/gpu.vram": "192G"}}})
+    ready = await ground.until(key, "Ready")
+    assert dig(ready, "status", "hardware", "requirements") == [
+        {"key": "amd.com/gpu.vram", "operator": "In", "values": ["192G"]}
+    ]
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["namespaced", "cluster"])
+async def test_a_template_follows_the_config_of_its_namespace_or_of_the_operators(
+    ground: Ground, catalogue: CatalogueApplication, *, shared: bool
+) -> None:
+    where = ground.home if shared else ground.namespace
+    key = await ground.template(cluster=shared, runtimeConfigName="team")
+    missing = await ground.until(key, "Pending", reason="ConfigNotFound")
+    assert reasons(missing)["ConfigValid"] == ("False", "ConfigNotFound")
+    body = {
+        "apiVersion": names.API_VERSION,
+        "kind": "RuntimeConfig",
+        "metadata": {"name": "team", "namespace": where},
+        "spec": {"env": [{"name": "A", "value": "1"}]},
+    }
+    await ground.client.apply(RUNTIME_CONFIG, body, manager="platform", force=True)
+    ready = await ground.until(key, "Ready")
+    reference = {"kind": "RuntimeConfig", "namespace": where, "name": "team"}
+    assert ready["status"]["effectiveRuntimeConfig"]["namespaceRef"] == reference
+
+
+async def use(ground: Ground, name: str, template: ObjectKey | None) -> None:
+    """A deployment, with the status that the core gives it."""
+    metadata = {"name": name, "namespace": ground.namespace}
+    body = {"apiVersion": names.API_VERSION, "kind": "ModelDeployment", "metadata": metadata}
+    await ground.client.apply(
+        MODEL_DEPLOYMENT, {**body, "spec": {"templateRef": {"modelName": MODEL}}}, manager="tests", force=True
+    )
+    status: Resource = {"phase": "Pending"}
+    if template is not None:
+        ref = {"kind": "ModelTemplate", "namespace": template.namespace, "name": template.name}
+        status["effectiveTemplate"] = {"ref": ref, "scope": "Namespace"}
+    await ground.client.apply(
+        MODEL_DEPLOYMENT, {**body, "status": status}, manager=names.CORE_MANAGER, force=True, subresource="status"
+    )
+
+
+def status_writes(audit: AuditReader, ground: Ground) -> list[Request]:
+    """The writes of templates' statuses in the namespace since the last look."""
+    where = ("modeltemplates/status", ground.namespace)
+    return [each for each in audit.read() if (each.resource, each.namespace) == where]
+
+
+async def test_users_are_counted_once_for_all_changes_of_five_seconds(
+    ground: Ground, catalogue: CatalogueApplication, audit_log: Path
+) -> None:
+    key = await ground.template()
+    await ground.until(key, "Ready")
+    audit = AuditReader(audit_log)
+    audit.read()
+    for number in range(10):
+        await use(ground, f"d{number}", key)
+
+    async def counted(number: int) -> bool:
+        return bool(dig(await ground.get(key), "status", "usedBy") == number)
+
+    await ground.eventually(lambda: counted(10))
+    await ground.client.delete(MODEL_DEPLOYMENT, ObjectKey(ground.namespace, "d0"))
+    await use(ground, "d1", None)
+    await ground.eventually(lambda: counted(8))
+    writes = status_writes(audit, ground)
+    assert 2 <= len(writes) <= 4
+
+
+async def test_nothing_is_written_while_nothing_happens(
+    ground: Ground, client: Client, audit_log: Path, resource: str
+) -> None:
+    """Nor by a process that starts anew."""
+    await ground.node("right", labels=MI300X, capacity={resource: "8"})
+    plain = await ground.template("plain")
+    gpu = await ground.template("gpu", hardware={"gpu": {"count": 2, "type": resource}})
+    absent = await ground.template("absent", hardware={"gpu": {"count": 9, "type": resource}})
+    async with running_catalogue(client, namespaces=[ground.namespace, ground.home], home=ground.home):
+        for key, phase in ((plain, "Ready"), (gpu, "Ready"), (absent, "NotAvailable")):
+            await ground.until(key, phase)
+    before = [await ground.get(key) for key in (plain, gpu, absent)]
+    audit = AuditReader(audit_log)
+    audit.read()
+    async with running_catalogue(client, namespaces=[ground.namespace, ground.home], home=ground.home) as again:
+        await ground.eventually(lambda: again.unready() is None)
+        last = await ground.template("last")
+        await ground.until(last, "Ready")  # the others came before it in the queue
+        await asyncio.sleep(1)
+    assert [await ground.get(key) for key in (plain, gpu, absent)] == before
+    written = [
+        each for each in audit.read() if each.resource == "modeltemplates/status" and each.namespace == ground.namespace
+    ]
+    assert len(written) == 1
