@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_SOURCE
-from airunway.kube import Client, NotFound
+from airunway.kube import EVENT, Client, NotFound
 from airunway.process.base_controller import BaseController
 from airunway.process.caches import Caches
 from airunway.process.metrics import Metrics, MetricsRole
@@ -85,6 +85,15 @@ class Ground:
             CLUSTER_MODEL_TEMPLATE, label_selector=f"{MODEL_SOURCE_LABEL} in ({','.join(names)})"
         )
         return sorted(found, key=lambda each: key_of(each).name)
+
+    async def event(self, source: ObjectKey, reason: str) -> str:
+        """The note of the event with this reason on a source."""
+
+        async def look() -> str | None:
+            listed = await self.client.list_all(EVENT, field_selector=f"regarding.name={source.name}")
+            return next((each["note"] for each in listed if each["reason"] == reason), None)
+
+        return str(await eventually(look))
 
     async def clean(self) -> None:
         """Delete what the test has made."""

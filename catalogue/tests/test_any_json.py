@@ -117,7 +117,7 @@ def check(chance: Random) -> None:
     assert not (found.unreadable and templates)
     assert all(len(dig(each, "metadata", "name")) <= 63 for each in templates)
     orjson.dumps(templates)
-    complete_images([*templates, some(chance)])
+    complete_images([*templates, source_of(chance)])
 
 
 @given(st.randoms(use_true_random=False))

@@ -12,7 +12,8 @@ import pytest
 from airunway_catalogue.addresses import Kind, kind_of
 from airunway_catalogue.challenges import Challenge, challenges_in
 from airunway_catalogue.credentials import Credentials, UnreadableSecret, credentials_in
-from airunway_catalogue.registry import Limits, Registry, address_of
+from airunway_catalogue.registry import Limits, Registry
+from airunway_catalogue.registry_address import address_of
 from airunway_catalogue.registry_errors import (
     BadAnswer,
     BadImage,

@@ -55,6 +55,9 @@ async def test_a_source_makes_templates_once_and_they_survive_it(ground: Ground)
             "Qwen/Qwen3-8B",
         }
         assert worker.reconciler.scans == 1
+        assert await ground.event(source, "TemplatesMade") == (
+            f"5 ClusterModelTemplates were made from images of {registry.host}"
+        )
 
         await ground.client.delete(MODEL_SOURCE, source)
         await asyncio.sleep(1)
@@ -115,6 +118,7 @@ async def test_a_partial_failure_is_Degraded_and_all_failed_is_Failed(ground: Gr
         assert condition_of({"status": status}, "AuthValid")["reason"] == "Unauthorized"  # type: ignore[index]
         assert len(await ground.templates()) == 1
         assert 59 <= _seconds(status) <= 60
+        assert (await ground.event(source, "ScanFailed")).startswith("Unauthorized: 1 of 2 filters failed")
 
         registry.faults.inject(HttpStatus(status=403))
         await ground.write("models", registry=registry.host, filters=both, maxModels=50)

@@ -32,10 +32,11 @@ ELSEWHERE = {
     *("RouteReady", "RouteNotReady", "RouteConflict", "RuntimeConfigChanged"),
     *("ModelCacheReady", "DownloadFailed"),
     *("TemplateReady", "GPUNotAvailable", "DiscoveryStarted", "DiscoveryFailed"),
+    *("TemplatesMade", "ScanFailed"),
 }
 """Events that need a world of their own, and have a test of their own: below, in tests/kuberay/test_life.py,
 core/tests/gateway/test_routes.py and test_conflicts.py, core/tests/controller/test_runtime_configs.py,
-tests/modelcache/test_cache.py and tests/catalogue.
+tests/modelcache/test_cache.py, tests/catalogue and catalogue/tests/test_sources.py.
 """
 
 RELATED = {

@@ -224,6 +224,65 @@ ROWS: tuple[Row, ...] = (
         ),
     ),
     (
+        "Catalogue",
+        (
+            Panel(
+                title="Templates",
+                width=6,
+                queries=(
+                    (
+                        f"sum by (phase) (max by (namespace, phase) (airunway_modeltemplate_total{{{IN_NAMESPACE}}}))",
+                        "{{phase}}",
+                    ),
+                ),
+                description="ModelTemplates by phase; ClusterModelTemplates have no namespace.",
+            ),
+            Panel(
+                title="Discoveries",
+                width=6,
+                queries=(("max by (state) (airunway_discoveries)", "{{state}}"),),
+                description="Jobs that ask images for their profile, and those that wait because of --max-discoveries.",
+            ),
+            Panel(
+                title="Ended tries of discovery",
+                width=6,
+                queries=(
+                    (
+                        "sum by (result) (increase(airunway_discovery_attempts_total[$__rate_interval]))",
+                        "{{result}}",
+                    ),
+                ),
+                description="Tries to ask an image for its profile, by result.",
+            ),
+            Panel(
+                title="Model sources",
+                width=6,
+                queries=(("max by (phase) (airunway_modelsource_total)", "{{phase}}"),),
+                description="ModelSources by phase.",
+            ),
+            Panel(
+                title="Ended scans",
+                width=12,
+                queries=(("sum by (result) (increase(airunway_source_scans_total[$__rate_interval]))", "{{result}}"),),
+                description="Scans of registries by result; partial: some filters of a source failed.",
+            ),
+            Panel(
+                title="Duration of scans",
+                unit="s",
+                width=12,
+                queries=tuple(
+                    (
+                        f"histogram_quantile({quantile}, sum by (le) "
+                        "(rate(airunway_source_scan_duration_seconds_bucket[$__rate_interval])))",
+                        f"p{round(quantile * 100)}",
+                    )
+                    for quantile in (0.5, 0.95)
+                ),
+                description="A scan ends after ten minutes at the latest.",
+            ),
+        ),
+    ),
+    (
         "Providers",
         (
             Panel(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from airunway.process.fleet_metrics import NO_PHASE, OBJECT_LIMIT, OTHER
 from airunway.process.metrics import Metrics, Point
 from airunway.resource import ObjectKey, Resource, condition_of, dig
+from airunway_catalogue.source_status import Scan
 from airunway_catalogue.template_state import DISCOVERED
 
-__all__ = ["Discoveries", "discovery_points", "template_points"]
+__all__ = ["Discoveries", "Scans", "discovery_points", "source_points", "template_points"]
 
 _RESULTS = ("succeeded", "failed")
 
@@ -25,6 +26,28 @@ def template_points(templates: Sequence[tuple[ObjectKey, Resource]], *, limit: i
         found[namespace, phase] += 1
     for labels, number in found.items():
         yield "airunway_modeltemplate_total", labels, number
+
+
+def source_points(sources: Iterable[Resource]) -> Iterator[Point]:
+    """Counts of all ModelSources by phase."""
+    found = Counter(str(dig(source, "status", "phase", default=NO_PHASE)) for source in sources)
+    for phase, number in found.items():
+        yield "airunway_modelsource_total", (phase,), number
+
+
+class Scans:
+    """Counts the scans that end. Every result has a series from the start."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        for result in ("succeeded", "partial", "failed"):
+            metrics.count("airunway_source_scans_total", result, by=0)
+
+    def note(self, scan: Scan, *, seconds: float) -> None:
+        """Count a scan that took so long."""
+        result = "failed" if scan.nothing or scan.missing else "partial" if scan.failed else "succeeded"
+        self._metrics.count("airunway_source_scans_total", result)
+        self._metrics.observe("airunway_source_scan_duration_seconds", seconds)
 
 
 def discovery_points(*, running: int, queued: int) -> Iterator[Point]:

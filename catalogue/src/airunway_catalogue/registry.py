@@ -26,6 +26,7 @@ from airunway_catalogue import __version__
 from airunway_catalogue.addresses import AddressGuard, GuardedResolver, Kind, kind_of
 from airunway_catalogue.challenges import Challenge, challenges_in
 from airunway_catalogue.credentials import Credentials
+from airunway_catalogue.registry_address import RegistryAddress, is_repository
 from airunway_catalogue.registry_errors import (
     BadAnswer,
     BadImage,
@@ -33,7 +34,7 @@ from airunway_catalogue.registry_errors import (
     translated,
 )
 
-__all__ = ["Limits", "Registry", "RegistryAddress", "address_of", "is_repository"]
+__all__ = ["Limits", "Registry"]
 
 _MANIFESTS = (
     "application/vnd.oci.image.manifest.v1+json",
@@ -48,15 +49,12 @@ _CONFIGS = (
     "application/vnd.docker.container.image.v1+json",
 )
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")
 _NEXT = re.compile(r"<([^<>]{1,4096})>\s*;[^,]*\brel=\"?next\"?", re.IGNORECASE)
 
 _MOST_VARIANTS = 1024
 _REDIRECTS = 5
-_DOCKER_HUB = {"docker.io": "registry-1.docker.io", "index.docker.io": "registry-1.docker.io"}
-"""Hosts whose API is on another host, as container runtimes know it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,51 +79,6 @@ class Limits:
     """Pages of one list that are read."""
     at_once: int = 8
     """Requests at a time."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RegistryAddress:
-    """Where a registry is."""
-
-    name: str
-    """As ``spec.registry`` has it; images are named with it."""
-    host: str
-    """Host of the API, with the port if it has one."""
-    folder: str
-    """Folder to which image names are relative; empty: none."""
-    insecure: bool
-    """Whether it speaks plain HTTP."""
-
-    @property
-    def url(self) -> URL:
-        """The root of the API."""
-        return URL(f"{'http' if self.insecure else 'https'}://{self.host}")
-
-    def repository(self, image: str) -> str:
-        """The repository of an image below the registry. ``docker.io`` keeps images without owner in ``library``."""
-        path = f"{self.folder}/{image}" if self.folder else image
-        return f"library/{path}" if self.host == _DOCKER_HUB["docker.io"] and "/" not in path else path
-
-    def image(self, repository: str) -> str | None:
-        """The image name of a repository, relative to the folder; None if it is not below the folder."""
-        if not self.folder:
-            return repository
-        below = repository.removeprefix(f"{self.folder}/")
-        return below if below != repository else None
-
-
-def address_of(registry: str, *, insecure: bool) -> RegistryAddress:
-    """Returns the address for ``spec.registry``: a host, a host and a port, or one of these and a folder."""
-    host, _, folder = registry.partition("/")
-    host = host.lower()
-    return RegistryAddress(
-        name=registry.rstrip("/"), host=_DOCKER_HUB.get(host, host), folder=folder.strip("/"), insecure=insecure
-    )
-
-
-def is_repository(name: object) -> bool:
-    """Whether a registry may have a repository of this name."""
-    return isinstance(name, str) and len(name) <= 255 and _REPOSITORY.fullmatch(name) is not None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from airunway.configs import EffectiveConfig, matches, parse_duration, pattern_p
 from airunway.resource import Resource, annotations_of, dig, digest, key_of, labels_of
 from airunway_catalogue.constraints import Constraint, InvalidConstraint, parse_constraints, parse_version, satisfies
 from airunway_catalogue.labels import ImageLabels, Recommendation
-from airunway_catalogue.registry import RegistryAddress, address_of, is_repository
+from airunway_catalogue.registry_address import RegistryAddress, address_of, is_repository
 
 __all__ = [
     "DEFAULT_MAX_MODELS",

@@ -101,8 +101,8 @@ def last_scan(source: Resource) -> Scan | None:
     status = source.get("status")
     status = status if isinstance(status, dict) else {}
     ended, following = parse_time(status.get("lastSyncTime")), parse_time(status.get("nextSyncTime"))
-    generation = status.get("observedGeneration")
-    if ended is None or not isinstance(generation, int):
+    generation = _whole(status.get("observedGeneration"))
+    if ended is None or generation is None:
         return None
     listed = status.get("filters")
     ready = condition_of(source, SCAN_READY) or {}
@@ -120,13 +120,17 @@ def last_scan(source: Resource) -> Scan | None:
 
 
 def _result(entry: object) -> FilterResult:
-    found = dig(entry, "found")
     return FilterResult(
         image=str(dig(entry, "image", default="")),
-        found=found if isinstance(found, int) else 0,
+        found=_whole(dig(entry, "found")) or 0,
         reason=str(dig(entry, "reason", default="")),
         message=str(dig(entry, "message", default="")),
     )
+
+
+def _whole(value: object) -> int | None:
+    """A number that the API server would store as one."""
+    return value if type(value) is int and 0 <= value < 2**63 else None
 
 
 def due_in(source: Resource, *, now: datetime) -> float:
@@ -186,8 +190,7 @@ def status_of(
     """
     found = source.get("status")
     before = conditions_in(found if isinstance(found, dict) else {})
-    generation = dig(source, "metadata", "generation")
-    generation = generation if type(generation) is int else 0
+    generation = _whole(dig(source, "metadata", "generation")) or 0
     config, ready = _config_condition(resolution), _scan_condition(scan, progress)
     faults = [*_config_faults(config, models), *_scan_faults(scan, ready, before, now=now, grace=grace)]
     rollup = roll_up(

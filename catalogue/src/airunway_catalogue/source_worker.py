@@ -14,6 +14,7 @@ from airunway.process.caches import Caches, SharedCache
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.resource import ObjectKey, Resource, annotations_of, dig, is_deleting, key_of, uid_of
 from airunway_catalogue.caches import View
+from airunway_catalogue.metrics import Scans, source_points
 from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.registry import Limits
 from airunway_catalogue.scan import made_from, source_label
@@ -60,9 +61,14 @@ class SourceWorker:
             resolve=self._configs.resolve,
             namespace=home,
             wake=self._wake,
+            # Events of objects without a namespace are in the namespace default.
+            events=base.events if not caches.namespaces else None,
+            scans=Scans(caches.metrics),
             clock=clock,
             limits=limits,
         )
+
+        caches.metrics.add_source("sources", lambda: source_points(self.sources.values()))
 
     def unready(self) -> str | None:
         """Why sources cannot be scanned yet, or None."""

@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from time import monotonic
 
 from airunway.api import names
 from airunway.configs import Resolution
@@ -20,6 +21,7 @@ from airunway.kube import (
     BadRequest,
     Client,
     Conflict,
+    EventRecorder,
     Forbidden,
     Index,
     Invalid,
@@ -31,12 +33,14 @@ from airunway.kube import (
 )
 from airunway.owned.writer import NEVER
 from airunway.redaction import bounded
-from airunway.resource import ObjectKey, Resource, annotations_of, dig, is_deleting, key_of, uid_of
+from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_deleting, key_of, uid_of
 from airunway_catalogue.crawl import Crawl, Full
 from airunway_catalogue.credentials import Credentials, UnreadableSecret, credentials_in
 from airunway_catalogue.labels import ImageLabels
+from airunway_catalogue.metrics import Scans
 from airunway_catalogue.names import CATALOGUE_MANAGER
-from airunway_catalogue.registry import Limits, Registry, RegistryAddress
+from airunway_catalogue.registry import Limits, Registry
+from airunway_catalogue.registry_address import RegistryAddress
 from airunway_catalogue.registry_errors import Denied, RegistryError
 from airunway_catalogue.scan import (
     MODEL_SOURCE_LABEL,
@@ -48,6 +52,7 @@ from airunway_catalogue.scan import (
     templates_of,
 )
 from airunway_catalogue.source_status import (
+    SCAN_READY,
     FilterResult,
     Scan,
     due_in,
@@ -79,6 +84,7 @@ class SourceReconciler:
     - `resolve(source)` is the runtime config that a source follows, with the operator's namespace for its own.
     - `namespace` is the operator's: pull Secrets are read there, by name.
     - `wake(key)` is called for a source whose turn has come.
+    - `events` is None where the account may not write events of cluster-scoped objects.
     """
 
     def __init__(
@@ -91,6 +97,8 @@ class SourceReconciler:
         resolve: Callable[[Resource], Resolution],
         namespace: str,
         wake: Callable[[ObjectKey], None],
+        events: EventRecorder | None,
+        scans: Scans,
         clock: Callable[[], datetime],
         limits: Limits | None = None,
         scan_time: float = SCAN_TIME,
@@ -103,6 +111,8 @@ class SourceReconciler:
         self._resolve = resolve
         self._namespace = namespace
         self._wake = wake
+        self._events = events
+        self._scans = scans
         self._clock = clock
         self._scan_time = scan_time
         self._open = open_registry or (lambda address, found: Registry(address, credentials=found, limits=limits))
@@ -169,7 +179,7 @@ class SourceReconciler:
     async def _scan(self, key: ObjectKey, source: Resource, resolution: Resolution) -> Scan:
         """One scan, from its beginning to its result; makes the templates on its way."""
         self.scans += 1
-        plan, before = plan_of(source), last_scan(source)
+        plan, before, started = plan_of(source), last_scan(source), monotonic()
         if before is None:
             await self._report(key, source, scan=None, progress="Starting")
 
@@ -196,10 +206,7 @@ class SourceReconciler:
         except _NotServed as error:
             missing = str(error)
         now = self._clock()
-        log.info(
-            "%s: scanned: %d templates made, %d filters failed", key, made.new, sum(bool(r.reason) for r in results)
-        )
-        return Scan(
+        scan = Scan(
             filters=tuple(results),
             notes="; ".join(notes),
             generation=dig(source, "metadata", "generation", default=0),
@@ -207,6 +214,14 @@ class SourceReconciler:
             following=next_scan(results, before=before, interval=plan.interval, retry_after=retry_after, now=now),
             missing=missing,
         )
+        self._scans.note(scan, seconds=monotonic() - started)
+        log.info(
+            "%s: scanned: %d templates made, %d filters failed", key, made.new, sum(bool(r.reason) for r in results)
+        )
+        if self._events is not None and made.new:
+            note = f"{made.new} ClusterModelTemplates were made from images of {plan.address.name}"
+            self._events.emit(_named(source), reason="TemplatesMade", note=note, action="Scan")
+        return scan
 
     async def _credentials(self, plan: SourcePlan) -> Credentials | None:
         """The credentials of the source's pull Secrets, which are read by name. Raises Denied."""
@@ -272,7 +287,8 @@ class SourceReconciler:
                 now=self._clock(),
             )
             try:
-                await self._status.write(source, status)
+                if await self._status.write(source, status) and scan is not None:
+                    self._announce(source, status)
             except Conflict:
                 # A scan is not repeated because a label of the source was edited meanwhile.
                 if attempt == _ATTEMPTS - 1:
@@ -281,6 +297,18 @@ class SourceReconciler:
             else:
                 return wake_after
         return None
+
+    def _announce(self, source: Resource, status: Resource) -> None:
+        """An event where scans begin to fail, or fail for another reason."""
+        before, after = (condition_of(each, SCAN_READY) or {} for each in (source, {"status": status}))
+        failed = after.get("status") == "False"
+        if (
+            self._events is not None
+            and failed
+            and (before.get("status"), before.get("reason")) != ("False", after["reason"])
+        ):
+            note = f"{after['reason']}: {after['message']}"
+            self._events.emit(_named(source), reason="ScanFailed", note=note, warning=True, action="Scan")
 
     def _names_of(self, source: Resource) -> set[str]:
         """The names of the templates that were made from a source, those of the last moment too."""
@@ -300,6 +328,11 @@ class _NotServed(Exception):
 
     def __str__(self) -> str:
         return "the cluster does not serve ClusterModelTemplates: install the CRDs (airunway crds)"
+
+
+def _named(source: Resource) -> Resource:
+    """A source with the kind that lists leave out."""
+    return {**source, "apiVersion": MODEL_SOURCE.api_version, "kind": MODEL_SOURCE.kind}
 
 
 def _all_failed(plan: SourcePlan, error: RegistryError) -> Sequence[FilterResult]:

@@ -343,6 +343,27 @@ METRICS: tuple[Metric, ...] = (
         help="Tries to ask an image for its profile that ended: succeeded or failed.",
         role=MetricsRole.CATALOGUE,
     ),
+    Metric(
+        name="airunway_modelsource_total",
+        type=_GAUGE,
+        labels=("phase",),
+        help="ModelSources by phase.",
+        role=MetricsRole.CATALOGUE,
+    ),
+    Metric(
+        name="airunway_source_scans_total",
+        type=_COUNTER,
+        labels=("result",),
+        help="Scans of ModelSources that ended: succeeded, partial (some filters failed) or failed.",
+        role=MetricsRole.CATALOGUE,
+    ),
+    Metric(
+        name="airunway_source_scan_duration_seconds",
+        type=_HISTOGRAM,
+        help="Seconds that a scan of a ModelSource took.",
+        role=MetricsRole.CATALOGUE,
+        buckets=_LIFE_SECONDS,
+    ),
     # ---------------------------------------------------------------------------------------------------- providers
     Metric(
         name="airunway_provider_selection_total",

@@ -179,6 +179,21 @@ _REGISTERED = (
         warning=True,
     ),
     EventReason(
+        name="TemplatesMade",
+        emitters=(Emitter.CATALOGUE,),
+        action="Scan",
+        note="<number> ClusterModelTemplates were made from images of <registry>",
+        meaning="A scan found images that had no templates. Emitted on the ModelSource, once for a scan.",
+    ),
+    EventReason(
+        name="ScanFailed",
+        emitters=(Emitter.CATALOGUE,),
+        action="Scan",
+        note="<reason>: <which filters failed, and why>",
+        meaning="A filter of a ModelSource failed. Emitted on the ModelSource, once for each reason.",
+        warning=True,
+    ),
+    EventReason(
         name="SecretNotFound",
         emitters=(Emitter.PROVIDER,),
         action="Observe",
