@@ -202,6 +202,15 @@ def test_the_tables_of_this_distribution_are_installed_and_name_each_gpu_once() 
         assert all(MODELS.of_device(device) is each for device in each.devices), each
 
 
+@pytest.mark.parametrize(
+    ("product", "name"),
+    [("AMD_Instinct_MI325X_OAM", "MI325X"), ("AMD_Instinct_MI300A", "MI300A"), ("AMD_Instinct_MI999X_OAM", "")],
+)
+def test_the_form_of_an_amd_board_is_no_part_of_its_name(product: str, name: str) -> None:
+    model = MODELS.of_product(product)
+    assert (model.name if model is not None else "") == name
+
+
 def test_a_distribution_adds_its_own_gpus() -> None:
     own = GpuModel(name="X1", memory=512, tier=200, products=("acme-x1",))
     models = GpuModels(models=(*MODELS.models, own))

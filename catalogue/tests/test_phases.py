@@ -152,7 +152,7 @@ def artifact(name: str, phase: str, reason: str = "") -> Resource:
 @pytest.mark.parametrize(
     ("artifacts", "phase", "condition", "summary"),
     [
-        ([], "Ready", ("False", "WaitingForModelCache"), "0/0"),
+        ([], "Ready", ("False", "WaitingForModelCache"), "0/1"),
         ([artifact("a", "Ready")], "Ready", ("True", "Warm"), "1/1"),
         (
             [artifact("b", "Progressing", "Downloading"), artifact("a", "Ready")],
@@ -169,11 +169,19 @@ def test_weights_that_are_on_their_way_keep_nothing_back_and_faults_degrade(
     artifacts: list[Resource], phase: str, condition: tuple[str, str], summary: str
 ) -> None:
     found = world(**CACHING)
-    found.facts["artifacts"] = tuple(artifacts)
+    names = tuple(each["metadata"]["name"] for each in artifacts) or ("a",)
+    found.facts |= {"artifacts": tuple(artifacts), "kept": names}
     found.step()
     assert (found.phase, found.condition("CacheReady")) == (phase, condition)
     assert found.status["cache"]["summary"] == summary
-    assert found.status["cache"]["artifacts"] == sorted(each["metadata"]["name"] for each in artifacts)
+    assert found.status["cache"]["artifacts"] == sorted(names)
+
+
+def test_what_is_to_be_kept_may_not_be_known_yet() -> None:
+    found = world(**CACHING, **IMAGE)
+    found.step()
+    assert found.condition("CacheReady") == ("False", "WaitingForModelCache")
+    assert "cache" not in found.status
 
 
 def test_a_cluster_template_keeps_no_weights() -> None:

@@ -221,6 +221,29 @@ async def attempts(ground: Ground, key: ObjectKey) -> int:
     return found
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_a_life_behind_a_proxy_that_breaks_things_ends_the_same(
+    ground: Ground, runner: PodRunner, seed: int
+) -> None:
+    async with FaultProxy(ground.kubeconfig) as proxy:
+        part = Crashes(ground, proxy)
+        proxy.unleash(seed=seed, rate=0.1)
+        await part.start()
+        try:
+            keys = [
+                await ground.template(f"t{each}", discovery={**IMAGE, "args": ["--seconds=1"]}) for each in range(5)
+            ]
+            for key in keys:
+                await ground.until(key, "Ready")
+            assert any(request.fault for request in proxy.requests)
+        finally:
+            await part.stop()
+    for key in keys:
+        assert (await attempts(ground, key)) == 1, key
+    pods = await made(ground, runner)
+    assert (len(pods), set(pods.values())) == (5, {1})
+
+
 @pytest.mark.timeout(900)
 async def test_a_hundred_templates_ten_at_once_and_a_process_that_is_ended_again_and_again(
     ground: Ground, runner: PodRunner

@@ -9,7 +9,7 @@ import pytest
 from tests.catalogue.conftest import MODEL, Ground, reasons, running_catalogue
 
 from airunway.api import names
-from airunway.kinds import MODEL_DEPLOYMENT, RUNTIME_CONFIG
+from airunway.kinds import MODEL_ARTIFACT, MODEL_DEPLOYMENT, RUNTIME_CONFIG
 from airunway.kube import NODE, Client
 from airunway.resource import ObjectKey, Resource, dig
 from airunway_catalogue.application import CatalogueApplication
@@ -105,7 +105,9 @@ async def use(ground: Ground, name: str, template: ObjectKey | None) -> None:
     )
     status: Resource = {"phase": "Pending"}
     if template is not None:
-        ref = {"kind": "ModelTemplate", "namespace": template.namespace, "name": template.name}
+        ref: Resource = {"kind": "ClusterModelTemplate", "name": template.name}
+        if template.namespace:
+            ref = {"kind": "ModelTemplate", "namespace": template.namespace, "name": template.name}
         status["effectiveTemplate"] = {"ref": ref, "scope": "Namespace"}
     await ground.client.apply(
         MODEL_DEPLOYMENT, {**body, "status": status}, manager=names.CORE_MANAGER, force=True, subresource="status"
@@ -139,6 +141,25 @@ async def test_users_are_counted_once_for_all_changes_of_five_seconds(
     assert 2 <= len(writes) <= 4
 
 
+async def test_users_of_a_cluster_template_are_counted_where_all_namespaces_are_watched(
+    ground: Ground, client: Client
+) -> None:
+    key = await ground.template(cluster=True)
+    await use(ground, "one", key)
+    async with running_catalogue(client, namespaces=[], home=ground.home):
+
+        async def counted() -> bool:
+            return bool(dig(await ground.get(key), "status", "usedBy") == 1)
+
+        await ground.eventually(counted)
+    async with running_catalogue(client, namespaces=[ground.namespace, ground.home], home=ground.home):
+
+        async def unknown() -> bool:
+            return "usedBy" not in (await ground.get(key))["status"]
+
+        await ground.eventually(unknown)
+
+
 async def test_nothing_is_written_while_nothing_happens(
     ground: Ground, client: Client, audit_log: Path, resource: str
 ) -> None:
@@ -163,3 +184,36 @@ async def test_nothing_is_written_while_nothing_happens(
         each for each in audit.read() if each.resource == "modeltemplates/status" and each.namespace == ground.namespace
     ]
     assert len(written) == 1
+
+
+async def test_weights_that_are_kept_are_shown_and_hold_nothing_back(
+    ground: Ground, catalogue: CatalogueApplication
+) -> None:
+    key = await ground.template(caching={"enabled": True}, modelSources=[{"uri": "hf://acme/tiny"}])
+    waiting = await ground.until(key, "Ready")
+    assert reasons(waiting)["CacheReady"] == ("False", "WaitingForModelCache")
+    (name,) = waiting["status"]["cache"]["artifacts"]
+    body = {
+        "apiVersion": names.API_VERSION,
+        "kind": MODEL_ARTIFACT.kind,
+        "metadata": {"name": name, "namespace": ground.namespace},
+    }
+    spec = {"source": {"uri": "hf://acme/tiny"}}
+    await ground.client.apply(MODEL_ARTIFACT, {**body, "spec": spec}, manager="tests", force=True)
+    for phase, reason, shown, after in (
+        ("Degraded", "GatedModel", "0/1", "Degraded"),
+        ("Ready", "Ready", "1/1", "Ready"),
+    ):
+        status = {"phase": phase, "reason": reason, "message": "as it is"}
+        await ground.client.apply(
+            MODEL_ARTIFACT, {**body, "status": status}, manager="tests", force=True, subresource="status"
+        )
+
+        async def seen(shown: str = shown, reason: str = reason) -> bool:
+            live = await ground.get(key)
+            said = reasons(live)["CacheReady"]
+            right = said == ("True", "Warm") if shown == "1/1" else said == ("False", reason)
+            return right and dig(live, "status", "cache", "summary") == shown
+
+        await ground.eventually(seen)
+        await ground.until(key, after)

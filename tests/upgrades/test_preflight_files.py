@@ -15,6 +15,7 @@ from airunway.resource import Resource
 pytestmark = pytest.mark.slow
 
 CRD = "workspaces.kaito.sh"
+ROOT = Path(__file__).resolve().parents[2]
 MANIFEST: Resource = {
     "apiVersion": names.API_VERSION,
     "kind": "ModelDeployment",
@@ -94,3 +95,24 @@ def test_what_it_cannot_do_is_one_sentence(tmp_path: Path, upstream: str, code: 
     assert done.returncode == code
     assert says in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
+
+
+def test_a_deployment_of_a_file_has_what_its_template_gives(tmp_path: Path) -> None:
+    template: Resource = {
+        "apiVersion": names.API_VERSION,
+        "kind": "ModelTemplate",
+        "metadata": {"name": "fast"},
+        "spec": {"modelName": "microsoft/phi-4", "hardware": {"gpu": {"count": 1}}},
+    }
+    asking = {**MANIFEST, "spec": {"templateRef": {"name": "fast"}, "provider": {"name": "kaito"}}}
+    path = tmp_path / "both.yaml"
+    path.write_text(yaml.safe_dump_all([asking, template]))
+    crds = ROOT / "providers" / "kaito" / "simulator" / "src" / "airunway_kaito_simulator" / "crds"
+    done = asked("--upstream", f"kaito={crds}", "-f", str(path), "-n", "ml")
+    assert done.returncode == 0, done.stderr
+    assert "create Workspace 'token'" in done.stdout
+    path.write_text(yaml.safe_dump_all([asking]))
+    nowhere = ("--kubeconfig", str(tmp_path / "kubeconfig"))
+    alone = asked("--upstream", f"kaito={crds}", "-f", str(path), "-n", "ml", *nowhere)
+    assert alone.returncode == 1
+    assert "ml/token: its template is in none of the files: the cluster's templates are read" in alone.stderr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
 from airunway.api import names
@@ -11,9 +11,9 @@ from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_ARTIFACT, MODEL_TEMPLAT
 from airunway.kube import JOB, NODE, POD, Index, Kind, MutationCache, compact_objects, transform_once, wait_until_synced
 from airunway.owned.objects import Mark, is_ours
 from airunway.process.caches import Caches, SharedCache
-from airunway.resource import ObjectKey, Resource, controller_owner, dig, is_deleting, key_of, labels_of, uid_of
+from airunway.resource import ObjectKey, Resource, controller_owner, dig, is_deleting, key_of, uid_of
 from airunway_catalogue.hardware import NodeGroup, inventory_of, project_node
-from airunway_catalogue.names import CATALOGUE_MANAGER, CATALOGUE_PART, TEMPLATE
+from airunway_catalogue.names import CATALOGUE_MANAGER, CATALOGUE_PART
 
 __all__ = ["MARK", "OnTemplate", "Owned", "TemplateCaches", "View", "project_deployment", "used_template"]
 
@@ -72,10 +72,8 @@ class TemplateCaches:
         self.pods.add_handler(lambda _key, old, new: self._on_pod(new or old))
         self.nodes: SharedCache = caches.of(NODE, project=project_node, everywhere=True)
         self.nodes.add_handler(lambda _key, old, new: on_nodes() if _has(old) != _has(new) else None)
-        self.artifacts: SharedCache = caches.of(
-            MODEL_ARTIFACT, project=_artifact, label_selector=TEMPLATE, optional=True
-        )
-        self._artifacts_of = self.artifacts.add_index(_kept_for)
+        self._caching = self.namespaced.reflector.add_index(_caching)
+        self.artifacts: SharedCache = caches.of(MODEL_ARTIFACT, project=_artifact, optional=True)
         self.artifacts.add_handler(lambda _key, old, new: self._on_artifact(old, new))
 
     @staticmethod
@@ -110,9 +108,10 @@ class TemplateCaches:
         """A Job by its own key, answers to writes that the watch has not delivered included."""
         return self.jobs.objects.get(key)
 
-    def kept_by(self, template: ObjectKey) -> tuple[Resource, ...]:
-        """The ModelArtifacts with the label of a ModelTemplate."""
-        return tuple(self._artifacts_of.get(template)) if template.namespace else ()
+    def artifacts_of(self, namespace: str, names: Iterable[str]) -> tuple[Resource, ...]:
+        """Those of these ModelArtifacts that exist."""
+        found = (self.artifacts.get(ObjectKey(namespace, name)) for name in names)
+        return tuple(each for each in found if each is not None)
 
     def inventory(self) -> tuple[NodeGroup, ...]:
         """What the nodes have."""
@@ -156,14 +155,12 @@ class TemplateCaches:
             self._on_owned(None, job)
 
     def _on_artifact(self, old: Resource | None, new: Resource | None) -> None:
-        if (
-            old is not None
-            and new is not None
-            and (old.get("status"), labels_of(old)) == (new.get("status"), labels_of(new))
-        ):
+        """Reconcile the templates of the namespace that keep weights: one of them may keep this artifact."""
+        changed = new or old
+        if changed is None or (old is not None and new is not None and old.get("status") == new.get("status")):
             return
-        for key in {each for obj in (old, new) if obj is not None for each in _kept_for(obj)}:
-            self._on_template(key)
+        for template in self._caching.get(key_of(changed).namespace):
+            self._on_template(key_of(template))
 
     def _owners_of(self, job: Resource) -> Iterator[ObjectKey]:
         """The key of the template that a Job belongs to."""
@@ -201,17 +198,18 @@ def _owner_uid(pod: Resource) -> str:
     return str(dig(controller_owner(pod), "uid", default=""))
 
 
-def _kept_for(artifact: Resource) -> Iterator[ObjectKey]:
-    if name := labels_of(artifact).get(TEMPLATE, ""):
-        yield ObjectKey(key_of(artifact).namespace, name)
+def _caching(template: Resource) -> Iterator[str]:
+    """The namespace of a template that keeps weights."""
+    if dig(template, "spec", "caching", "enabled") is True:
+        yield key_of(template).namespace
 
 
 def _artifact(obj: Resource) -> Resource:
     """What is kept of a ModelArtifact."""
-    metadata, status, label = obj.get("metadata"), obj.get("status"), labels_of(obj).get(TEMPLATE)
+    metadata, status = obj.get("metadata"), obj.get("status")
     kept = {key: metadata[key] for key in _METADATA if isinstance(metadata, dict) and key in metadata}
     said = {key: status[key] for key in ("phase", "reason", "message") if isinstance(status, dict) and key in status}
-    return {"metadata": {**kept, "labels": {TEMPLATE: label}}, "status": said}
+    return {"metadata": kept, "status": said}
 
 
 def _job_pod(pod: Resource) -> Resource:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from airunway.api import names
 from airunway.configs import EffectiveConfig
 from airunway.resource import Resource, dig, digest, filled, key_of
-from airunway_catalogue.names import APP_COMPONENT, DISCOVERY, TEMPLATE
+from airunway_catalogue.names import APP_COMPONENT, DISCOVERY
 
 __all__ = ["DEADLINE", "LONGEST", "TTL", "Request", "job_name", "job_of", "next_attempt", "request_of", "spec_hash"]
 
@@ -99,7 +99,7 @@ def job_of(template: Resource, request: Request, *, name: str, config: Effective
     """
     labels = {
         names.MANAGED_BY: names.MANAGED_BY_VALUE,
-        TEMPLATE: _label(key_of(template).name),
+        names.TEMPLATE: _label(key_of(template).name),
         APP_COMPONENT: DISCOVERY,
     }
     container: Resource = {

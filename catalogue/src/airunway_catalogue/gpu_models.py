@@ -23,6 +23,9 @@ GROUP = "airunway.gpu_models"
 _SUFFIX = re.compile(r"(-shared|-mig-.*)$")
 _VENDOR = re.compile(r"^(nvidia|amd|amd-instinct|tesla|nvidia-tesla|nvidia-geforce|geforce|instinct|amd-radeon)-")
 
+_INSTINCT = re.compile(r"^(?:amd-)?instinct-(mi\d+[a-z]?)-")
+"""AMD's labels end with the form of the board, as in ``AMD_Instinct_MI300X_OAM``."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class GpuModel:
@@ -61,7 +64,9 @@ class GpuModels:
     def of_product(self, product: str) -> GpuModel | None:
         """The model that a label of a node calls so."""
         name = normal(product)
-        return self._products.get(name) or self._products.get(_VENDOR.sub("", name))
+        board = _INSTINCT.match(name)
+        others = (_VENDOR.sub("", name), board[1] if board else "")
+        return self._products.get(name) or next((found for each in others if (found := self._products.get(each))), None)
 
     def of_device(self, device: str) -> GpuModel | None:
         """The model with that PCI device id."""

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from airunway.api.names import GROUP
-
-__all__ = ["APP_COMPONENT", "CATALOGUE_MANAGER", "CATALOGUE_PART", "DISCOVERY", "TEMPLATE"]
+__all__ = ["APP_COMPONENT", "CATALOGUE_MANAGER", "CATALOGUE_PART", "DISCOVERY"]
 
 CATALOGUE_MANAGER = "airunway-catalogue"
 """Field manager, and the name of the Lease."""
-
-TEMPLATE = f"{GROUP}/template"
-"""Label with the name of the template, on discovery Jobs, their pods and the ModelArtifacts that a template keeps."""
 
 APP_COMPONENT = "app.kubernetes.io/component"
 DISCOVERY = "discovery"

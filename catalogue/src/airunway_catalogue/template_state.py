@@ -9,7 +9,6 @@ process that ends between any two writes neither counts a try twice nor creates 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -63,8 +62,10 @@ class Facts:
     """Its Jobs."""
     pods: tuple[Resource, ...] = ()
     """Pods of its Jobs."""
+    kept: tuple[str, ...] = ()
+    """Names of the ModelArtifacts that it keeps, whether they exist or not."""
     artifacts: tuple[Resource, ...] = ()
-    """The ModelArtifacts with its label."""
+    """Those of them that exist."""
     users: int | None = None
     """Deployments that use it; None: not all are known."""
     cause: RootCause | None = None
@@ -131,7 +132,7 @@ def decide_template(facts: Facts) -> Decision:
     verdicts = {"RuntimeConfigReady": _config(facts.resolution), "HardwareReady": _hardware(facts.hardware)}
     found = _discovery(facts, blocked=_blocked(verdicts))
     verdicts["DiscoveryReady"] = found.verdict
-    verdicts["CacheReady"], cache = _cache(template, facts.artifacts)
+    verdicts["CacheReady"], cache = _cache(facts)
     assert tuple(verdicts) == CHILDREN, "the children are in the order of the status"
     config = facts.resolution.config
     policy = config.status_policy if config is not None else None
@@ -408,29 +409,32 @@ def _ended_at(job: Resource) -> datetime | None:
 # -------------------------------------------------------------------------------------------------------------- cache
 
 
-def _cache(template: Resource, artifacts: Sequence[Resource]) -> tuple[Verdict, Resource | None]:
-    """CacheReady and ``status.cache``, by the ModelArtifacts that carry the template's label."""
+def _cache(facts: Facts) -> tuple[Verdict, Resource | None]:
+    """CacheReady and ``status.cache``, by the ModelArtifacts that the template keeps."""
+    template = facts.template
     if not key_of(template).namespace or dig(template, "spec", "caching", "enabled") is not True:
         return Verdict(ready=True, reason="NotEnabled", message="spec.caching is not enabled"), None
-    kept = sorted((each for each in artifacts if not is_deleting(each)), key=lambda each: key_of(each).name)
-    ready = [each for each in kept if dig(each, "status", "phase") == "Ready"]
-    summary = f"{len(ready)}/{len(kept)}"
+    if not facts.kept:
+        text = "which weights are to be kept is known once the image has reported where they are"
+        return Verdict(ready=False, reason="WaitingForModelCache", message=text), None
+    there = {key_of(each).name: each for each in facts.artifacts if not is_deleting(each)}
+    names = sorted(facts.kept)
+    late = [name for name in names if dig(there.get(name), "status", "phase") != "Ready"]
+    summary = f"{len(names) - len(late)}/{len(names)}"
     cache = {
-        "ready": len(ready),
-        "total": len(kept),
+        "ready": len(names) - len(late),
+        "total": len(names),
         "summary": summary,
-        "artifacts": [key_of(each).name for each in kept[:_MOST_ARTIFACTS]],
+        "artifacts": names[:_MOST_ARTIFACTS],
     }
-    if not kept:
-        text = "no ModelArtifact with the label of this template exists yet"
-        return Verdict(ready=False, reason="WaitingForModelCache", message=text), cache
-    if len(ready) == len(kept):
+    if not late:
         return Verdict(ready=True, reason="Warm", message=f"the weights are complete: {summary}"), cache
-    first = next(each for each in kept if each not in ready)
-    reason = _text(dig(first, "status", "reason")) or "WaitingForModelCache"
-    said = _text(dig(first, "status", "message"))
-    text = f"{summary} are complete; ModelArtifact {key_of(first).name}: {said or reason}"
-    return Verdict(ready=False, reason=reason, message=text), cache
+    # One that is at fault says more than one that is not there yet.
+    first = next((name for name in late if name in there), late[0])
+    said = dig(there.get(first), "status")
+    reason = _text(dig(said, "reason")) or "WaitingForModelCache"
+    text = _text(dig(said, "message")) or ("it has no status yet" if first in there else "it does not exist yet")
+    return Verdict(ready=False, reason=reason, message=f"{summary} are complete; ModelArtifact {first}: {text}"), cache
 
 
 def _text(value: object) -> str:

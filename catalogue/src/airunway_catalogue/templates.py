@@ -21,6 +21,7 @@ from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deletin
 from airunway.status import Category, Condition, category_of
 from airunway.status.evidence import Evidence, pod_facts
 from airunway.status.rootcause import RootCause, find_root_cause
+from airunway.templates import contribution_of, keeps_warm, warm_requests
 from airunway_catalogue.caches import MARK, TemplateCaches, View
 from airunway_catalogue.hardware import HardwareFit
 from airunway_catalogue.metrics import Discoveries
@@ -167,13 +168,18 @@ class TemplateReconciler:
         now, pods, jobs = self._clock(), self._caches.owned(template).pods, self._jobs_of(template)
         alive = tuple(facts for pod in pods if (facts := pod_facts(pod)).alive)
         memory.cause = find_root_cause(Evidence(pods=alive), now=now, previous=memory.cause) if alive else None
+        resolution = self._config_of(template)
+        keeps = keeps_warm(template)
+        requests = warm_requests(template, contribution_of(template), resolution.config) if keeps else ()
+        kept = tuple(each.name for each in requests)
         return Facts(
             template=template,
-            resolution=self._config_of(template),
+            resolution=resolution,
             hardware=self._hardware_of(template),
             jobs=jobs,
             pods=pods,
-            artifacts=self._caches.kept_by(key),
+            kept=kept,
+            artifacts=self._caches.artifacts_of(key.namespace, kept),
             users=self._users_of(key),
             cause=memory.cause,
             refused=memory.refused,

@@ -14,7 +14,6 @@ Packages in import order: each imports only from those before it (``.importlinte
 ``selection``   engine and provider selection
 ``sizing``      GPU memory: weights, KV cache, the engine's reserve, free GPUs, where a model fits
 ``artifacts``   cached weights: names, claims, Jobs, results, what becomes of an artifact
-``templates``   model templates: which one a deployment uses, what it gives, the effective spec
 ``kube``        a Kubernetes client: reflector, work queue, controller, lease
 ``templates``   model templates: which one a deployment uses, what it gives, what it keeps warm
 ``view``        what is shown of a deployment and of a fleet: headline, tree, timeline, as data

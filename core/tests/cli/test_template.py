@@ -398,7 +398,10 @@ async def test_the_templates_of_a_cluster(
         )
         assert namespace in {dig(each, "metadata", "namespace") for each in json.loads(everywhere.stdout)["items"]}
         shown = await asked("template", "show", "fast")
-        assert f"{namespace}/llama is Running, with hash 000000000000…" in shown.stdout
+        assert (
+            f"{namespace}/llama is Running, with values from before the last change (hash 000000000000…)"
+            in shown.stdout
+        )
         why = await asked("template", "why", MODEL, "--metric", "latency")
         assert why.exit_code == 0, why.output
         assert f"ClusterModelTemplate {name}" in why.stdout

@@ -67,7 +67,7 @@ ARTIFACT = f"{GROUP}/artifact"
 """Label with the ModelArtifact's name, on its claim, its Jobs and their pods."""
 
 TEMPLATE = f"{GROUP}/template"
-"""Label with the name of a ModelTemplate, on the ModelArtifacts that it keeps warm."""
+"""Label with the name of a template, on its discovery Jobs and on the ModelArtifacts that it keeps warm."""
 
 CACHE_TYPE = f"{GROUP}/cache.type"
 """Label on what a ModelArtifact owns: ``artifact``."""

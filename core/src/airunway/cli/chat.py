@@ -207,7 +207,8 @@ class _Talk:
         url, where = dig(self.deployment, "status", "endpoint", "url"), "in a pod of the cluster"
         if dig(gateway, "ready") is True and isinstance(dig(gateway, "url"), str):
             url, where = dig(gateway, "url"), "through the gateway"
-            body["model"] = dig(gateway, "modelName") or self.model
+            named = dig(gateway, "modelName")
+            body["model"] = named if isinstance(named, str) and named else self.model
 
         def command(address: str) -> str:
             data = json.dumps(body)  # with escapes, so that no character of it is for a terminal

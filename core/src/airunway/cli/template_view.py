@@ -83,7 +83,7 @@ def template_text(template: Resource, users: Sequence[Resource] | Unseen) -> Ite
     reason = _text(status, "reason")
     where = f"{key.namespace}/" if key.namespace else ""
     phase = _text(status, "phase") or "not looked at by the catalogue yet"
-    yield f"{template['kind']} {where}{key.name} is {phase}{f': {reason}' if reason else ''}"
+    yield f"{template['kind']} {where}{key.name} is {phase}{f': {reason}' if reason not in ('', phase) else ''}"
     if message := _text(status, "message"):
         yield f"  {message}"
     cause = dig(status, "rootCause")
@@ -99,7 +99,7 @@ def template_text(template: Resource, users: Sequence[Resource] | Unseen) -> Ite
     yield ""
     yield from _gives(template)
     yield ""
-    yield from _used_by(users)
+    yield from _used_by(users, contribution_of(template).hash)
 
 
 def _facts(template: Resource) -> Iterator[str]:
@@ -112,7 +112,7 @@ def _facts(template: Resource) -> Iterator[str]:
     there = ""
     if nodes is not None:
         listed = ", ".join(map(str, _list(status, "hardware", "models")))
-        there = f" ({nodes} nodes have it{': ' if listed else ''}{listed})"
+        there = f" (nodes that have it: {nodes}{', ' if listed else ''}{listed})"
     yield f"Hardware:   {hardware_text(template) or 'as the deployment says'}{there}"
     discovery = dig(status, "discovery")
     if isinstance(discovery, dict):
@@ -135,15 +135,16 @@ def _gives(template: Resource) -> Iterator[str]:
         yield f"  no deployment can use it: {contribution.unusable}"
 
 
-def _used_by(users: Sequence[Resource] | Unseen) -> Iterator[str]:
+def _used_by(users: Sequence[Resource] | Unseen, current: str) -> Iterator[str]:
     if isinstance(users, Unseen):
         yield f"Not seen: {users}"
         return
     yield f"Used by {len(users)} deployment{'' if len(users) == 1 else 's'}{':' if users else '.'}"
     for each in sorted(users, key=key_of):
-        before = dig(each, "status", "effectiveTemplate", "hash")
+        used = _text(each, "status", "effectiveTemplate", "hash")
         phase = _text(each, "status", "phase") or "Unknown"
-        yield f"  {key_of(each)} is {phase}, with hash {str(before)[:12]}…"
+        older = "" if used == current else f", with values from before the last change (hash {used[:12]}…)"
+        yield f"  {key_of(each)} is {phase}{older}"
 
 
 # ------------------------------------------------------------------------------------------------------------------ why

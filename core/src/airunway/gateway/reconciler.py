@@ -317,10 +317,12 @@ class RouteReconciler:
             self._events.emit(deployment, reason="RouteReady", note=note, action=EVENTS["RouteReady"].action)
         fault = condition.status is False and category_of(condition.reason) is not Category.PROGRESS
         if fault and (before.get("status"), before.get("reason")) != ("False", condition.reason):
-            conflict = condition.reason == "RouteConflict"
-            reason = "RouteConflict" if conflict else "RouteNotReady"
-            note = condition.message if conflict else f"{condition.reason}: {condition.message}"
-            self._events.emit(deployment, reason=reason, note=note, warning=True, action=EVENTS[reason].action)
+            action, note = EVENTS["RouteNotReady"].action, condition.message
+            if condition.reason == "RouteConflict":
+                self._events.emit(deployment, reason="RouteConflict", note=note, warning=True, action=action)
+            else:
+                note = f"{condition.reason}: {note}"
+                self._events.emit(deployment, reason="RouteNotReady", note=note, warning=True, action=action)
 
 
 def serves_generation(deployment: Resource) -> bool:
