@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import pytest
-from tests.catalogue import fake_image
 from tests.catalogue.conftest import Ground, running_catalogue
 
 from airunway.kube import JOB, Client, load_config
@@ -22,8 +19,7 @@ from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import Cluster
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.rights import applied, granted, unused
-from airunway_testing.storage.pod_runner import ENTRYPOINT, PodRunner, running_pod_runner
-from airunway_testing.storage.provisioner import running_provisioner
+from airunway_testing.storage.pod_runner import PodRunner
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -34,18 +30,6 @@ RARE = {
     **{(verb, "leases"): "only one of several replicas asks for a lease" for verb in ("create", "get", "update")},
 }
 """Rights that are needed, and that the audit log of one replica cannot show."""
-
-
-@pytest.fixture
-async def runner(kubeconfig: Path, tmp_path: Path) -> AsyncIterator[PodRunner]:
-    programs = {ENTRYPOINT: (sys.executable, fake_image.__file__)}
-    async with (
-        running_provisioner(kubeconfig, tmp_path / "volumes") as provisioner,
-        running_pod_runner(
-            kubeconfig, provisioner.volumes, tmp_path / "runner", programs=programs, label="airunway.ai/template"
-        ) as running,
-    ):
-        yield running
 
 
 @pytest.mark.parametrize("limited", [False, True], ids=["everywhere", "namespaces"])
