@@ -10,7 +10,7 @@ from airunway.rbac.rights import Rights, leader_election_rights
 from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.sources import SECRET
 
-__all__ = ["catalogue_rules", "source_rights"]
+__all__ = ["catalogue_rules", "source_rights", "template_rights"]
 
 _FOLLOW = ["list", "watch"]
 
@@ -18,11 +18,19 @@ _FOLLOW = ["list", "watch"]
 def catalogue_rules(secrets: Sequence[str] = ()) -> Rights:
     """The rights of ``airunway catalogue``, its Lease included.
 
+    Of Secrets it reads these in the operator's namespace (none: registries are asked anonymously).
+    """
+    return template_rights() + source_rights(secrets)
+
+
+def template_rights() -> Rights:
+    """What the states of templates and discovery need, and the Lease.
+
     With ``--watch-namespaces`` the operator's namespace is one of the watched ones: Jobs of ClusterModelTemplates are
-    there. Logs are never read, and of Secrets only these in the operator's namespace (none: registries are anonymous).
+    there. Logs and Secrets are never read.
     """
     group = names.GROUP
-    templates = Rights(
+    return Rights(
         cluster=(
             {"apiGroups": [NODE.group], "resources": [NODE.plural], "verbs": _FOLLOW},
             {"apiGroups": [group], "resources": ["clustermodeltemplates", "clusterruntimeconfigs"], "verbs": _FOLLOW},
@@ -48,8 +56,7 @@ def catalogue_rules(secrets: Sequence[str] = ()) -> Rights:
             {"apiGroups": [POD.group], "resources": [POD.plural], "verbs": _FOLLOW},
             {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
         ),
-    )
-    return templates + source_rights(secrets) + leader_election_rights(CATALOGUE_MANAGER)
+    ) + leader_election_rights(CATALOGUE_MANAGER)
 
 
 def source_rights(secrets: Sequence[str] = ()) -> Rights:

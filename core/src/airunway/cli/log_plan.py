@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from airunway.resource import ObjectKey, Resource, dig, key_of, uid_of
 from airunway.status.evidence import parse_moment
@@ -13,8 +13,10 @@ from airunway.view import ContainerRow, PodRow, cause_of, container_names, pod_r
 
 __all__ = ["Epitaph", "Run", "epitaphs", "roles_of", "runs_of"]
 
-_OF_CONTAINER = re.compile(r"Pod (\S{1,253}), container (\S{1,63}): (.*)", re.DOTALL)
+_OF_CONTAINER = re.compile(r"(?:^|: )Pod (\S{1,253}), container (\S{1,63}): (.*)", re.DOTALL)
+"""In the message of a root cause, and of an event, where the provider's object comes before it."""
 _MOST_EPITAPHS = 3
+_LONGEST_REPORT = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +128,7 @@ def _crashed(container: ContainerRow) -> bool:
 
 def epitaphs(deployment: Resource, pods: Iterable[Resource], events: Iterable[Resource]) -> list[Epitaph]:
     """The newest ends of containers whose pods are gone, from the status and the events of the deployment."""
-    born = {key_of(pod).name: parse_moment(dig(pod, "metadata", "creationTimestamp")) for pod in pods}
+    present = {key_of(pod).name: pod for pod in pods}
     told: list[tuple[str, datetime | None]] = []
     if (cause := cause_of(deployment)) is not None:
         told.append((cause.evidence, cause.since))
@@ -138,12 +140,23 @@ def epitaphs(deployment: Resource, pods: Iterable[Resource], events: Iterable[Re
     told.sort(key=lambda entry: entry[1].timestamp() if entry[1] is not None else 0.0, reverse=True)
     found: dict[tuple[str, str], Epitaph] = {}
     for text, time in told:
-        match = _OF_CONTAINER.match(text)
+        match = _OF_CONTAINER.search(text[:_LONGEST_REPORT])
         if match is None:
             continue
         pod, container, what = match.groups()
-        created = born.get(pod)
-        if pod in born and (created is None or time is None or created <= time):
+        if pod in present and not _is_of_another(present[pod], deployment, container, time):
             continue  # the pod is there, and so is its log
         found.setdefault((pod, container), Epitaph(pod=pod, container=container, text=what))
     return list(found.values())[:_MOST_EPITAPHS]
+
+
+def _is_of_another(pod: Resource, deployment: Resource, container: str, time: datetime | None) -> bool:
+    """Whether what was reported at that time is about an earlier pod of the same name."""
+    created = parse_moment(dig(pod, "metadata", "creationTimestamp"))
+    if created is None or time is None or time - created >= timedelta(seconds=1):
+        return False
+    if time < created:
+        return True
+    # A pod's age is known in whole seconds. In its first one it tells by itself whether the container has ended.
+    rows = pod_row(pod, deployment).containers
+    return not any(row.name == container and row.ending is not None for row in rows)
