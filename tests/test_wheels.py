@@ -28,7 +28,10 @@ OURS = {
     for kind in (
         "clusterruntimeconfigs",
         "inferenceproviderconfigs",
+        "clustermodeltemplates",
         "modelartifacts",
+        "modelsources",
+        "modeltemplates",
         "modeldeployments",
         "runtimeconfigs",
     )

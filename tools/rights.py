@@ -58,7 +58,7 @@ def generated() -> dict[str, str]:
     rights = core_rights() + leader_election_rights(names.CORE_MANAGER) + gateway_rights() + model_cache_rights()
     return {
         **granted,
-        "docs/reference/catalogue-roles.yaml": _text(_roles(catalogue_rules(), CATALOGUE_MANAGER)),
+        "docs/reference/catalogue-roles.yaml": _text(_roles(catalogue_rules(["registry"]), CATALOGUE_MANAGER)),
         "docs/reference/core-roles.yaml": _text([*_roles(rights, names.CORE_MANAGER), picker_role()]),
         "docs/reference/guard.yaml": _text(guarded),
     }

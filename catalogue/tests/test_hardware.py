@@ -258,3 +258,30 @@ def test_a_value_that_is_new_is_added_to_those_that_were_found() -> None:
 def test_a_record_of_another_demand_or_shape_changes_nothing(before: object) -> None:
     fit = found(H100, count=1, model="H100")
     assert settled(fit, before) == fit
+
+
+class _Entry:
+    """An entry point of a distribution."""
+
+    def __init__(self, name: str, table: object) -> None:
+        self.name, self.value, self._table = name, f"{name}:MODELS", table
+
+    def load(self) -> object:
+        if isinstance(self._table, Exception):
+            raise self._table
+        return self._table
+
+
+def test_a_table_that_cannot_be_used_is_named_in_the_log_and_the_others_are_used(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    entries = [
+        _Entry("amd", AMD),
+        _Entry("broken", ImportError("no module named broken")),
+        _Entry("text", ["MI300X"]),
+        _Entry("number", 5),
+    ]
+    monkeypatch.setattr("airunway_catalogue.gpu_models.entry_points", lambda group: entries)
+    assert installed_models().models == AMD
+    named = [record.getMessage().split("GPU table ")[1].split(" ")[0] for record in caplog.records]
+    assert named == ["broken", "number", "text"]

@@ -37,7 +37,7 @@ async def test_what_is_granted_for_scans_is_used_and_is_enough(
     audit, seen = AuditReader(audit_log), list[Request]()
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        await enter(granted(client, catalogue_rules(), user=user, namespace=ground.home))
+        await enter(granted(client, catalogue_rules(["pull"]), user=user, namespace=ground.home))
         await enter(applied(client, catalogue_guard(user, own=ground.home, name=f"guard-{ground.home}")))
         account = await enter(Client(load_config(kubeconfig=control_plane.kubeconfig_for(user))))
         registry = await enter(container_registry([Image("a", "1"), Image("a", "2")], auth="token", users=USERS))
@@ -60,7 +60,7 @@ async def test_what_is_granted_for_scans_is_used_and_is_enough(
         assert (status["phase"], status["models"]) == ("Ready", 2)
 
         def left() -> list[str]:
-            return unused(source_rights(), [request for request in seen if request.user == user], rare=RARE)
+            return unused(source_rights(["pull"]), [request for request in seen if request.user == user], rare=RARE)
 
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
@@ -75,6 +75,7 @@ async def test_what_is_granted_for_scans_is_used_and_is_enough(
         await refuses(account.merge_patch(CLUSTER_MODEL_TEMPLATE, key_of(first), {"spec": {"optimized": True}}))
         await refuses(account.delete(MODEL_SOURCE, source))
         await refuses(account.list_all(SECRET, namespace=ground.home))
+        await refuses(account.get(SECRET, ObjectKey(ground.home, "airunway-webhook-tls")))
         await refuses(account.get(SECRET, ObjectKey("kube-system", "any")))
 
 

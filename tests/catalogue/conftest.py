@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.catalogue import fake_image
 
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE
@@ -26,6 +28,8 @@ from airunway_catalogue.application import CatalogueApplication, CatalogueSettin
 from airunway_catalogue.caches import project_deployment
 from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_testing.eventually import Eventually
+from airunway_testing.storage.pod_runner import ENTRYPOINT, PodRunner, running_pod_runner
+from airunway_testing.storage.provisioner import running_provisioner
 
 MODEL = "acme/tiny"
 
@@ -202,4 +206,16 @@ async def ground(
 async def catalogue(ground: Ground, client: Client) -> AsyncIterator[CatalogueApplication]:
     """The catalogue in the namespaces of the ground."""
     async with running_catalogue(client, namespaces=[ground.namespace, ground.home], home=ground.home) as running:
+        yield running
+
+
+@pytest.fixture
+async def runner(kubeconfig: Path, tmp_path: Path) -> AsyncIterator[PodRunner]:
+    programs = {ENTRYPOINT: (sys.executable, fake_image.__file__)}
+    async with (
+        running_provisioner(kubeconfig, tmp_path / "volumes") as provisioner,
+        running_pod_runner(
+            kubeconfig, provisioner.volumes, tmp_path / "runner", programs=programs, label="airunway.ai/template"
+        ) as running,
+    ):
         yield running

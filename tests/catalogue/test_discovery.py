@@ -3,42 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import Counter
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from tests.catalogue import fake_image
 from tests.catalogue.conftest import Ground, reasons, running_catalogue
 
-from airunway.kinds import MODEL_TEMPLATE
-from airunway.kube import JOB, POD, Client, load_config
+from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE
+from airunway.kube import JOB, POD, Client, Kind, load_config
 from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, uid_of
 from airunway_catalogue.application import CatalogueApplication
+from airunway_catalogue.discovery import job_name, request_of, spec_hash
 from airunway_testing.eventually import eventually
 from airunway_testing.faultproxy import Fault, FaultProxy, ProxiedRequest
-from airunway_testing.storage.pod_runner import ENTRYPOINT, PodRunner, running_pod_runner
-from airunway_testing.storage.provisioner import running_provisioner
+from airunway_testing.storage.pod_runner import PodRunner
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
+RESOURCE_QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas")
 IMAGE = {"image": "registry.example/model:1"}
 WRITES = {"apply", "create", "patch", "update", "delete"}
-
-
-@pytest.fixture
-async def runner(kubeconfig: Path, tmp_path: Path) -> AsyncIterator[PodRunner]:
-    programs = {ENTRYPOINT: (sys.executable, fake_image.__file__)}
-    async with (
-        running_provisioner(kubeconfig, tmp_path / "volumes") as provisioner,
-        running_pod_runner(
-            kubeconfig, provisioner.volumes, tmp_path / "runner", programs=programs, label="airunway.ai/template"
-        ) as running,
-    ):
-        yield running
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["namespaced", "cluster"])
@@ -110,16 +96,74 @@ async def test_an_image_that_cannot_be_pulled_says_so_and_its_job_goes(
     await ground.eventually(gone)
 
 
-async def test_jobs_go_with_their_template(ground: Ground, runner: PodRunner, catalogue: CatalogueApplication) -> None:
-    key = await ground.template(discovery={**IMAGE, "args": ["--seconds=600"]})
+@pytest.mark.parametrize("shared", [False, True], ids=["namespaced", "cluster"])
+async def test_jobs_go_with_their_template(
+    ground: Ground, runner: PodRunner, catalogue: CatalogueApplication, *, shared: bool
+) -> None:
+    key = await ground.template(cluster=shared, discovery={**IMAGE, "args": ["--seconds=600"]})
+    where = ground.home if shared else ground.namespace
     await ground.until(key, "Progressing")
-    await ground.client.delete(MODEL_TEMPLATE, key)
+    assert await ground.jobs(where)
+    await ground.client.delete(CLUSTER_MODEL_TEMPLATE if shared else MODEL_TEMPLATE, key)
 
     async def gone() -> bool:
-        jobs = await ground.client.list_all(JOB, namespace=ground.namespace)
-        return not jobs and not await ground.client.list_all(POD, namespace=ground.namespace)
+        jobs = await ground.client.list_all(JOB, namespace=where)
+        return not jobs and not await ground.client.list_all(POD, namespace=where)
 
     await ground.eventually(gone)
+
+
+async def test_a_job_of_another_owner_is_left_alone_and_named(
+    ground: Ground, runner: PodRunner, client: Client
+) -> None:
+    key = await ground.template(discovery=IMAGE)
+    template = await ground.get(key)
+    request = request_of(template)
+    assert request is not None
+    name = job_name(key.name, uid=uid_of(template), hash_=spec_hash(request), attempt=1)
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "registry.example/other:1"}]}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": ground.namespace},
+        "spec": {"suspend": True, "template": {"spec": pod}},
+    }
+    foreign = await client.create(JOB, job)
+    async with running_catalogue(client, namespaces=[ground.namespace, ground.home], home=ground.home):
+        failed = await ground.until(key, "Failed", reason="ResourceConflict")
+        assert f"Job {ground.namespace}/{name} exists" in failed["status"]["message"]
+    live = await client.get(JOB, ObjectKey(ground.namespace, name))
+    assert (uid_of(live), live["spec"]) == (uid_of(foreign), foreign["spec"])
+    assert not live["metadata"].get("ownerReferences")
+
+
+async def test_a_job_that_a_quota_refuses_takes_no_place_from_others(
+    ground: Ground, runner: PodRunner, client: Client
+) -> None:
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "none", "namespace": ground.namespace},
+        "spec": {"hard": {"count/jobs.batch": "0"}},
+    }
+    await client.create(RESOURCE_QUOTA, quota)
+
+    async def in_force() -> bool:
+        live = await client.get(RESOURCE_QUOTA, ObjectKey(ground.namespace, "none"))
+        return bool(dig(live, "status", "hard", "count/jobs.batch") == "0")
+
+    await ground.eventually(in_force)
+    async with running_catalogue(
+        client, namespaces=[ground.namespace, ground.home], home=ground.home, max_discoveries=1
+    ):
+        refused = await ground.template(discovery=IMAGE)
+        live = await ground.until_discovery(refused, "QuotaExceeded")
+        assert "exceeded quota" in live["status"]["message"]
+        other = await ground.template("other", cluster=True, discovery=IMAGE)
+        await ground.until(other, "Ready")
+        await client.delete(RESOURCE_QUOTA, ObjectKey(ground.namespace, "none"))
+        ready = await ground.until(refused, "Ready")  # tried again every 30 seconds
+    assert ready["status"]["discovery"]["attempts"] == 1
 
 
 async def test_at_most_so_many_run_at_once_and_the_others_in_their_turn(

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import pytest
-from tests.catalogue import fake_image
 from tests.catalogue.conftest import Ground, running_catalogue
 
 from airunway.kube import JOB, Client, load_config
-from airunway.rbac.rights import Rights
 from airunway.resource import dig
 from airunway_catalogue.guard import catalogue_guard
 from airunway_catalogue.names import CATALOGUE_MANAGER
-from airunway_catalogue.rights import catalogue_rules, source_rights
+from airunway_catalogue.rights import catalogue_rules, template_rights
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import Cluster
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.rights import applied, granted, unused
-from airunway_testing.storage.pod_runner import ENTRYPOINT, PodRunner, running_pod_runner
-from airunway_testing.storage.provisioner import running_provisioner
+from airunway_testing.storage.pod_runner import PodRunner
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -34,18 +29,6 @@ RARE = {
     **{(verb, "leases"): "only one of several replicas asks for a lease" for verb in ("create", "get", "update")},
 }
 """Rights that are needed, and that the audit log of one replica cannot show."""
-
-
-@pytest.fixture
-async def runner(kubeconfig: Path, tmp_path: Path) -> AsyncIterator[PodRunner]:
-    programs = {ENTRYPOINT: (sys.executable, fake_image.__file__)}
-    async with (
-        running_provisioner(kubeconfig, tmp_path / "volumes") as provisioner,
-        running_pod_runner(
-            kubeconfig, provisioner.volumes, tmp_path / "runner", programs=programs, label="airunway.ai/template"
-        ) as running,
-    ):
-        yield running
 
 
 @pytest.mark.parametrize("limited", [False, True], ids=["everywhere", "namespaces"])
@@ -66,7 +49,7 @@ async def test_what_is_granted_to_the_catalogue_is_used_and_is_enough(
             await lived_through(ground)
 
             def left() -> list[str]:
-                return unused(of_templates(), [request for request in seen if request.user == user], rare=RARE)
+                return unused(template_rights(), [request for request in seen if request.user == user], rare=RARE)
 
             with suppress(TimeoutError):
                 async with asyncio.timeout(PATIENCE):
@@ -76,16 +59,6 @@ async def test_what_is_granted_to_the_catalogue_is_used_and_is_enough(
             assert left() == []
     refused = [request for request in seen if request.user == user and request.code == 403]
     assert refused == []
-
-
-def of_templates() -> Rights:
-    """The rights without those of scans, which have a test of their own (`catalogue/tests/test_source_rights.py`)."""
-    whole, scans = catalogue_rules(), source_rights()
-    return Rights(
-        cluster=tuple(rule for rule in whole.cluster if rule not in scans.cluster),
-        watched=tuple(rule for rule in whole.watched if rule not in scans.watched),
-        own=tuple(rule for rule in whole.own if rule not in scans.own),
-    )
 
 
 async def lived_through(ground: Ground) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from tests.catalogue.conftest import MODEL, Ground, running_catalogue
-from tests.catalogue.test_discovery import runner  # noqa: F401 - a fixture
 
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_DEPLOYMENT, MODEL_SOURCE
@@ -31,7 +30,7 @@ GPU_LABELS = {"amd.com/gpu.product-name": "AMD_Instinct_MI325X_OAM"}
 
 async def test_an_image_in_a_registry_becomes_a_model_that_serves(
     ground: Ground,
-    runner: PodRunner,  # noqa: F811
+    runner: PodRunner,
     kubeconfig: Path,
     client: Client,
 ) -> None:

@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.chart, pytest.mark.slow, pytest.mark.timeout(1500)]
 REGISTRY = "registry.internal/team"
 PROVIDERS = ("kaito", "vllm")
 APPLY = ("apply", "--server-side", "--prune", "--applyset=airunway", "-f", "-")
-PARTS = ["airunway-crds", "airunway", *(f"airunway-provider-{name}" for name in PROVIDERS)]
+PARTS = ["airunway-crds", "airunway", "airunway-catalogue", *(f"airunway-provider-{name}" for name in PROVIDERS)]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def programs(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs of an environment with core and two providers, out of the wheels."""
     folder = tmp_path_factory.mktemp("environment")
     uv("venv", "--quiet", "--python", sys.executable, folder / "env")
-    found = [f"airunway-{name}" for name in PROVIDERS]
+    found = [f"airunway-{name}" for name in ("catalogue", *PROVIDERS)]
     uv("pip", "install", "--quiet", "--python", folder / "env/bin/python", "--find-links", wheels, "airunway", *found)
     return folder / "env" / "bin"
 
@@ -112,7 +112,7 @@ def machine(programs: Path, plane: ControlPlane, tmp_path: Path) -> Machine:
 def installed(machine: Machine, helm: Helm) -> Machine:
     """A machine with a helm, by which it has installed everything into the namespace of that name."""
     (machine.helms / "helm").symlink_to(helm.program)
-    machine("install", "--providers", ",".join(PROVIDERS), "-n", f"helm-{helm.major}", "--timeout", "0")
+    machine("install", "--catalogue", "--providers", ",".join(PROVIDERS), "-n", f"helm-{helm.major}", "--timeout", "0")
     return machine
 
 
@@ -122,7 +122,7 @@ def test_what_is_carried_is_what_helm_makes_of_the_chart_that_is_carried(
     wheels: Path, helms: dict[Major, Helm], tmp_path: Path, part: str, namespace: str, registry: str
 ) -> None:
     provider = part.removeprefix("airunway-provider-") if "provider" in part else ""
-    package = f"airunway_{provider}" if provider else "airunway"
+    package = f"airunway_{provider}" if provider else part.replace("-", "_").removesuffix("_crds")
     (wheel,) = wheels.glob(f"{package}-[0-9]*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extract(f"{package}/charts/{part}.tgz", tmp_path)
@@ -146,16 +146,17 @@ def test_without_helm_kubectl_applies_prunes_and_deletes_what_is_printed(machine
         assert "airunway manifests --providers NAMES --namespace plain | kubectl apply --server-side -f -" in said
     machine("crds", "--apply")
     machine.kubectl("create", "namespace", "plain")
-    both = machine("manifests", "--core", "--providers", "kaito,vllm", "-n", "plain")
+    both = machine("manifests", "--core", "--catalogue", "--providers", "kaito,vllm", "-n", "plain")
     machine.kubectl(*APPLY, "-n", "plain", stdin=both)
     found = machine.deployments("plain")
-    assert sorted(found) == ["airunway-controller", "airunway-provider-kaito", "airunway-provider-vllm"]
+    listed = ["airunway-catalogue", "airunway-controller", "airunway-provider-kaito", "airunway-provider-vllm"]
+    assert sorted(found) == listed
     assert image_of(found["airunway-controller"]) == f"{REGISTRY}/airunway/controller:{__version__}"
 
     mirrored = machine("manifests", "--providers", "vllm", "-n", "plain", "--registry", "mirror.example:5000/all")
     machine.kubectl(*APPLY, "-n", "plain", stdin=mirrored)
     found = machine.deployments("plain")
-    assert sorted(found) == ["airunway-controller", "airunway-provider-vllm"], "kaito's is not in the set any more"
+    assert sorted(found) == ["airunway-controller", "airunway-provider-vllm"], "the others are not in the set any more"
     for name, deployment in found.items():
         assert image_of(deployment).startswith("mirror.example:5000/all/airunway/"), name
     assert "provider-kaito" not in machine.kubectl("get", "clusterroles", "-o", "name")
@@ -184,7 +185,7 @@ def test_with_helm_each_part_is_a_release_that_helm_goes_on_with(installed: Mach
 
     assert releases() == PARTS
     assert sorted(installed.deployments(namespace)) == sorted(
-        ["airunway-controller", "airunway-provider-kaito", "airunway-provider-vllm"]
+        ["airunway-catalogue", "airunway-controller", "airunway-provider-kaito", "airunway-provider-vllm"]
     )
 
     # Whoever has the charts goes on with them: the same chart changes nothing.

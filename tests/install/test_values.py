@@ -106,7 +106,7 @@ def test_a_registry_and_secrets_for_all_are_handed_to_every_chart_of_the_stack(h
         '--set-json=global.imagePullSecrets=[{"name": "mirror"}]',
     )
     specs = [obj["spec"]["template"]["spec"] for obj in objects if obj["kind"] == "Deployment"]
-    assert len(specs) == 1 + len(PROVIDERS)
+    assert len(specs) == 2 + len(PROVIDERS), "core, catalogue, providers"
     for spec in specs:
         assert spec["containers"][0]["image"].startswith("mirror.example:5000/airunway/")
         assert spec["imagePullSecrets"] == [{"name": "mirror"}]

@@ -3,7 +3,7 @@
 What only a release knows is a mark in these files: ``@account@`` (the user name of the service account),
 ``@namespace@`` (the release's), ``@namespaces@`` (those that are watched, with commas between them), ``@pickers@``
 (repositories of endpoint pickers), ``@downloaders@`` (of the model downloader), ``@name@`` (of what has no namespace),
-``@configuration@`` (the webhook's).
+``@configuration@`` (the webhook's), ``@secrets@`` (pull Secrets of ModelSources).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def catalogue_files() -> dict[str, str]:
     """The files of the catalogue's chart."""
     guard = catalogue_guard("@account@", own="@namespace@", namespaces=["@namespaces@"], name=GUARD)
     return {
-        "files/rights.yaml": as_text([plain_rights(catalogue_rules())]),
+        "files/rights.yaml": as_text([plain_rights(catalogue_rules(["@secrets@"]))]),
         "files/guard.yaml": as_text(guard),
     }
 

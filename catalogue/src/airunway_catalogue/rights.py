@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from airunway.api import names
 from airunway.kube import JOB, NODE, POD
 from airunway.rbac.rights import Rights, leader_election_rights
 from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.sources import SECRET
 
-__all__ = ["catalogue_rules", "source_rights"]
+__all__ = ["catalogue_rules", "source_rights", "template_rights"]
 
 _FOLLOW = ["list", "watch"]
 
 
-def catalogue_rules() -> Rights:
+def catalogue_rules(secrets: Sequence[str] = ()) -> Rights:
     """The rights of ``airunway catalogue``, its Lease included.
 
+    Of Secrets it reads these in the operator's namespace (none: registries are asked anonymously).
+    """
+    return template_rights() + source_rights(secrets)
+
+
+def template_rights() -> Rights:
+    """What the states of templates and discovery need, and the Lease.
+
     With ``--watch-namespaces`` the operator's namespace is one of the watched ones: Jobs of ClusterModelTemplates are
-    there. Logs are never read, and of Secrets only those that a ModelSource names, in the operator's namespace.
+    there. Logs and Secrets are never read.
     """
     group = names.GROUP
-    templates = Rights(
+    return Rights(
         cluster=(
             {"apiGroups": [NODE.group], "resources": [NODE.plural], "verbs": _FOLLOW},
             {"apiGroups": [group], "resources": ["clustermodeltemplates", "clusterruntimeconfigs"], "verbs": _FOLLOW},
@@ -46,13 +56,14 @@ def catalogue_rules() -> Rights:
             {"apiGroups": [POD.group], "resources": [POD.plural], "verbs": _FOLLOW},
             {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
         ),
-    )
-    return templates + source_rights() + leader_election_rights(CATALOGUE_MANAGER)
+    ) + leader_election_rights(CATALOGUE_MANAGER)
 
 
-def source_rights() -> Rights:
-    """What scans of ModelSources need besides."""
+def source_rights(secrets: Sequence[str] = ()) -> Rights:
+    """What scans of ModelSources need besides; `secrets` are the pull Secrets that they may name."""
     group = names.GROUP
+    # By name: the webhook's key and other credentials are in that namespace, too.
+    pull = {"apiGroups": [SECRET.group], "resources": [SECRET.plural], "resourceNames": [*secrets], "verbs": ["get"]}
     return Rights(
         cluster=(
             # Get: a source may have been edited while its registry was read.
@@ -61,6 +72,5 @@ def source_rights() -> Rights:
             # An apply that makes an object needs both; the guard refuses it every change of one.
             {"apiGroups": [group], "resources": ["clustermodeltemplates"], "verbs": ["create", "patch"]},
         ),
-        # Never listed: a pull Secret is read by the name that a ModelSource gives.
-        own=({"apiGroups": [SECRET.group], "resources": [SECRET.plural], "verbs": ["get"]},),
+        own=(pull,) if secrets else (),
     )

@@ -234,7 +234,8 @@ class SourceReconciler:
                 text = f"spec.imagePullSecrets: there is no {where}: create it, or name another one"
                 raise Denied("SecretNotFound", text) from None
             except Forbidden:
-                text = f"spec.imagePullSecrets: the catalogue may not read {where}: grant it get on this Secret"
+                text = f"spec.imagePullSecrets: the catalogue may not read {where}: add it to "
+                text += "registrySecrets of the chart airunway-catalogue (get on this Secret, by name)"
                 raise Denied("Forbidden", text) from None
             try:
                 credentials_in(secrets[-1:], host="", folder="")

@@ -45,8 +45,10 @@ class _Memory:
 
     uid: str
     """The template; another one with its name has a memory of its own."""
+    job: str = ""
+    """The Job of the last pass."""
     cause: RootCause | None = None
-    """The root cause of the last pass."""
+    """The root cause of the last pass, of that Job's pod."""
     refused: Condition | None = None
     """What kept the last pass from creating the Job."""
 
@@ -123,17 +125,15 @@ class TemplateReconciler:
             if decision.create is not None and self._slots.has(key):
                 made = await self._create(template, decision.create, memory)
                 if not made:
-                    self._give_back(key)
-                    await self._report(template := self._again(key, template), self._decide(key, template, memory))
+                    self._give_back(key)  # until the next try: others must not wait for it
+                    template = self._caches.template(key) or template
+                    await self._report(template, decide_template(self._facts(key, template, memory)))
                     return _REFUSED_RETRY
             elif not wrote:
                 return decision.requeue_after
         return 0.0
 
     # ----------------------------------------------------------------------------------------------------------- facts
-
-    def _again(self, key: ObjectKey, template: Resource) -> Resource:
-        return self._caches.template(key) or template
 
     def _view_of(self, _obj: Resource) -> View | None:
         return self._caches.jobs
@@ -167,6 +167,8 @@ class TemplateReconciler:
     def _facts(self, key: ObjectKey, template: Resource, memory: _Memory) -> Facts:
         now, pods, jobs = self._clock(), self._caches.owned(template).pods, self._jobs_of(template)
         alive = tuple(facts for pod in pods if (facts := pod_facts(pod)).alive)
+        if memory.job != (job := open_job(template)):
+            memory.job, memory.cause = job, None
         memory.cause = find_root_cause(Evidence(pods=alive), now=now, previous=memory.cause) if alive else None
         resolution = self._config_of(template)
         keeps = keeps_warm(template)

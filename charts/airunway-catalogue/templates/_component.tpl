@@ -3,6 +3,15 @@
 {{- $v := .root.Values -}}
 {{- $args := list "catalogue" (printf "--max-discoveries=%d" (int $v.maxDiscoveries)) -}}
 {{- $rights := .root.Files.Get "files/rights.yaml" | fromYaml -}}
+{{- $own := list -}}
+{{- range $rights.own }}
+{{- if not (has "secrets" .resources) }}
+{{- $own = append $own . -}}
+{{- else if $v.registrySecrets }}
+{{- $own = append $own (set . "resourceNames" (sortAlpha $v.registrySecrets)) -}}
+{{- end }}
+{{- end }}
+{{- $_ := set $rights "own" $own -}}
 {{- /* Jobs of ClusterModelTemplates are in the release's own namespace, which is watched too. */}}
 {{- if $v.watchNamespaces }}
 {{- $_ := set $rights "own" (concat $rights.own $rights.watched) -}}

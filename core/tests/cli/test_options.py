@@ -137,14 +137,15 @@ SEEN: dict[str, dict[str, str]] = {
     },
     "doctor": {**dict.fromkeys(("-n", "-o", "--failure-threshold", "--ignore", "--kubeconfig", "--context"), DOCTOR)},
     "install": dict.fromkeys(("--kubeconfig", "--context"), ON_CLUSTER)
-    | dict.fromkeys(("--providers", "-n", "--timeout"), BY_HELM)
+    | dict.fromkeys(("--catalogue", "--providers", "-n", "--timeout"), BY_HELM)
     | {"--dry-run": ON_CLUSTER, "--registry": f"{CARRIED}::test_a_registry_of_which_no_image_can_be_pulled_is_refused"},
     "upgrade": dict.fromkeys(("--kubeconfig", "--context"), ON_CLUSTER)
     | dict.fromkeys(("-n", "--timeout", "--dry-run"), BY_HELM)
     | {"--registry": f"{CARRIED}::test_a_registry_of_which_no_image_can_be_pulled_is_refused"},
     "uninstall": dict.fromkeys(("--kubeconfig", "--context", "--providers"), ON_CLUSTER)
     | dict.fromkeys(("-n", "--dry-run", "--yes"), BY_HELM),
-    "manifests": dict.fromkeys(("--providers", "--no-core", "-n", "--registry"), PRINTED) | {"--core": PRINTED},
+    "manifests": dict.fromkeys(("--catalogue", "--providers", "--no-core", "-n", "--registry"), PRINTED)
+    | {"--core": PRINTED},
     "preflight": {
         **dict.fromkeys(
             ("--upstream", "-f", "-n", "--set", "-o"),

@@ -25,11 +25,12 @@ def template(name: str, *, namespace: str = "", phase: str = "Ready", tier: int 
 def chosen(*templates: Resource, **asked: str) -> Choice:
     request = request_of({"templateRef": asked or {"modelName": "org/m"}})
     assert request is not None
-    return choose(
-        request,
-        namespaced=[each for each in templates if "namespace" in each["metadata"]],
-        cluster=[each for each in templates if "namespace" not in each["metadata"]],
-    )
+    own = [each for each in templates if "namespace" in each["metadata"]]
+    shared = [each for each in templates if "namespace" not in each["metadata"]]
+    found = choose(request, namespaced=own, cluster=shared, every=True)
+    short = choose(request, namespaced=own, cluster=shared)
+    assert (short.chosen, short.reason, short.message) == (found.chosen, found.reason, found.message)
+    return found
 
 
 @pytest.mark.parametrize(

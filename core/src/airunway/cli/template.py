@@ -210,7 +210,8 @@ def why(
     assert request is not None, "a reference is given"
     found, where = _read(file, namespace, kubeconfig, context)
     own = [each for each in found.templates if key_of(each).namespace == where]
-    choice = choose(request, namespaced=own, cluster=[each for each in found.templates if not key_of(each).namespace])
+    shared = [each for each in found.templates if not key_of(each).namespace]
+    choice = choose(request, namespaced=own, cluster=shared, every=True)
     if output == "table":
         typer.echo("\n".join(choice_text(request, choice, namespace=where, width=terminal_width())))
         _say_unseen(found.unseen, err=False)

@@ -90,7 +90,7 @@ class Choice:
     message: str = ""
     """The same in a sentence that says what to do; of a chosen one why it was chosen."""
     candidates: tuple[Candidate, ...] = ()
-    """All that were considered, the best first."""
+    """All that were considered, the best first; of a choice by model empty where one is chosen, unless asked for."""
 
 
 def request_of(spec: Resource) -> Request | None:
@@ -110,15 +110,19 @@ def request_of(spec: Resource) -> Request | None:
     )
 
 
-def choose(request: Request, *, namespaced: Iterable[Resource], cluster: Iterable[Resource]) -> Choice:
+def choose(
+    request: Request, *, namespaced: Iterable[Resource], cluster: Iterable[Resource], every: bool = False
+) -> Choice:
     """Returns the template for a request, given the templates of the deployment's namespace and of the cluster: those
     of the name, or of the model, that was asked for; others are passed over.
+
+    `every`: all that were considered are named although one is chosen, which takes longer.
     """
     found = [
-        *(_considered(each, KIND, request) for each in namespaced if _matches(each, request)),
-        *(_considered(each, CLUSTER_KIND, request) for each in cluster if _matches(each, request)),
+        *((each, KIND) for each in namespaced if _matches(each, request)),
+        *((each, CLUSTER_KIND) for each in cluster if _matches(each, request)),
     ]
-    return _by_name(request, found) if request.name else _by_model(request, found)
+    return _by_name(request, found) if request.name else _by_model(request, found, every=every)
 
 
 def _matches(template: Resource, request: Request) -> bool:
@@ -128,15 +132,19 @@ def _matches(template: Resource, request: Request) -> bool:
 
 
 def _considered(template: Resource, kind: str, request: Request) -> Candidate:
-    reason, against = _state(template, named=bool(request.name))
-    if not request.name:
+    reason, against = _against(template, request)
+    key = key_of(template) if kind == KIND else ObjectKey("", key_of(template).name)
+    return Candidate(template=template, kind=kind, key=key, against=against, reason=reason, rank=_rank(template))
+
+
+def _against(template: Resource, request: Request) -> tuple[str, str]:
+    """Reason and sentence for what speaks against a template; the sentence is empty if it can be chosen."""
+    if not request.name and (request.metric or request.precision):
         for field_, asked in (("metric", request.metric), ("precision", request.precision)):
             has = _text(template, "spec", field_)
             if asked and asked != has:
-                reason, against = "", f"its {field_} is {has or 'not given'}, and {asked} was asked for"
-                break
-    key = key_of(template) if kind == KIND else ObjectKey("", key_of(template).name)
-    return Candidate(template=template, kind=kind, key=key, against=against, reason=reason, rank=_rank(template))
+                return "", f"its {field_} is {has or 'not given'}, and {asked} was asked for"
+    return _state(template, named=bool(request.name))
 
 
 def _state(template: Resource, *, named: bool) -> tuple[str, str]:
@@ -150,19 +158,24 @@ def _state(template: Resource, *, named: bool) -> tuple[str, str]:
     return reason, f"it is {phase}" + (f": {message}" if message else "")
 
 
+_BY_METRIC = {metric: place for place, metric in enumerate(METRICS)}
+_BY_PRECISION = {precision: place for place, group in enumerate(PRECISIONS) for precision in group}
+
+
 def _rank(template: Resource) -> tuple[int, ...]:
-    optimized, tier = dig(template, "spec", "optimized"), dig(template, "status", "hardware", "tier")
-    metric, precision = _text(template, "spec", "metric"), _text(template, "spec", "precision").lower()
+    spec, tier = template.get("spec"), dig(template, "status", "hardware", "tier")
+    optimized = dig(spec, "optimized")
+    metric, precision = dig(spec, "metric"), dig(spec, "precision")
     return (
         0 if optimized is True else 2 if optimized is False else 1,
         -tier if isinstance(tier, int) and not isinstance(tier, bool) else 0,
-        METRICS.index(metric) if metric in METRICS else len(METRICS),
-        next((place for place, group in enumerate(PRECISIONS) if precision in group), len(PRECISIONS)),
+        _BY_METRIC.get(metric, len(METRICS)) if isinstance(metric, str) else len(METRICS),
+        _BY_PRECISION.get(precision.lower(), len(PRECISIONS)) if isinstance(precision, str) else len(PRECISIONS),
     )
 
 
-def _by_name(request: Request, found: Sequence[Candidate]) -> Choice:
-    candidates = tuple(found)
+def _by_name(request: Request, found: Sequence[tuple[Resource, str]]) -> Choice:
+    candidates = tuple(_considered(template, kind, request) for template, kind in found)
     if not candidates:
         text = (
             f"there is no ModelTemplate {request.name} in this namespace, and no ClusterModelTemplate of that name: "
@@ -176,23 +189,33 @@ def _by_name(request: Request, found: Sequence[Candidate]) -> Choice:
     return Choice(chosen=first, message=f"{first.label} was named", candidates=candidates)
 
 
-def _by_model(request: Request, found: Sequence[Candidate]) -> Choice:
-    candidates = tuple(
-        sorted(found, key=lambda each: (bool(each.against), not each.key.namespace, each.rank, each.key))
-    )
-    usable = [each for each in candidates if not each.against]
-    if not usable:
+def _by_model(request: Request, found: Sequence[tuple[Resource, str]], *, every: bool) -> Choice:
+    usable = [each for each in found if not _against(each[0], request)[1]]
+    scope = [each for each in usable if each[1] == usable[0][1]]  # the namespace's own come first
+    best: list[tuple[Resource, str]] = []
+    least: tuple[int, ...] | None = None
+    for each in scope:
+        rank = _rank(each[0])
+        if least is None or rank < least:
+            best, least = [each], rank
+        elif rank == least:
+            best.append(each)
+    candidates: tuple[Candidate, ...] = ()
+    if every or len(best) != 1:
+        considered = (_considered(template, kind, request) for template, kind in found)
+        ordered = sorted(considered, key=lambda each: (bool(each.against), not each.key.namespace, each.rank, each.key))
+        candidates = tuple(ordered)
+    if not best:
         return _none(request, candidates)
-    scope = [each for each in usable if each.scope == usable[0].scope]
-    best = [each for each in scope if each.rank == scope[0].rank]
     if len(best) > 1:
-        names = ", ".join(each.label for each in best[:8])
+        names = ", ".join(each.label for each in candidates[: min(len(best), 8)])
         text = (
             f"{len(best)} templates of {request.model} are equally good: {names}. Name one in spec.templateRef.name, "
             "or a metric or precision that only one of them has"
         )
         return Choice(reason="TemplateSelectionAmbiguous", message=text, candidates=candidates)
-    return Choice(chosen=best[0], message=f"{best[0].label} is the best of {len(candidates)}", candidates=candidates)
+    chosen = _considered(*best[0], request)
+    return Choice(chosen=chosen, message=f"{chosen.label} is the best of {len(found)}", candidates=candidates)
 
 
 def _none(request: Request, candidates: tuple[Candidate, ...]) -> Choice:
