@@ -68,6 +68,7 @@ def test_the_engines_of_a_pod_are_summed() -> None:
         ("trtllm_kv_cache_utilization 0.5", "trtllm", 0.5),
         ("llamacpp:kv_cache_usage_ratio 0.5", "llamacpp", 0.5),
         ("vllm:kv_cache_usage_perc 2 1700000000000", "vllm", 1.0),
+        ('vllm:kv_cache_usage_perc{a="b} 7"}\t0.5', "vllm", 0.5),
     ],
 )
 def test_every_spelling_of_a_name_is_known(text: str, engine: str, use: float) -> None:

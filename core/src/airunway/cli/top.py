@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sys
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -100,6 +101,9 @@ async def _show(client: Client, key: ObjectKey, *, prometheus: str, watch: bool,
             await asyncio.sleep(REFRESH)
     except PrometheusError as error:
         inputs.fail(f"--prometheus {prometheus}: {error}")
+    finally:
+        if watch and sys.stdout.isatty():
+            typer.echo()  # what comes next is not to stand in the last line of the screen
 
 
 def _print(rows: list[LoadRow], output: str, *, wide: bool, redraw: bool) -> None:

@@ -37,6 +37,8 @@ _MOST_BUCKETS = 1000
 _MOST_NAMES = 5
 _LARGEST = 1e15
 
+_LONGEST_NAME = 256
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*", re.ASCII)
 _SERIES = re.compile(
     r"([a-zA-Z_:][a-zA-Z0-9_:]{0,200})(?:\{(.*)\})?[ \t]+([^ \t]{1,64})(?:[ \t]+-?\d+)?[ \t]*", re.ASCII
 )
@@ -122,6 +124,15 @@ METRICS_PATHS = ("/metrics", "/prometheus/metrics")
 """All paths of the table."""
 
 _PREFIXES = {table.prefix: table for table in ENGINE_METRICS.values()}
+_HISTOGRAM = ("_bucket", "_sum", "_count", "_created")
+_KNOWN = {
+    name: table
+    for table in ENGINE_METRICS.values()
+    for name in (
+        *(*table.running, *table.waiting, *table.kv_use, *table.tokens),
+        *(f"{name}{suffix}" for name in table.first_token for suffix in _HISTOGRAM),
+    )
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,41 +171,37 @@ class SampleReader:
 
     def line(self, text: str) -> None:
         """Take one line."""
-        if text.startswith("#") or self._series > MOST_SERIES:
-            return
-        normal = _normal(text[:256])
-        table = next((table for prefix, table in _PREFIXES.items() if normal.startswith(prefix)), None)
-        if table is None:
-            self._series += bool(text.strip())
+        if text.startswith("#") or not text or self._series > MOST_SERIES:
             return
         self._series += 1
-        found = _SERIES.fullmatch(text)
-        if found is None:
+        # Most lines are of other metrics: they are known by their name, before anything is parsed.
+        head = text[:_LONGEST_NAME].partition("{")[0].split(None, 1)
+        name = _normal(head[0]) if head else ""
+        table = _KNOWN.get(name)
+        if table is None:
+            self._note(name)
+        elif (found := _SERIES.fullmatch(text)) is not None:
+            self._table = self._table or table
+            value = _number(found[3])
+            if value is not None:
+                self._take(table, name, found[2] or "", value)
+
+    def _note(self, name: str) -> None:
+        """Remember the engine of a metric that is not in its table, and a few such names."""
+        prefix = name.partition("_")[0] + "_"
+        table = _PREFIXES.get(prefix)
+        if table is None or _NAME.fullmatch(name) is None:
             return
-        name, labels, written = found.groups()
         self._table = self._table or table
-        try:
-            value = float(written)
-        except ValueError:
-            return
-        if not math.isfinite(value) or not 0 <= value < _LARGEST:
-            return
-        self._take(table, _normal(name), labels or "", value)
+        if len(self._others) < _MOST_NAMES:
+            self._others[name[:100]] = None
 
     def _take(self, table: EngineMetrics, name: str, labels: str, value: float) -> None:
         if any(name in names for names in (table.running, table.waiting, table.kv_use, table.tokens)):
             self._values.setdefault(name, []).append(value)
             return
-        base = name.removesuffix("_bucket")
-        if base in table.first_token:
-            if base != name and (bound := _BOUND.search(labels)) is not None:
-                _add(self._buckets.setdefault(base, {}), bound[1], value)
-            return
-        if (
-            len(self._others) < _MOST_NAMES
-            and base.removesuffix("_sum").removesuffix("_count") not in table.first_token
-        ):
-            self._others[name[:100]] = None
+        if name.endswith("_bucket") and (bound := _BOUND.search(labels)) is not None:
+            _add(self._buckets.setdefault(name.removesuffix("_bucket"), {}), bound[1], value)
 
     def sample(self, moment: float) -> Sample:
         """Returns what was read."""
@@ -217,6 +224,15 @@ class SampleReader:
     def _of(self, names: Sequence[str]) -> list[float]:
         """The values of the first name that was reported: a release with two names reports the same twice."""
         return next((self._values[name] for name in names if name in self._values), [])
+
+
+def _number(text: str) -> float | None:
+    """A count, a sum, or a part; None for what is none."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and 0 <= value < _LARGEST else None
 
 
 def _normal(name: str) -> str:
