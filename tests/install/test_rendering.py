@@ -177,7 +177,8 @@ def test_roles_grant_no_wildcards_no_escalation_and_no_secrets_of_others(objects
             texts = {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
             assert not texts & {"*", "escalate", "impersonate", "serviceaccounts/token", "pods/exec"}
             if "nodes" in texts:
-                assert obj["metadata"]["name"].startswith("airunway-catalogue"), "the hardware is the catalogue's"
+                chart = obj["metadata"]["labels"]["helm.sh/chart"]
+                assert chart.startswith("airunway-catalogue-"), "the hardware is the catalogue's"
                 assert rule["verbs"] == ["list", "watch"]
             if "bind" in texts:
                 assert rule["resourceNames"] == [ENDPOINT_PICKER_ROLE]
