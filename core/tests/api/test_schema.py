@@ -135,6 +135,14 @@ def test_lists_of_named_things_merge_by_name() -> None:
         "ModelArtifact.spec.env": ["name"],
         "ModelArtifact.spec.imagePullSecrets": ["name"],
         "ModelArtifact.status.conditions": ["type"],
+        "ModelTemplate.spec.defaults.env": ["name"],
+        "ModelTemplate.spec.imagePullSecrets": ["name"],
+        "ModelTemplate.status.conditions": ["type"],
+        "ClusterModelTemplate.spec.defaults.env": ["name"],
+        "ClusterModelTemplate.spec.imagePullSecrets": ["name"],
+        "ClusterModelTemplate.status.conditions": ["type"],
+        "ModelSource.spec.imagePullSecrets": ["name"],
+        "ModelSource.status.conditions": ["type"],
     }
 
 

@@ -178,7 +178,7 @@ def test_unknown_fields_are_passed_over() -> None:
     ("obj", "path"),
     [
         ({}, "spec"),
-        ({"spec": {}}, "spec.model"),
+        ({"spec": {"model": "org/m"}}, "spec.model"),
         ({"spec": {"model": {"id": 3}}}, "spec.model.id"),
         ({"spec": {"model": {"source": "s3"}}}, "spec.model.source"),
         ({"spec": {"model": {}, "env": [{"name": "A"}, {"value": "1"}]}}, "spec.env[1].name"),
