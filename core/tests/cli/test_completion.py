@@ -19,7 +19,7 @@ from airunway.cli.main import app
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.resource import Resource
-from airunway_testing.fixtures import Kubectl
+from airunway_testing.controlplane import Cluster
 from airunway_testing.kubetools import kubectl_path
 from airunway_testing.operator import install_definitions, remove_leftovers
 
@@ -119,7 +119,7 @@ def test_bash_completes_what_is_typed(tmp_path: Path) -> None:
 
 @pytest.mark.apiserver
 async def test_names_come_from_the_cluster_and_kubectl_asks_for_them(
-    client: Client, kubeconfig: Path, namespace: str, kubectl: Kubectl
+    client: Client, control_plane: Cluster, kubeconfig: Path, namespace: str
 ) -> None:
     await install_definitions(client)
     await remove_leftovers(client)
@@ -147,6 +147,10 @@ async def test_names_come_from_the_cluster_and_kubectl_asks_for_them(
     completed = kubectl_as_a_user("__complete", "airunway", "status", "-n", namespace, "md/l")
     assert completed.splitlines()[0] == "md/llama", completed
     assert namespace in kubectl_as_a_user("__complete", "airunway", "status", "-n", namespace[:8])
+    # Without the right to list there are no names, and nothing else is said in the middle of a line.
+    stranger = str(control_plane.kubeconfig_for("stranger"))
+    refused = kubectl_as_a_user("__complete", "airunway", "status", "-n", namespace, "--kubeconfig", stranger, "md/l")
+    assert refused.splitlines()[0].startswith(":4"), refused
     # It works as a plugin: with the name by which it is called, and the kubeconfig of kubectl.
     helped = kubectl_as_a_user("airunway", "status", "--help")
     assert "Usage: kubectl airunway status" in helped
