@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import gzip
 import json
@@ -23,10 +24,12 @@ from tools.wheels import build_wheels, source_time
 from airunway import __version__
 from airunway.install.bundled_charts import in_order, placed
 from airunway.install.cluster import named
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, load_config
 from airunway.resource import Resource, dig
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.kubetools import kubectl_path
+from airunway_testing.operator import remove_definition
 
 pytestmark = [pytest.mark.chart, pytest.mark.slow, pytest.mark.timeout(1500)]
 
@@ -102,10 +105,15 @@ def machine(programs: Path, plane: ControlPlane, tmp_path: Path) -> Machine:
     helms.mkdir()
     made = Machine(programs=programs, kubeconfig=plane.kubeconfig, helms=helms)
     made.kubectl("delete", "deployments", "--all", "--all-namespaces")
-    definitions = made.kubectl("get", "crd", "-o", "name").split()
-    if definitions:
-        made.kubectl("delete", *definitions)
+    asyncio.run(_without_definitions(plane))
     return made
+
+
+async def _without_definitions(plane: ControlPlane) -> None:
+    """Delete all CRDs. kubectl would wait for ever for one whose removal the API server has tried and forgotten."""
+    async with Client(load_config(kubeconfig=plane.kubeconfig)) as client:
+        for definition in await client.list_all(CUSTOM_RESOURCE_DEFINITION):
+            await remove_definition(client, definition["metadata"]["name"])
 
 
 @pytest.fixture
@@ -225,7 +233,7 @@ def test_uninstalling_asks_on_a_terminal(installed: Machine, helm: Helm) -> None
         "HOME": os.environ["HOME"],
         "KUBECONFIG": str(installed.kubeconfig),
     }
-    for answer, left in (("n", 3), ("y", 0)):
+    for answer, left in (("n", 4), ("y", 0)):
         done = subprocess.run(
             command, env=environment, input=f"{answer}\n", capture_output=True, text=True, timeout=120
         )
@@ -311,7 +319,7 @@ def test_a_forged_record_of_what_is_installed_deletes_nothing(installed: Machine
         said = installed(*command, "-n", namespace, code=1)
         names = "Secret/kube-system/precious, ClusterRoleBinding/precious, Deployment/default/precious"
         assert f"Helm's release airunway lists objects that it did not create: {names}" in said
-    assert len(installed.deployments(namespace)) == 3, "nothing was deleted"
+    assert len(installed.deployments(namespace)) == 4, "nothing was deleted"
 
     # What it really made goes, and a hook that it never had is not run.
     record["manifest"] = record["manifest"].removesuffix(f"---{PRECIOUS}")
