@@ -323,7 +323,7 @@ async def _create(client: Client, name: str, model: str) -> None:
 
 
 async def _until_waiting(client: Client, number: int) -> None:
-    """Wait until the artifact knows so many users, which have been told that it downloads."""
+    """Wait until the artifact knows so many users, whose status says that it downloads."""
     while True:
         artifacts = await client.list_all(MODEL_ARTIFACT, namespace=SPACE)
         if any(dig(each, "status", "users") == number for each in artifacts):

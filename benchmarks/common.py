@@ -1,4 +1,4 @@
-"""What the benchmarks share: work side by side, what the system and a process' metrics say, how it is told."""
+"""What the benchmarks share: work side by side, what the system and a process' metrics say, how it is printed."""
 
 from __future__ import annotations
 

@@ -332,7 +332,7 @@ async def _afterwards(
     memory: dict[str, Any],
     shape: Shape,
 ) -> dict[str, Any]:
-    """Once all are Running: at rest, after a restart, and how fast a change upstream is told."""
+    """Once all are Running: at rest, after a restart, and how fast a change upstream reaches the status."""
     say(f"at rest for {arguments.rest} s")
     await asyncio.sleep(5)
     late = by_component(audit.read())

@@ -1,4 +1,4 @@
-"""How long is nobody in charge when the leading core ends: killed, or told to stop? Prints JSON.
+"""How long does no core lead when the leading one ends: killed, or stopped? Prints JSON.
 
 Two replicas with leader election. The time is from the end of the leader (its last signal) to the first status that the
 other one writes for a ModelDeployment that was created at that moment.

@@ -1,4 +1,4 @@
-"""Does the core go on while somebody floods its webhook? Prints JSON.
+"""Does the core go on while its webhook is flooded? Prints JSON.
 
 The flood, from a process of its own: a thousand connections that say nothing (half of them end TLS first), ten that
 send a head and never end their body, all opened anew when they are closed, and 500 reviews a second. Meanwhile
@@ -175,7 +175,7 @@ async def run(arguments: argparse.Namespace, plane: ControlPlane, port: int) -> 
                 stdout=asyncio.subprocess.PIPE,
             )
             flooded = await pauses.timed(arguments.seconds - 5)
-            told, _ = await flood.communicate()
+            printed, _ = await flood.communicate()
             used = cpu_seconds(parts.pids["core"]) - used
             memory, metrics = rss_mib(parts.pids["core"]), await asyncio.to_thread(scrape, METRICS)
             lost = parts.log("core").read_text().count("lost the lease")
@@ -186,7 +186,7 @@ async def run(arguments: argparse.Namespace, plane: ControlPlane, port: int) -> 
     return {
         **heading("flood"),
         "seconds": arguments.seconds,
-        "flood": json.loads(told),
+        "flood": json.loads(printed),
         "turned_away": metrics["airunway_webhook_turned_away_total"],
         "reconcile_ms_undisturbed": quiet,
         "reconcile_ms_flooded": loud,

@@ -1,6 +1,6 @@
 """Does anything else still run while the core has its hands full? Prints JSON.
 
-N deployments that need nothing are gone over when a core takes over. Meanwhile somebody asks its `/livez`, as a kubelet
+N deployments that need nothing are gone over when a core takes over. Meanwhile a client asks its `/livez`, as a kubelet
 does, on a fixed schedule; each answer is timed from the moment at which it was due, so that a stall counts for every
 question it holds up. Compared with the same core at rest, in the same run.
 

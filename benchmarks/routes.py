@@ -300,7 +300,7 @@ async def measured(arguments: argparse.Namespace, plane: ControlPlane) -> dict[s
             "one_at_a_time": latency,
             "all_at_once": percentiles([max(0.0, waited[name]) for name in plain]),
         },
-        # A burst that keeps the gateway busy for over two seconds is told so: a write more.
+        # A burst that keeps the gateway busy for over two seconds is reported: one more write.
         "writes_of_the_part": {"service": per_single, "service_in_a_burst": per_service, "pool": per_pool},
         "at_rest": rest,
         "writes_at_restart": len(restarted),

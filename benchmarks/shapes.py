@@ -1,6 +1,6 @@
 """What is deployed in the benchmarks: a provider, a spec, upstream objects, and what the upstream says of the first.
 
-python -m benchmarks.shapes vllm FILE    # the upstream of that shape, for whoever has that kubeconfig
+python -m benchmarks.shapes vllm FILE    # the upstream of that shape, with that kubeconfig
 """
 
 from __future__ import annotations

@@ -50,9 +50,9 @@ def deployment(workers: int) -> Resource:
 
 def upstream(workers: int, *, fails: bool) -> tuple[Resource, Resource]:
     """The RayService, and the RayCluster that it names."""
-    told = f"Traceback:\n{TRACEBACK}\nRuntimeError: worker died" if fails else ""
-    parts = {f"LLMServer:{n}": {"status": "UNHEALTHY" if fails else "HEALTHY", "message": told} for n in range(workers)}
-    app = {"status": "DEPLOY_FAILED" if fails else "RUNNING", "message": told, "serveDeploymentStatuses": parts}
+    said = f"Traceback:\n{TRACEBACK}\nRuntimeError: worker died" if fails else ""
+    parts = {f"LLMServer:{n}": {"status": "UNHEALTHY" if fails else "HEALTHY", "message": said} for n in range(workers)}
+    app = {"status": "DEPLOY_FAILED" if fails else "RUNNING", "message": said, "serveDeploymentStatuses": parts}
     ready = {"type": "Ready", "status": "False" if fails else "True", "reason": "Initializing", "message": "m"}
     side = {"rayClusterName": CLUSTER, "applicationStatuses": {"llm": app}}
     status = {"observedGeneration": 1, "conditions": [ready], f"{'pending' if fails else 'active'}ServiceStatus": side}

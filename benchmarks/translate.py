@@ -2,7 +2,7 @@
 
 Pure Python, no cluster. Deployments vary in engine, size and source; those that the provider cannot run are asked about
 too, but have no translation. The bound of the same run is reading the deployment alone (JSON to types), which every
-pass has to do. Besides the time by the clock that on a processor is told: on a machine that others use the one has
+pass has to do. Besides the time by the clock the processor's is printed: on a machine that others use the one has
 their work in it, the other has not. Prints JSON.
 
     uv run python benchmarks/translate.py --provider kaito

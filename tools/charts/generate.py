@@ -29,7 +29,7 @@ __all__ = ["generated", "manifests"]
 
 _HERE = Path(__file__).parent
 _SHOWN = "vllm"
-"""The provider that the umbrella switches on by itself: it needs nobody's operator."""
+"""The provider that the umbrella switches on by itself: it needs no other operator."""
 
 
 def manifests() -> list[ProviderManifest]:

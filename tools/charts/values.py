@@ -51,7 +51,7 @@ def united(*fragments: Mapping[str, Any]) -> Resource:
 
 
 def defaults(properties: Mapping[str, Any]) -> Resource:
-    """The values where nobody gives any: an object without a default of its own has those of its properties."""
+    """The default values: an object without a default of its own has those of its properties."""
     return {
         name: schema["default"] if "default" in schema else defaults(schema["properties"])
         for name, schema in properties.items()

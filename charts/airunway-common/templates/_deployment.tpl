@@ -9,11 +9,11 @@
 {{- end -}}
 {{- include "airunway-common.alone" . -}}
 {{- /* `airunway doctor` compares the guards that it says are there with those that are. */}}
-{{- $told := ternary (dict "airunway.ai/guarded" (get $v.guard "coreNamespace" | default .root.Release.Namespace)) dict $v.guard.enabled }}
+{{- $guarded := ternary (dict "airunway.ai/guarded" (get $v.guard "coreNamespace" | default .root.Release.Namespace)) dict $v.guard.enabled }}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
-  {{- include "airunway-common.metadata" (merge (dict "extraAnnotations" $told) .) | nindent 2 }}
+  {{- include "airunway-common.metadata" (merge (dict "extraAnnotations" $guarded) .) | nindent 2 }}
 spec:
   replicas: {{ $v.replicas }}
   revisionHistoryLimit: 3
