@@ -5,15 +5,15 @@ Core and providers read the same two kinds through the shared caches and resolve
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Hashable
 from typing import TypeAlias
 
 from airunway.api import names
 from airunway.configs import Resolution, config_name, resolve
 from airunway.kinds import CLUSTER_RUNTIME_CONFIG, RUNTIME_CONFIG
-from airunway.kube import AnyReflector, compact_objects, wait_until_answered
-from airunway.process.caches import Caches, SharedCache
+from airunway.kube import AnyReflector, compact_objects
+from airunway.process.caches import Caches
+from airunway.process.scoped_caches import ScopedCaches
 from airunway.resource import ObjectKey, Resource, dig, key_of
 
 __all__ = ["OnChange", "RuntimeConfigs"]
@@ -26,24 +26,20 @@ of the call. A later change with the same cause replaces one that has not been h
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields")
 
 
-class RuntimeConfigs:
+class RuntimeConfigs(ScopedCaches):
     """RuntimeConfigs and ClusterRuntimeConfigs for one reader.
 
     `deployments` is the reader's cache of deployments; its index finds the users of a config. `home` is the namespace
-    whose RuntimeConfigs cluster-scoped objects follow. A cluster without the
-    CRDs counts as one without configs; CRDs that are installed later are noticed within 30 seconds, which is the
-    longest backoff of a cache. What was read stays while later reads fail.
+    whose RuntimeConfigs cluster-scoped objects follow. What was read stays while later reads fail.
     """
 
     def __init__(self, caches: Caches, *, deployments: AnyReflector, on_change: OnChange, home: str = "") -> None:
         self._home = home
         self.project = caches.one(_Projection)
-        self.namespaced: SharedCache = caches.of(RUNTIME_CONFIG, project=self.project)
-        self.cluster: SharedCache = caches.of(CLUSTER_RUNTIME_CONFIG, project=self.project)
+        super().__init__(*(caches.of(kind, project=self.project) for kind in (RUNTIME_CONFIG, CLUSTER_RUNTIME_CONFIG)))
         self._on_change = on_change
         self._users = deployments.add_index(lambda deployment: (self._looked_up(deployment),))
         self._known: dict[ObjectKey, tuple[Resource | None, Resource | None, Resolution]] = {}
-        self._problems: dict[SharedCache, str] = {}
         for cache in (self.namespaced, self.cluster):
             cache.add_handler(self._on_config)
 
@@ -78,40 +74,7 @@ class RuntimeConfigs:
         own = self.namespaced.get(place)
         return own is None or _inherits(own)
 
-    @property
-    def readable(self) -> bool:
-        """Whether both kinds have been read once, or found not to be installed; it stays true."""
-        return self.namespaced.answered.is_set() and self.cluster.answered.is_set()
-
-    def unready(self) -> str | None:
-        """Why the configs are not readable yet, with kind and verb; None if they are."""
-        if self.readable:
-            return None
-        cache = self.cluster if self.namespaced.answered.is_set() else self.namespaced
-        kind, cause = cache.kind, self._problems.get(cache)
-        if cause is None:
-            return f"the {kind.plural} have not been read yet"
-        remedy = ": grant list and watch on them to the account of this process" if cause == "Forbidden" else ""
-        return f"cannot list {kind.plural}.{kind.group} ({cause}){remedy}"
-
     # ---------------------------------------------------------------------------------------------- following
-
-    async def read(self) -> None:
-        """Wait until the configs are readable."""
-        await wait_until_answered([self.namespaced, self.cluster])
-
-    async def run(self) -> None:
-        """Follow both kinds until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for cache in (self.namespaced, self.cluster):
-                cache.on_restart = self._notice(cache)
-                group.create_task(cache.run(), name=str(cache.kind))
-
-    def _notice(self, cache: SharedCache) -> Callable[[str], None]:
-        def failed(cause: str) -> None:
-            self._problems[cache] = cause
-
-        return failed
 
     def _on_config(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         if new is None:

@@ -6,15 +6,15 @@ cache part keeps their weights.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE
-from airunway.kube import AnyReflector, compact_objects, wait_until_answered
-from airunway.process.caches import Caches, SharedCache
+from airunway.kube import AnyReflector, compact_objects
+from airunway.process.caches import Caches
 from airunway.process.deployment_cache import own_spec
 from airunway.process.runtime_configs import OnChange
+from airunway.process.scoped_caches import ScopedCaches
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of
 from airunway.templates import CLUSTER_KIND, KIND, Choice, Contribution, Request, choose, contribution_of, request_of
 
@@ -36,22 +36,20 @@ _CONDITIONS = ("DiscoveryReady",)
 """The conditions of it that the core reads."""
 
 
-class Templates:
+class Templates(ScopedCaches):
     """ModelTemplates and ClusterModelTemplates for one reader.
 
-    `deployments` is the reader's cache of deployments; its index finds the users of a template. A cluster without the
-    CRDs counts as one without templates; CRDs that are installed later are noticed within 30 seconds.
+    `deployments` is the reader's cache of deployments; its index finds the users of a template.
     """
 
     def __init__(self, caches: Caches, *, deployments: AnyReflector, on_change: OnChange) -> None:
         project = caches.one(TemplateProjection)
-        self.namespaced: SharedCache = caches.of(MODEL_TEMPLATE, project=project, optional=True)
-        self.cluster: SharedCache = caches.of(CLUSTER_MODEL_TEMPLATE, project=project, optional=True)
+        kinds = (MODEL_TEMPLATE, CLUSTER_MODEL_TEMPLATE)
+        super().__init__(*(caches.of(kind, project=project, optional=True) for kind in kinds))
         self._on_change = on_change
         self._users = deployments.add_index(_looked_up)
         self._models = {cache: cache.add_index(_model) for cache in (self.namespaced, self.cluster)}
         self._contributions: dict[ObjectKey, tuple[Resource, Contribution]] = {}
-        self._problems: dict[SharedCache, str] = {}
         for cache in (self.namespaced, self.cluster):
             cache.add_handler(self._on_template)
 
@@ -82,40 +80,7 @@ class Templates:
             known = self._contributions[key] = (template, contribution_of(template))
         return known[1]
 
-    @property
-    def readable(self) -> bool:
-        """Whether both kinds have been read once, or found not to be installed; it stays true."""
-        return self.namespaced.answered.is_set() and self.cluster.answered.is_set()
-
-    def unready(self) -> str | None:
-        """Why the templates are not readable yet, with kind and verb; None if they are."""
-        if self.readable:
-            return None
-        cache = self.cluster if self.namespaced.answered.is_set() else self.namespaced
-        kind, cause = cache.kind, self._problems.get(cache)
-        if cause is None:
-            return f"the {kind.plural} have not been read yet"
-        remedy = ": grant list and watch on them to the account of this process" if cause == "Forbidden" else ""
-        return f"cannot list {kind.plural}.{kind.group} ({cause}){remedy}"
-
     # ---------------------------------------------------------------------------------------------- following
-
-    async def read(self) -> None:
-        """Wait until the templates are readable."""
-        await wait_until_answered([self.namespaced, self.cluster])
-
-    async def run(self) -> None:
-        """Follow both kinds until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for cache in (self.namespaced, self.cluster):
-                cache.on_restart = self._notice(cache)
-                group.create_task(cache.run(), name=str(cache.kind))
-
-    def _notice(self, cache: SharedCache) -> Callable[[str], None]:
-        def failed(cause: str) -> None:
-            self._problems[cache] = cause
-
-        return failed
 
     def _on_template(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         if new is None:
