@@ -236,6 +236,7 @@ DEPLOYMENT_STATUS: Resource = {
         "resourceAPIVersion": "kaito.sh/v1beta1",
         "schemaHash": "0" * 64,
         "runtimeConfigHash": "0" * 64,
+        "templateHash": "1" * 64,
     },
     "replicas": {"desired": 2, "ready": 1, "available": 0, "summary": "1/2"},
     "endpoint": {
@@ -261,6 +262,15 @@ DEPLOYMENT_STATUS: Resource = {
         "scope": "Namespace",
         "hash": "0" * 64,
         "rollout": "Granted",
+    },
+    "effectiveTemplate": {
+        "ref": {"kind": "ModelTemplate", "namespace": "ml", "name": "fast"},
+        "scope": "Namespace",
+        "hash": "0" * 64,
+        "asked": "1" * 64,
+        "takenFor": "2" * 64,
+        "newerHash": "3" * 64,
+        "spec": {"model": {"id": "org/model"}},
     },
     "parts": ["gateway"],
     "modelCache": {"artifactName": "a", "claimName": "c", "mountPath": "/m", "ready": True},
