@@ -47,10 +47,13 @@ def test_crds_writes_files(tmp_path: Path) -> None:
     result = runner.invoke(app, ["crds", "--write", str(tmp_path / "new")])
     assert result.exit_code == 0
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [
+        "airunway.ai_clustermodeltemplates.yaml",
         "airunway.ai_clusterruntimeconfigs.yaml",
         "airunway.ai_inferenceproviderconfigs.yaml",
         "airunway.ai_modelartifacts.yaml",
         "airunway.ai_modeldeployments.yaml",
+        "airunway.ai_modelsources.yaml",
+        "airunway.ai_modeltemplates.yaml",
         "airunway.ai_runtimeconfigs.yaml",
     ]
 

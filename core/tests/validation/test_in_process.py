@@ -120,8 +120,9 @@ def test_what_is_not_of_our_kinds_is_one_violation(obj: Any) -> None:
 def test_the_group_of_other_versions_is_named() -> None:
     found = messages({"apiVersion": "kubeairunway.ai/v1alpha1", "kind": "ModelDeployment"})
     assert found == [
-        "kind: must be ModelDeployment, InferenceProviderConfig, RuntimeConfig, ClusterRuntimeConfig or "
-        "ModelArtifact of airunway.ai/v1alpha1, not ModelDeployment of kubeairunway.ai/v1alpha1"
+        "kind: must be ModelDeployment, InferenceProviderConfig, RuntimeConfig, ClusterRuntimeConfig, ModelArtifact, "
+        "ModelTemplate, ClusterModelTemplate or ModelSource of airunway.ai/v1alpha1, not ModelDeployment of "
+        "kubeairunway.ai/v1alpha1"
     ]
 
 

@@ -40,7 +40,7 @@ _LARGEST = 1e15
 _LONGEST_NAME = 256
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*", re.ASCII)
 _SERIES = re.compile(
-    r"([a-zA-Z_:][a-zA-Z0-9_:]{0,200})(?:\{(.*)\})?[ \t]+([^ \t]{1,64})(?:[ \t]+-?\d+)?[ \t]*", re.ASCII
+    r"([a-zA-Z_:][a-zA-Z0-9_:]{0,200}+)(?:\{(.*)\})?[ \t]++([^ \t]{1,64}+)(?:[ \t]++-?\d++)?[ \t]*+", re.ASCII
 )
 _BOUND = re.compile(r'(?:^|,)\s*le="([^"]{1,32})"')
 
