@@ -34,7 +34,7 @@ def test_the_roles_are_those_that_are_listed() -> None:
     assert list(yaml.safe_load_all(ROLES)) == wanted
 
 
-def test_with_watched_namespaces_the_last_five_rules_move() -> None:
+def test_with_watched_namespaces_the_last_six_rules_move() -> None:
     """As the page says it."""
     account = {"kind": "ServiceAccount", "name": "core", "namespace": "system"}
     rights = core_rights(policy=True, namespaces=["a", "b"])
@@ -45,7 +45,7 @@ def test_with_watched_namespaces_the_last_five_rules_move() -> None:
     }
     assert made.keys() == {("ClusterRole", ""), ("Role", "a"), ("Role", "b")}
     everything = [rule for obj in yaml.safe_load_all(ROLES) if obj["kind"] == "ClusterRole" for rule in obj["rules"]]
-    assert made["Role", "a"]["rules"] == made["Role", "b"]["rules"] == everything[-5:]
+    assert made["Role", "a"]["rules"] == made["Role", "b"]["rules"] == everything[-6:]
     [namespaces] = [rule for rule in made["ClusterRole", ""]["rules"] if rule["resources"] == ["namespaces"]]
     assert namespaces["resourceNames"] == ["a", "b"]
 

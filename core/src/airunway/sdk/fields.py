@@ -31,7 +31,14 @@ __all__ = [
     "tracked",
 ]
 
-CORE_FIELDS = ("spec.gateway", "spec.provider", "spec.runtimeConfigName", "spec.suspend", "spec.serving")
+CORE_FIELDS = (
+    "spec.gateway",
+    "spec.provider",
+    "spec.runtimeConfigName",
+    "spec.serving",
+    "spec.suspend",
+    "spec.templateRef",
+)
 """Fields that the core and the runtime handle, independent of the provider."""
 
 _ACTED_ON = ("spec.engine.type",)

@@ -215,6 +215,7 @@ OF_THE_CORE: Mapping[str, str] = {
     "spec.gateway": "routing is the core's; where a provider makes the pool, it learns of it as `context.gateway`",
     "spec.runtimeConfigName": "read by the core and the runtime; what pods get of it reaches a provider in its context",
     "spec.suspend": "the runtime deletes the objects; there is nothing to translate",
+    "spec.templateRef": "resolved by the core: a provider gets the effective spec",
 }
 """Fields that are not a provider's, with everything below them, and why."""
 
