@@ -33,6 +33,7 @@ def rights(user: str, namespaces: list[str]) -> str:
     inside = [
         {"apiGroups": ["airunway.ai"], "resources": ["modeldeployments", "modeldeployments/status"], "verbs": ALL},
         {"apiGroups": ["airunway.ai"], "resources": ["runtimeconfigs", "runtimeconfigs/status"], "verbs": ALL},
+        {"apiGroups": ["airunway.ai"], "resources": ["modeltemplates"], "verbs": ["list", "watch"]},
         {"apiGroups": ["kaito.sh"], "resources": ["workspaces", "inferencesets"], "verbs": ALL},
         {"apiGroups": ["", "events.k8s.io"], "resources": ["configmaps", "events", "services"], "verbs": ALL},
         {"apiGroups": ["", "apps", "batch"], "resources": ["*"], "verbs": ["get", "list", "watch"]},
@@ -43,6 +44,7 @@ def rights(user: str, namespaces: list[str]) -> str:
             "resources": ["inferenceproviderconfigs", "inferenceproviderconfigs/status", "clusterruntimeconfigs"],
             "verbs": ALL,
         },
+        {"apiGroups": ["airunway.ai"], "resources": ["clustermodeltemplates"], "verbs": ["list", "watch"]},
         {
             "apiGroups": ["apiextensions.k8s.io"],
             "resources": ["customresourcedefinitions"],

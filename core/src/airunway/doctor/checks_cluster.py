@@ -11,7 +11,14 @@ from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
 from airunway.doctor.findings import Found, Severity, check
 from airunway.doctor.snapshot import Snapshot
-from airunway.kinds import CLUSTER_RUNTIME_CONFIG, MODEL_ARTIFACT, RUNTIME_CONFIG
+from airunway.kinds import (
+    CLUSTER_MODEL_TEMPLATE,
+    CLUSTER_RUNTIME_CONFIG,
+    MODEL_ARTIFACT,
+    MODEL_SOURCE,
+    MODEL_TEMPLATE,
+    RUNTIME_CONFIG,
+)
 from airunway.resource import Resource, condition_of, dig, is_deleting, is_true, key_of
 from airunway.schema import fields_of, schema_in, storage_version
 
@@ -24,6 +31,8 @@ _CLOCKS = timedelta(seconds=30)
 _SHOWN = 5
 _OPTIONAL = tuple(f"{kind.plural}.{kind.group}" for kind in (RUNTIME_CONFIG, CLUSTER_RUNTIME_CONFIG))
 """CRDs of ours without which core and providers work."""
+_OF_TEMPLATES = tuple(f"{kind.plural}.{kind.group}" for kind in (MODEL_TEMPLATE, CLUSTER_MODEL_TEMPLATE, MODEL_SOURCE))
+"""CRDs of ours that only deployments with a template and the catalogue need."""
 _OF_PARTS = (f"{MODEL_ARTIFACT.plural}.{MODEL_ARTIFACT.group}",)
 """CRDs of ours that a part of the core needs, where it is on: the checks of the part look for them."""
 
@@ -63,7 +72,11 @@ def _too_old(seen: Snapshot) -> Iterator[Found]:
 )
 def _missing(seen: Snapshot) -> Iterator[Found]:
     for crd in _ours():
-        if (name := key_of(crd).name) not in (seen.definitions or {}) and name not in (*_OPTIONAL, *_OF_PARTS):
+        if (name := key_of(crd).name) not in (seen.definitions or {}) and name not in (
+            *_OPTIONAL,
+            *_OF_PARTS,
+            *_OF_TEMPLATES,
+        ):
             yield Found(object=_named(name), what="It is not installed.")
 
 
@@ -78,6 +91,21 @@ def _missing(seen: Snapshot) -> Iterator[Found]:
 )
 def _configs_missing(seen: Snapshot) -> Iterator[Found]:
     for name in _OPTIONAL:
+        if name not in (seen.definitions or {}):
+            yield Found(object=_named(name), what="It is not installed.")
+
+
+@check(
+    "ARW0111",
+    Severity.WARNING,
+    "A CRD of templates is missing",
+    why="Deployments that name a template wait (TemplateNotFound); the catalogue does nothing. All other deployments "
+    "run. Processes notice a CRD that is installed later, without a restart.",
+    do=f"Install the chart airunway-crds, or: {INSTALL}",
+    needs=("definitions",),
+)
+def _templates_missing(seen: Snapshot) -> Iterator[Found]:
+    for name in _OF_TEMPLATES:
         if name not in (seen.definitions or {}):
             yield Found(object=_named(name), what="It is not installed.")
 

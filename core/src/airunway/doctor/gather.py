@@ -17,10 +17,13 @@ from airunway.doctor.snapshot import GATEWAY_GROUP, POOL_GROUPS, Call, Right, Sn
 from airunway.doctor.webhook_comparison import configuration_names, services_of
 from airunway.gateway.kinds import GATEWAY
 from airunway.kinds import (
+    CLUSTER_MODEL_TEMPLATE,
     CLUSTER_RUNTIME_CONFIG,
     INFERENCE_PROVIDER_CONFIG,
     MODEL_ARTIFACT,
     MODEL_DEPLOYMENT,
+    MODEL_SOURCE,
+    MODEL_TEMPLATE,
     RUNTIME_CONFIG,
 )
 from airunway.kube import (
@@ -65,7 +68,16 @@ _BINDING = Kind(
     "validatingadmissionpolicybindings",
     namespaced=False,
 )
-_KINDS = (MODEL_DEPLOYMENT, INFERENCE_PROVIDER_CONFIG, RUNTIME_CONFIG, CLUSTER_RUNTIME_CONFIG, MODEL_ARTIFACT)
+_KINDS = (
+    MODEL_DEPLOYMENT,
+    INFERENCE_PROVIDER_CONFIG,
+    RUNTIME_CONFIG,
+    CLUSTER_RUNTIME_CONFIG,
+    MODEL_ARTIFACT,
+    MODEL_TEMPLATE,
+    CLUSTER_MODEL_TEMPLATE,
+    MODEL_SOURCE,
+)
 """Our kinds, by whose CRDs the installation is judged."""
 
 _HELM = "owner=helm"
