@@ -28,7 +28,7 @@ from tests.install.verifying import check_files, check_image
 from tools.charts.package import DIGEST
 from tools.images.architectures import ARCHITECTURES, Architecture, here
 from tools.images.bill import LicenceError, licence_of, problems
-from tools.images.build import BASE, DOWNLOADER, TOOLBOX, packages_by_image
+from tools.images.build import BASE, CATALOGUE, DOWNLOADER, TOOLBOX, packages_by_image
 from tools.images.site import stale_entries, uv
 from tools.release import release
 from tools.supply.oci import Layout
@@ -83,7 +83,9 @@ def test_the_program_runs_as_a_restricted_pod_runs_it(images: Images, name: str)
         return
     assert images.run(name, "version").strip() == f"airunway {airunway.__version__}"
     assert "controller" in images.run(name, "--help")
-    if name == "controller":
+    if name == CATALOGUE:
+        assert "--max-discoveries" in images.run(name, "catalogue", "--help")
+    if name in ("controller", CATALOGUE):
         assert images.podman("run", "--rm", images.names[name], "provider", "list", check=False).returncode == 1
     else:
         assert images.run(name, "provider", "list").split()[0] == name.removeprefix("provider-")
@@ -101,7 +103,7 @@ def test_rules_are_evaluated_by_the_fast_library(images: Images) -> None:
 
 def test_every_module_of_ours_and_of_the_provider_can_be_imported(images: Images, name: str) -> None:
     """What is pruned is used by nothing that an image runs (the commands of development are no part of it)."""
-    if name in ("controller", DOWNLOADER):
+    if name in ("controller", DOWNLOADER, CATALOGUE):
         packages = {packages_by_image()[name]}
     else:
         packages = {"airunway", load(name.removeprefix("provider-")).origin.split()[0]}
@@ -239,7 +241,11 @@ def test_the_toolbox_tests_charts_where_nothing_else_is(helms: dict[Major, Helm]
             assert "0 chart(s) failed" in run(helm, "lint", "--strict", *APPLICATIONS)
         assert "gitVersion" in run("kubectl", "version", "--client", "--output=json")
         said = images.podman("run", *restricted, image, "provider", "list").stdout
-        assert {f"provider-{line.split()[0]}" for line in said.splitlines()} == set(NAMES) - {"controller", DOWNLOADER}
+        assert {f"provider-{line.split()[0]}" for line in said.splitlines()} == set(NAMES) - {
+            "controller",
+            DOWNLOADER,
+            CATALOGUE,
+        }
         components = json.loads(images.builder.bill_of(TOOLBOX).read_text())["components"]
         assert {"helm", "helm3", "kubectl", "airunway", "libc6"} <= {found["name"] for found in components}
     finally:
