@@ -235,7 +235,7 @@ def test_it_is_the_same_again(made: Path, tmp_path: Path, signer: Signer) -> Non
 
 
 def test_another_version_is_refused_and_a_folder_is_not_overwritten(made: Path, tmp_path: Path) -> None:
-    with pytest.raises(ReleaseError, match=r"core/pyproject.toml has version .*, not 9.9.9: .* change it there"):
+    with pytest.raises(ReleaseError, match=r"catalogue/pyproject.toml has version .*, not 9.9.9: .* change it there"):
         release("9.9.9", tmp_path / "release", registry=REGISTRY, images=[])
     with pytest.raises(ReleaseError, match="is there already"):
         release(__version__, made, registry=REGISTRY, images=[])
