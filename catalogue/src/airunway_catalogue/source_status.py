@@ -22,12 +22,8 @@ from airunway.status import (
     as_word,
     bounded,
     category_of,
-    conditions_in,
-    overall_conditions,
-    parent_conditions,
-    roll_up,
-    written,
 )
+from airunway.status.summary import stored_conditions, summary_of
 
 __all__ = ["SCAN_READY", "FilterResult", "Scan", "due_in", "last_scan", "next_scan", "status_of"]
 
@@ -188,28 +184,22 @@ def status_of(
     `scan` is the newest scan; None before the first one has ended, of which `progress` is a reason (``Starting``,
     ``Progressing``) while it runs. `models` are the templates that were made from the source.
     """
-    found = source.get("status")
-    before = conditions_in(found if isinstance(found, dict) else {})
-    generation = _whole(dig(source, "metadata", "generation")) or 0
     config, ready = _config_condition(resolution), _scan_condition(scan, progress)
-    faults = [*_config_faults(config, models), *_scan_faults(scan, ready, before, now=now, grace=grace)]
-    rollup = roll_up(
+    faults = [
+        *_config_faults(config, models),
+        *_scan_faults(scan, ready, stored_conditions(source), now=now, grace=grace),
+    ]
+    summary = summary_of(
+        source,
+        [config, ready],
         faults,
-        previous=_as_deployment(dig(source, "status", "phase")),
         created=scan is not None or bool(progress),
-        now=now,
+        failures=[*_filter_conditions(scan)],
         running_message=ready.message or "Every filter was scanned",
+        now=now,
         grace=grace,
     )
-    children = written([config, ready], previous=before, generation=generation, now=now)
-    failures = [*children, *_filter_conditions(scan)]
-    overall = [each for each in overall_conditions(rollup) if each.type == "Ready"]
-    conditions = written(
-        [config, ready, *parent_conditions(failures, of_parts=True), *overall],
-        previous=before,
-        generation=generation,
-        now=now,
-    )
+    rollup, conditions = summary.rollup, summary.conditions
     status: Resource = {
         **filled(
             observedGeneration=scan.generation if scan is not None else None,
@@ -346,9 +336,3 @@ def _phase(rollup: Rollup) -> str:
             return "Progressing" if rollup.reason == "Progressing" else "Starting"
         case _:
             return rollup.phase.value
-
-
-def _as_deployment(phase: object) -> str | None:
-    """The phase of a deployment that counts as much."""
-    same = {"Ready": "Running", "Starting": "Deploying", "Progressing": "Deploying", "NotAvailable": "Degraded"}
-    return same.get(str(phase), str(phase) if phase else None)

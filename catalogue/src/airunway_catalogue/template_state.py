@@ -28,11 +28,12 @@ from airunway.resource import (
 from airunway.status import Category, Condition, category_of
 from airunway.status.evidence import parse_moment
 from airunway.status.rootcause import RootCause
+from airunway.status.summary import Verdict
 from airunway_catalogue.discovery import TTL, Request, job_name, job_of, next_attempt, request_of, spec_hash
 from airunway_catalogue.hardware import HardwareFit, settled
 from airunway_catalogue.names import DISCOVERY
 from airunway_catalogue.profile import Unreadable, read_report
-from airunway_catalogue.template_status import CHILDREN, Verdict, status_of
+from airunway_catalogue.template_status import CHILDREN, status_of
 
 __all__ = ["DISCOVERED", "Decision", "Facts", "decide_template", "open_job"]
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 from airunway.configs import StatusPolicy
-from airunway.resource import Resource, dig, format_time
+from airunway.resource import Resource
 from airunway.status import (
     CAPACITY_PATIENCE,
     DEPENDENCY_GRACE,
@@ -17,16 +16,12 @@ from airunway.status import (
     Phase,
     Rollup,
     category_of,
-    conditions_in,
-    overall_conditions,
-    parent_conditions,
-    roll_up,
     since,
-    written,
 )
 from airunway.status.rootcause import RootCause
+from airunway.status.summary import Verdict, root_cause_status, stored_conditions, summary_of
 
-__all__ = ["CHILDREN", "Verdict", "status_of"]
+__all__ = ["CHILDREN", "status_of"]
 
 CHILDREN = ("RuntimeConfigReady", "HardwareReady", "DiscoveryReady", "CacheReady")
 """The children, in the order in which they decide."""
@@ -35,18 +30,6 @@ _NOT_AVAILABLE = frozenset({"GPUNotAvailable"})
 """Reasons for which a template is NotAvailable."""
 
 _AT_WORK = frozenset({"JobRunning", "Pulling"})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """What one child condition says."""
-
-    ready: bool | None
-    """None: not known."""
-    reason: str
-    """A reason of the registry."""
-    message: str
-    """Why, as a sentence."""
 
 
 def status_of(
@@ -63,11 +46,7 @@ def status_of(
 
     `created`: an image was asked; `served`: it has reported before, so that a fault now degrades.
     """
-    stored = template.get("status")
-    before = conditions_in(stored if isinstance(stored, dict) else {})
-    generation = dig(template, "metadata", "generation")
-    generation = generation if type(generation) is int else 0
-    children = [Condition(type=t, status=v.ready, reason=v.reason, message=v.message) for t, v in verdicts.items()]
+    before = stored_conditions(template)
     faults = [
         Fault(
             component=type_,
@@ -79,39 +58,28 @@ def status_of(
         for type_ in CHILDREN
         if (verdict := verdicts[type_]).ready is not True and not _harmless(type_, verdict)
     ]
-    rollup = roll_up(
+    summary = summary_of(
+        template,
+        [Condition(type=t, status=v.ready, reason=v.reason, message=v.message) for t, v in verdicts.items()],
         faults,
-        previous=_as_deployment(dig(stored, "phase")),
         created=created,
         served=served,
-        now=now,
+        not_available=Phase.PENDING,  # it is no fault that a later one could hide
         running_message="The template can be used",
+        now=now,
         grace=policy.grace if policy is not None else DEPENDENCY_GRACE,
         patience=policy.patience if policy is not None else CAPACITY_PATIENCE,
     )
-    found = written(children, previous=before, generation=generation, now=now)
-    overall = [each for each in overall_conditions(rollup) if each.type == "Ready"]
-    conditions = written(
-        [*children, *parent_conditions(found, of_parts=True), *overall],
-        previous=before,
-        generation=generation,
-        now=now,
-    )
+    rollup = summary.rollup
     status: Resource = {
-        "observedGeneration": generation,
+        "observedGeneration": summary.generation,
         "phase": _phase(rollup, served=served),
         "reason": rollup.reason,
         "message": rollup.message,
-        "conditions": conditions,
+        "conditions": summary.conditions,
     }
     if cause is not None and rollup.phase is not Phase.RUNNING:
-        status["rootCause"] = {
-            "code": cause.code,
-            "object": cause.object,
-            "field": _FIELDS.get(cause.code, "spec.discovery"),
-            "message": cause.message,
-            "since": format_time(cause.since),
-        }
+        status["rootCause"] = root_cause_status(cause, field=_FIELDS.get(cause.code, "spec.discovery"))
     return status, rollup.wake_after
 
 
@@ -150,12 +118,3 @@ def _phase(rollup: Rollup, *, served: bool) -> str:
             return "Failed"
         case _:
             return rollup.phase.value
-
-
-def _as_deployment(phase: object) -> str | None:
-    """The phase of a deployment that counts as much; NotAvailable is no fault that a later one could hide."""
-    if not isinstance(phase, str):
-        return None
-    return {"Ready": "Running", "Starting": "Deploying", "Progressing": "Deploying", "NotAvailable": "Pending"}.get(
-        phase, phase
-    )

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airunway.api.modeldeployment import volume_claim_name
-from airunway.artifacts.verdict import Verdict
 from airunway.artifacts.volumes import VolumeFacts, claims_named, decide_volumes, has_volumes
 from airunway.configs import resolve
 from airunway.resource import Resource, dig
+from airunway.status.summary import Verdict
 
 UID = "11111111-1111-1111-1111-111111111111"
 SIZED = {"name": "kernels", "size": "20Gi", "mountPath": "/kernels"}

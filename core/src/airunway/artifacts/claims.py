@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 
 from airunway.api import names
-from airunway.artifacts.verdict import Verdict
 from airunway.configs import EffectiveConfig, propagated
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource, dig, key_of, labels_of
+from airunway.status.summary import Verdict
 
 __all__ = [
     "Wish",

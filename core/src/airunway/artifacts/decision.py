@@ -26,7 +26,7 @@ from airunway.artifacts.jobs import SETTINGS, Step, job_of
 from airunway.artifacts.names import claim_name, job_name
 from airunway.artifacts.results import MAX_BYTES, PERMANENT_EXIT, Result, exit_code, finished, newest_pod, result_of
 from airunway.artifacts.retries import next_attempt
-from airunway.artifacts.verdict import Verdict, status_of
+from airunway.artifacts.verdict import status_of
 from airunway.configs import Resolution, parse_duration
 from airunway.resource import (
     Resource,
@@ -42,6 +42,7 @@ from airunway.resource import (
 from airunway.status import CAPACITY_PATIENCE, DEPENDENCY_GRACE, Condition
 from airunway.status.evidence import parse_moment
 from airunway.status.rootcause import RootCause
+from airunway.status.summary import Verdict
 
 __all__ = ["ArtifactDecision", "ArtifactFacts", "Flags", "decide_artifact", "is_complete", "is_made"]
 

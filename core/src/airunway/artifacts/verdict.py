@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from airunway.resource import Resource, dig, format_time, key_of
+from airunway.resource import Resource, key_of
 from airunway.status import (
     CAPACITY_PATIENCE,
     DEPENDENCY_GRACE,
@@ -16,17 +15,13 @@ from airunway.status import (
     Phase,
     Rollup,
     category_of,
-    conditions_in,
-    overall_conditions,
-    parent_conditions,
-    roll_up,
     since,
-    written,
 )
 from airunway.status.codes import code_of_download
 from airunway.status.rootcause import Distance, RootCause, Symptom, root_cause_of
+from airunway.status.summary import Verdict, root_cause_status, stored_conditions, summary_of
 
-__all__ = ["Verdict", "status_of"]
+__all__ = ["status_of"]
 
 _CHILDREN = ("RuntimeConfigReady", "StorageReady", "DownloadReady")
 
@@ -47,18 +42,6 @@ _FIELDS = {
 _AT_WORK = frozenset({"Downloading", "Verifying"})
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """What one child condition says."""
-
-    ready: bool | None
-    """None: not known."""
-    reason: str
-    """A reason of the registry."""
-    message: str
-    """Why, as a sentence."""
-
-
 def status_of(
     artifact: Resource,
     verdicts: Mapping[str, Verdict],
@@ -70,48 +53,33 @@ def status_of(
     patience: timedelta = CAPACITY_PATIENCE,
 ) -> tuple[Resource, float | None]:
     """Phase, reason, message, root cause and conditions; and after how many seconds they change by time alone."""
-    found_status = artifact.get("status")
-    before = conditions_in(found_status if isinstance(found_status, dict) else {})
-    generation = dig(artifact, "metadata", "generation")
-    generation = generation if type(generation) is int else 0
-    children = [Condition(type=t, status=v.ready, reason=v.reason, message=v.message) for t, v in verdicts.items()]
+    before = stored_conditions(artifact)
     faults = [
         Fault(component=t, reason=v.reason, message=v.message, since=since(before, t, v.reason) or now)
         for t in _CHILDREN
         if (v := verdicts.get(t)) is not None and v.ready is not True and not _harmless(t, v, verdicts)
     ]
-    previous = dig(artifact, "status", "phase")
-    rollup = roll_up(
+    summary = summary_of(
+        artifact,
+        [Condition(type=t, status=v.ready, reason=v.reason, message=v.message) for t, v in verdicts.items()],
         faults,
-        previous=_as_deployment(previous),
         created=created,
-        now=now,
         running_message="The weights are complete and verified",
+        now=now,
         grace=grace,
         patience=patience,
     )
-    own = [Condition(type=c.type, status=c.status, reason=c.reason, message=c.message) for c in children]
-    found = written(own, previous=before, generation=generation, now=now)
-    overall = [c for c in overall_conditions(rollup) if c.type == "Ready"]
-    conditions = written(
-        [*own, *parent_conditions(found, of_parts=True), *overall], previous=before, generation=generation, now=now
-    )
+    rollup = summary.rollup
     status: Resource = {
-        "observedGeneration": generation,
+        "observedGeneration": summary.generation,
         "phase": _phase(rollup),
         "reason": rollup.reason,
         "message": rollup.message,
-        "conditions": conditions,
+        "conditions": summary.conditions,
     }
     cause = cause or _cause_of(artifact, faults, now=now)
     if cause is not None and rollup.phase is not Phase.RUNNING:
-        status["rootCause"] = {
-            "code": cause.code,
-            "object": cause.object,
-            "field": _FIELDS.get(cause.code, cause.field),
-            "message": cause.message,
-            "since": format_time(cause.since),
-        }
+        status["rootCause"] = root_cause_status(cause, field=_FIELDS.get(cause.code, cause.field))
     return status, rollup.wake_after
 
 
@@ -152,10 +120,3 @@ def _phase(rollup: Rollup) -> str:
             return "Pending" if rollup.reason == "Queued" else "Starting"
         case _:
             return rollup.phase.value
-
-
-def _as_deployment(phase: object) -> str | None:
-    """The phase of a deployment that counts as much."""
-    return {"Ready": "Running", "Starting": "Deploying", "Progressing": "Deploying", "NotAvailable": "Degraded"}.get(
-        str(phase), str(phase) if phase else None
-    )

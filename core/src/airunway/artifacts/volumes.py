@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from airunway.api import names
 from airunway.api.modeldeployment import volume_claim_name
 from airunway.artifacts.claims import Wish, claim_of, claim_verdict, is_smaller, possible
-from airunway.artifacts.verdict import Verdict
 from airunway.configs import EffectiveConfig
 from airunway.resource import (
     Resource,
@@ -26,6 +25,7 @@ from airunway.resource import (
 )
 from airunway.status import Category, Condition, category_of
 from airunway.status.rootcause import RootCause
+from airunway.status.summary import Verdict
 
 __all__ = ["STORAGE", "VolumeDecision", "VolumeFacts", "claims_named", "decide_volumes", "has_volumes"]
 

@@ -12,7 +12,6 @@ from datetime import datetime
 from airunway.api import names
 from airunway.artifacts.deployments import CONDITION, CacheDecision, CacheFacts, decide_cache, is_usable
 from airunway.artifacts.request import CacheRequest, request_of
-from airunway.artifacts.verdict import Verdict
 from airunway.artifacts.volumes import STORAGE, VolumeDecision, VolumeFacts, claims_named, decide_volumes
 from airunway.configs import propagated
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -41,6 +40,7 @@ from airunway.status import Category, Condition, category_of
 from airunway.status.conditions import conditions_in, written
 from airunway.status.evidence import Evidence, claim_facts
 from airunway.status.rootcause import find_root_cause
+from airunway.status.summary import Verdict
 
 __all__ = ["CacheReconciler", "artifact_of"]
 
