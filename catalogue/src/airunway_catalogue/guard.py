@@ -1,7 +1,7 @@
 """The guard: ValidatingAdmissionPolicies that keep the catalogue's account to what the catalogue writes.
 
 Example: a stolen token of the account makes a Job in the operator's namespace that reads a Secret there. RBAC allows
-that; the guard refuses it, because Jobs of ClusterModelTemplates take no values out of other objects.
+that; the guard refuses it, because Jobs in that namespace take no values out of other objects.
 
 What the guard cannot limit: which image a Job in a template's namespace runs, and which Secrets of that namespace it
 gets as variables. Both are the template's, and a policy cannot read the template.
@@ -25,8 +25,17 @@ from airunway.rbac.policy_objects import (
     own_lease,
     policy_and_binding,
     resource_rules,
+    whereabouts,
 )
-from airunway.rbac.policy_rules import POD_RULES, PolicyRule, of_containers, quoted
+from airunway.rbac.policy_rules import (
+    POD_RULES,
+    TOKEN_RULES,
+    PolicyRule,
+    controlled_by,
+    of_containers,
+    quoted,
+    restricted_rules,
+)
 from airunway.resource import Resource
 from airunway_catalogue.names import CATALOGUE_MANAGER, DISCOVERY
 from airunway_catalogue.scan import MODEL_SOURCE_LABEL
@@ -34,7 +43,7 @@ from airunway_catalogue.scan import MODEL_SOURCE_LABEL
 __all__ = ["catalogue_guard"]
 
 _WHO = "the catalogue"
-_BY = "r.kind == '{0}' && r.apiVersion.startsWith('" + names.GROUP + "/') && r.?controller.orValue(false)"
+_BY_SHARED, _BY_OWN = controlled_by(CLUSTER_MODEL_TEMPLATE.kind), controlled_by(MODEL_TEMPLATE.kind)
 
 
 def catalogue_guard(user: str, *, own: str, namespaces: Sequence[str] = (), name: str) -> list[Resource]:
@@ -45,7 +54,6 @@ def catalogue_guard(user: str, *, own: str, namespaces: Sequence[str] = (), name
     namespace in which it runs, `namespaces` are those that it watches (empty: all).
     """
     condition = is_account(user)
-    watched = quoted(",".join(namespaces))
     held = {"held": "oldObject == null ? [] : oldObject.metadata.?finalizers.orValue([])"}
     variables = {
         **OWNERS,
@@ -63,14 +71,7 @@ def catalogue_guard(user: str, *, own: str, namespaces: Sequence[str] = (), name
             resources=resource_rules([(JOB.group, JOB.plural)], operations=("CREATE", "UPDATE", "DELETE")),
             variables=variables,
             rules=[
-                PolicyRule(
-                    expression="!request.namespace.startsWith('kube-')",
-                    message=f"{_WHO} must not write into namespaces of the system (kube-*)",
-                ),
-                PolicyRule(
-                    expression=f"{watched} == '' || request.namespace in [{quoted(own)}] + {watched}.split(',')",
-                    message=f"{_WHO} must not write into a namespace that it does not watch",
-                ),
+                *whereabouts([], namespaces, who=_WHO, home=own),
                 PolicyRule(
                     expression=f"oldObject == null || variables.before.exists(r, {_owner(own)})",
                     message=f"{_WHO} must not touch a Job that it has not made for a template",
@@ -110,12 +111,10 @@ def catalogue_guard(user: str, *, own: str, namespaces: Sequence[str] = (), name
 
 def _owner(own: str) -> str:
     """CEL: `r` names the template that controls the Job: a ClusterModelTemplate in the operator's namespace only."""
-    shared, theirs = _BY.format(CLUSTER_MODEL_TEMPLATE.kind), _BY.format(MODEL_TEMPLATE.kind)
-    return f"(request.namespace == {quoted(own)} ? ({shared}) || ({theirs}) : ({theirs}))"
+    return f"({_BY_OWN} || request.namespace == {quoted(own)} && {_BY_SHARED})"
 
 
 def _job_rules(own: str) -> list[PolicyRule]:
-    cluster = f"variables.after.exists(r, {_BY.format(CLUSTER_MODEL_TEMPLATE.kind)})"
     return [
         PolicyRule(
             expression=f"variables.after.exists(r, {_owner(own)})",
@@ -138,32 +137,13 @@ def _job_rules(own: str) -> list[PolicyRule]:
             "variables.pods.all(p, [p.?priorityClassName, p.?runtimeClassName].all(n, n.orValue('') == ''))",
             message="a Job runs one pod once, without a priority class",
         ),
-        PolicyRule(
-            expression="variables.pods.all(p, p.?automountServiceAccountToken.orValue(true) == false && "
-            "p.?hostAliases.orValue([]) == [] && !has(p.dnsConfig))",
-            message="the pods of a Job hold no token of the API, and resolve names as all pods do",
-        ),
+        *TOKEN_RULES,
         PolicyRule(
             expression="[variables.o.spec.template.?metadata.?labels.orValue({})].all(l, "
             f"!({quoted(names.MODEL_DEPLOYMENT)} in l))",
             message="the pods of a Job have none of the labels of a ModelDeployment's pods",
         ),
-        PolicyRule(
-            expression="variables.pods.all(p, p.?securityContext.?runAsNonRoot.orValue(false) && "
-            "p.?securityContext.?runAsUser.orValue(0) > 0 && "
-            "p.?securityContext.?seccompProfile.?type.orValue('') == 'RuntimeDefault')",
-            message="the pods of a Job do not run as root, and with the seccomp profile RuntimeDefault",
-        ),
-        PolicyRule(
-            expression=of_containers(
-                "c.?securityContext.?allowPrivilegeEscalation.orValue(true) == false && "
-                "c.?securityContext.?readOnlyRootFilesystem.orValue(false) && "
-                "c.?securityContext.?capabilities.?drop.orValue([]) == ['ALL'] && "
-                "c.?securityContext.?runAsNonRoot.orValue(true) && c.?securityContext.?runAsUser.orValue(1) > 0 && "
-                "c.?securityContext.?seccompProfile.?type.orValue('RuntimeDefault') == 'RuntimeDefault'"
-            ),
-            message="the container of a Job has no capabilities and a read-only file system",
-        ),
+        *restricted_rules(),
         PolicyRule(
             expression="variables.pods.all(p, p.?volumes.orValue([]).all(v, v.all(k, k in ['name', 'emptyDir'])))",
             message="a Job mounts empty folders and nothing else",
@@ -177,11 +157,13 @@ def _job_rules(own: str) -> list[PolicyRule]:
             ),
             message="a Job runs the program of its image with the arguments dry-run --format=json",
         ),
+        # By the namespace: the author of a Job can name any owner.
         PolicyRule(
-            expression=f"!({cluster}) || variables.pods.all(p, p.?serviceAccountName.orValue('') in ['', 'default'])"
-            " && " + of_containers("c.?env.orValue([]).all(e, !has(e.valueFrom))"),
-            message="a Job of a ClusterModelTemplate runs as the default account, and takes no values out of other "
-            "objects of the operator's namespace",
+            expression=f"request.namespace != {quoted(own)} || "
+            "variables.pods.all(p, p.?serviceAccountName.orValue('') in ['', 'default']) && "
+            + of_containers("c.?env.orValue([]).all(e, !has(e.valueFrom))"),
+            message="a Job in the operator's namespace runs as the default account, and takes no values out of other "
+            "objects",
         ),
         *POD_RULES,
     ]

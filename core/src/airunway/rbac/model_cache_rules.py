@@ -19,21 +19,22 @@ from airunway.rbac.policy_rules import (
     IMAGES,
     OWNER_NAMES,
     POD_RULES,
+    TOKEN_RULES,
     PolicyRule,
     as_before,
+    controlled_by,
     image_is_allowed,
     images_of,
     literals,
     of_containers,
     quoted,
+    restricted_rules,
     whose_kind,
 )
 
 __all__ = ["BY_ARTIFACT", "artifact_contents", "model_cache_contents"]
 
-BY_ARTIFACT = (
-    f"r.kind == '{MODEL_ARTIFACT.kind}' && r.apiVersion.startsWith('{names.GROUP}/') && r.?controller.orValue(false)"
-)
+BY_ARTIFACT = controlled_by(MODEL_ARTIFACT.kind)
 """CEL: the owner reference `r` names a ModelArtifact as the object's controller."""
 
 _JOBS, _CLAIMS = (whose_kind(kind.group, kind.plural) for kind in (JOB, PERSISTENT_VOLUME_CLAIM))
@@ -134,14 +135,7 @@ def _job_rules() -> list[PolicyRule]:
             "variables.pods.all(p, [p.?priorityClassName, p.?runtimeClassName].all(n, n.orValue('') == ''))",
             message="a Job runs one pod at a time, without a priority class",
         ),
-        PolicyRule(
-            expression="variables.pods.all(p, p.?automountServiceAccountToken.orValue(true) == false)",
-            message="the pods of a Job hold no token of the API: automountServiceAccountToken is false",
-        ),
-        PolicyRule(
-            expression="variables.pods.all(p, p.?hostAliases.orValue([]) == [] && !has(p.dnsConfig))",
-            message="the pods of a Job resolve names as all pods do",
-        ),
+        *TOKEN_RULES,
         PolicyRule(
             expression="[variables.o.spec.template.?metadata.?labels.orValue({})].all(l, "
             f"!({quoted(names.MODEL_DEPLOYMENT)} in l) && "
@@ -149,23 +143,7 @@ def _job_rules() -> list[PolicyRule]:
             message=f"the pods of a Job have the label {names.PART}: {names.MODEL_CACHE_PART}, and none of a "
             "ModelDeployment's pods",
         ),
-        PolicyRule(
-            expression="variables.pods.all(p, p.?securityContext.?runAsNonRoot.orValue(false) && "
-            f"p.?securityContext.?runAsUser.orValue(0) == {USER} && "
-            "p.?securityContext.?seccompProfile.?type.orValue('') == 'RuntimeDefault')",
-            message=f"the pods of a Job run as user {USER}, with the seccomp profile RuntimeDefault",
-        ),
-        PolicyRule(
-            expression=of_containers(
-                "c.?securityContext.?allowPrivilegeEscalation.orValue(true) == false && "
-                "c.?securityContext.?readOnlyRootFilesystem.orValue(false) && "
-                "c.?securityContext.?capabilities.?drop.orValue([]) == ['ALL'] && "
-                "c.?securityContext.?runAsNonRoot.orValue(true) && "
-                f"c.?securityContext.?runAsUser.orValue({USER}) == {USER} && "
-                "c.?securityContext.?seccompProfile.?type.orValue('RuntimeDefault') == 'RuntimeDefault'"
-            ),
-            message="the container of a Job has no capabilities and a read-only file system",
-        ),
+        *restricted_rules(USER),
         PolicyRule(
             expression="variables.pods.all(p, p.?volumes.orValue([]).all(v, "
             "v.all(k, k in ['name', 'emptyDir', 'persistentVolumeClaim']) && "

@@ -42,20 +42,26 @@ def keeps_finalizers(who: str, *admitted: str) -> PolicyRule:
     )
 
 
-def whereabouts(refused: Iterable[str], listed: Iterable[str], *, who: str = "a provider") -> list[PolicyRule]:
-    """Controllers must not write into namespaces of the system, of the operator, or that they do not watch."""
+def whereabouts(
+    refused: Sequence[str], listed: Iterable[str], *, who: str = "a provider", home: str = ""
+) -> list[PolicyRule]:
+    """Controllers must not write into namespaces of the system, of the operator (`refused`), or that they do not watch:
+    `listed` are those that they do (empty: all), and `home` is one besides.
+    """
     watched = quoted(",".join(listed))
+    known = f"[{quoted(home)}] + {watched}.split(',')" if home else f"{watched}.split(',')"
+    operators = PolicyRule(
+        expression=f"!(request.namespace in {literals(refused)})",
+        message=f"{who} must not write into the namespace of the operator: deploy models in another",
+    )
     return [
         PolicyRule(
             expression="!request.namespace.startsWith('kube-')",
             message=f"{who} must not write into namespaces of the system (kube-*)",
         ),
+        *([operators] if refused else []),
         PolicyRule(
-            expression=f"!(request.namespace in {literals(refused)})",
-            message=f"{who} must not write into the namespace of the operator: deploy models in another",
-        ),
-        PolicyRule(
-            expression=f"{watched} == '' || request.namespace in {watched}.split(',')",
+            expression=f"{watched} == '' || request.namespace in {known}",
             message=f"{who} must not write into a namespace that it does not watch",
         ),
     ]

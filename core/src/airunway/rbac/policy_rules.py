@@ -28,10 +28,12 @@ __all__ = [
     "IMAGES",
     "OWNER_NAMES",
     "POD_RULES",
+    "TOKEN_RULES",
     "PolicyRule",
     "account_is_known",
     "as_before",
     "contents",
+    "controlled_by",
     "gateway_contents",
     "image_is_allowed",
     "images_of",
@@ -42,6 +44,7 @@ __all__ = [
     "pods_of",
     "quoted",
     "repository_of",
+    "restricted_rules",
     "whose_kind",
 ]
 
@@ -72,9 +75,13 @@ _VOLUMES = (
 )
 """Volume sources without access to the node, or to storage without a claim."""
 
-BY_DEPLOYMENT = (
-    f"r.kind == '{MODEL_DEPLOYMENT.kind}' && r.apiVersion.startsWith('{names.GROUP}/') && r.?controller.orValue(false)"
-)
+
+def controlled_by(kind: str) -> str:
+    """CEL: the owner reference `r` names an object of one of our kinds as the object's controller."""
+    return f"r.kind == '{kind}' && r.apiVersion.startsWith('{names.GROUP}/') && r.?controller.orValue(false)"
+
+
+BY_DEPLOYMENT = controlled_by(MODEL_DEPLOYMENT.kind)
 """CEL: the owner reference `r` names a ModelDeployment as the object's controller."""
 
 IMAGES = "images"
@@ -191,6 +198,44 @@ POD_RULES = (
         message="probes must not name a host: the node itself would ask it",
     ),
 )
+
+
+TOKEN_RULES = (
+    PolicyRule(
+        expression="variables.pods.all(p, p.?automountServiceAccountToken.orValue(true) == false)",
+        message="the pods of a Job hold no token of the API: automountServiceAccountToken is false",
+    ),
+    PolicyRule(
+        expression="variables.pods.all(p, p.?hostAliases.orValue([]) == [] && !has(p.dnsConfig))",
+        message="the pods of a Job resolve names as all pods do",
+    ),
+)
+"""For Jobs of ours."""
+
+
+def restricted_rules(user: int | None = None) -> tuple[PolicyRule, PolicyRule]:
+    """Rules for Jobs of ours: their pods run as this user (None: as any but root), without capabilities."""
+    is_user, default = (f"== {user}", user) if user is not None else ("> 0", 1)
+    who = f"run as user {user}," if user is not None else "do not run as root, and"
+    return (
+        PolicyRule(
+            expression="variables.pods.all(p, p.?securityContext.?runAsNonRoot.orValue(false) && "
+            f"p.?securityContext.?runAsUser.orValue(0) {is_user} && "
+            "p.?securityContext.?seccompProfile.?type.orValue('') == 'RuntimeDefault')",
+            message=f"the pods of a Job {who} with the seccomp profile RuntimeDefault",
+        ),
+        PolicyRule(
+            expression=of_containers(
+                "c.?securityContext.?allowPrivilegeEscalation.orValue(true) == false && "
+                "c.?securityContext.?readOnlyRootFilesystem.orValue(false) && "
+                "c.?securityContext.?capabilities.?drop.orValue([]) == ['ALL'] && "
+                "c.?securityContext.?runAsNonRoot.orValue(true) && "
+                f"c.?securityContext.?runAsUser.orValue({default}) {is_user} && "
+                "c.?securityContext.?seccompProfile.?type.orValue('RuntimeDefault') == 'RuntimeDefault'"
+            ),
+            message="the container of a Job has no capabilities and a read-only file system",
+        ),
+    )
 
 
 # ---------------------------------------------------------------------------------------------------- what is by kind
