@@ -22,6 +22,7 @@ from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.registry import Limits
 from airunway_catalogue.scan import MODEL_SOURCE_LABEL
 from airunway_catalogue.source_worker import SourceWorker
+from airunway_testing.background import in_background
 from airunway_testing.eventually import eventually
 from airunway_testing.operator import install_definitions
 
@@ -134,15 +135,8 @@ async def running_worker(
     async def at_once(work: Callable[[], Awaitable[None]]) -> None:
         await work()
 
-    task = asyncio.create_task(base.run(follow, at_once, worker.work))
-    try:
+    async with in_background(base.run(follow, at_once, worker.work)):
         yield worker
-        if task.done():
-            task.result()
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 @pytest.fixture

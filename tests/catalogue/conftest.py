@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import sys
 import uuid
@@ -27,6 +26,7 @@ from airunway.status.events import EVENTS
 from airunway_catalogue.application import CatalogueApplication, CatalogueSettings
 from airunway_catalogue.caches import project_deployment
 from airunway_catalogue.names import CATALOGUE_MANAGER
+from airunway_testing.background import in_background
 from airunway_testing.eventually import Eventually
 from airunway_testing.storage.pod_runner import ENTRYPOINT, PodRunner, running_pod_runner
 from airunway_testing.storage.provisioner import running_provisioner
@@ -169,15 +169,8 @@ async def running_catalogue(
         settings=CatalogueSettings(home=home, max_discoveries=max_discoveries),
         clock=lambda: datetime.now(UTC) + later,
     )
-    task = asyncio.create_task(application.run(at_once))
-    try:
+    async with in_background(application.run(at_once)):
         yield application
-        if task.done():
-            task.result()
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 @pytest.fixture

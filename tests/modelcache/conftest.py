@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -22,6 +21,7 @@ from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.metrics import Metrics, MetricsRole
 from airunway.process.supervisor import Work
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, labels_of
+from airunway_testing.background import in_background
 from airunway_testing.eventually import Eventually
 from airunway_testing.modelhub.hub import Hub, Repository, model_hub
 from airunway_testing.modelhub.serving import Slow
@@ -202,15 +202,8 @@ async def running_part(
     part = ModelCacheApplication(
         client=client, caches=caches, instance=instance, settings=settings, clock=lambda: datetime.now(UTC) + later
     )
-    task = asyncio.create_task(part.run(at_once))
-    try:
+    async with in_background(part.run(at_once)):
         yield part
-        if task.done():
-            task.result()
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 @pytest.fixture

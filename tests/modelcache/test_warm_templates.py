@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +17,7 @@ from airunway.controller.application import CoreApplication, CoreSettings
 from airunway.kinds import MODEL_ARTIFACT, MODEL_DEPLOYMENT, MODEL_TEMPLATE, RUNTIME_CONFIG
 from airunway.kube import EVENT, PERSISTENT_VOLUME_CLAIM
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, labels_of, uid_of
+from airunway_testing.background import in_background
 from airunway_testing.modelhub.s3 import object_store
 from airunway_testing.modelhub.serving import Stall
 
@@ -54,15 +55,8 @@ async def running_core(ground: Ground) -> AsyncIterator[None]:
     """The core in the ground's namespace, until the context ends."""
     settings = CoreSettings(namespaces=(ground.namespace,), parts=(names.MODEL_CACHE_PART,))
     core = CoreApplication(client=ground.client, settings=settings)
-    task = asyncio.create_task(core.run(at_once))
-    try:
+    async with in_background(core.run(at_once)):
         yield
-        if task.done():
-            task.result()
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 async def deploy_with_template(ground: Ground) -> None:

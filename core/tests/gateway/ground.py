@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +18,7 @@ from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.metrics import Metrics, MetricsRole
 from airunway.process.supervisor import Work
 from airunway.resource import ObjectKey, Resource, condition_of, dig
+from airunway_testing.background import in_background
 from airunway_testing.eventually import Eventually
 from airunway_testing.gatewayapi.kinds import FAULT, GATEWAY, gateway
 
@@ -79,15 +79,8 @@ async def running_part(
             found.passes[key] += 1
 
     part._reconciler.reconcile = counted  # type: ignore[method-assign]
-    task = asyncio.create_task(part.run(at_once))
-    try:
+    async with in_background(part.run(at_once)):
         yield found
-        if task.done():
-            task.result()
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 @dataclass(kw_only=True)

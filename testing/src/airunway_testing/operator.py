@@ -39,6 +39,7 @@ from airunway.process.supervisor import Application, Lead, Supervisor, Work
 from airunway.resource import ObjectKey, Resource, is_deleting, key_of, uid_of
 from airunway.runtime.application import ProviderApplication, ProviderSettings
 from airunway.runtime.crd_versions import crd_facts
+from airunway_testing.background import in_background
 from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.simulators import Level, simulators_for
@@ -339,20 +340,13 @@ async def gone(client: Client, kind: Kind, key: ObjectKey) -> None:
 
 @asynccontextmanager
 async def _running(work: Awaitable[None], unready: Callable[[], str | None]) -> AsyncIterator[None]:
-    task = asyncio.ensure_future(work)
-    try:
+    async with in_background(work) as task:
         async with asyncio.timeout(PATIENCE):
             while unready() is not None:
                 if task.done():
                     task.result()
                 await asyncio.sleep(0.01)
         yield
-        if task.done():
-            task.result()
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 def _client(kubeconfig: Path, component: str, limits: Limits | None) -> Client:

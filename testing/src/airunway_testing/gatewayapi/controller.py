@@ -31,6 +31,7 @@ from airunway.kube import (
     user_agent_of,
 )
 from airunway.resource import ObjectKey, Resource, format_time, key_of
+from airunway_testing.background import in_background
 from airunway_testing.gatewayapi.binding import (
     Fault,
     World,
@@ -227,15 +228,8 @@ async def running_gateway_controller(
     config = load_config(kubeconfig=kubeconfig)
     async with Client(config, user_agent=user_agent_of("simulated-gateway")) as client:
         controller = GatewayController(client, addresses=addresses)
-        task = asyncio.create_task(controller.run())
-        try:
+        async with in_background(controller.run()):
             yield controller
-            if task.done():
-                task.result()
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
 
 async def remove_gateways(client: Client) -> None:

@@ -59,6 +59,7 @@ from airunway.resource import (
     labels_of,
     uid_of,
 )
+from airunway_testing.background import in_background
 from airunway_testing.controlplane.stages import PLAYED_BY_RUNNER
 from airunway_testing.eventually import eventually
 from airunway_testing.storage.volumes import Volumes
@@ -646,14 +647,7 @@ async def running_pod_runner(
     folder.mkdir(parents=True, exist_ok=True)
     async with Client(load_config(kubeconfig=kubeconfig), user_agent=user_agent_of("pod-runner")) as client:
         runner = PodRunner(client, volumes, folder, programs=programs, environment=environment, label=label)
-        task = asyncio.create_task(runner.run())
-        try:
+        async with in_background(runner.run()):
             yield runner
-            if task.done():
-                task.result()
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
         if runner.failures:
             raise ExceptionGroup("the pod runner failed", runner.failures)

@@ -37,6 +37,7 @@ from airunway.kube import (
 )
 from airunway.quantity import parse_quantity
 from airunway.resource import ObjectKey, Resource, annotations_of, dig, format_time, is_deleting, key_of, uid_of
+from airunway_testing.background import in_background
 from airunway_testing.storage.volumes import Volumes
 
 __all__ = ["PERSISTENT_VOLUME", "PROVISIONER", "Provisioner", "running_provisioner", "storage_class"]
@@ -288,13 +289,8 @@ async def running_provisioner(kubeconfig: Path, folder: Path) -> AsyncIterator[P
     """The provisioner for as long as the context lasts; `folder` takes the volumes."""
     async with Client(load_config(kubeconfig=kubeconfig), user_agent=user_agent_of("provisioner")) as client:
         provisioner = Provisioner(client, Volumes(folder))
-        task = asyncio.create_task(provisioner.run())
         try:
-            yield provisioner
-            if task.done():
-                task.result()
+            async with in_background(provisioner.run()):
+                yield provisioner
         finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
             provisioner.volumes.close()
