@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from airunway import __version__
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import Client
+from airunway.resource import Resource
 from airunway_testing.controlplane import KUBERNETES_VERSION
 
 CONCURRENCY = 32
@@ -44,6 +47,15 @@ async def concurrently(items: Iterable[str], work: Callable[[str], Awaitable[Non
     async with asyncio.TaskGroup() as group:
         for _ in range(CONCURRENCY):
             group.create_task(worker())
+
+
+async def bound_write(client: Client, deployment: Resource, manager: str) -> None:
+    """One write of a deployment's status by a plain client: the bound of what core and provider write."""
+    condition = {"type": manager, "status": "True", "reason": "Bound", "message": "", "observedGeneration": 1,
+                 "lastTransitionTime": "2026-01-01T00:00:00Z"}  # fmt: skip
+    body = {key: value for key, value in deployment.items() if key != "spec"}
+    wanted = {**body, "status": {"conditions": [condition]}}
+    await client.apply(MODEL_DEPLOYMENT, wanted, manager=manager, force=True, subresource="status")
 
 
 def rss_mib(pid: int) -> dict[str, float]:

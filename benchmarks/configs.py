@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from benchmarks.common import concurrently, cpu_seconds, heading, passes_of, say
+from benchmarks.common import bound_write, concurrently, cpu_seconds, heading, passes_of, say
 
 from airunway import __version__
 from airunway.api import names
@@ -268,7 +268,7 @@ async def edited(stage: Stage) -> dict[str, Any]:
     say("the bound")
     again = time.perf_counter()
     for manager in ("bound-core", "bound-provider"):
-        await concurrently(users, lambda name, manager=manager: _status_write(client, name, manager))  # type: ignore[misc]
+        await concurrently(users, lambda name, manager=manager: bound_write(client, _toy(name, "shared"), manager))  # type: ignore[misc]
     bound_seconds = time.perf_counter() - again
     await _settled()
     own = ("modeldeployments/status", *_NOT_OF_DEPLOYMENTS)
@@ -389,14 +389,6 @@ async def _configure(client: Client, name: str, value: str, **further: object) -
 async def _of(client: Client, wanted: Sequence[str]) -> list[Resource]:
     found, chosen = await client.list_all(MODEL_DEPLOYMENT, namespace=NAMESPACE_OF_LOAD), frozenset(wanted)
     return [each for each in found if each["metadata"]["name"] in chosen]
-
-
-async def _status_write(client: Client, name: str, manager: str) -> None:
-    condition = {"type": manager, "status": "True", "reason": "Bound", "message": "", "observedGeneration": 1,
-                 "lastTransitionTime": "2026-01-01T00:00:00Z"}  # fmt: skip
-    body = {key: value for key, value in _toy(name, "shared").items() if key != "spec"}
-    wanted = {**body, "status": {"conditions": [condition]}}
-    await client.apply(MODEL_DEPLOYMENT, wanted, manager=manager, force=True, subresource="status")
 
 
 async def _gateway_status(client: Client, name: str) -> None:

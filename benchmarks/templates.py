@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from benchmarks.common import concurrently, cpu_seconds, heading, rss_mib, say
+from benchmarks.common import bound_write, concurrently, cpu_seconds, heading, rss_mib, say
 from benchmarks.configs import spread, timed
 
 from airunway.api import names
@@ -207,7 +207,7 @@ async def _edit(client: Client, audit: AuditReader, count: int) -> dict[str, Any
     say("the bound")
     again = time.perf_counter()
     for manager in ("bound-core", "bound-provider"):
-        await concurrently(users, lambda name, manager=manager: _status_write(client, name, manager))  # type: ignore[misc]
+        await concurrently(users, lambda name, manager=manager: bound_write(client, _deployment(name), manager))  # type: ignore[misc]
     bound_seconds = time.perf_counter() - again
     own = ("modeldeployments/status", *_NOT_OF_DEPLOYMENTS)
     return {
@@ -239,14 +239,6 @@ def _deployment(name: str) -> Resource:
 async def _of(client: Client, wanted: Sequence[str]) -> list[Resource]:
     found, chosen = await client.list_all(MODEL_DEPLOYMENT, namespace=WHERE), frozenset(wanted)
     return [each for each in found if each["metadata"]["name"] in chosen]
-
-
-async def _status_write(client: Client, name: str, manager: str) -> None:
-    condition = {"type": manager, "status": "True", "reason": "Bound", "message": "", "observedGeneration": 1,
-                 "lastTransitionTime": "2026-01-01T00:00:00Z"}  # fmt: skip
-    body = {key: value for key, value in _deployment(name).items() if key != "spec"}
-    wanted = {**body, "status": {"conditions": [condition]}}
-    await client.apply(MODEL_DEPLOYMENT, wanted, manager=manager, force=True, subresource="status")
 
 
 def main() -> None:

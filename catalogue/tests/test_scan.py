@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.configs import resolve
-from airunway.resource import Resource, dig
+from airunway.resource import Resource, dig, label_value
 from airunway_catalogue.labels import ImageLabels, Recommendation, read_labels
 from airunway_catalogue.scan import (
     IMAGE_TEMPLATES,
@@ -23,7 +23,6 @@ from airunway_catalogue.scan import (
     made_from,
     newest_first,
     plan_of,
-    source_label,
     templates_of,
 )
 
@@ -258,8 +257,8 @@ def test_a_template_names_its_source_in_a_label_that_any_name_fits_into() -> Non
     assert made_from(found) == ("models",)
     assert made_from({"metadata": {"name": "x"}}) == ()
     long = "a" * 60 + "." + "b" * 100
-    assert len(source_label(long)) <= 63
-    assert source_label(long) != source_label(long + "c")
+    assert len(label_value(long)) <= 63
+    assert label_value(long) != label_value(long + "c")
 
 
 def test_an_image_is_complete_when_all_of_its_templates_are_there() -> None:

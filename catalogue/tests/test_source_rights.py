@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -18,11 +17,11 @@ from airunway_catalogue.guard import catalogue_guard
 from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.rights import catalogue_rules, source_rights
 from airunway_catalogue.sources import SECRET
-from airunway_testing.audit import AuditReader, Request
+from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
-from airunway_testing.eventually import PATIENCE, eventually
+from airunway_testing.eventually import eventually
 from airunway_testing.registry.server import Image, container_registry
-from airunway_testing.rights import applied, granted, unused
+from airunway_testing.rights import applied, granted, requests_until_used, unused
 
 pytestmark = pytest.mark.apiserver
 
@@ -34,7 +33,7 @@ async def test_what_is_granted_for_scans_is_used_and_is_enough(
     ground: Ground, control_plane: Cluster, client: Client, audit_log: Path
 ) -> None:
     user = f"system:serviceaccount:{ground.home}:{CATALOGUE_MANAGER}"
-    audit, seen = AuditReader(audit_log), list[Request]()
+    audit = AuditReader(audit_log)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         await enter(granted(client, catalogue_rules(["pull"]), user=user, namespace=ground.home))
@@ -59,16 +58,9 @@ async def test_what_is_granted_for_scans_is_used_and_is_enough(
             status = await ground.scanned(source)
         assert (status["phase"], status["models"]) == ("Ready", 2)
 
-        def left() -> list[str]:
-            return unused(source_rights(["pull"]), [request for request in seen if request.user == user], rare=RARE)
-
-        with suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE):
-                while not seen or left():
-                    seen += audit.read(watches=True)
-                    await asyncio.sleep(0.2)
-        assert left() == []
-        assert [request for request in seen if request.user == user and request.code == 403] == []
+        seen = await requests_until_used(audit, source_rights(["pull"]), user=user, rare=RARE)
+        assert unused(source_rights(["pull"]), seen, rare=RARE) == []
+        assert [request for request in seen if request.code == 403] == []
 
         [first, _] = await ground.templates()
         await refuses(account.delete(CLUSTER_MODEL_TEMPLATE, key_of(first)))

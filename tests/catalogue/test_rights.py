@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,9 @@ from airunway.resource import dig
 from airunway_catalogue.guard import catalogue_guard
 from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.rights import catalogue_rules, template_rights
-from airunway_testing.audit import AuditReader, Request
+from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
-from airunway_testing.eventually import PATIENCE
-from airunway_testing.rights import applied, granted, unused
+from airunway_testing.rights import applied, granted, requests_until_used, unused
 from airunway_testing.storage.pod_runner import PodRunner
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -37,7 +35,7 @@ async def test_what_is_granted_to_the_catalogue_is_used_and_is_enough(
 ) -> None:
     user = f"system:serviceaccount:{ground.home}:{CATALOGUE_MANAGER}"
     watched = [ground.namespace, ground.home] if limited else []
-    rights, audit, seen = catalogue_rules(), AuditReader(audit_log), list[Request]()
+    rights, audit = catalogue_rules(), AuditReader(audit_log)
     audit.read()
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
@@ -48,16 +46,9 @@ async def test_what_is_granted_to_the_catalogue_is_used_and_is_enough(
         async with running_catalogue(account, namespaces=watched, home=ground.home):
             await lived_through(ground)
 
-            def left() -> list[str]:
-                return unused(template_rights(), [request for request in seen if request.user == user], rare=RARE)
-
-            with suppress(TimeoutError):
-                async with asyncio.timeout(PATIENCE):
-                    while not seen or left():
-                        seen += audit.read(watches=True)
-                        await asyncio.sleep(0.2)
-            assert left() == []
-    refused = [request for request in seen if request.user == user and request.code == 403]
+            seen = await requests_until_used(audit, template_rights(), user=user, rare=RARE)
+            assert unused(template_rights(), seen, rare=RARE) == []
+    refused = [request for request in seen if request.code == 403]
     assert refused == []
 
 

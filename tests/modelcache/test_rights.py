@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -17,12 +16,11 @@ from airunway.kube import JOB, PERSISTENT_VOLUME_CLAIM, Client, load_config
 from airunway.rbac.admission_policies import core_guard, model_cache_guard
 from airunway.rbac.rights import core_rights, model_cache_rights
 from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, uid_of
-from airunway_testing.audit import AuditReader, Request
+from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
-from airunway_testing.eventually import PATIENCE
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.modelhub.serving import Stall
-from airunway_testing.rights import applied, granted, unused
+from airunway_testing.rights import applied, granted, requests_until_used, unused
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -49,7 +47,7 @@ async def test_what_is_granted_to_the_model_cache_part_is_used_and_is_enough(
 ) -> None:
     user = f"system:serviceaccount:{home}:{names.CORE_MANAGER}"
     watched = [ground.namespace] if limited else []
-    rights, audit, seen = model_cache_rights(), AuditReader(audit_log), list[Request]()
+    rights, audit = model_cache_rights(), AuditReader(audit_log)
     audit.read()
     guard = f"guard-{ground.namespace}"
     async with AsyncExitStack() as stack:
@@ -60,16 +58,9 @@ async def test_what_is_granted_to_the_model_cache_part_is_used_and_is_enough(
         account = await enter(Client(load_config(kubeconfig=cluster.kubeconfig_for(user))))
         await lived_through(ground, account)
 
-        def left() -> list[str]:
-            return unused(rights, [request for request in seen if request.user == user], rare=RARE)
-
-        with suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE):
-                while not seen or left():
-                    seen += audit.read(watches=True)
-                    await asyncio.sleep(0.2)
-        assert left() == []
-    refused = [request for request in seen if request.user == user and request.code == 403]
+        seen = await requests_until_used(audit, rights, user=user, rare=RARE)
+        assert unused(rights, seen, rare=RARE) == []
+    refused = [request for request in seen if request.code == 403]
     assert refused == []
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -18,9 +17,9 @@ from airunway.kube import CLUSTER_ROLE, SERVICE, Client, Kind, load_config
 from airunway.rbac.admission_policies import core_guard, gateway_guard
 from airunway.rbac.rights import core_rights, gateway_rights, picker_role
 from airunway.resource import ObjectKey, Resource, key_of, labels_of
-from airunway_testing.audit import AuditReader, Request
+from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
-from airunway_testing.eventually import PATIENCE, Eventually
+from airunway_testing.eventually import Eventually
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.gatewayapi.controller import running_gateway_controller
 from airunway_testing.gatewayapi.kinds import (
@@ -31,7 +30,7 @@ from airunway_testing.gatewayapi.kinds import (
     istio_definitions,
 )
 from airunway_testing.operator import gone, install_definitions
-from airunway_testing.rights import applied, granted, unused
+from airunway_testing.rights import applied, granted, requests_until_used, unused
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -74,7 +73,7 @@ async def test_what_is_granted_to_the_gateway_part_is_used_and_is_enough(
 ) -> None:
     user = f"system:serviceaccount:{home}:{names.CORE_MANAGER}"
     watched = [ground.namespace] if limited else []
-    rights, audit, seen = gateway_rights(), AuditReader(audit_log), list[Request]()
+    rights, audit = gateway_rights(), AuditReader(audit_log)
     audit.read()
     guard = f"guard-{ground.namespace}"
     async with AsyncExitStack() as stack:
@@ -89,16 +88,9 @@ async def test_what_is_granted_to_the_gateway_part_is_used_and_is_enough(
         await enter(running_part(account, namespace=ground.namespace))
         await lived_through(ground)
 
-        def left() -> list[str]:
-            return unused(rights, [request for request in seen if request.user == user], rare=RARE)
-
-        with suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE):
-                while not seen or left():
-                    seen += audit.read(watches=True)
-                    await asyncio.sleep(0.2)
-        assert left() == []
-    refused = [request for request in seen if request.user == user and request.code == 403]
+        seen = await requests_until_used(audit, rights, user=user, rare=RARE)
+        assert unused(rights, seen, rare=RARE) == []
+    refused = [request for request in seen if request.code == 403]
     assert refused == []
 
 

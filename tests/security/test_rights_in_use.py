@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.rbac.rights import provider_rights
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, labels_of
-from airunway_testing.audit import AuditReader, Request
+from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
 from airunway_testing.deployed_operator import Operator, deployed_operator
 from airunway_testing.eventually import PATIENCE
@@ -25,7 +25,7 @@ from airunway_testing.expectations import condition_is, running_at
 from airunway_testing.faults import failed_create
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import gone, until
-from airunway_testing.rights import unused
+from airunway_testing.rights import requests_until_used, unused
 from airunway_testing.simulators import simulators_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -86,20 +86,15 @@ def provider(request: pytest.FixtureRequest) -> ProviderHost:
 async def test_what_is_granted_is_used_and_is_enough(
     operator: Operator, client: Client, provider: ProviderHost, audit_log: Path
 ) -> None:
-    rights, audit, seen = provider_rights(provider.manifest), AuditReader(audit_log), list[Request]()
+    rights, audit = provider_rights(provider.manifest), AuditReader(audit_log)
     assert not {"secrets", "*"} & {resource for rule in rights.watched for resource in rule["resources"]}
     user = await operator.provider(provider, values=SETTINGS.get(provider.name))
     await lived_through(operator, client, provider)
 
-    def left() -> list[str]:
-        return unused(rights, [request for request in seen if request.user == user], rare={**RARE, **held(provider)})
-
-    with suppress(TimeoutError):
-        async with asyncio.timeout(PATIENCE):  # repetitions of an event are written after ten seconds
-            while not seen or left():
-                seen += audit.read(watches=True)
-                await asyncio.sleep(0.2)
-    assert left() == []
+    # Repetitions of an event are written after ten seconds.
+    rare = {**RARE, **held(provider)}
+    seen = await requests_until_used(audit, rights, user=user, rare=rare)
+    assert unused(rights, seen, rare=rare) == []
     assert operator.refused() == []
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from airunway.api import names
+from airunway.artifacts.jobs import restricted_container, restricted_pod
 from airunway.configs import EffectiveConfig
-from airunway.resource import Resource, dig, digest, filled, key_of
+from airunway.resource import Resource, dig, digest, filled, key_of, label_value
 from airunway_catalogue.names import APP_COMPONENT, DISCOVERY
 
 __all__ = ["DEADLINE", "LONGEST", "TTL", "Request", "job_name", "job_of", "next_attempt", "request_of", "spec_hash"]
@@ -28,7 +29,6 @@ LONGEST = timedelta(hours=1)
 
 _FIRST = timedelta(seconds=60)
 _LONGEST_NAME = 63
-_USER = 65532
 _SCRATCH = "/tmp"
 _NO_NAME = re.compile(r"[^a-z0-9]+")
 
@@ -99,7 +99,7 @@ def job_of(template: Resource, request: Request, *, name: str, config: Effective
     """
     labels = {
         names.MANAGED_BY: names.MANAGED_BY_VALUE,
-        names.TEMPLATE: _label(key_of(template).name),
+        names.TEMPLATE: label_value(key_of(template).name),
         APP_COMPONENT: DISCOVERY,
     }
     container: Resource = {
@@ -109,11 +109,7 @@ def job_of(template: Resource, request: Request, *, name: str, config: Effective
         "args": ["dry-run", "--format=json", *(each.replace("$", "$$") for each in request.args)],
         "env": _environment(template, request, config),
         "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "4Gi"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-        },
+        "securityContext": restricted_container(),
         "terminationMessagePath": "/dev/termination-log",
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "scratch", "mountPath": _SCRATCH}],
@@ -125,13 +121,7 @@ def job_of(template: Resource, request: Request, *, name: str, config: Effective
         enableServiceLinks=False,
         serviceAccountName=request.service_account,
         imagePullSecrets=[{"name": each} for each in secrets],
-        securityContext={
-            "runAsNonRoot": True,
-            "runAsUser": _USER,
-            "runAsGroup": _USER,
-            "fsGroup": _USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        securityContext=restricted_pod(),
         containers=[container],
         volumes=[{"name": "scratch", "emptyDir": {}}],
     )
@@ -159,11 +149,6 @@ def _environment(template: Resource, request: Request, config: EffectiveConfig |
     ours = {"HOME": _SCRATCH, "AIRUNWAY_TERMINATION_LOG": "/dev/termination-log"}
     found |= {name: {"name": name, "value": value} for name, value in ours.items()}
     return list(found.values())
-
-
-def _label(name: str) -> str:
-    """A name as the value of a label: at most 63 characters."""
-    return name if len(name) <= _LONGEST_NAME else f"{name[:54].rstrip('-.')}-{digest(name, length=8)}"
 
 
 def _text(value: object) -> str:

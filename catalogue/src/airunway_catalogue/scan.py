@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from airunway.api import names
 from airunway.configs import EffectiveConfig, matches, parse_duration, pattern_problem, propagated
-from airunway.resource import Resource, annotations_of, dig, digest, key_of, labels_of
+from airunway.resource import Resource, annotations_of, dig, digest, key_of, label_value, labels_of
 from airunway_catalogue.constraints import Constraint, InvalidConstraint, parse_constraints, parse_version, satisfies
 from airunway_catalogue.labels import ImageLabels, Recommendation
 from airunway_catalogue.registry_address import RegistryAddress, address_of, is_repository
@@ -29,7 +29,6 @@ __all__ = [
     "made_from",
     "newest_first",
     "plan_of",
-    "source_label",
     "templates_of",
 ]
 
@@ -204,11 +203,6 @@ def _texts(value: object) -> list[str]:
 # ---------------------------------------------------------------------------------------------------------- templates
 
 
-def source_label(source: str) -> str:
-    """The value of the label for a source: its name, or where that is too long for a label, its end as a digest."""
-    return source if len(source) <= _LONGEST_NAME else f"{source[:50].rstrip('-.')}-{digest(source, length=10)}"
-
-
 def made_from(template: Resource) -> tuple[str, ...]:
     """The source that a template was made from, for the index of a cache; nothing for other templates."""
     value = labels_of(template).get(MODEL_SOURCE_LABEL)
@@ -243,7 +237,7 @@ def _template(
     labels = {
         **propagated(labels_of(source), config),
         names.MANAGED_BY: names.MANAGED_BY_VALUE,
-        MODEL_SOURCE_LABEL: source_label(key_of(source).name),
+        MODEL_SOURCE_LABEL: label_value(key_of(source).name),
     }
     annotations = {IMAGE_TEMPLATES: str(number), **({DESCRIPTION: way.description} if way.description else {})}
     spec: Resource = {

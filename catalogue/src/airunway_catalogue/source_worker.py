@@ -12,12 +12,12 @@ from airunway.kube import Client, MutationCache, Priority, compact_objects, tran
 from airunway.process.base_controller import BaseController
 from airunway.process.caches import Caches, SharedCache
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.resource import ObjectKey, Resource, annotations_of, dig, is_deleting, key_of, uid_of
+from airunway.resource import ObjectKey, Resource, annotations_of, dig, is_deleting, key_of, label_value, uid_of
 from airunway_catalogue.caches import View
 from airunway_catalogue.metrics import Scans, source_points
 from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.registry import Limits
-from airunway_catalogue.scan import made_from, source_label
+from airunway_catalogue.scan import made_from
 from airunway_catalogue.sources import SourceReconciler
 
 __all__ = ["SCANS_AT_ONCE", "SourceWorker"]
@@ -48,7 +48,7 @@ class SourceWorker:
         self._queue = base.queue("sources")
         project = transform_once(compact_objects(CATALOGUE_MANAGER))
         self.sources: SharedCache = caches.of(MODEL_SOURCE, project=project, optional=True)
-        self._labelled = self.sources.add_index(lambda source: (source_label(key_of(source).name),))
+        self._labelled = self.sources.add_index(lambda source: (label_value(key_of(source).name),))
         objects = MutationCache(self.sources, project=project)
         objects.add_listener(lambda key, old, new, _echo: self._on_source(key, old, new))
         templates.reflector.add_handler(self._on_template)

@@ -33,7 +33,17 @@ from airunway.kube import (
 )
 from airunway.owned.writer import NEVER
 from airunway.redaction import bounded
-from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_deleting, key_of, uid_of
+from airunway.resource import (
+    ObjectKey,
+    Resource,
+    annotations_of,
+    condition_of,
+    dig,
+    is_deleting,
+    key_of,
+    label_value,
+    uid_of,
+)
 from airunway_catalogue.crawl import Crawl, Full
 from airunway_catalogue.credentials import Credentials, UnreadableSecret, credentials_in
 from airunway_catalogue.labels import ImageLabels
@@ -48,7 +58,6 @@ from airunway_catalogue.scan import (
     SourcePlan,
     complete_images,
     plan_of,
-    source_label,
     templates_of,
 )
 from airunway_catalogue.source_status import (
@@ -245,7 +254,7 @@ class SourceReconciler:
 
     def made_by(self, source: Resource) -> list[Resource]:
         """The templates that were made from a source, as far as the watch has delivered them."""
-        return list(self._made.get(source_label(key_of(source).name)))
+        return list(self._made.get(label_value(key_of(source).name)))
 
     def find(self, name: str) -> Resource | None:
         """A ClusterModelTemplate."""
@@ -313,7 +322,7 @@ class SourceReconciler:
 
     def _names_of(self, source: Resource) -> set[str]:
         """The names of the templates that were made from a source, those of the last moment too."""
-        label = source_label(key_of(source).name)
+        label = label_value(key_of(source).name)
         found = {key_of(template).name for template in self.made_by(source)}
         recent = {name for name in self._recent.pop(label, ()) if name not in found and self.find(name) is not None}
         if recent:

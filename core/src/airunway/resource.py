@@ -30,6 +30,7 @@ __all__ = [
     "is_deleting",
     "is_true",
     "key_of",
+    "label_value",
     "labels_of",
     "owner_reference",
     "parse_time",
@@ -135,6 +136,13 @@ def canonical_json(value: object) -> bytes:
 def digest(value: object, *, length: int = 64) -> str:
     """Returns the sha256 of the canonical JSON of `value`, as `length` hexadecimal digits."""
     return hashlib.sha256(canonical_json(value)).hexdigest()[:length]
+
+
+def label_value(name: str) -> str:
+    """Returns an object's name as the value of a label, which has at most 63 characters: a longer name ends with a
+    digest of it.
+    """
+    return name if len(name) <= 63 else f"{name[:54].rstrip('-.')}-{digest(name, length=8)}"
 
 
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")

@@ -10,10 +10,10 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind, NotFound
 from airunway.rbac.rights import Rights, roles
 from airunway.resource import Resource, dig, key_of
-from airunway_testing.audit import Request
+from airunway_testing.audit import AuditReader, Request
 from airunway_testing.eventually import PATIENCE
 
-__all__ = ["account_of", "applied", "granted", "unused"]
+__all__ = ["account_of", "applied", "granted", "requests_until_used", "unused"]
 
 _GROUPS = {
     "rbac.authorization.k8s.io": ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
@@ -85,6 +85,21 @@ def unused(rights: Rights, requests: Collection[Request], *, rare: Collection[tu
         for right in _single(rights)
         if right not in used and right[:2] not in rare
     )
+
+
+async def requests_until_used(
+    audit: AuditReader, rights: Rights, *, user: str, rare: Collection[tuple[str, str]] = ()
+) -> list[Request]:
+    """The requests of the user in the audit log since it was read last, watches included, once they have used all the
+    rights but the `rare`; at most the patience of a test is waited for that, so that the test says what is unused.
+    """
+    found: list[Request] = []
+    with suppress(TimeoutError):
+        async with asyncio.timeout(PATIENCE):
+            while not found or unused(rights, found, rare=rare):
+                found += [request for request in audit.read(watches=True) if request.user == user]
+                await asyncio.sleep(0.2)
+    return found
 
 
 def _single(rights: Rights) -> Iterator[tuple[str, str, str]]:

@@ -13,7 +13,17 @@ from airunway.artifacts.results import PERMANENT_EXIT
 from airunway.configs import EffectiveConfig
 from airunway.resource import Resource, dig, filled, uid_of
 
-__all__ = ["CACHE_PATH", "PROGRESS_PORT", "SCRATCH_PATH", "SETTINGS", "USER", "Step", "job_of"]
+__all__ = [
+    "CACHE_PATH",
+    "PROGRESS_PORT",
+    "SCRATCH_PATH",
+    "SETTINGS",
+    "USER",
+    "Step",
+    "job_of",
+    "restricted_container",
+    "restricted_pod",
+]
 
 PROGRESS_PORT = 8080
 """Port of the pod at which a download answers how far it is."""
@@ -72,11 +82,7 @@ def job_of(
             "requests": {"cpu": "100m", "memory": settings.memory[0]},
             "limits": {"memory": settings.memory[1]},
         },
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-        },
+        "securityContext": restricted_container(),
         "terminationMessagePath": "/dev/termination-log",
         "terminationMessagePolicy": "File",
         "volumeMounts": [{"name": "scratch", "mountPath": SCRATCH_PATH}],
@@ -94,14 +100,7 @@ def job_of(
         imagePullSecrets=_pull_secrets(spec, config),
         nodeSelector=spec.get("nodeSelector"),
         tolerations=spec.get("tolerations"),
-        securityContext={
-            "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "fsGroup": USER,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        securityContext={**restricted_pod(), "fsGroupChangePolicy": "OnRootMismatch"},
         containers=[container],
         volumes=volumes,
     )
@@ -118,6 +117,22 @@ def job_of(
             "podFailurePolicy": {"rules": _failure_rules(step)},
             "template": {"metadata": {"labels": labels}, "spec": pod},
         },
+    }
+
+
+def restricted_container() -> Resource:
+    """The security context of the container of a Job of ours: as the Pod Security Standard ``restricted`` wants it."""
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
+
+
+def restricted_pod() -> Resource:
+    """The security context of the pod of a Job of ours."""
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": USER,
+        "runAsGroup": USER,
+        "fsGroup": USER,
+        "seccompProfile": {"type": "RuntimeDefault"},
     }
 
 

@@ -19,7 +19,7 @@ from airunway.modelcache.making import ArtifactMaker
 from airunway.process.caches import Caches, SharedCache
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.process.templates import TemplateProjection
-from airunway.resource import ObjectKey, Resource, key_of, labels_of
+from airunway.resource import ObjectKey, Resource, key_of, label_value, labels_of
 from airunway.templates import contribution_of, keeps_warm, warm_requests
 
 __all__ = ["WarmTemplates", "user_name"]
@@ -28,7 +28,6 @@ log = logging.getLogger(__name__)
 
 _REFUSED_RETRY = 30.0
 """Seconds until a refused write is tried again."""
-_LONGEST_LABEL = 63
 
 
 def user_name(template: ObjectKey) -> str:
@@ -187,5 +186,5 @@ class WarmTemplates:
 
 
 def _label(template: ObjectKey) -> dict[str, str]:
-    """The label of what is kept for a template; none for a name that no label can have."""
-    return {names.TEMPLATE: template.name} if len(template.name) <= _LONGEST_LABEL else {}
+    """The label of what is kept for a template."""
+    return {names.TEMPLATE: label_value(template.name)}
