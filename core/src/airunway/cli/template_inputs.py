@@ -17,6 +17,7 @@ from airunway.view import Unseen
 if TYPE_CHECKING:
     from airunway.controller.templates import TemplatePart
     from airunway.kube import Client, Kind
+    from airunway.status import Fault
 
 __all__ = [
     "Expanded",
@@ -56,12 +57,16 @@ class Expanded:
     @property
     def problem(self) -> str:
         """Why it is not known what its template gives; empty if it is."""
-        return self.part.fault.message if self.part is not None and self.part.unresolved and self.part.fault else ""
+        return self._fault.message if self._fault is not None else ""
 
     @property
     def reason(self) -> str:
         """The same as one word."""
-        return self.part.fault.reason if self.part is not None and self.part.unresolved and self.part.fault else ""
+        return self._fault.reason if self._fault is not None else ""
+
+    @property
+    def _fault(self) -> Fault | None:
+        return self.part.fault if self.part is not None and self.part.unresolved else None
 
 
 def templates_among(objects: Iterable[Resource], *, namespace: str) -> list[Resource]:

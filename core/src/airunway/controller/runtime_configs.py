@@ -139,7 +139,7 @@ class RuntimeConfigReconciler:
     def _has_waves(self, deployment: Resource) -> bool:
         """Whether the config of a deployment changes what serves without a change of the spec."""
         config = self._configs.resolve(deployment).config
-        return config is not None and config.rollout is Rollout.IMMEDIATELY and not config.too_large
+        return config is not None and _changes_what_serves(config)
 
     def _template_wave(
         self,
@@ -150,7 +150,7 @@ class RuntimeConfigReconciler:
         limit: int,
         now: datetime,
     ) -> Wave:
-        if effective.rollout is not Rollout.IMMEDIATELY or effective.too_large:
+        if not _changes_what_serves(effective):
             for each in followers:
                 self.templates.forget(each)
             return Wave()
@@ -185,7 +185,7 @@ class RuntimeConfigReconciler:
         limit: int,
         now: datetime,
     ) -> Wave:
-        if effective.rollout is not Rollout.IMMEDIATELY or effective.too_large:
+        if not _changes_what_serves(effective):
             self._granted.pop(key, None)
             return Wave()
         grants = self._grants(key, effective, followers, now=now)
@@ -251,6 +251,11 @@ class RuntimeConfigReconciler:
         if await self._writers[kind].write(config, status) and used_by != before:
             self._counted[key] = monotonic()
         return due if due and knows_users else None
+
+
+def _changes_what_serves(config: EffectiveConfig) -> bool:
+    """Whether the config is rolled out without a change of a deployment's spec."""
+    return config.rollout is Rollout.IMMEDIATELY and not config.too_large
 
 
 def progress_of(deployment: Resource | None) -> tuple[object, ...]:
