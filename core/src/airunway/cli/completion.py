@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-__all__ = ["Asked", "complete", "completion", "completions", "kubectl_complete", "names_in_cluster"]
+__all__ = ["Asked", "complete", "completion", "completions", "names_in_cluster"]
 
 FILES, NO_FILES = 0, 4
 """The last line of an answer, as in cobra."""
@@ -269,15 +269,8 @@ async def _read(asked: Asked) -> list[str]:
     return sorted(name for name in found if _NAME.fullmatch(name))[:_MOST_NAMES]
 
 
-def complete(words: Sequence[str]) -> None:
+def complete(app: typer.Typer, words: Sequence[str]) -> None:
     """Print the answer to a shell."""
-    from airunway.cli.main import app
-
     found, directive = completions(typer.main.get_command(app), words, names_in_cluster)
     lines = [f"{word}\t{text}" if text else word for word, text in found]
     sys.stdout.write("".join(f"{line}\n" for line in (*lines, f":{directive}")))
-
-
-def kubectl_complete() -> None:
-    """The entry point ``kubectl_complete-airunway``, which kubectl calls to complete ``kubectl airunway``."""
-    complete(sys.argv[1:])

@@ -109,7 +109,7 @@ def manifests_in(path: Path, others: Sequence[Path] = (), *, namespace: str) -> 
     Objects without a namespace are in `namespace`. Raises ManifestError (also if there is no deployment, or if one of
     `others` has no runtime config) and OSError.
     """
-    from airunway.cli.template_inputs import templates_among
+    from airunway.cli.template_files import templates_among
 
     objects = list(objects_in(path))
     deployments = [in_namespace(obj, namespace) for obj in objects if obj.get("kind") == "ModelDeployment"]

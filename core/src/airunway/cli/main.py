@@ -29,7 +29,7 @@ from airunway.cli.template import template
 from airunway.cli.top import top
 from airunway.cli.validate import validate
 
-__all__ = ["app", "main"]
+__all__ = ["app", "kubectl_complete", "main"]
 
 _DEVELOPMENT = {
     "controlplane": "A Kubernetes control plane on this machine.",
@@ -244,7 +244,12 @@ provider.command("schema", short_help="Print versions and schema hashes of an up
 def main() -> None:
     """The entry point of the `airunway` and `kubectl airunway` commands."""
     if sys.argv[1:2] == ["__complete"]:
-        complete(sys.argv[2:])
+        complete(app, sys.argv[2:])
         return
     name = Path(sys.argv[0]).name
     app(prog_name="kubectl airunway" if name.startswith("kubectl-") else "airunway")
+
+
+def kubectl_complete() -> None:
+    """The entry point ``kubectl_complete-airunway``, which kubectl calls to complete ``kubectl airunway``."""
+    complete(app, sys.argv[1:])

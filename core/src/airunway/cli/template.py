@@ -240,7 +240,8 @@ def _read(
     everywhere: bool = False,
 ) -> _Read:
     """The templates of files, or those of the namespace and the cluster. Exits with 1 on errors."""
-    from airunway.cli.template_inputs import TemplateSet, read_all, templates_in
+    from airunway.cli.template_files import templates_in
+    from airunway.cli.template_inputs import TemplateSet, read_all
 
     if files:
         with inputs.reporting():
@@ -318,7 +319,8 @@ def _uses(deployment: Resource, template_: Resource) -> bool:
 def _of_files(files: Sequence[Path], namespace: str, kubeconfig: Path | None, context: str | None) -> list[Expanded]:
     """The deployments of files with what their templates give: of the same files, else of the cluster."""
     from airunway.cli.manifests import objects_in
-    from airunway.cli.template_inputs import templates_among, with_templates
+    from airunway.cli.template_files import templates_among
+    from airunway.cli.template_inputs import with_templates
 
     with inputs.reporting():
         objects = [each for file in files for each in objects_in(file)]

@@ -26,8 +26,6 @@ __all__ = [
     "of_cluster",
     "read_all",
     "read_for",
-    "templates_among",
-    "templates_in",
     "with_given",
     "with_templates",
 ]
@@ -67,39 +65,6 @@ class Expanded:
     @property
     def _fault(self) -> Fault | None:
         return self.part.fault if self.part is not None and self.part.unresolved else None
-
-
-def templates_among(objects: Iterable[Resource], *, namespace: str) -> list[Resource]:
-    """The templates among the objects of a file; a ModelTemplate without a namespace is in `namespace`.
-
-    One without a status counts as Ready: it is judged as if the catalogue had nothing against it. Raises ManifestError.
-    """
-    from airunway.cli.manifests import ManifestError
-    from airunway.templates import CLUSTER_KIND, KIND
-
-    found = []
-    for obj in objects:
-        if obj.get("kind") not in (KIND, CLUSTER_KIND):
-            continue
-        for part in ("metadata", "spec"):
-            if not isinstance(obj.get(part), dict):
-                raise ManifestError(f"{obj['kind']}: {part}: must be an object")
-        metadata = {key: value for key, value in (dig(obj, "metadata") or {}).items() if key != "namespace"}
-        if obj["kind"] == KIND:
-            metadata["namespace"] = dig(obj, "metadata", "namespace") or namespace or "default"
-        status = obj["status"] if dig(obj, "status", "phase") else {"phase": "Ready"}
-        found.append({**obj, "metadata": metadata, "status": status})
-    return found
-
-
-def templates_in(files: Sequence[Path], *, namespace: str) -> list[Resource]:
-    """The templates of files. Raises ManifestError (also if there is none) and OSError."""
-    from airunway.cli.manifests import ManifestError, objects_in
-
-    found = [each for file in files for each in templates_among(objects_in(file), namespace=namespace)]
-    if not found:
-        raise ManifestError(f"{', '.join(map(str, files))}: no ModelTemplate or ClusterModelTemplate in it")
-    return found
 
 
 def with_templates(

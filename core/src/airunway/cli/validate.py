@@ -39,7 +39,7 @@ def validate(
     to standard error, unknown options of the engine among them. Objects of other kinds are skipped.
     Exits with 1 if there is a problem, with 2 if a file cannot be read.
     """
-    from airunway.cli.template_inputs import templates_among
+    from airunway.cli.template_files import templates_among
     from airunway.validation.policy import NAMESPACE_NAME, Policy
 
     with inputs.reporting():
