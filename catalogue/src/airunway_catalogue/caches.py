@@ -11,6 +11,7 @@ from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_ARTIFACT, MODEL_TEMPLAT
 from airunway.kube import JOB, NODE, POD, Index, Kind, MutationCache, compact_objects, transform_once, wait_until_synced
 from airunway.owned.objects import Mark, is_ours
 from airunway.process.caches import Caches, SharedCache
+from airunway.process.job_pods import job_pod
 from airunway.resource import ObjectKey, Resource, controller_owner, dig, is_deleting, key_of, uid_of
 from airunway_catalogue.hardware import NodeGroup, inventory_of, project_node
 from airunway_catalogue.names import CATALOGUE_MANAGER, CATALOGUE_PART
@@ -67,7 +68,7 @@ class TemplateCaches:
         self.jobs = self._view(caches, JOB, project, selector=_OURS)
         self._jobs_of: Index = self.jobs.reflector.add_index(self._owners_of)
         self.jobs.objects.add_listener(lambda _key, old, new, _echo: self._on_owned(old, new))
-        self.pods: SharedCache = caches.of(POD, project=_job_pod, label_selector=_OURS)
+        self.pods: SharedCache = caches.of(POD, project=job_pod, label_selector=_OURS)
         self._pods_of = self.pods.add_index(lambda pod: (_owner_uid(pod),))
         self.pods.add_handler(lambda _key, old, new: self._on_pod(new or old))
         self.nodes: SharedCache = caches.of(NODE, project=project_node, everywhere=True)
@@ -210,15 +211,3 @@ def _artifact(obj: Resource) -> Resource:
     kept = {key: metadata[key] for key in _METADATA if isinstance(metadata, dict) and key in metadata}
     said = {key: status[key] for key in ("phase", "reason", "message") if isinstance(status, dict) and key in status}
     return {"metadata": kept, "status": said}
-
-
-def _job_pod(pod: Resource) -> Resource:
-    """A pod of a Job without its containers' specs, which are large and known."""
-    spec, metadata = pod.get("spec") or {}, pod.get("metadata") or {}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {key: value for key, value in metadata.items() if key not in ("managedFields", "annotations")},
-        "spec": {key: spec[key] for key in ("nodeName", "schedulingGates") if key in spec},
-        "status": pod.get("status") or {},
-    }

@@ -24,6 +24,7 @@ from airunway.kube import (
 )
 from airunway.owned.objects import Identity, Mark, identity_in, is_ours
 from airunway.process.caches import Caches, SharedCache
+from airunway.process.job_pods import job_pod
 from airunway.resource import ObjectKey, Resource, controller_owner, dig, key_of, labels_of, uid_of
 from airunway.status.evidence import EventFacts, event_facts
 
@@ -100,7 +101,7 @@ class ArtifactCaches:
         for view in self._views.values():
             view.objects.add_listener(self._on_change)
         self._views[PERSISTENT_VOLUME_CLAIM].objects.add_listener(lambda key, _old, _new, _echo: on_claim(key))
-        self.pods: SharedCache = caches.of(POD, project=_job_pod, label_selector=_OURS)
+        self.pods: SharedCache = caches.of(POD, project=job_pod, label_selector=_OURS)
         self._pods_of = self.pods.add_index(lambda pod: (ObjectKey(key_of(pod).namespace, _artifact_label(pod)),))
         self.pods.add_handler(lambda key, old, new: self._on_change(key, old, new, False))
         self._events: SharedCache = caches.of(EVENT, project=_event, field_selector="type=Warning")
@@ -248,20 +249,6 @@ def _owners_of(obj: Resource) -> Iterator[tuple[str, ObjectKey]]:
         yield "ModelArtifact", ObjectKey(namespace, artifact)
     elif deployment := labels_of(obj).get(names.MODEL_DEPLOYMENT):
         yield "ModelDeployment", ObjectKey(namespace, deployment)
-
-
-def _job_pod(pod: Resource) -> Resource:
-    """A pod of a Job without its containers' specs, which are large and known."""
-    spec = pod.get("spec") or {}
-    kept = {key: spec[key] for key in ("nodeName", "schedulingGates") if key in spec}
-    metadata = pod.get("metadata") or {}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {key: value for key, value in metadata.items() if key not in ("managedFields", "annotations")},
-        "spec": kept,
-        "status": pod.get("status") or {},
-    }
 
 
 def _claims(project: Callable[[Resource], Resource]) -> Callable[[Resource], Resource]:
