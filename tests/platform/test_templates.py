@@ -224,7 +224,7 @@ async def test_a_deployment_without_a_template_is_the_same_with_and_without_the_
     spec = {**SPEC, "templateRef": None, "env": [{"name": "A", "value": "1"}]}
 
     async def made() -> tuple[Resource, Resource]:
-        """What a deployment becomes, and what is said of it."""
+        """What a deployment becomes, and its conditions."""
         key = await deploy("plain", **spec)
         found = await until(client, key, phase_is("Running"))
         live = await client.get(WORKSPACE, key)

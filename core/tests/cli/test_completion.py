@@ -147,7 +147,7 @@ async def test_names_come_from_the_cluster_and_kubectl_asks_for_them(
     completed = kubectl_as_a_user("__complete", "airunway", "status", "-n", namespace, "md/l")
     assert completed.splitlines()[0] == "md/llama", completed
     assert namespace in kubectl_as_a_user("__complete", "airunway", "status", "-n", namespace[:8])
-    # Without the right to list there are no names, and nothing else is said in the middle of a line.
+    # Without the right to list there are no names, and nothing else is printed in the middle of a line.
     stranger = str(control_plane.kubeconfig_for("stranger"))
     refused = kubectl_as_a_user("__complete", "airunway", "status", "-n", namespace, "--kubeconfig", stranger, "md/l")
     assert refused.splitlines()[0].startswith(":4"), refused

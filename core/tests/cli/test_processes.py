@@ -182,7 +182,7 @@ async def test_the_core_does_as_its_options_say(
             assert (route["gateway"], route["gateway-name"]) == ("auto", "infra/edge")
             assert (route["epp-image"], route["epp-version"]) == ("registry.example/picker:tested", "0.10")
             fetched_by = await downloads_of(client, namespace, eventually)
-            # One at a time; no kubelet runs the first one's pod, which is said as soon as its Job is seen.
+            # One at a time; no kubelet runs the first one's pod, which its status has as soon as its Job is seen.
             assert fetched_by[0] == "registry.example/downloader:tested"
             assert fetched_by[1] in (["Queued", "Starting"], ["Downloading", "Queued"])
             assert (await fetched(f"{core.probes}/readyz"))[0] == 200

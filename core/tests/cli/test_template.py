@@ -416,7 +416,7 @@ async def test_the_templates_of_a_cluster(
         printed = await asked("render", "-f", sglang, "--provider", "vllm")
         assert printed.exit_code == 0, printed.output
         assert MODEL in printed.stdout
-        viewer = control_plane.kubeconfig_for(f"nobody-{namespace}")
+        viewer = control_plane.kubeconfig_for(f"stranger-{namespace}")
         denied = await asked("template", "list", at=viewer)
         assert denied.exit_code == 1
         assert f"list modeltemplates.airunway.ai in namespace {namespace}" in denied.stdout

@@ -79,7 +79,7 @@ def with_templates(
 
     With `on_cluster` the command reads a cluster anyway: templates of both are candidates, and those given replace
     those of the same name. Without it the cluster is read only for deployments whose template is not given. What may
-    not be read is said on standard error. Exits with 1 on other errors of the cluster.
+    not be read is printed on standard error. Exits with 1 on other errors of the cluster.
     """
     asking = [each for each in deployments if _is_open(each)]
     found = expanded(deployments, given)
