@@ -390,7 +390,7 @@ def test_a_release_that_was_left_halfway_is_said_before_the_first_write(machine:
 
 
 @pytest.mark.apiserver
-def test_what_is_in_the_way_is_said_before_the_first_write(machine: Machine, helm: Helm) -> None:
+def test_what_is_in_the_way_is_said_before_the_first_write(machine: Machine, helm: Helm, plane: ControlPlane) -> None:
     """Objects that kubectl applied, an installation elsewhere, and a CRD that would take a field from an object."""
     namespace = f"way-{helm.major}"
     (machine.helms / "helm").symlink_to(helm.program)
@@ -411,9 +411,9 @@ def test_what_is_in_the_way_is_said_before_the_first_write(machine: Machine, hel
         said = machine(*command, "-n", namespace, code=1)
         assert f"Helm's release airunway has the chart airunway-crds-{__version__}" in said
     own("uninstall", "airunway", "-n", namespace)
-    machine.kubectl("delete", "crd", "--all")
+    asyncio.run(_without_definitions(plane))
 
-    said = machine("install", "-n", namespace, "--timeout", "2", code=1)  # nothing here makes pods
+    said = machine("install", "-n", namespace, "--timeout", "10", code=1)  # nothing here makes pods
     assert "airunway: helm upgrade --install" in said
     assert "`airunway doctor` shows what is wrong" in said
     machine("install", "-n", namespace, "--timeout", "0")
