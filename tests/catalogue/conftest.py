@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.catalogue import fake_image
+from airunway_testing.registry import model_image
 
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE
@@ -204,7 +204,7 @@ async def catalogue(ground: Ground, client: Client) -> AsyncIterator[CatalogueAp
 
 @pytest.fixture
 async def runner(kubeconfig: Path, tmp_path: Path) -> AsyncIterator[PodRunner]:
-    programs = {ENTRYPOINT: (sys.executable, fake_image.__file__)}
+    programs = {ENTRYPOINT: (sys.executable, model_image.__file__)}
     async with (
         running_provisioner(kubeconfig, tmp_path / "volumes") as provisioner,
         running_pod_runner(

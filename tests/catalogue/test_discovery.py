@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 
 import pytest
-from tests.catalogue import fake_image
+from airunway_testing.registry import model_image
 from tests.catalogue.conftest import Ground, reasons, running_catalogue
 
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE
@@ -43,7 +43,7 @@ async def test_a_success_fills_profile_and_sources(
     ready = await ground.until(key, "Ready")
     status = ready["status"]
     assert reasons(ready)["DiscoveryReady"] == ("True", "Discovered")
-    assert status["profile"] == fake_image.REPORT["profile"]
+    assert status["profile"] == model_image.REPORT["profile"]
     assert status["modelSources"] == [{"modelId": "acme/tiny", "uri": "hf://acme/tiny", "size": "1500000000"}]
     assert (status["discovery"]["attempts"], status["discovery"]["job"]) == (1, key_of(job).name)
     if not shared:  # events of cluster-scoped objects are in the namespace default, which is not watched here

@@ -1,9 +1,9 @@
 """Counts what a played engine answers, and reports it under the names of that engine's metrics.
 
-    load = EngineLoad("vllm")
-    with load.request() as token:      # it runs
-        token()                        # its first token
-    load.report("llama")               # the body of GET /metrics
+load = EngineLoad("vllm")
+with load.request() as token:      # it runs
+    token()                        # its first token
+load.report("llama")               # the body of GET /metrics
 """
 
 from __future__ import annotations

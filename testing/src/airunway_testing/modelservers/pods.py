@@ -99,7 +99,9 @@ class PlayedServers:
             log = self._logs[uid_of(pod)] = Log()
             if (deployment := self._deployment_of(pod)) is not None:
                 engine, model = engine_of(deployment), _served_name(deployment)
-                log.write(f"INFO: played {engine} serves {model}: no model is loaded, a prompt is answered by its words in reverse order")
+                log.write(
+                    f"INFO: played {engine} serves {model}: no model is loaded, a prompt is answered by its words in reverse order"
+                )
         return log
 
     def _deployment_of(self, pod: Resource) -> Resource | None:

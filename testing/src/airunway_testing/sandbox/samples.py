@@ -18,7 +18,18 @@ from airunway.plugins.registry import Distribution
 from airunway.resource import Resource, dig
 from airunway_testing.sandbox.errors import SandboxError
 
-__all__ = ["CACHED", "TYPO", "Sample", "manifests_of", "models_of", "samples_in", "samples_of", "secrets_of"]
+__all__ = [
+    "CACHED",
+    "MODEL",
+    "TYPO",
+    "Sample",
+    "manifests_of",
+    "models_of",
+    "samples_in",
+    "samples_of",
+    "secrets_of",
+    "write_registry_samples",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +81,22 @@ CACHED = (
     ),
 )
 """Shown where the sandbox has storage and a provider that is selected by itself."""
+
+
+MODEL = "acme/tiny"
+"""The model of the sandbox's registry."""
+
+
+def write_registry_samples(folder: Path, registry: str) -> tuple[Path, ...]:
+    """Write the manifests for the sandbox's registry, in the order in which they are applied, with its address."""
+    folder.mkdir(exist_ok=True)
+    found = []
+    for name in ("source", "template", "assistant", "batch"):
+        text = (TYPO.path.parent / "registry" / f"{name}.yaml").read_text(encoding="utf-8")
+        path = folder / f"{name}.yaml"
+        path.write_text(text.replace("registry.example", registry), encoding="utf-8")
+        found.append(path)
+    return tuple(found)
 
 
 def samples_of(provider: Distribution) -> tuple[Sample, ...]:

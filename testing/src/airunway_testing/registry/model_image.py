@@ -1,4 +1,4 @@
-"""A model image for tests: ``dry-run --format=json`` reports a profile in the termination message.
+"""The program of a played model image: ``dry-run --format=json`` reports a profile in the termination message.
 
 ``--seconds=2`` works for so long before, ``--exit=1`` fails, ``--output=TEXT`` reports this text instead.
 """
