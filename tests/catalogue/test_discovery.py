@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 
 import pytest
-from airunway_testing.registry import model_image
 from tests.catalogue.conftest import Ground, reasons, running_catalogue
 
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE
@@ -18,6 +17,7 @@ from airunway_catalogue.application import CatalogueApplication
 from airunway_catalogue.discovery import job_name, request_of, spec_hash
 from airunway_testing.eventually import eventually
 from airunway_testing.faultproxy import Fault, FaultProxy, ProxiedRequest
+from airunway_testing.registry import model_image
 from airunway_testing.storage.pod_runner import PodRunner
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

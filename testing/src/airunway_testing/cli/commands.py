@@ -76,8 +76,8 @@ def sandbox(
         bool | None,
         typer.Option(
             "--catalogue/--no-catalogue",
-            help="Add the catalogue of templates, and a registry with a model's image and manifests for it (default: yes, "
-            "where there is storage and airunway-catalogue is installed, but not with --demo).",
+            help="Add the catalogue of templates, and a registry with a model's image and manifests for it (default: "
+            "yes, where there is storage and airunway-catalogue is installed, but not with --demo).",
         ),
     ] = None,
 ) -> None:

@@ -65,8 +65,8 @@ class ControlPlane:
     timeout:       seconds in which all must be ready (not counting fetching or building the programs).
     server_flags:  further flags for kube-apiserver.
     nodes:         the simulated nodes of the level "cluster".
-    egress:        let the API server reach pods, kubelets and Services through the proxy that listens at `egress_socket`.
-                   While none does, requests to pods and webhooks fail.
+    egress:        let the API server reach pods, kubelets and Services through the proxy that listens at
+                   `egress_socket`. While none does, requests to pods and webhooks fail.
     roomy:         let the programs' memory grow to some three times of what they need: a third less CPU where much is
                    installed. Not for what is measured.
     report:        told, in a sentence, about what takes long.

@@ -55,7 +55,7 @@ class Log:
 class FindLog(Protocol):
     """Finds the log of a container. Raises LookupError, with what a kubelet would answer."""
 
-    def __call__(self, pod: ObjectKey, container: str, *, previous: bool) -> Log: ...
+    def __call__(self, key: ObjectKey, container: str, *, previous: bool) -> Log: ...
 
 
 @asynccontextmanager

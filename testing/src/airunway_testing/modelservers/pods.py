@@ -3,16 +3,16 @@
     async with pods_answer(plane.kubeconfig, plane.egress_socket, folder):   # a control plane with egress=True
         ...  # `airunway chat`, `top` and `logs` work for every provider's deployments
 
-A pod that is Ready and belongs to a deployment answers on every port, as the engine that is in the deployment's status:
-chats with the words of the prompt in reverse order, metrics of what it has answered. In a deployment of several roles each
-of them answers so, also a router. No other pod answers. Downloads have the log of their process.
+A pod that is Ready and belongs to a deployment answers on every port, as the engine in the deployment's status: chats
+with the words of the prompt in reverse order, and metrics of what it has answered. Where a deployment has several roles
+each pod answers so, also a router. Endpoint pickers and other pods do not answer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -43,10 +43,10 @@ _PAUSE = 0.05
 
 
 class PlayedServers:
-    """The servers of the pods that were asked so far, by the pod's uid; each starts when it is asked for the first time."""
+    """The servers of pods; each starts when its pod is asked for the first time, and ends with the pod."""
 
-    def __init__(self, client: Client, *, downloads: Path, stack: AsyncExitStack) -> None:
-        self._downloads = downloads
+    def __init__(self, client: Client, *, processes: Sequence[Path], stack: AsyncExitStack) -> None:
+        self._processes = tuple(processes)
         self._stack = stack
         self._pods = Reflector(client, POD, project=strip_managed_fields())
         self._deployments = Reflector(client, MODEL_DEPLOYMENT, project=strip_managed_fields())
@@ -81,8 +81,9 @@ class PlayedServers:
             raise LookupError(f'pod "{key.name}" not found')
         listed = dig(pod, "status", "containerStatuses", default=[])
         status: Resource = next((each for each in listed if each["name"] == container), {})
-        if labels_of(pod).get(names.ARTIFACT):
-            return _of_process(self._downloads / f"{key.namespace}-{key.name}.log")
+        for folder in self._processes:
+            if (path := folder / f"{key.namespace}-{key.name}.log").is_file():
+                return _of_process(path)
         if (ended := dig(status, "lastState" if previous else "state", "terminated")) is not None:
             log = Log(f"simulated: the container ended with exit code {ended['exitCode']} ({ended['reason']})")
             log.ended = True
@@ -90,18 +91,16 @@ class PlayedServers:
         if previous or dig(status, "state", "running") is None:
             run = "previous terminated container" if previous else "running container"
             raise LookupError(f'{run} "{container}" in pod "{key.name}" not found')
-        if container != dig(pod, "spec", "containers")[0]["name"] or self._deployment_of(pod) is None:
+        first = dig(pod, "spec", "containers")[0]["name"]
+        if container != first or not ready_pods([pod]) or (deployment := self._deployment_of(pod)) is None:
             return Log()
-        return self._log(pod)
+        return self._log(pod, deployment)
 
-    def _log(self, pod: Resource) -> Log:
+    def _log(self, pod: Resource, deployment: Resource) -> Log:
         if (log := self._logs.get(uid_of(pod))) is None:
-            log = self._logs[uid_of(pod)] = Log()
-            if (deployment := self._deployment_of(pod)) is not None:
-                engine, model = engine_of(deployment), _served_name(deployment)
-                log.write(
-                    f"INFO: played {engine} serves {model}: no model is loaded, a prompt is answered by its words in reverse order"
-                )
+            engine, model = engine_of(deployment), _served_name(deployment)
+            text = "no model is loaded; it answers with the words of the prompt in reverse order"
+            log = self._logs[uid_of(pod)] = Log(f"INFO: played {engine} serves {model}: {text}")
         return log
 
     def _deployment_of(self, pod: Resource) -> Resource | None:
@@ -125,7 +124,7 @@ class PlayedServers:
             if (server := self._servers.get(uid)) is None:
                 stop = self._stops[uid] = await self._stack.enter_async_context(AsyncExitStack())
                 server = await stop.enter_async_context(model_server(models={}, address="127.0.0.1"))
-                server.pause, server.say = _PAUSE, self._log(pod).write
+                server.pause, server.say = _PAUSE, self._log(pod, deployment).write
                 server.load = EngineLoad(engine) if engine in ENGINE_METRICS else None
                 self._servers[uid] = server
         server.models = {_served_name(deployment): Serves.CHAT}
@@ -150,8 +149,6 @@ def _served_name(deployment: Resource) -> str:
 
 def _of_process(path: Path) -> Log:
     """The log of a process as it is now."""
-    if not path.is_file():
-        raise LookupError("the container has not started")
     log = Log(*path.read_text(encoding="utf-8", errors="replace").splitlines())
     log.ended = True
     return log
@@ -166,19 +163,19 @@ def _is_simulated(host: str) -> bool:
 
 @asynccontextmanager
 async def pods_answer(
-    kubeconfig: Path, socket: Path, folder: Path, *, downloads: Path | None = None
+    kubeconfig: Path, socket: Path, folder: Path, *, processes: Sequence[Path] = ()
 ) -> AsyncIterator[PlayedServers]:
     """Pods of deployments answer, and all pods have logs, while the context lasts.
 
-    `socket` is the control plane's `egress_socket`, `folder` takes a certificate, `downloads` is the folder of the pod
-    runner with the logs of its processes.
+    `socket` is the control plane's `egress_socket`, `folder` takes a certificate. `processes` are the folders of
+    pod runners, with the logs of the pods that they run.
     """
     folder.mkdir(parents=True, exist_ok=True)
     async with (
         Client(load_config(kubeconfig=kubeconfig), user_agent=user_agent_of("model-servers")) as client,
         AsyncExitStack() as stack,
     ):
-        played = PlayedServers(client, downloads=downloads or folder, stack=stack)
+        played = PlayedServers(client, processes=processes, stack=stack)
         port = await stack.enter_async_context(log_server(folder, played.log_of))
         played.kubelets = dict.fromkeys(await _name_kubelets(client), ("127.0.0.1", port))
         async with in_background(played.run()), egress_proxy(socket, played.find):

@@ -33,6 +33,9 @@ _RECOMMENDED = [
 ]
 """Hardware that the image is recommended for; a sandbox has no node of the last one."""
 
+_ASKED = "discovery"
+"""Folder of the pods that ask images."""
+
 _DISCOVERY = "airunway.ai/template"
 """Label of the pods of discovery Jobs."""
 
@@ -80,14 +83,15 @@ async def _run(given: argparse.Namespace) -> None:
     addresses: dict[str, str] = {}
     async with AsyncExitStack() as stack:
         if given.egress_socket is not None:
-            servers = pods_answer(given.kubeconfig, given.egress_socket, folder / "servers", downloads=folder / PODS)
+            processes = (folder / PODS, folder / _ASKED)
+            servers = pods_answer(given.kubeconfig, given.egress_socket, folder / "servers", processes=processes)
             await stack.enter_async_context(servers)
         if given.storage:
             storage = await stack.enter_async_context(running_storage(given.kubeconfig, folder, given.model))
             addresses["hub"] = storage.hub.endpoint
             if given.registry:
-                asked = folder / "discovery"
-                registry = await stack.enter_async_context(running_registry(given.kubeconfig, asked, storage))
+                playing = running_registry(given.kubeconfig, folder / _ASKED, storage)
+                registry = await stack.enter_async_context(playing)
                 addresses["registry"] = registry.host
         written = given.ready_file.with_suffix(".part")
         written.write_text(json.dumps(addresses))
