@@ -163,7 +163,10 @@ def _line(outcome: Outcome) -> str:
 def _stay(box: Sandbox, screen: _Screen) -> int:
     screen.say("The sandbox is up. In another terminal:")
     apply = [f"kubectl apply -f {sample.path}" for sample in box.samples[:1]]
-    for command in (f"export KUBECONFIG={box.kubeconfig}", *apply, "kubectl get md -o wide --watch"):
+    asked = [f'airunway chat md/{sample.name} "why is the sky blue"' for sample in box.samples[:1] if box.answers]
+    templates = [f"cd {box.manifests} && kubectl apply -f source.yaml -f template.yaml"] if box.manifests else []
+    watch = "kubectl get md -o wide --watch"
+    for command in (f"export KUBECONFIG={box.kubeconfig}", *apply, watch, *asked, *templates):
         screen.say(f"    {command}")
     screen.say(f"Logs are in {box.logs}; Ctrl-C stops everything.")
     with ExitStack() as stack:

@@ -87,16 +87,12 @@ MODEL = "acme/tiny"
 """The model of the sandbox's registry."""
 
 
-def write_registry_samples(folder: Path, registry: str) -> tuple[Path, ...]:
-    """Write the manifests for the sandbox's registry, in the order in which they are applied, with its address."""
+def write_registry_samples(folder: Path, registry: str) -> None:
+    """Write the manifests for the sandbox's registry, with its address, into a folder."""
     folder.mkdir(exist_ok=True)
-    found = []
-    for name in ("source", "template", "assistant", "batch"):
-        text = (TYPO.path.parent / "registry" / f"{name}.yaml").read_text(encoding="utf-8")
-        path = folder / f"{name}.yaml"
-        path.write_text(text.replace("registry.example", registry), encoding="utf-8")
-        found.append(path)
-    return tuple(found)
+    for path in (TYPO.path.parent / "registry").glob("*.yaml"):
+        text = path.read_text(encoding="utf-8").replace("registry.example", registry)
+        (folder / path.name).write_text(text, encoding="utf-8")
 
 
 def samples_of(provider: Distribution) -> tuple[Sample, ...]:

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -72,6 +72,10 @@ class Sandbox:
     simulators: tuple[str, ...]
     samples: tuple[Sample, ...]
     parts: Processes
+    answers: bool = False
+    """Pods of deployments answer."""
+    manifests: Path | None = None
+    """The folder with manifests for its registry, where it has one."""
 
     def failed(self) -> str | None:
         """What to tell about a part that has ended by itself, or None."""
@@ -157,7 +161,10 @@ def sandbox(
                 "RuntimeConfig 'default' with spec.routing.enabled: true routes all deployments of its namespace."
             )
         if storage or cluster.egress_socket is not None:
-            _start_servers(result, cluster, storage=storage, catalogue=catalogue, say=say, patience=patience)
+            manifests = _start_servers(
+                result, cluster, storage=storage, catalogue=catalogue, say=say, patience=patience
+            )
+            result = replace(result, answers=cluster.egress_socket is not None, manifests=manifests)
         yield result
 
 
@@ -262,8 +269,8 @@ async def _make_gateway(kubeconfig: Path) -> None:
 
 def _start_servers(
     box: Sandbox, cluster: Cluster, *, storage: bool, catalogue: bool, say: Say, patience: float
-) -> None:
-    """Start what answers, in one process, and the catalogue; say where what is."""
+) -> Path | None:
+    """Start what answers, in one process, and the catalogue; say where what is. Gives the folder of the manifests."""
     name, environment = "servers", {**os.environ, "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "airunway_testing.sandbox.program", "--kubeconfig", str(cluster.kubeconfig)]
     folder, ready = box.logs.parent / "servers", _ready_file(box, name)
@@ -285,18 +292,18 @@ def _start_servers(
     _wait_until_ready(box, names, say=say, patience=patience)
     addresses = json.loads(ready.read_text())
     if cluster.egress_socket is not None:
-        say("Pods of deployments answer: try airunway chat, logs and top.")
+        say("Added a played model server behind each pod of a deployment.")
     if storage:
         say(
             f"Added the default StorageClass {STORAGE_CLASS_NAME} and a hub at {addresses['hub']}; deployments with "
             "spec.model.cache.mode: Shared really fetch their weights from it."
         )
-    if catalogue:
-        manifests = write_registry_samples(box.logs.parent / "samples", addresses["registry"])
-        say(
-            f"Added the catalogue and a registry at {addresses['registry']} with an image of {MODEL}; manifests for it "
-            f"({', '.join(path.name for path in manifests)}) are in {manifests[0].parent}."
-        )
+    if not catalogue:
+        return None
+    manifests = box.logs.parent / "samples"
+    write_registry_samples(manifests, addresses["registry"])
+    say(f"Added the catalogue, and a registry at {addresses['registry']} with an image of {MODEL}.")
+    return manifests
 
 
 def has_catalogue() -> bool:
