@@ -33,13 +33,12 @@ _CHUNK = 65536
 async def egress_proxy(socket: Path, find: Find) -> AsyncIterator[None]:
     """An HTTP CONNECT proxy at `socket` while the context lasts."""
 
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await _pass_on(reader, writer, find)
-        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
-            log.debug("a connection of the API server ended: %s", error)
-        finally:
-            writer.close()
+    running: set[asyncio.Task[None]] = set()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(_serve(reader, writer, find))
+        running.add(task)
+        task.add_done_callback(running.discard)
 
     folder = os.open(socket.parent, os.O_PATH)
     try:
@@ -52,6 +51,18 @@ async def egress_proxy(socket: Path, find: Find) -> AsyncIterator[None]:
     finally:
         server.close()
         socket.unlink(missing_ok=True)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, find: Find) -> None:
+    try:
+        await _pass_on(reader, writer, find)
+    except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+        log.debug("a connection of the API server ended: %s", error)
+    finally:
+        await _close(writer)
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, find: Find) -> None:
@@ -79,7 +90,8 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, f
     finally:
         for way in ways:
             way.cancel()
-        outer.close()
+        await asyncio.gather(*ways, return_exceptions=True)
+        await _close(outer)
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -87,6 +99,12 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         while data := await reader.read(_CHUNK):
             writer.write(data)
             await writer.drain()
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
 
 
 def _one_line(error: OSError) -> str:
