@@ -72,10 +72,6 @@ def table(text: str) -> list[str]:
     return [line.rstrip(" …") for line in (header, *rows)]
 
 
-WITH_ALL = ("--gateway", "--storage", "--catalogue")
-WITHOUT = ("--level", "api", "--no-gateway", "--no-storage", "--no-catalogue")
-
-
 @contextmanager
 def sandbox(environment: dict[str, str], folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     """A sandbox that is up; killed afterwards if the test left it running."""
@@ -94,7 +90,7 @@ def sandbox(environment: dict[str, str], folder: Path, *options: str) -> Iterato
 def test_a_sandbox_does_what_its_page_shows_and_leaves_nothing_behind(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
-    with sandbox(environment, tmp_path, *WITH_ALL) as running:
+    with sandbox(environment, tmp_path, "--gateway", "--storage", "--catalogue") as running:
         assert running.stdout is not None
         (kubeconfig,) = tmp_path.glob("airunway-control-plane-*/admin.kubeconfig")
         wait = ["wait", "gateway/inference", "--for=condition=Programmed", "--timeout=60s"]
@@ -126,7 +122,8 @@ def follow_page(environment: dict[str, str], manifests: Path, *, programs: Path)
 
 
 def test_killing_the_sandbox_leaves_no_process_behind(environment: dict[str, str], tmp_path: Path) -> None:
-    with sandbox(environment, tmp_path, *WITHOUT) as running:
+    options = ("--level", "api", "--no-gateway", "--no-storage", "--no-catalogue")
+    with sandbox(environment, tmp_path, *options) as running:
         running.kill()
         deadline = time.monotonic() + 30
         while processes_in(tmp_path) and time.monotonic() < deadline:
