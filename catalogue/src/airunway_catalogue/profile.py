@@ -146,7 +146,7 @@ def _found(text: str) -> object:
             if _has_profile(found) or not _has_profile(last):
                 last = found
         if last is None:
-            cut = " (it may have been cut at 4 KiB)" if MAX_MESSAGE - 4 <= len(text.encode(errors="replace")) else ""
+            cut = " (it may have been cut at 4 KiB)" if len(text.encode(errors="replace")) >= MAX_MESSAGE - 4 else ""
             raise Unreadable(f"the output is no JSON{cut}: it begins with {_begin(text)}") from error
         return last
 
