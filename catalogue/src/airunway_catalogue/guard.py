@@ -114,8 +114,8 @@ def catalogue_guard(user: str, *, own: str, namespaces: Sequence[str] = (), name
 
 
 _ALONE = (
-    f"p.containers.size() == 1 && p.?initContainers.orValue([]) == [] && p.containers[0].name == {quoted(DISCOVERY)} && "
-    "p.containers[0].?command.orValue([]) == []"
+    "p.containers.size() == 1 && p.?initContainers.orValue([]) == [] && p.containers.all(c, "
+    f"c.name == {quoted(DISCOVERY)} && c.?command.orValue([]) == [])"
 )
 """CEL: the pod `p` has the image's own program in its only container."""
 
