@@ -127,10 +127,10 @@ _IN_PARTS = (
 """CEL: the pod `p` has the containers of the script."""
 
 _PROGRAM = (
-    f"(c.?command.orValue([]) == [] || c.command == {json.dumps(command_of('')[:-1])} + [c.name]) && "
-    f"(c.name == {quoted(DISCOVERY)} "
-    "? c.?args.orValue([]).exists(a, a == 'dry-run') && c.args.exists(a, a == '--format=json') "
-    ": c.?args.orValue([]) == [])"
+    "(c.?command.orValue([]) == [] "
+    "? c.?args.orValue([]).size() > 1 && c.args[0] == 'dry-run' && c.args[1] == '--format=json' "
+    f": c.command == {json.dumps(command_of('')[:-1])} + [c.name] && (c.name == {quoted(DISCOVERY)} "
+    "? ['dry-run', '--format=json'].all(w, w in c.?args.orValue([])) : c.?args.orValue([]) == []))"
 )
 """CEL: the container `c` runs the image's own program or the script."""
 

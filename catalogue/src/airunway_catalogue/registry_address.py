@@ -82,13 +82,17 @@ class ImageReference:
 
 def image_of(reference: str) -> ImageReference | None:
     """Where an image is, as container runtimes read a reference; None for a text that is none."""
-    name, _, digest = reference.partition("@")
-    if digest and not _DIGEST.fullmatch(digest):
+    name, at, digest = reference.partition("@")
+    if at and not _DIGEST.fullmatch(digest):
         return None
     host, slash, path = name.partition("/")
     if not slash or not ("." in host or ":" in host or host == "localhost"):
         host, path = "docker.io", name
     path, colon, tag = path.partition(":")
     if (colon and not _TAG.fullmatch(tag)) or not is_repository(path) or not _HOST.fullmatch(host):
+        return None
+    try:
+        URL(f"https://{host}")
+    except ValueError:  # a port or an address that cannot be
         return None
     return ImageReference(host=host.lower(), repository=path, version=digest or tag or "latest")
