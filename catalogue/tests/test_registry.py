@@ -116,20 +116,24 @@ def test_a_reference_is_read_as_container_runtimes_read_it(
         ":",
         "a/",
         "a:b:c",
-        "UPPER",
-        "a@sha256:1",
-        "a@",
-        "registry.example/",
         "a b",
         "a:é",
-        "x.y/../z",
-        "x:99999999/a",
-    ]
-    + ["http://registry.example/a", "user@registry.example/a:1", "registry.example/a?b", "-/a", "x.y/a:" + "b" * 129],
+        "a@",
+        "a@sha256:1",
+        "UPPER",
+        "-/a",
+        "registry.example/",
+        "registry.example/a?b",
+        "registry.example/../a",
+        "registry.example/a:" + "b" * 129,
+        "http://registry.example/a",
+        "user@registry.example/a:1",
+        "x:99999/a",
+        "[:::::]/a",
+    ],
 )
 def test_a_text_that_is_no_reference_is_none(reference: str) -> None:
-    found = image_of(reference)
-    assert found is None or reference == "a@"
+    assert image_of(reference) is None
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from enum import StrEnum
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 
-__all__ = ["AddressGuard", "GuardedResolver", "InsideAddress", "Kind", "kind_of"]
+__all__ = ["AddressGuard", "GuardedResolver", "InsideAddress", "Kind", "is_literal", "kind_of"]
 
 
 class Kind(StrEnum):

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from yarl import URL
 
+from airunway_catalogue.addresses import is_literal
+
 __all__ = ["ImageReference", "RegistryAddress", "address_of", "image_of", "is_repository"]
 
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)*")
@@ -92,7 +94,9 @@ def image_of(reference: str) -> ImageReference | None:
     if (colon and not _TAG.fullmatch(tag)) or not is_repository(path) or not _HOST.fullmatch(host):
         return None
     try:
-        URL(f"https://{host}")
-    except ValueError:  # a port or an address that cannot be
+        address = URL(f"https://{host}").host or ""
+    except ValueError:  # a port that cannot be
+        return None
+    if ":" in address and not is_literal(address):
         return None
     return ImageReference(host=host.lower(), repository=path, version=digest or tag or "latest")
