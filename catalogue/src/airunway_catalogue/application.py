@@ -25,6 +25,7 @@ from airunway_catalogue.metrics import Discoveries, discovery_points, template_p
 from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.scan import plan_of
 from airunway_catalogue.source_worker import SourceWorker
+from airunway_catalogue.template_state import open_job
 from airunway_catalogue.templates import TemplateReconciler
 
 __all__ = ["CatalogueApplication", "CatalogueSettings"]
@@ -143,11 +144,13 @@ class CatalogueApplication:
         self._look_at_nodes()
 
     async def _work(self) -> None:
-        """The leader's part. Discoveries that run keep their slots."""
+        """The leader's part. Discoveries that run, or whose Job is about to be made, keep their slots."""
         self._slots.clear()
         for key in self._caches.all_keys():
             template = self._caches.template(key)
-            if template is not None and any(not finished(job) for job in self._caches.owned(template).jobs):
+            if template is not None and (
+                open_job(template) or any(not finished(job) for job in self._caches.owned(template).jobs)
+            ):
                 self._slots.claim(key)
             self._queue.add(key, Priority.BULK)
         templates = self._base.controller(

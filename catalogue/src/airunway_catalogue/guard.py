@@ -65,6 +65,7 @@ def catalogue_guard(user: str, *, own: str, namespaces: Sequence[str] = (), name
         "o": "dyn(object)",
         "pods": "[variables.o.spec.template.spec]",
         "further": "[]",
+        "script": json.dumps(command_of("")[:-1]),
     }
     rules = [replace(rule, expression=f"object == null || ({rule.expression})") for rule in _job_rules(own)]
     templates = [(kind.group, kind.plural) for kind in (CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE)]
@@ -129,10 +130,10 @@ _IN_PARTS = (
 _PROGRAM = (
     "(c.?command.orValue([]) == [] "
     "? c.?args.orValue([]).size() > 1 && c.args[0] == 'dry-run' && c.args[1] == '--format=json' "
-    f": c.command == {json.dumps(command_of('')[:-1])} + [c.name] && (c.name == {quoted(DISCOVERY)} "
+    f": c.command == variables.script + [c.name] && (c.name == {quoted(DISCOVERY)} "
     "? ['dry-run', '--format=json'].all(w, w in c.?args.orValue([])) : c.?args.orValue([]) == []))"
 )
-"""CEL: the container `c` runs the image's own program or the script."""
+"""CEL: the container `c` runs the image's own program, or the script of the variable ``script``."""
 
 
 def _owner(own: str) -> str:
