@@ -14,7 +14,7 @@ from enum import StrEnum
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 
-__all__ = ["AddressGuard", "GuardedResolver", "InsideAddress", "Kind", "kind_of"]
+__all__ = ["AddressGuard", "GuardedResolver", "InsideAddress", "Kind", "is_literal", "kind_of"]
 
 
 class Kind(StrEnum):
@@ -59,14 +59,18 @@ def kind_of(address: str) -> Kind:
 
 
 class AddressGuard:
-    """The addresses to which requests for one registry may go: those of `home`, public ones, and those of its kind."""
+    """The addresses to which requests for one registry may go: those of `home`, public ones, and those of its kind.
 
-    def __init__(self, home: str, *, kind: Callable[[str], Kind] = kind_of) -> None:
+    If `home` is not `trusted`, its own address must be a public or a private one.
+    """
+
+    def __init__(self, home: str, *, trusted: bool = True, kind: Callable[[str], Kind] = kind_of) -> None:
         self._home = home
+        self._at_home = frozenset(Kind) if trusted else frozenset((Kind.OUTSIDE, Kind.PRIVATE))
         self._kind = kind
         self._allowed = {Kind.OUTSIDE}
         if is_literal(home):
-            self._allowed.add(kind(home))
+            self._allowed |= {kind(home)} & self._at_home
 
     def check_literal(self, host: str) -> None:
         """Check a host that is an address itself, for which no name is resolved. Raises InsideAddress."""
@@ -76,7 +80,7 @@ class AddressGuard:
     def check(self, host: str, addresses: Iterable[str]) -> None:
         """Check the addresses of a host. Raises InsideAddress if any of them is not allowed."""
         kinds = [self._kind(address) for address in addresses]
-        if host == self._home:
+        if host == self._home and self._at_home.issuperset(kinds):
             self._allowed.update(kinds)
             return
         if wrong := next((kind for kind in kinds if kind not in self._allowed), None):

@@ -14,9 +14,10 @@ from datetime import datetime, timedelta
 
 from airunway.artifacts.results import finished, newest_pod
 from airunway.configs import Resolution
-from airunway.redaction import bounded
+from airunway.redaction import bounded, tail
 from airunway.resource import (
     Resource,
+    annotations_of,
     condition_of,
     dig,
     filled,
@@ -29,10 +30,20 @@ from airunway.status import Category, Condition, category_of
 from airunway.status.evidence import parse_moment
 from airunway.status.rootcause import RootCause
 from airunway.status.summary import Verdict
-from airunway_catalogue.discovery import TTL, Request, job_name, job_of, next_attempt, request_of, spec_hash
+from airunway_catalogue.discovery import (
+    TTL,
+    Entrypoint,
+    Request,
+    job_name,
+    job_of,
+    next_attempt,
+    request_of,
+    spec_hash,
+)
 from airunway_catalogue.hardware import HardwareFit, settled
-from airunway_catalogue.names import DISCOVERY
+from airunway_catalogue.names import DISCOVERY, WHY_NO_ENTRYPOINT
 from airunway_catalogue.profile import Unreadable, read_report
+from airunway_catalogue.report_script import PARTS, SHELL
 from airunway_catalogue.template_status import CHILDREN, status_of
 
 __all__ = ["DISCOVERED", "Decision", "Facts", "decide_template", "open_job"]
@@ -75,6 +86,8 @@ class Facts:
     """What kept the last pass from creating its Job."""
     slot: bool = True
     """Whether a discovery may run now."""
+    entrypoint: Entrypoint | None = None
+    """The program of its image, as its registry has it; None: that has not been read."""
     now: datetime
     """The current time."""
 
@@ -91,6 +104,8 @@ class Decision:
     """Jobs to delete."""
     wants_slot: bool = False
     """Whether a discovery runs, or waits for its turn."""
+    wants_entrypoint: bool = False
+    """Whether a discovery waits for the image's entrypoint."""
     requeue_after: float | None = None
     """Seconds after which time alone changes the decision."""
 
@@ -121,6 +136,10 @@ class _Discovery:
     """Jobs to delete."""
     wants_slot: bool = False
     """Whether a discovery runs, or waits for its turn."""
+    wants_entrypoint: bool = False
+    """Whether it waits for the image's entrypoint."""
+    shell: bool = True
+    """False: a try has shown that the image has no shell."""
     look: datetime | None = None
     """When to look again for what has not been seen."""
 
@@ -153,6 +172,8 @@ def decide_template(facts: Facts) -> Decision:
         specHash=found.hash,
         job=found.job,
     )
+    if not found.shell:
+        discovery["shell"] = False
     parts: Resource = {
         "effectiveRuntimeConfig": config.status() if config is not None else None,
         "profile": found.profile,
@@ -171,6 +192,7 @@ def decide_template(facts: Facts) -> Decision:
         create=found.create,
         delete=found.delete,
         wants_slot=found.wants_slot,
+        wants_entrypoint=found.wants_entrypoint,
         requeue_after=min(waits, default=None),
     )
 
@@ -239,7 +261,7 @@ def _discovery(facts: Facts, *, blocked: Verdict | None) -> _Discovery:
         return _open(facts, state, request)
     if state.next is not None and state.next > facts.now:
         return replace(state, delete=unfinished)
-    return _begin(facts, replace(state, delete=unfinished), blocked=blocked)
+    return _begin(facts, replace(state, delete=unfinished), request, blocked=blocked)
 
 
 def _recorded(template: Resource, hash_: str) -> _Discovery:
@@ -262,6 +284,7 @@ def _recorded(template: Resource, hash_: str) -> _Discovery:
         last=_text(record.get("lastAttemptTime")),
         next=parse_moment(record.get("nextAttemptTime")),
         job=_text(record.get("job")),
+        shell=record.get("shell") is not False,
     )
     before = condition_of(template, "DiscoveryReady") or {}
     if before.get("status") == "True" and before.get("reason") == DISCOVERED and state.profile is not None:
@@ -286,7 +309,7 @@ def _name(template: Resource, state: _Discovery) -> str:
     return job_name(key_of(template).name, uid=uid, hash_=state.hash, attempt=state.attempts)
 
 
-def _begin(facts: Facts, state: _Discovery, *, blocked: Verdict | None) -> _Discovery:
+def _begin(facts: Facts, state: _Discovery, request: Request, *, blocked: Verdict | None) -> _Discovery:
     """Record a new try, if nothing is in its way; its Job is created by the next decision."""
     if blocked is not None:
         return replace(state, verdict=blocked)
@@ -294,6 +317,8 @@ def _begin(facts: Facts, state: _Discovery, *, blocked: Verdict | None) -> _Disc
         return _waiting(state, "Starting", "the Job of an earlier try must end first")
     if not facts.slot:
         return replace(_queued(state), wants_slot=True)
+    if _entrypoint(facts, state, request) is None:  # before the try is recorded: its Job must follow soon
+        return _reading(state)
     begun = replace(state, attempts=state.attempts + 1, last=format_time(facts.now), next=None, wants_slot=True)
     return _waiting(begun, "Starting", "the image is about to be asked")
 
@@ -301,6 +326,18 @@ def _begin(facts: Facts, state: _Discovery, *, blocked: Verdict | None) -> _Disc
 def _queued(state: _Discovery) -> _Discovery:
     text = "other discoveries come first (--max-discoveries); this one starts when one of them ends"
     return _waiting(state, "Queued", text)
+
+
+def _reading(state: _Discovery) -> _Discovery:
+    text = "the image's entrypoint is read from its registry"
+    return replace(_waiting(state, "Starting", text), wants_slot=True, wants_entrypoint=True)
+
+
+def _entrypoint(facts: Facts, state: _Discovery, request: Request) -> Entrypoint | None:
+    """The program to run; None: it has to be read from the registry first."""
+    if not state.shell:
+        return Entrypoint(why=f"the image has no {SHELL}")
+    return Entrypoint(words=request.command) if request.command else facts.entrypoint
 
 
 def _waiting(state: _Discovery, reason: str, message: str) -> _Discovery:
@@ -325,7 +362,11 @@ def _open(facts: Facts, state: _Discovery, request: Request) -> _Discovery:
         return replace(_queued(state), wants_slot=True)
     else:
         state = _waiting(state, "Starting", "the image is about to be asked")
-    made = job_of(facts.template, request, name=name, config=facts.resolution.config)
+    entrypoint = _entrypoint(facts, state, request)
+    if entrypoint is None:  # the process was started again in the meantime
+        return _reading(state)
+    config = facts.resolution.config
+    made = job_of(facts.template, request, name=name, config=config, entrypoint=entrypoint)
     return replace(state, create=made, wants_slot=True)
 
 
@@ -351,21 +392,43 @@ def _follow(facts: Facts, state: _Discovery, job: Resource) -> _Discovery:
         )
         return replace(_waiting(state, reason, text), wants_slot=True)
     at = _ended_at(job)
-    terminated = _terminated(newest_pod(list(facts.pods), key_of(job).name))
-    if terminated is None and at is not None and abs(facts.now - at) < _POD_LAG:
+    ends = _ends(newest_pod(list(facts.pods), key_of(job).name))
+    if DISCOVERY not in ends and at is not None and abs(facts.now - at) < _POD_LAG:
         return replace(_waiting(state, "JobRunning", "the Job has ended; its pod is read next"), look=at + _POD_LAG)
-    if ended != "Complete" or terminated is None or terminated.get("exitCode") != 0:
-        return _failed(facts, state, *_failure(job, terminated), ended=at)
+    note = _note(job)
+    if ended != "Complete" or _failing(ends):
+        reason, message, shell = _failure(job, ends)
+        return _failed(facts, replace(state, shell=state.shell and shell), reason, message + note, ended=at)
     try:
-        report = read_report(terminated.get("message"))
+        report = read_report("".join(_text(ends[part].get("message")) for part in PARTS if part in ends))
     except Unreadable as unreadable:
-        return _failed(facts, state, "JobFailed", str(unreadable), ended=at)
+        return _failed(facts, state, "JobFailed", f"{unreadable}{note}", ended=at)
     done = replace(state, profile=report.profile, sources=report.sources, next=None)
     return replace(done, verdict=_discovered(done))
 
 
-def _failure(job: Resource, terminated: Resource | None) -> tuple[str, str]:
-    """Reason and message of a Job whose container failed, or never ran."""
+def _note(job: Resource) -> str:
+    """What else to say of a failed try whose image ran without the script; empty if it ran with it."""
+    why = _text(annotations_of(job).get(WHY_NO_ENTRYPOINT))
+    if not why:
+        return ""
+    return (
+        f"; what the image prints was not read, because its entrypoint is not known ({bounded(why, 200)}): name it in "
+        "spec.discovery.command"
+    )
+
+
+def _failing(ends: dict[str, Resource]) -> str:
+    """The first container that failed, `DISCOVERY` if it has no end; empty if all ended well."""
+    return next(
+        (part for part in PARTS if (part in ends or part == DISCOVERY) and dig(ends.get(part), "exitCode") != 0), ""
+    )
+
+
+def _failure(job: Resource, ends: dict[str, Resource]) -> tuple[str, str, bool]:
+    """Reason and message of a Job whose container failed, or never ran; and whether its image may have a shell."""
+    part = _failing(ends)
+    terminated = ends.get(part)
     if terminated is None:
         conditions = dig(job, "status", "conditions")
         said = next(
@@ -376,11 +439,25 @@ def _failure(job: Resource, terminated: Resource | None) -> tuple[str, str]:
             ),
             "",
         )
-        return "JobFailed", f"the Job ended without a result{': ' + said if said else ''}"
+        return "JobFailed", f"the Job ended without a result{': ' + said if said else ''}", True
+    if part != DISCOVERY:
+        text = f"the container {part}, which reports a part of the output, ended with {_ending(terminated)}"
+        return "JobFailed", text, True
     if terminated.get("reason") == "OOMKilled":
-        return "PodOOMKilled", "the image needed more memory than the 4Gi that a discovery has"
-    said = bounded(_text(terminated.get("message")), 512)
-    return "JobFailed", f"the image ended with exit code {terminated.get('exitCode')}{': ' + said if said else ''}"
+        return "PodOOMKilled", "the image needed more memory than the 4Gi that a discovery has", True
+    if terminated.get("reason") in _NOT_STARTED and SHELL in _text(terminated.get("message")):
+        text = f"the image has no {SHELL}, with which what it prints is read: it is asked without it next time, and "
+        text += "must write its report to the file of AIRUNWAY_TERMINATION_LOG"
+        return "JobFailed", text, False
+    return "JobFailed", f"the image ended with {_ending(terminated)}", True
+
+
+_NOT_STARTED = ("StartError", "ContainerCannotRun", "RunContainerError")
+
+
+def _ending(terminated: Resource) -> str:
+    said = tail(_text(terminated.get("message")).strip(), 400)
+    return f"exit code {terminated.get('exitCode')}{': ' + said if said else ''}"
 
 
 def _failed(facts: Facts, state: _Discovery, reason: str, message: str, *, ended: datetime | None = None) -> _Discovery:
@@ -390,13 +467,16 @@ def _failed(facts: Facts, state: _Discovery, reason: str, message: str, *, ended
     return replace(_waiting(state, reason, text), next=due)
 
 
-def _terminated(pod: Resource | None) -> Resource | None:
-    statuses = dig(pod, "status", "containerStatuses")
-    for status in statuses if isinstance(statuses, list) else ():
-        state = dig(status, "state", "terminated")
-        if dig(status, "name") == DISCOVERY and isinstance(state, dict):
-            return state
-    return None
+def _ends(pod: Resource | None) -> dict[str, Resource]:
+    """How the containers of a pod ended, by name."""
+    ends: dict[str, Resource] = {}
+    for list_ in ("initContainerStatuses", "containerStatuses"):
+        statuses = dig(pod, "status", list_)
+        for status in statuses if isinstance(statuses, list) else ():
+            state = dig(status, "state", "terminated")
+            if isinstance(state, dict):
+                ends[_text(dig(status, "name"))] = state
+    return ends
 
 
 def _ended_at(job: Resource) -> datetime | None:
