@@ -281,15 +281,8 @@ def _start_servers(
         command += ["--storage", *(f"--model={model}" for model in (MODEL, *models_of(box.samples)))]
     if catalogue:
         command.append("--registry")
-    names = [name]
     box.parts.start(name, command, environment=environment)
-    if catalogue:
-        names.append("catalogue")
-        _install_namespace(cluster.kubeconfig)
-        program = [sys.executable, "-m", "airunway", "catalogue", "--kubeconfig", str(cluster.kubeconfig)]
-        program += ["--ready-file", str(_ready_file(box, "catalogue"))]
-        box.parts.start("catalogue", program, environment=environment)
-    _wait_until_ready(box, names, say=say, patience=patience)
+    _wait_until_ready(box, [name], say=say, patience=patience)
     addresses = json.loads(ready.read_text())
     if cluster.egress_socket is not None:
         say("Added a played model server behind each pod of a deployment.")
@@ -300,6 +293,10 @@ def _start_servers(
         )
     if not catalogue:
         return None
+    _install_namespace(cluster.kubeconfig)
+    program = [sys.executable, "-m", "airunway", "catalogue", "--kubeconfig", str(cluster.kubeconfig)]
+    # It is not waited for: what was applied before it is ready is read then.
+    box.parts.start("catalogue", program, environment=environment)
     manifests = box.logs.parent / "samples"
     write_registry_samples(manifests, addresses["registry"])
     say(f"Added the catalogue, and a registry at {addresses['registry']} with an image of {MODEL}.")
