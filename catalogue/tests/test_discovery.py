@@ -442,6 +442,19 @@ def test_a_container_that_cannot_report_its_part_fails_the_try() -> None:
     )
 
 
+def test_a_part_that_the_watch_has_not_delivered_is_waited_for_a_moment() -> None:
+    found = world()
+    found.step()
+    found.end(output=PACKED)
+    (pod,) = found.pods.values()
+    last = pod["status"].pop("containerStatuses")
+    assert found.step().requeue_after == 5
+    assert found.condition("DiscoveryReady") == ("False", "JobRunning")
+    pod["status"]["containerStatuses"] = last
+    found.step()
+    assert "was cut" in found.message("DiscoveryReady")
+
+
 def test_of_a_long_log_the_end_is_shown() -> None:
     found = world()
     found.step()
@@ -519,7 +532,9 @@ def test_an_image_without_a_shell_is_asked_without_one_from_the_next_try_on() ->
     assert "command" not in container
     found.end(code=1, output="no", parts={})
     found.step()
-    assert "the image has no /bin/sh" in found.message("DiscoveryReady")
+    message = found.message("DiscoveryReady")
+    assert "; the image has no /bin/sh: it must write its report to the file of AIRUNWAY_TERMINATION_LOG" in message
+    assert "spec.discovery.command" not in message
     found.template["spec"]["discovery"]["image"] = "registry.example/vllm:2"
     found.step()
     assert "shell" not in found.record

@@ -147,7 +147,7 @@ async def test_a_registry_that_no_administrator_has_named_is_not_on_this_machine
             if asked:
                 assert await registry.entrypoint("a", "1") == ("x",)
             else:
-                with pytest.raises(BadAnswer, match="inside this network"):
+                with pytest.raises(BadAnswer, match="only if a ModelSource names it"):
                     await registry.entrypoint("a", "1")
         assert bool(local.requests) == asked
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 from collections import Counter
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
@@ -11,11 +13,12 @@ import pytest
 from tests.catalogue.conftest import Ground, reasons, running_catalogue
 
 from airunway.api import names
-from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_SOURCE, MODEL_TEMPLATE
+from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_SOURCE, MODEL_TEMPLATE, RUNTIME_CONFIG
 from airunway.kube import JOB, POD, Client, Kind, load_config
 from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, uid_of
 from airunway_catalogue.application import CatalogueApplication
 from airunway_catalogue.discovery import job_name, request_of, spec_hash
+from airunway_catalogue.pull_secrets import SECRET
 from airunway_testing.eventually import eventually
 from airunway_testing.faultproxy import Fault, FaultProxy, ProxiedRequest
 from airunway_testing.registry import model_image
@@ -27,6 +30,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 RESOURCE_QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas")
 IMAGE = {"image": "registry.example/model:1", "command": [MODEL_SERVER]}
+PASSWORD = "hunter2-is-long-enough"
 WRITES = {"apply", "create", "patch", "update", "delete"}
 
 
@@ -141,11 +145,47 @@ async def test_the_program_of_an_image_is_known_from_its_registry(
             await ground.client.delete(MODEL_SOURCE, source)
 
 
+def login(namespace: str, host: str) -> Resource:
+    """A pull Secret for a registry."""
+    auths = {"auths": {host: {"username": "robot", "password": PASSWORD}}}
+    data = {".dockerconfigjson": base64.b64encode(json.dumps(auths).encode()).decode()}
+    kind = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson"}
+    return {**kind, "metadata": {"name": "login", "namespace": namespace}, "data": data}
+
+
+async def test_pull_secrets_are_used_where_the_catalogue_may_read_them_and_nowhere_else(
+    ground: Ground, runner: PodRunner, catalogue: CatalogueApplication
+) -> None:
+    image = Image("team/tiny", "1.0", entrypoint=[MODEL_SERVER])
+    async with container_registry([image], auth="basic", users={"robot": PASSWORD}) as registry:
+        source = await source_of(ground, registry)
+        try:
+            for space in (ground.namespace, ground.home):
+                await ground.client.create(SECRET, login(space, registry.host))
+            discovery = {"image": f"{registry.host}/team/tiny:1.0"}
+            key = await ground.template(discovery=discovery, imagePullSecrets=[{"name": "login"}])
+            failed = await ground.until(key, "Failed", reason="JobFailed")
+            assert "its entrypoint is not known (Unauthorized: " in failed["status"]["message"]
+            assert [each.authorization for each in registry.requests if each.repository == "team/tiny"] == [""]
+            body = {
+                "apiVersion": names.API_VERSION,
+                "kind": RUNTIME_CONFIG.kind,
+                "metadata": {"name": "team", "namespace": ground.home},
+                "spec": {"imagePullSecrets": [{"name": "login"}]},
+            }
+            await ground.client.apply(RUNTIME_CONFIG, body, manager="platform", force=True)
+            shared = await ground.template(cluster=True, discovery=discovery, runtimeConfigName="team")
+            await ground.until(shared, "Ready")
+            assert PASSWORD not in str([await ground.get(each) for each in (key, shared)])
+        finally:
+            await ground.client.delete(MODEL_SOURCE, source)
+
+
 async def test_an_entrypoint_that_cannot_be_read_is_named_with_its_remedy(
     ground: Ground, runner: PodRunner, catalogue: CatalogueApplication
 ) -> None:
     image = Image("team/tiny", "1.0", entrypoint=[MODEL_SERVER])
-    async with container_registry([image], auth="basic", users={"robot": "hunter2-is-long"}) as registry:
+    async with container_registry([image], auth="basic", users={"robot": PASSWORD}) as registry:
         source = await source_of(ground, registry)
         try:
             discovery = {"image": f"{registry.host}/team/tiny:1.0"}

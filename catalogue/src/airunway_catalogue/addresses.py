@@ -14,7 +14,7 @@ from enum import StrEnum
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 
-__all__ = ["AddressGuard", "GuardedResolver", "InsideAddress", "Kind", "is_literal", "kind_of"]
+__all__ = ["AddressGuard", "GuardedResolver", "InsideAddress", "Kind", "UntrustedHome", "is_literal", "kind_of"]
 
 
 class Kind(StrEnum):
@@ -29,6 +29,10 @@ class Kind(StrEnum):
 
 class InsideAddress(OSError):
     """A host has an address that it must not have; the text is the kind of that address."""
+
+
+class UntrustedHome(InsideAddress):
+    """A registry that no administrator has named has an address that only those may have that one has named."""
 
 
 _SHARED = ipaddress.ip_network("100.64.0.0/10")
@@ -80,7 +84,9 @@ class AddressGuard:
     def check(self, host: str, addresses: Iterable[str]) -> None:
         """Check the addresses of a host. Raises InsideAddress if any of them is not allowed."""
         kinds = [self._kind(address) for address in addresses]
-        if host == self._home and self._at_home.issuperset(kinds):
+        if host == self._home:
+            if wrong := next((kind for kind in kinds if kind not in self._at_home), None):
+                raise UntrustedHome(f"a {wrong} address")
             self._allowed.update(kinds)
             return
         if wrong := next((kind for kind in kinds if kind not in self._allowed), None):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from airunway_catalogue.names import DISCOVERY
 
-__all__ = ["MAX_MESSAGE", "MAX_OUTPUT", "PACKED", "PARTS", "PROBLEM", "SCRIPT", "SHELL", "command_of"]
+__all__ = ["MAX_MESSAGE", "MAX_OUTPUT", "NO_SHELL", "PACKED", "PARTS", "PROBLEM", "SCRIPT", "SHELL", "command_of"]
 
 MAX_MESSAGE = 4096
 """Bytes of one container's termination message."""
@@ -30,6 +30,8 @@ PROBLEM = "airunway+problem:"
 """Before a word and numbers that say why there is no report."""
 
 SHELL = "/bin/sh"
+NO_SHELL = f"the image has no {SHELL}"
+"""Why an image runs without the script."""
 
 # The kubelet replaces $(NAME) in a command, so the script has none: numbers are read from files.
 SCRIPT = f"""\

@@ -14,10 +14,9 @@ from datetime import datetime, timedelta
 
 from airunway.artifacts.results import finished, newest_pod
 from airunway.configs import Resolution
-from airunway.redaction import bounded, tail
+from airunway.redaction import bounded
 from airunway.resource import (
     Resource,
-    annotations_of,
     condition_of,
     dig,
     filled,
@@ -41,9 +40,8 @@ from airunway_catalogue.discovery import (
     spec_hash,
 )
 from airunway_catalogue.hardware import HardwareFit, settled
-from airunway_catalogue.names import DISCOVERY, WHY_NO_ENTRYPOINT
-from airunway_catalogue.profile import Unreadable, read_report
-from airunway_catalogue.report_script import PARTS, SHELL
+from airunway_catalogue.outcomes import has_ended, outcome_of
+from airunway_catalogue.report_script import NO_SHELL
 from airunway_catalogue.template_status import CHILDREN, status_of
 
 __all__ = ["DISCOVERED", "Decision", "Facts", "decide_template", "open_job"]
@@ -336,7 +334,7 @@ def _reading(state: _Discovery) -> _Discovery:
 def _entrypoint(facts: Facts, state: _Discovery, request: Request) -> Entrypoint | None:
     """The program to run; None: it has to be read from the registry first."""
     if not state.shell:
-        return Entrypoint(why=f"the image has no {SHELL}")
+        return Entrypoint(why=NO_SHELL)
     return Entrypoint(words=request.command) if request.command else facts.entrypoint
 
 
@@ -392,72 +390,15 @@ def _follow(facts: Facts, state: _Discovery, job: Resource) -> _Discovery:
         )
         return replace(_waiting(state, reason, text), wants_slot=True)
     at = _ended_at(job)
-    ends = _ends(newest_pod(list(facts.pods), key_of(job).name))
-    if DISCOVERY not in ends and at is not None and abs(facts.now - at) < _POD_LAG:
+    pod = newest_pod(list(facts.pods), key_of(job).name)
+    if not has_ended(job, pod) and at is not None and abs(facts.now - at) < _POD_LAG:
         return replace(_waiting(state, "JobRunning", "the Job has ended; its pod is read next"), look=at + _POD_LAG)
-    note = _note(job)
-    if ended != "Complete" or _failing(ends):
-        reason, message, shell = _failure(job, ends)
-        return _failed(facts, replace(state, shell=state.shell and shell), reason, message + note, ended=at)
-    try:
-        report = read_report("".join(_text(ends[part].get("message")) for part in PARTS if part in ends))
-    except Unreadable as unreadable:
-        return _failed(facts, state, "JobFailed", f"{unreadable}{note}", ended=at)
-    done = replace(state, profile=report.profile, sources=report.sources, next=None)
+    outcome = outcome_of(job, pod)
+    if outcome.report is None:
+        state = replace(state, shell=state.shell and outcome.shell)
+        return _failed(facts, state, outcome.reason, outcome.message, ended=at)
+    done = replace(state, profile=outcome.report.profile, sources=outcome.report.sources, next=None)
     return replace(done, verdict=_discovered(done))
-
-
-def _note(job: Resource) -> str:
-    """What else to say of a failed try whose image ran without the script; empty if it ran with it."""
-    why = _text(annotations_of(job).get(WHY_NO_ENTRYPOINT))
-    if not why:
-        return ""
-    return (
-        f"; what the image prints was not read, because its entrypoint is not known ({bounded(why, 200)}): name it in "
-        "spec.discovery.command"
-    )
-
-
-def _failing(ends: dict[str, Resource]) -> str:
-    """The first container that failed, `DISCOVERY` if it has no end; empty if all ended well."""
-    return next(
-        (part for part in PARTS if (part in ends or part == DISCOVERY) and dig(ends.get(part), "exitCode") != 0), ""
-    )
-
-
-def _failure(job: Resource, ends: dict[str, Resource]) -> tuple[str, str, bool]:
-    """Reason and message of a Job whose container failed, or never ran; and whether its image may have a shell."""
-    part = _failing(ends)
-    terminated = ends.get(part)
-    if terminated is None:
-        conditions = dig(job, "status", "conditions")
-        said = next(
-            (
-                _text(each.get("message"))
-                for each in (conditions if isinstance(conditions, list) else ())
-                if dig(each, "type") == "Failed" and dig(each, "status") == "True"
-            ),
-            "",
-        )
-        return "JobFailed", f"the Job ended without a result{': ' + said if said else ''}", True
-    if part != DISCOVERY:
-        text = f"the container {part}, which reports a part of the output, ended with {_ending(terminated)}"
-        return "JobFailed", text, True
-    if terminated.get("reason") == "OOMKilled":
-        return "PodOOMKilled", "the image needed more memory than the 4Gi that a discovery has", True
-    if terminated.get("reason") in _NOT_STARTED and SHELL in _text(terminated.get("message")):
-        text = f"the image has no {SHELL}, with which what it prints is read: it is asked without it next time, and "
-        text += "must write its report to the file of AIRUNWAY_TERMINATION_LOG"
-        return "JobFailed", text, False
-    return "JobFailed", f"the image ended with {_ending(terminated)}", True
-
-
-_NOT_STARTED = ("StartError", "ContainerCannotRun", "RunContainerError")
-
-
-def _ending(terminated: Resource) -> str:
-    said = tail(_text(terminated.get("message")).strip(), 400)
-    return f"exit code {terminated.get('exitCode')}{': ' + said if said else ''}"
 
 
 def _failed(facts: Facts, state: _Discovery, reason: str, message: str, *, ended: datetime | None = None) -> _Discovery:
@@ -465,18 +406,6 @@ def _failed(facts: Facts, state: _Discovery, reason: str, message: str, *, ended
     due = next_attempt(attempts=state.attempts, ended=min(ended or facts.now, facts.now))
     text = f"try {state.attempts} failed: {bounded(message, 800)}; the next one is at {format_time(due)}"
     return replace(_waiting(state, reason, text), next=due)
-
-
-def _ends(pod: Resource | None) -> dict[str, Resource]:
-    """How the containers of a pod ended, by name."""
-    ends: dict[str, Resource] = {}
-    for list_ in ("initContainerStatuses", "containerStatuses"):
-        statuses = dig(pod, "status", list_)
-        for status in statuses if isinstance(statuses, list) else ():
-            state = dig(status, "state", "terminated")
-            if isinstance(state, dict):
-                ends[_text(dig(status, "name"))] = state
-    return ends
 
 
 def _ended_at(job: Resource) -> datetime | None:
