@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import sys
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -25,6 +25,7 @@ from airunway.status.events import EVENTS
 from airunway_catalogue.application import CatalogueApplication, CatalogueSettings
 from airunway_catalogue.caches import project_deployment
 from airunway_catalogue.names import CATALOGUE_MANAGER
+from airunway_catalogue.report_script import SHELL
 from airunway_testing.background import in_background
 from airunway_testing.eventually import Eventually
 from airunway_testing.registry import model_image
@@ -204,11 +205,19 @@ async def catalogue(ground: Ground, client: Client) -> AsyncIterator[CatalogueAp
 
 @pytest.fixture
 async def runner(kubeconfig: Path, tmp_path: Path) -> AsyncIterator[PodRunner]:
-    programs = {ENTRYPOINT: (sys.executable, model_image.__file__)}
+    """A kubelet whose images have a shell and the program `MODEL_SERVER`."""
+    server = model_image.install(tmp_path / "bin")
+    programs = {ENTRYPOINT: (str(server),), SHELL: (SHELL,)}
+    environment = {"PATH": f"{server.parent}:{os.defpath}"}
     async with (
         running_provisioner(kubeconfig, tmp_path / "volumes") as provisioner,
         running_pod_runner(
-            kubeconfig, provisioner.volumes, tmp_path / "runner", programs=programs, label="airunway.ai/template"
+            kubeconfig,
+            provisioner.volumes,
+            tmp_path / "runner",
+            programs=programs,
+            environment=environment,
+            label="airunway.ai/template",
         ) as running,
     ):
         yield running

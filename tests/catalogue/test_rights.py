@@ -15,6 +15,7 @@ from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.rights import catalogue_rules, template_rights
 from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
+from airunway_testing.registry.model_image import MODEL_SERVER
 from airunway_testing.rights import applied, granted, requests_until_used, unused
 from airunway_testing.storage.pod_runner import PodRunner
 
@@ -54,7 +55,7 @@ async def test_what_is_granted_to_the_catalogue_is_used_and_is_enough(
 
 async def lived_through(ground: Ground) -> None:
     """A success on each kind, and a spec that changes while its Job runs."""
-    image = {"image": "registry.example/model:1"}
+    image = {"image": "registry.example/model:1", "command": [MODEL_SERVER]}
     shared = await ground.template("shared", cluster=True, discovery=image)
     await ground.until(shared, "Ready")
     key = await ground.template(discovery={**image, "args": ["--seconds=600"]})

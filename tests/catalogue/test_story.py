@@ -15,6 +15,7 @@ from airunway.resource import ObjectKey, dig, key_of, uid_of
 from airunway_catalogue.scan import MODEL_SOURCE_LABEL
 from airunway_testing.expectations import phase_is, reason_is
 from airunway_testing.operator import deployments, playing, until
+from airunway_testing.registry.model_image import MODEL_SERVER
 from airunway_testing.registry.server import Image, container_registry
 from airunway_testing.storage.pod_runner import PodRunner
 
@@ -40,7 +41,7 @@ async def test_an_image_in_a_registry_becomes_a_model_that_serves(
         "metadata": {"name": ground.namespace},
     }
     async with (
-        container_registry([Image("team/tiny", "1.0", labels=LABELS)]) as registry,
+        container_registry([Image("team/tiny", "1.0", labels=LABELS, entrypoint=[MODEL_SERVER])]) as registry,
         playing(kubeconfig, client, load("vllm"), level="cluster"),
         deployments(client, ground.namespace, SPEC) as deploy,
     ):

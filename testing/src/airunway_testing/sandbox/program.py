@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -33,6 +34,9 @@ _RECOMMENDED = [
 ]
 """Hardware that the image is recommended for; a sandbox has no node of the last one."""
 
+_SHELL = "/bin/sh"
+"""What runs the image's program in a discovery Job."""
+
 _ASKED = "discovery"
 """Folder of the pods that ask images."""
 
@@ -46,16 +50,20 @@ def images() -> list[Image]:
         "ai.airunway.model.canonicalName": MODEL,
         "ai.airunway.model.recommendedDeployments": json.dumps(_RECOMMENDED),
     }
-    return [Image(IMAGE, "1.0", labels=labels)]
+    return [Image(IMAGE, "1.0", labels=labels, entrypoint=[model_image.MODEL_SERVER])]
 
 
 @asynccontextmanager
 async def running_registry(kubeconfig: Path, folder: Path, storage: Storage) -> AsyncIterator[LocalRegistry]:
     """A registry with `images`, and the pods that ask them for their profile, while the context lasts."""
-    programs = {ENTRYPOINT: (sys.executable, model_image.__file__)}
+    server = model_image.install(folder / "bin")
+    programs = {ENTRYPOINT: (str(server),), _SHELL: (_SHELL,)}
+    environment = {"PATH": f"{server.parent}:{os.defpath}"}
     async with (
         container_registry(images()) as registry,
-        running_pod_runner(kubeconfig, storage.volumes, folder, programs=programs, label=_DISCOVERY),
+        running_pod_runner(
+            kubeconfig, storage.volumes, folder, programs=programs, environment=environment, label=_DISCOVERY
+        ),
     ):
         yield registry
 
