@@ -256,8 +256,8 @@ class TemplateReconciler:
         if after == "Ready" and before != "Ready":
             self._events.emit(template, reason="TemplateReady", note="The template can be used", action="Check")
         if after == "NotAvailable" and before != "NotAvailable":
-            note = str(status["message"])
-            self._events.emit(template, reason="GPUNotAvailable", note=note, warning=True, action="Check")
+            reason, note = str(status["reason"]), str(status["message"])
+            self._events.emit(template, reason=reason, note=note, warning=True, action="Check")
         old, new = (
             condition_of(template, "DiscoveryReady") or {},
             condition_of({"status": status}, "DiscoveryReady") or {},

@@ -231,6 +231,9 @@ class TemplateHardwareStatus(ApiModel):
 
     resource: str | None = Field(default=None, max_length=317, description="Resource name of the GPUs.")
     nodes: Count | None = Field(default=None, description="Nodes that have what one replica needs, a number.")
+    nodes_out_of_service: Count | None = Field(
+        default=None, description="How many of these nodes are cordoned or not Ready, a number; absent: none."
+    )
     models: list[_Value] = Field(
         default_factory=list, max_length=16, description="Models of the GPUs of these nodes, sorted."
     )

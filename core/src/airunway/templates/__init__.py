@@ -1,6 +1,6 @@
 """Model templates: which one a deployment uses, what it gives, and the effective spec. Pure (platform.md)."""
 
-from airunway.templates.choice import CLUSTER_KIND, KIND, Candidate, Choice, Request, choose, request_of
+from airunway.templates.choice import CLUSTER_KIND, KIND, USABLE, Candidate, Choice, Request, choose, request_of
 from airunway.templates.contribution import MAX_CONTRIBUTION, Contribution, contribution_of
 from airunway.templates.expansion import TEMPLATE_READY, effective, effective_model, expand, recorded_contribution
 from airunway.templates.warm import keeps_warm, warm_requests
@@ -10,6 +10,7 @@ __all__ = [
     "KIND",
     "MAX_CONTRIBUTION",
     "TEMPLATE_READY",
+    "USABLE",
     "Candidate",
     "Choice",
     "Contribution",
