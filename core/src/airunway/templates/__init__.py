@@ -2,7 +2,14 @@
 
 from airunway.templates.choice import CLUSTER_KIND, KIND, USABLE, Candidate, Choice, Request, choose, request_of
 from airunway.templates.contribution import MAX_CONTRIBUTION, Contribution, contribution_of
-from airunway.templates.expansion import TEMPLATE_READY, effective, effective_model, expand, recorded_contribution
+from airunway.templates.expansion import (
+    TEMPLATE_READY,
+    effective,
+    effective_model,
+    expand,
+    is_default,
+    recorded_contribution,
+)
 from airunway.templates.warm import keeps_warm, warm_requests
 
 __all__ = [
@@ -20,6 +27,7 @@ __all__ = [
     "effective",
     "effective_model",
     "expand",
+    "is_default",
     "keeps_warm",
     "recorded_contribution",
     "request_of",
