@@ -43,6 +43,7 @@ from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.selection import REFUSED_BY, STALE_AFTER, ProviderFacts, provider_facts
 from airunway.status import conditions_in, parent_of
 from airunway.status.catalogue import PARTS, conditions_of
+from airunway.templates import Expansion
 from airunway.validation import prepare
 from airunway.validation.policy import NAMESPACE_NAME, Policy
 
@@ -225,10 +226,16 @@ class CoreApplication:
     def providers(self) -> Mapping[str, ProviderFacts]:
         return self._facts
 
-    def with_template(self, deployment: Resource) -> Resource | None:
-        """A deployment as it was sent, with its effective spec; None while it is not known what its template gives."""
+    def with_template(self, deployment: Resource) -> Expansion:
+        """A deployment as it was sent, with its effective spec."""
         part = template_part(deployment, self._template_source)
-        return None if part.unresolved else part.deployment
+        ref = dig(part.status, "effectiveTemplate", "ref")
+        named = (dig(ref, field, default="") for field in ("namespace", "name"))
+        return Expansion(
+            deployment=None if part.unresolved else part.deployment,
+            origin=f"{ref['kind']} {'/'.join(filter(None, named))}" if ref and part.condition is not None else "",
+            problem=part.fault.message if part.fault is not None else "",
+        )
 
     async def labels_of(self, namespace: str) -> Mapping[str, str]:
         """The labels of a namespace to which the policy's selectors apply. Raises KubeError."""

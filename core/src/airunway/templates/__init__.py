@@ -4,6 +4,7 @@ from airunway.templates.choice import CLUSTER_KIND, KIND, USABLE, Candidate, Cho
 from airunway.templates.contribution import MAX_CONTRIBUTION, Contribution, contribution_of
 from airunway.templates.expansion import (
     TEMPLATE_READY,
+    Expansion,
     effective,
     effective_model,
     expand,
@@ -21,6 +22,7 @@ __all__ = [
     "Candidate",
     "Choice",
     "Contribution",
+    "Expansion",
     "Request",
     "choose",
     "contribution_of",

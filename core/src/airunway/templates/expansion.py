@@ -8,12 +8,22 @@ variables, and no reference: what reads it knows nothing of templates.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from airunway.resource import Resource, dig
 from airunway.templates.choice import request_of
 
-__all__ = ["MAX_DEPTH", "TEMPLATE_READY", "effective", "effective_model", "expand", "is_default", "recorded_contribution"]
+__all__ = [
+    "MAX_DEPTH",
+    "TEMPLATE_READY",
+    "Expansion",
+    "effective",
+    "effective_model",
+    "expand",
+    "is_default",
+    "recorded_contribution",
+]
 
 TEMPLATE_READY = "TemplateReady"
 """Condition of a deployment: its template was found, and what it gives is recorded."""
@@ -35,6 +45,18 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _MAX_TERMS = 64
 """Node selector terms that a conjunction may have; beyond that only those of the deployment count."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expansion:
+    """A deployment as it was sent, with what its template gives."""
+
+    deployment: Resource | None = field(hash=False)
+    """With its effective spec; None while it is not known what the template gives."""
+    origin: str = ""
+    """Kind, namespace and name of the template; empty without one."""
+    problem: str = ""
+    """Why the template cannot be found or used, as a sentence; empty if it can."""
 
 
 def effective(deployment: Resource) -> Resource:
