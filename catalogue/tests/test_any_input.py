@@ -60,7 +60,8 @@ NODE = st.fixed_dictionaries(
             st.fixed_dictionaries(
                 {
                     "allocatable": st.one_of(
-                        st.dictionaries(st.sampled_from(RESOURCES), one_of("1", "8", "7910m", "1e9999"), max_size=3), ODD
+                        st.dictionaries(st.sampled_from(RESOURCES), one_of("1", "8", "7910m", "1e9999"), max_size=3),
+                        ODD,
                     )
                 },
                 optional={"conditions": one_of([{"type": "Ready", "status": "False"}], [{"type": "Ready"}], [1])},

@@ -185,7 +185,9 @@ def test_a_node_is_kept_without_what_nothing_depends_on() -> None:
     }
 
 
-def with_state(ready: str = "True", *, cordoned: bool = False, beat: str = "1", cpu: str = "8", **capacity: int) -> Resource:
+def with_state(
+    ready: str = "True", *, cordoned: bool = False, beat: str = "1", cpu: str = "8", **capacity: int
+) -> Resource:
     """A node as the API server has it."""
     found = node(dict(L4["metadata"]["labels"]), **capacity)
     found["status"]["allocatable"]["cpu"] = cpu

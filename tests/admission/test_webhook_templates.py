@@ -116,7 +116,9 @@ async def test_a_template_and_a_model_exclude_each_other_before_the_webhook_is_a
     found = apply("both", templateRef={"name": "fast"}, model={"id": "org/model"}, engine={"type": "llamacpp"})
     assert refused(found)
     assert message in found.stderr
-    assert "spec.templateRef: Forbidden:" in found.stderr, "the CRD's words; the webhook's messages have no reason in them"
+    assert "spec.templateRef: Forbidden:" in found.stderr, (
+        "the CRD's words; the webhook's messages have no reason in them"
+    )
     assert refused(apply("neither", engine={"type": "llamacpp"}))
     assert refused(apply("two", templateRef={"name": "fast", "modelName": "org/model"}))
 
@@ -128,10 +130,15 @@ async def test_a_fault_of_the_effective_spec_names_the_template(
     await template(client, namespace, "greedy", defaults={"engine": {"type": "vllm"}})
     ask: Resource = {"templateRef": {"name": "greedy"}}
     told = await seen(apply, refused, "new", **ask)
-    assert f'"new" is invalid: spec.resources.gpu.count: vLLM engine requires GPU (set resources.gpu.count > 0) {origin}' in told
+    assert (
+        f'"new" is invalid: spec.resources.gpu.count: vLLM engine requires GPU (set resources.gpu.count > 0) {origin}'
+        in told
+    )
     assert await client.find(MODEL_DEPLOYMENT, ObjectKey(namespace, "new")) is None
 
-    await template(client, namespace, "greedy", defaults={"engine": {"type": "sglang"}, "resources": {"gpu": {"count": 1}}})
+    await template(
+        client, namespace, "greedy", defaults={"engine": {"type": "sglang"}, "resources": {"gpu": {"count": 1}}}
+    )
     told = await seen(apply, lambda each: "sglang" in each.stderr, "new", **ask, provider={"name": webhook})
     assert origin in told, "the provider does not offer the template's engine"
 

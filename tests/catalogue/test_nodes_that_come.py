@@ -49,7 +49,9 @@ async def test_a_pod_that_finds_no_node_gets_the_nodes_that_come_and_one_that_ru
             assert sorted(_required(found)) == sorted([NEW, OLD])
             (pod,) = await pods_of(client, key)
             assert pod["spec"]["nodeName"] == "a100-new"
-            assert dig(found, "status", "effectiveTemplate", "hash") == dig(waiting, "status", "effectiveTemplate", "hash")
+            assert dig(found, "status", "effectiveTemplate", "hash") == dig(
+                waiting, "status", "effectiveTemplate", "hash"
+            )
 
             audit.read()
             async with with_nodes(client, gpu_node("a100-third", product=THIRD)):
@@ -58,7 +60,9 @@ async def test_a_pod_that_finds_no_node_gets_the_nodes_that_come_and_one_that_ru
                 assert sorted(_required(found)) == sorted([NEW, OLD])
             await ground.eventually(lambda: _nodes(ground, template, 2))
             written = [
-                each for each in audit.read() if each.writes and each.namespace == key.namespace and each.name == key.name
+                each
+                for each in audit.read()
+                if each.writes and each.namespace == key.namespace and each.name == key.name
             ]
             assert {each.resource for each in written} <= {"modeldeployments/status"}
             assert [uid_of(each) for each in await pods_of(client, key)] == [uid_of(pod)]

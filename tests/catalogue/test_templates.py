@@ -10,7 +10,7 @@ from tests.catalogue.conftest import MODEL, Ground, reasons, running_catalogue
 
 from airunway.api import names
 from airunway.kinds import MODEL_ARTIFACT, MODEL_DEPLOYMENT, RUNTIME_CONFIG
-from airunway.kube import NODE, Client
+from airunway.kube import EVENT, NODE, Client
 from airunway.resource import ObjectKey, Resource, dig
 from airunway_catalogue.application import CatalogueApplication
 from airunway_testing.audit import AuditReader, Request
@@ -227,6 +227,28 @@ async def test_users_of_a_cluster_template_are_counted_where_all_namespaces_are_
             return "usedBy" not in (await ground.get(key))["status"]
 
         await ground.eventually(unknown)
+
+
+@pytest.mark.parametrize("watches_default", [True, False])
+async def test_events_of_a_cluster_template_are_written_where_its_namespace_default_is_watched(
+    ground: Ground, client: Client, resource: str, *, watches_default: bool
+) -> None:
+    """A role in each watched namespace is all that the catalogue has for events."""
+    namespaces = [ground.namespace, ground.home, *(["default"] if watches_default else [])]
+    async with running_catalogue(client, namespaces=namespaces, home=ground.home):
+        key = await ground.template(cluster=True, hardware={"gpu": {"count": 2, "type": resource}})
+        await ground.until(key, "NotAvailable")
+
+        async def told() -> bool:
+            found = await client.list_all(EVENT, namespace="default")
+            return any(dig(each, "regarding", "name") == key.name for each in found)
+
+        if watches_default:
+            await ground.eventually(told)
+        else:
+            await ground.template("later", hardware={"gpu": {"count": 2, "type": resource}})
+            await ground.event(ObjectKey(ground.namespace, "later"), "GPUNotAvailable")
+            assert not await told()
 
 
 async def test_nothing_is_written_while_nothing_happens(

@@ -94,7 +94,7 @@ class CatalogueApplication:
             client=client,
             caches=self._caches,
             home=settings.home,
-            everywhere=self._everywhere,
+            shared_events=self._everywhere or "default" in caches.namespaces,
             config_of=self._config_of,
             hardware_of=self._hardware_of,
             users_of=self._users_of,

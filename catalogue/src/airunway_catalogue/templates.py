@@ -58,7 +58,8 @@ class TemplateReconciler:
 
     `config_of(template)` resolves its runtime config, `hardware_of(template)` is what the nodes have for it, and
     `users_of(key)` counts the deployments that use it (None: not all are known). Jobs of ClusterModelTemplates are in
-    the namespace `home`. Events of these are written only if `everywhere`: they are in another namespace.
+    the namespace `home`. Events of these are in the namespace ``default``, as Kubernetes wants it: `shared_events` is
+    whether they can be written there.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class TemplateReconciler:
         client: Client,
         caches: TemplateCaches,
         home: str,
-        everywhere: bool,
+        shared_events: bool,
         config_of: Callable[[Resource], Resolution],
         hardware_of: Callable[[Resource], HardwareFit],
         users_of: Callable[[ObjectKey], int | None],
@@ -80,7 +81,7 @@ class TemplateReconciler:
         self._client = client
         self._caches = caches
         self._home = home
-        self._everywhere = everywhere
+        self._shared_events = shared_events
         self._config_of = config_of
         self._hardware_of = hardware_of
         self._users_of = users_of
@@ -269,8 +270,8 @@ class TemplateReconciler:
             self._events.emit(template, reason="DiscoveryFailed", note=note, warning=True, action="Discover")
 
     def _has_events(self, template: Resource) -> bool:
-        """Whether events of the template can be written: those of cluster-scoped objects are in ``default``."""
-        return bool(key_of(template).namespace) or self._everywhere
+        """Whether events of the template can be written."""
+        return bool(key_of(template).namespace) or self._shared_events
 
 
 def _created(template: Resource) -> tuple[str, str, str]:

@@ -204,7 +204,9 @@ async def test_a_deployment_with_a_template_is_judged_by_what_that_gives() -> No
     assert refusal_of(found) == (422, "Invalid", [("spec.engine.type", "FieldValueInvalid")])
     assert found.refusal is not None
     assert found.refusal.message.endswith("(with ModelTemplate team/fast)"), "the user has not written that field"
-    found = await answer(Cluster([ACME], templates={"fast": {"model": {"id": "org/m"}, "engine": {"type": "vllm"}}}), asking)
+    found = await answer(
+        Cluster([ACME], templates={"fast": {"model": {"id": "org/m"}, "engine": {"type": "vllm"}}}), asking
+    )
     assert found.refusal is not None
     assert "vLLM engine requires GPU" in found.refusal.message
     assert "(with ModelTemplate team/fast)" in found.refusal.message
@@ -223,7 +225,9 @@ async def test_while_a_template_is_not_known_only_what_the_deployment_says_itsel
     del asking["spec"]["model"]
     found = await answer(Cluster([ACME]), asking)
     assert found.refusal is None
-    assert found.warnings == ("spec.templateRef: there is no ModelTemplate fast. The deployment is stored all the same",)
+    assert found.warnings == (
+        "spec.templateRef: there is no ModelTemplate fast. The deployment is stored all the same",
+    )
     missing = {**asking, "spec": {**asking["spec"], "provider": {"name": "acne"}}}
     assert refusal_of(await answer(Cluster([ACME]), missing))[2] == [("spec.provider.name", "FieldValueNotFound")]
     free = {**asking, "spec": {"templateRef": {"name": "fast"}}}

@@ -292,7 +292,11 @@ class ModelTemplateStatus(ApiModel):
     hardware: TemplateHardwareStatus | None = Field(default=None, description="What the cluster has for it.")
     discovery: TemplateDiscoveryStatus | None = Field(default=None, description="Tries to ask the image.")
     cache: TemplateCacheStatus | None = Field(default=None, description="Copies of the weights that it keeps.")
-    used_by: Count | None = Field(default=None, description="Deployments that use it, a number.")
+    used_by: Count | None = Field(
+        default=None,
+        description="Deployments that use it, a number; absent for a ClusterModelTemplate if not all namespaces are "
+        "watched.",
+    )
     root_cause: RootCauseStatus | None = Field(default=None, description="The fault that explains the state.")
     conditions: list[ModelDeploymentCondition] = Field(
         default_factory=list,

@@ -199,9 +199,7 @@ def _exists(deployment: Resource) -> bool:
     return any(names.provider_of_finalizer(str(each)) for each in finalizers)
 
 
-def _keeps(
-    deployment: Resource, record: Resource, contribution: Contribution, digest_: str, *, granted: bool
-) -> bool:
+def _keeps(deployment: Resource, record: Resource, contribution: Contribution, digest_: str, *, granted: bool) -> bool:
     """Whether what is recorded goes on.
 
     What serves keeps it from edits of the template. If only what nodes must have is another, everything that exists
