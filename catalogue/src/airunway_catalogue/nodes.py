@@ -1,7 +1,7 @@
 """What a node has, as far as templates demand it: GPUs by their labels, extended resources, CPU. Pure.
 
-Example: a node with the label ``amd.com/gpu.device-id: 74a1`` and eight ``amd.com/gpu`` has eight MI300X. Nodes that are
-equal in this are one group.
+Example: a node with the label ``amd.com/gpu.device-id: 74a1`` and eight ``amd.com/gpu`` has eight MI300X. Nodes that
+are equal in this are one group.
 """
 
 from __future__ import annotations

@@ -81,9 +81,9 @@ _CONFIG_COLUMNS = (
 )
 
 _MODEL = ".*['model.id','effectiveTemplate.spec.model.id','templateRef.modelName']"
-"""Id of the model: ``spec.model.id``, else that of the template as the core recorded it in the status, else the model that
-was asked for. Of the values that a path finds a column shows the first, and a union finds them in its own order. A path
-has to start with a dot, hence the wildcard, which is spec and status here.
+"""Id of the model: ``spec.model.id``, else that of the template as the core recorded it in the status, else the model
+that was asked for. Of the values that a path finds a column shows the first, and a union finds them in its own order. A
+path has to start with a dot, hence the wildcard, which is spec and status here.
 """
 
 _TEMPLATE_COLUMNS = (

@@ -202,8 +202,9 @@ def _exists(deployment: Resource) -> bool:
 def _keeps(deployment: Resource, record: Resource, contribution: Contribution, digest_: str, *, granted: bool) -> bool:
     """Whether what is recorded goes on.
 
-    What serves keeps it from edits of the template. If only what nodes must have is another, everything that exists
-    keeps it: a node that comes must not replace a pod that runs. A deployment whose only replica finds no node takes it.
+    What serves keeps its record when the template is edited. If only what nodes must have is another, everything that
+    exists keeps it: a node that comes must not replace a pod that runs. A deployment whose only replica finds no node
+    takes the newest.
     """
     if record.get("takenFor") != digest_:
         return False

@@ -165,8 +165,8 @@ class Admission:
             found = [] if pinned is None else _against_pinned(pinned, facts, request, engine=engine)
             denied = violations(policy, spec, engine=engine, provider=settled, namespace_labels=labels)
             if found or denied:
-                refusal = _invalid(_with_origin([*found, *denied], origin, obj), forbidden=not found)
-                return ReviewResult(refusal=refusal, warnings=warned)
+                causes = _with_origin([*found, *denied], origin, obj)
+                return ReviewResult(refusal=_invalid(causes, forbidden=not found), warnings=warned)
             if self._pods is not None:
                 problem = await self._pods.pods_problem(user, namespace=namespace)
                 if problem is not None:
