@@ -257,8 +257,11 @@ class TemplateReconciler:
         if after == "Ready" and before != "Ready":
             self._events.emit(template, reason="TemplateReady", note="The template can be used", action="Check")
         if after == "NotAvailable" and before != "NotAvailable":
-            reason, note = str(status["reason"]), str(status["message"])
-            self._events.emit(template, reason=reason, note=note, warning=True, action="Check")
+            note = str(status["message"])
+            if dig(status, "reason") == "GPUNotAvailable":
+                self._events.emit(template, reason="GPUNotAvailable", note=note, warning=True, action="Check")
+            else:
+                self._events.emit(template, reason="InsufficientCapacity", note=note, warning=True, action="Check")
         old, new = (
             condition_of(template, "DiscoveryReady") or {},
             condition_of({"status": status}, "DiscoveryReady") or {},
