@@ -175,6 +175,12 @@ class TemplateDiscovery(ApiModel):
     args: list[Annotated[str, Field(max_length=1024)]] = Field(
         default_factory=list, max_length=32, description="Arguments after dry-run --format=json. Default: none."
     )
+    command: list[Annotated[str, Field(max_length=1024)]] = Field(
+        default_factory=list,
+        max_length=32,
+        description="Program of the image before these arguments. Default: the image's entrypoint, as its registry "
+        "has it.",
+    )
 
 
 class ModelTemplateSpec(ApiModel):
@@ -256,6 +262,9 @@ class TemplateDiscoveryStatus(ApiModel):
     next_attempt_time: Timestamp = Field(default=None, description="Moment of the next try, if one waits (RFC 3339).")
     spec_hash: str | None = Field(default=None, max_length=64, description="Digest of what the tries were about.")
     job: str | None = Field(default=None, max_length=253, description="Job of the last try that was counted.")
+    shell: bool | None = Field(
+        default=None, description="False: the image has no /bin/sh, so that what it prints cannot be read."
+    )
 
 
 class TemplateCacheStatus(ApiModel):
