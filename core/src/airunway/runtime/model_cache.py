@@ -76,7 +76,7 @@ def cache_verdict(state: ClusterState, host: ProviderHost, *, changed: bool) -> 
         cache = _expected(state)
         text = f"pods would mount the claim of ModelArtifact {_artifact(state)} at {cache.mount_path}: {_said(state)}"
         return CacheVerdict(cache=cache, planned=text)
-    unanswered = _is_listed(state) and (_condition(state) or {}).get("status") != "False"
+    unanswered = _is_listed(state) and (state.condition(CONDITION) or {}).get("status") != "False"
     text = "Waiting until the model cache part has answered for this spec"
     result = _waits(text) if unanswered and state.primary is None else None
     return CacheVerdict(closed=True, result=result, late=_waits(_late(state)))
@@ -109,7 +109,7 @@ def _is_asked_for(state: ClusterState, host: ProviderHost) -> bool:
 
 def _ready(state: ClusterState) -> ModelCache | None:
     """The cache that the part has published as Ready for this generation."""
-    if not _is_listed(state) or (_condition(state) or {}).get("status") != "True":
+    if not _is_listed(state) or (state.condition(CONDITION) or {}).get("status") != "True":
         return None
     found = dig(state.deployment, "status", "modelCache")
     return _cache(found) if dig(found, "ready") is True and dig(found, "claimName") else None
@@ -142,28 +142,21 @@ def _is_listed(state: ClusterState) -> bool:
     return has_part(state.deployment, names.MODEL_CACHE_PART)
 
 
-def _condition(state: ClusterState) -> Resource | None:
-    """The part's condition; None if it is not about this generation."""
-    found = condition_of(state.deployment, CONDITION)
-    generation = dig(state.deployment, "metadata", "generation")
-    return found if found is not None and found.get("observedGeneration") == generation else None
-
-
 def _may_conflict(state: ClusterState, kept: ModelCache) -> bool:
     """Whether the part has found, or may still find, that more pods would mount the claim than it allows."""
     if kept.access_mode not in ONE_POD or not _is_listed(state):
         return False
-    found = _condition(state)
+    found = state.condition(CONDITION)
     return found is None or found.get("reason") == "AccessModeConflict"
 
 
 def _is_coming(state: ClusterState) -> bool:
-    found = _condition(state)
+    found = state.condition(CONDITION)
     return found is not None and category_of(str(found.get("reason"))) is Category.PROGRESS
 
 
 def _said(state: ClusterState) -> str:
-    return str((_condition(state) or {}).get("message") or "its weights are not complete yet")
+    return str((state.condition(CONDITION) or {}).get("message") or "its weights are not complete yet")
 
 
 def _waits(text: str) -> StepResult:
@@ -173,7 +166,7 @@ def _waits(text: str) -> StepResult:
 def _late(state: ClusterState) -> str:
     if not _is_listed(state):
         return f"The newest spec is applied once the model cache part is on: {_ON}"
-    found = _condition(state)
+    found = state.condition(CONDITION)
     if found is not None and found.get("reason") == "AccessModeConflict":
         return f"The newest spec is not applied: {found.get('message')}"
     return f"The newest spec is applied once the model cache is Ready for it; {_WHERE}"
