@@ -148,7 +148,7 @@ def _with_gateway(gate: Gate, state: ClusterState, host: ProviderHost) -> Gate:
     manages = any(
         bool((each.gateway or {}).get("managesInferencePool")) for each in host.manifest.engines if each.name == engine
     )
-    if not manages or request is not RoutingRequest.REQUIRED or not has_part(state.deployment, names.GATEWAY_PART):
+    if not manages or request is not RoutingRequest.REQUIRED or names.GATEWAY_PART not in state.parts:
         return gate
     backend = dig(status, "gateway", "backend")
     condition = state.condition("GatewayReady")

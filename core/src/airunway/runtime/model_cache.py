@@ -19,7 +19,7 @@ from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, condition_of, dig, parse_time
 from airunway.runtime.report import CACHE_COMPONENT, StepResult
-from airunway.runtime.state import ClusterState, has_part
+from airunway.runtime.state import ClusterState
 from airunway.sdk.pods import ONE_POD
 from airunway.status import Category, Fault, category_of
 
@@ -76,7 +76,7 @@ def cache_verdict(state: ClusterState, host: ProviderHost, *, changed: bool) -> 
         cache = _expected(state)
         text = f"pods would mount the claim of ModelArtifact {_artifact(state)} at {cache.mount_path}: {_said(state)}"
         return CacheVerdict(cache=cache, planned=text)
-    unanswered = _is_listed(state) and (state.condition(CONDITION) or {}).get("status") != "False"
+    unanswered = names.MODEL_CACHE_PART in state.parts and (state.condition(CONDITION) or {}).get("status") != "False"
     text = "Waiting until the model cache part has answered for this spec"
     result = _waits(text) if unanswered and state.primary is None else None
     return CacheVerdict(closed=True, result=result, late=_waits(_late(state)))
@@ -109,7 +109,7 @@ def _is_asked_for(state: ClusterState, host: ProviderHost) -> bool:
 
 def _ready(state: ClusterState) -> ModelCache | None:
     """The cache that the part has published as Ready for this generation."""
-    if not _is_listed(state) or (state.condition(CONDITION) or {}).get("status") != "True":
+    if names.MODEL_CACHE_PART not in state.parts or (state.condition(CONDITION) or {}).get("status") != "True":
         return None
     found = dig(state.deployment, "status", "modelCache")
     return _cache(found) if dig(found, "ready") is True and dig(found, "claimName") else None
@@ -137,14 +137,9 @@ def _artifact(state: ClusterState) -> str:
     return str(dig(state.deployment, "status", "modelCache", "artifactName", default="") or "of the model")
 
 
-def _is_listed(state: ClusterState) -> bool:
-    """Whether the core says that the part is on."""
-    return has_part(state.deployment, names.MODEL_CACHE_PART)
-
-
 def _may_conflict(state: ClusterState, kept: ModelCache) -> bool:
     """Whether the part has found, or may still find, that more pods would mount the claim than it allows."""
-    if kept.access_mode not in ONE_POD or not _is_listed(state):
+    if kept.access_mode not in ONE_POD or names.MODEL_CACHE_PART not in state.parts:
         return False
     found = state.condition(CONDITION)
     return found is None or found.get("reason") == "AccessModeConflict"
@@ -164,7 +159,7 @@ def _waits(text: str) -> StepResult:
 
 
 def _late(state: ClusterState) -> str:
-    if not _is_listed(state):
+    if names.MODEL_CACHE_PART not in state.parts:
         return f"The newest spec is applied once the model cache part is on: {_ON}"
     found = state.condition(CONDITION)
     if found is not None and found.get("reason") == "AccessModeConflict":
@@ -212,7 +207,7 @@ def cache_faults(state: ClusterState, host: ProviderHost, *, served: bool) -> It
     deployment = state.deployment
     if not _is_asked_for(state, host) or dig(deployment, "spec", "suspend") is True:
         return
-    if not _is_listed(state):
+    if names.MODEL_CACHE_PART not in state.parts:
         text = f"spec.model.cache.mode asks for a model cache, and the model cache part is off: {_ON}"
         yield Fault(component=CACHE_COMPONENT, reason="ModelCacheNotEnabled", message=text, only_degrades=served)
         return

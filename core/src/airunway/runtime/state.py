@@ -157,6 +157,12 @@ class ClusterState:
         return condition is None or published != own
 
     @property
+    def parts(self) -> list[object]:
+        """The parts of the core that are on, as the core says on deployments that ask for them."""
+        found = dig(self.deployment, "status", "parts")
+        return found if isinstance(found, list) else []
+
+    @property
     def is_mine(self) -> bool:
         """Whether the core has assigned the deployment to this provider."""
         return bool(dig(self.deployment, "status", "provider", "name") == self.provider)
