@@ -7,7 +7,7 @@ is closed: what runs is reported and not changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -192,45 +192,39 @@ def foreign_faults(state: ClusterState, host: ProviderHost) -> Iterator[Fault]:
     An older core, without `RuntimeConfigReady`, has none, except that its model cache is off. What waits for others
     counts until the deployment has served; a fault then degrades it. Routing counts only where it was asked for.
     """
-    deployment, served = state.deployment, state.served
-    ready = condition_of(deployment, CONFIG_READY)
+    deployment, ready = state.deployment, condition_of(state.deployment, CONFIG_READY)
     if ready is None:
-        yield from cache_faults(state, host, served=served)
+        yield from cache_faults(state, host)
         return
     invalid = ready.get("reason") == "InvalidSpec" and state.primary is not None
-    if not invalid and (fault := _fault(ready, "RuntimeConfig", served=served)) is not None:
-        yield fault
     template = condition_of(deployment, TEMPLATE_READY)
-    if template is not None and (fault := _fault(template, "Template", served=served)) is not None:
-        yield fault
-    yield from cache_faults(state, host, served=served)
-    storage = condition_of(deployment, "StorageReady")
-    if storage is not None and (fault := _fault(storage, STORAGE_COMPONENT, served=served)) is not None:
-        yield fault
-    if routing_request(deployment, state.config) is RoutingRequest.REQUIRED:
-        gateway = condition_of(deployment, "GatewayReady") or _unanswered(deployment)
-        if (fault := _fault(gateway, "Gateway", served=served)) is not None:
-            yield fault
+    yield from _faults(state, {"RuntimeConfig": None if invalid else ready, "Template": template})
+    yield from cache_faults(state, host)
+    routed = routing_request(deployment, state.config) is RoutingRequest.REQUIRED
+    gateway = condition_of(deployment, "GatewayReady") or _unanswered(state) if routed else None
+    yield from _faults(state, {STORAGE_COMPONENT: condition_of(deployment, "StorageReady"), "Gateway": gateway})
 
 
-def _unanswered(deployment: Resource) -> Resource:
+def _faults(state: ClusterState, conditions: Mapping[str, Resource | None]) -> Iterator[Fault]:
+    """The faults of conditions, by component."""
+    for component, condition in conditions.items():
+        if condition is None or condition.get("status") != "False":
+            continue
+        reason = str(condition.get("reason"))
+        if state.served and category_of(reason) is Category.PROGRESS:
+            continue
+        yield Fault(
+            component=component,
+            reason=reason,
+            message=str(condition.get("message", "")),
+            since=parse_time(condition.get("lastTransitionTime")),
+            only_degrades=state.served,
+        )
+
+
+def _unanswered(state: ClusterState) -> Resource:
     """What counts where a route was asked for and the gateway part has not said anything."""
-    if has_part(deployment, names.GATEWAY_PART):
+    if names.GATEWAY_PART in state.parts:
         return {"status": "False", "reason": "WaitingForGateway", "message": "The gateway part has not answered yet"}
     text = "A route was asked for, and the gateway part is off: start the controller with --gateway=auto"
     return {"status": "False", "reason": "GatewayNotConfigured", "message": text}
-
-
-def _fault(condition: Resource, component: str, *, served: bool) -> Fault | None:
-    if condition.get("status") != "False":
-        return None
-    reason = str(condition.get("reason"))
-    if served and category_of(reason) is Category.PROGRESS:
-        return None
-    return Fault(
-        component=component,
-        reason=reason,
-        message=str(condition.get("message", "")),
-        since=parse_time(condition.get("lastTransitionTime")),
-        only_degrades=served,
-    )

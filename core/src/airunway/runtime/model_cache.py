@@ -198,13 +198,13 @@ def newer_weights_wait(used: ModelCache | None, ready: ModelCache) -> Finding:
 # ------------------------------------------------------------------------------------------- what counts for the phase
 
 
-def cache_faults(state: ClusterState, host: ProviderHost, *, served: bool) -> Iterator[Fault]:
+def cache_faults(state: ClusterState, host: ProviderHost) -> Iterator[Fault]:
     """The fault of a cache that was asked for and is not Ready.
 
     What only waits counts until the deployment has served; a fault then degrades it. The messages of a download that
     is under way stay on the part's condition: its progress must not bring a pass here.
     """
-    deployment = state.deployment
+    deployment, served = state.deployment, state.served
     if not _is_asked_for(state, host) or dig(deployment, "spec", "suspend") is True:
         return
     if names.MODEL_CACHE_PART not in state.parts:
