@@ -2,7 +2,7 @@
 
 Example: ``llama`` serves from the claim ``llama-cache-1``, which is lost. The part fetches the weights anew under
 ``llama-cache-2``. Until that is Ready the live object keeps ``llama-cache-1``. Then it takes ``llama-cache-2``: with
-the next change of its spec, when the core grants the claim (`controller.cache_waves`), or at once if no pod serves.
+the next change of its spec, when the core grants the claim (`controller.waves`), or at once if no pod serves.
 """
 
 from __future__ import annotations
