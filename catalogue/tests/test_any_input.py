@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from airunway.api.modeltemplate import ModelTemplateStatus
 from airunway.resource import Resource
 from airunway_catalogue.gpu_models import AMD, NVIDIA, GpuModels
-from airunway_catalogue.hardware import demand_of, find_hardware, inventory_of, project_node
+from airunway_catalogue.hardware import demand_of, find_hardware
+from airunway_catalogue.nodes import inventory_of, project_node
 from airunway_catalogue.profile import Unreadable, read_report
 from airunway_catalogue.report_script import MAX_OUTPUT, PACKED, PROBLEM
 
@@ -62,13 +63,16 @@ NODE = st.fixed_dictionaries(
             st.fixed_dictionaries(
                 {
                     "allocatable": st.one_of(
-                        st.dictionaries(st.sampled_from(RESOURCES), one_of("1", "8", "1e9999"), max_size=3), ODD
+                        st.dictionaries(st.sampled_from(RESOURCES), one_of("1", "8", "7910m", "1e9999"), max_size=3),
+                        ODD,
                     )
-                }
+                },
+                optional={"conditions": one_of([{"type": "Ready", "status": "False"}], [{"type": "Ready"}], [1])},
             ),
             ODD,
         ),
-    }
+    },
+    optional={"spec": one_of({"unschedulable": True}, {"unschedulable": 1})},
 )
 GPU = st.fixed_dictionaries(
     {},
@@ -126,12 +130,13 @@ STATUS = st.one_of(
 )
 
 
-@given(st.lists(NODE, max_size=6), st.one_of(GPU, ODD))
-def test_any_nodes_and_any_demand_have_a_result(nodes: list[Resource], gpu: object) -> None:
-    demand = demand_of({"spec": {"hardware": {"gpu": gpu}}})
+@given(st.lists(NODE, max_size=6), st.one_of(GPU, ODD), one_of("4", "500m", "1e9999"))
+def test_any_nodes_and_any_demand_have_a_result(nodes: list[Resource], gpu: object, cpu: object) -> None:
+    demand = demand_of({"spec": {"hardware": {"gpu": gpu, "cpu": cpu}}})
     inventory = inventory_of(project_node(json.loads(json.dumps(node))) for node in nodes)
     fit = find_hardware(demand, inventory, MODELS)
     assert fit.available or fit.message
+    assert 0 <= fit.held <= fit.nodes
     assert find_hardware(demand, inventory_of(reversed(nodes)), MODELS) == fit
     ModelTemplateStatus.model_validate({"hardware": fit.status()} if fit.status() is not None else {})
 

@@ -18,10 +18,17 @@ from airunway_catalogue.template_state import Decision, Facts, decide_template
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 OUTPUT = json.dumps({"profile": {"precision": "fp8"}, "models": [{"name": "acme/tiny", "source": "hf://acme/tiny"}]})
-NO_GPU = HardwareFit(available=True, message="no GPU is asked for")
-MISSING = HardwareFit(available=False, message="no node has 2 x amd.com/gpu", resource="amd.com/gpu")
+NO_GPU = HardwareFit(available=True, reason="NotRequested", message="no GPU is asked for")
+MISSING = HardwareFit(
+    available=False,
+    reason="GPUNotAvailable",
+    message="no node has 2 x amd.com/gpu",
+    resource="amd.com/gpu",
+    summary="0 of 2 x amd.com/gpu",
+)
 PRESENT = HardwareFit(
     available=True,
+    reason="GPUAvailable",
     message="1 node has 2 x MI300X",
     resource="amd.com/gpu",
     nodes=1,

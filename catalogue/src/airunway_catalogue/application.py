@@ -20,9 +20,10 @@ from airunway.resource import ObjectKey, Resource, key_of
 from airunway_catalogue.caches import TemplateCaches, used_template
 from airunway_catalogue.entrypoints import Entrypoints, KnownRegistry
 from airunway_catalogue.gpu_models import GpuModels, installed_models
-from airunway_catalogue.hardware import Demand, HardwareFit, NodeGroup, demand_of, find_hardware
+from airunway_catalogue.hardware import Demand, HardwareFit, demand_of, find_hardware
 from airunway_catalogue.metrics import Discoveries, discovery_points, template_points
 from airunway_catalogue.names import CATALOGUE_MANAGER
+from airunway_catalogue.nodes import NodeGroup
 from airunway_catalogue.scan import plan_of
 from airunway_catalogue.source_worker import SourceWorker
 from airunway_catalogue.template_state import open_job
@@ -35,6 +36,9 @@ _USERS_LATER = 5.0
 
 _NODES_LATER = 0.5
 """Seconds after which the templates look at the nodes anew: a pool of nodes comes together."""
+
+_HELD_LATER = 5.0
+"""The same where nodes were only cordoned, or became Ready or not: maintenance goes through many of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +76,13 @@ class CatalogueApplication:
         self._users = self._deployments.add_index(used_template)
         self._deployments.add_handler(self._on_deployment)
         self._queue = self._base.queue("templates")
-        self._caches = TemplateCaches(caches, home=settings.home, on_template=self._wake, on_nodes=self._on_nodes)
+        self._caches = TemplateCaches(
+            caches,
+            home=settings.home,
+            on_template=self._wake,
+            on_nodes=lambda: self._on_nodes(_NODES_LATER),
+            on_held=lambda: self._on_nodes(_HELD_LATER),
+        )
         self._configs = {
             view: RuntimeConfigs(caches, deployments=view.reflector, on_change=self._on_config, home=settings.home)
             for view in (self._caches.namespaced, self._caches.cluster)
@@ -90,7 +100,7 @@ class CatalogueApplication:
             client=client,
             caches=self._caches,
             home=settings.home,
-            everywhere=self._everywhere,
+            shared_events=self._everywhere or "default" in caches.namespaces,
             config_of=self._config_of,
             hardware_of=self._hardware_of,
             users_of=self._users_of,
@@ -193,12 +203,16 @@ class CatalogueApplication:
         self._noted.discard(template)
         self._wake(template)
 
-    def _on_nodes(self) -> None:
-        if self._nodes_changed is None:
-            self._nodes_changed = asyncio.get_running_loop().call_later(_NODES_LATER, self._look_at_nodes)
+    def _on_nodes(self, later: float) -> None:
+        loop = asyncio.get_running_loop()
+        timer = self._nodes_changed
+        if timer is None or loop.time() + later < timer.when():
+            if timer is not None:
+                timer.cancel()
+            self._nodes_changed = loop.call_later(later, self._look_at_nodes)
 
     def _look_at_nodes(self) -> None:
-        """Take the inventory, and reconcile the templates that demand GPUs if it is another one."""
+        """Take the inventory, and reconcile the templates that demand hardware if it is another one."""
         if self._nodes_changed is not None:
             self._nodes_changed.cancel()
             self._nodes_changed = None

@@ -217,8 +217,7 @@ def _config(resolution: Resolution) -> Verdict:
 
 
 def _hardware(fit: HardwareFit) -> Verdict:
-    reason = "GPUNotAvailable" if not fit.available else "GPUAvailable" if fit.resource else "NotRequested"
-    return Verdict(ready=fit.available, reason=reason, message=fit.message)
+    return Verdict(ready=fit.available, reason=fit.reason, message=fit.message)
 
 
 def _blocked(verdicts: dict[str, Verdict]) -> Verdict | None:

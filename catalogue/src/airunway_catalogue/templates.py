@@ -60,7 +60,8 @@ class TemplateReconciler:
 
     `config_of(template)` resolves its runtime config, `hardware_of(template)` is what the nodes have for it, and
     `users_of(key)` counts the deployments that use it (None: not all are known). Jobs of ClusterModelTemplates are in
-    the namespace `home`. Events of these are written only if `everywhere`: they are in another namespace.
+    the namespace `home`. Events of these are in the namespace ``default``, as Kubernetes wants it: `shared_events` is
+    whether they can be written there.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class TemplateReconciler:
         client: Client,
         caches: TemplateCaches,
         home: str,
-        everywhere: bool,
+        shared_events: bool,
         config_of: Callable[[Resource], Resolution],
         hardware_of: Callable[[Resource], HardwareFit],
         users_of: Callable[[ObjectKey], int | None],
@@ -83,7 +84,7 @@ class TemplateReconciler:
         self._client = client
         self._caches = caches
         self._home = home
-        self._everywhere = everywhere
+        self._shared_events = shared_events
         self._config_of = config_of
         self._hardware_of = hardware_of
         self._users_of = users_of
@@ -277,7 +278,10 @@ class TemplateReconciler:
             self._events.emit(template, reason="TemplateReady", note="The template can be used", action="Check")
         if after == "NotAvailable" and before != "NotAvailable":
             note = str(status["message"])
-            self._events.emit(template, reason="GPUNotAvailable", note=note, warning=True, action="Check")
+            if dig(status, "reason") == "GPUNotAvailable":
+                self._events.emit(template, reason="GPUNotAvailable", note=note, warning=True, action="Check")
+            else:
+                self._events.emit(template, reason="InsufficientCapacity", note=note, warning=True, action="Check")
         old, new = (
             condition_of(template, "DiscoveryReady") or {},
             condition_of({"status": status}, "DiscoveryReady") or {},
@@ -289,8 +293,8 @@ class TemplateReconciler:
             self._events.emit(template, reason="DiscoveryFailed", note=note, warning=True, action="Discover")
 
     def _has_events(self, template: Resource) -> bool:
-        """Whether events of the template can be written: those of cluster-scoped objects are in ``default``."""
-        return bool(key_of(template).namespace) or self._everywhere
+        """Whether events of the template can be written."""
+        return bool(key_of(template).namespace) or self._shared_events
 
 
 def _created(template: Resource) -> tuple[str, str, str]:
