@@ -37,11 +37,12 @@ async def text(ask: aiohttp.ClientSession, path: str, **query: str) -> tuple[int
         return answer.status, await answer.text()
 
 
-async def test_what_is_asked_for(ask: aiohttp.ClientSession) -> None:
+async def test_what_is_asked_for(ask: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.LOG", Log("one", "two"))
     assert await text(ask, "llama-0/model") == (200, "one\ntwo\n")
     assert await text(ask, "llama-0/model", tailLines="1") == (200, "two\n")
     assert await text(ask, "llama-0/model", tailLines="0") == (200, "")
-    assert await text(ask, "llama-0/model", sinceSeconds="60", tailLines="9") == (200, "one\ntwo\n")
+    assert await text(ask, "llama-0/model", sinceSeconds="3600", tailLines="9") == (200, "one\ntwo\n")
     status, stamped = await text(ask, "llama-0/model", timestamps="true", tailLines="1")
     assert (status, stamped.split()[1], stamped[10]) == (200, "two", "T")
     for path, query in (("llama-0/other", {}), ("other/model", {}), ("llama-0/model", {"previous": "true"})):
