@@ -13,6 +13,7 @@ from datetime import datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
+from time import monotonic
 from typing import Any, TypeAlias
 
 from airunway.api import names
@@ -41,7 +42,7 @@ from airunway.runtime.application import ProviderApplication, ProviderSettings
 from airunway.runtime.crd_versions import crd_facts
 from airunway_testing.background import in_background
 from airunway_testing.controlplane.stages import OUTCOME
-from airunway_testing.eventually import PATIENCE
+from airunway_testing.eventually import PATIENCE, pause
 from airunway_testing.simulators import Level, simulators_for
 
 __all__ = [
@@ -328,13 +329,14 @@ async def until(
     seconds.
     """
     deployment: Resource = {}
+    start = monotonic()
     try:
         async with asyncio.timeout(within):
             while True:
                 deployment = await client.get(MODEL_DEPLOYMENT, key)
                 if holds(deployment):
                     return deployment
-                await asyncio.sleep(0.04)
+                await asyncio.sleep(pause(monotonic() - start, shortest=0.04))
     except TimeoutError as error:
         raise TimeoutError(
             f"{key}: waited for {what or 'a state'} in vain; status: {deployment.get('status')}"
@@ -344,13 +346,14 @@ async def until(
 async def gone(client: Client, kind: Kind, key: ObjectKey) -> None:
     """Wait until the object is no longer there, or another one has its name. Raises TimeoutError after `PATIENCE`."""
     before, live = "", {}
+    start = monotonic()
     try:
         async with asyncio.timeout(PATIENCE):
             while True:
                 live = await client.get(kind, key)
                 if (before := before or uid_of(live)) != uid_of(live):
                     return
-                await asyncio.sleep(0.04)
+                await asyncio.sleep(pause(monotonic() - start, shortest=0.04))
     except NotFound:
         return
     except TimeoutError as error:
