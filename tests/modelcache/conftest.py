@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,7 +25,7 @@ from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deletin
 from airunway_testing.background import in_background
 from airunway_testing.eventually import Eventually
 from airunway_testing.modelhub.hub import Hub, Repository, model_hub
-from airunway_testing.modelhub.serving import Slow
+from airunway_testing.modelhub.serving import Held, Slow
 from airunway_testing.storage.pod_runner import PlayedPod, PodRunner, running_pod_runner
 from airunway_testing.storage.provisioner import Provisioner, running_provisioner, storage_class
 
@@ -146,8 +147,18 @@ class Ground:
         """Delete a deployment."""
         await self.client.delete(MODEL_DEPLOYMENT, ObjectKey(self.namespace, name))
 
-    def slow(self, speed: int = 14_000) -> None:
-        """The next download of the weights takes two seconds."""
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """The next download of the weights ends after this context, however slow the machine is."""
+        released = asyncio.Event()
+        self.hub.inject(Held(released=released), path="model.safetensors")
+        try:
+            yield
+        finally:
+            released.set()
+
+    def slow(self, speed: int) -> None:
+        """The next download of the weights has this speed in bytes a second; 28,000 are to fetch."""
         self.hub.inject(Slow(bytes_per_second=speed), path="model.safetensors")
 
     async def downloading(self) -> PlayedPod:

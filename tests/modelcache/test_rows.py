@@ -110,9 +110,9 @@ async def test_a14_a_claim_deleted_by_hand_is_fetched_anew_under_another_name(gr
             for job in await ground.all_of(JOB):
                 await ground.client.delete(JOB, key_of(job))
             await ground.eventually(lambda: no_pods(ground))
-        ground.slow()
-        await ground.client.delete(PERSISTENT_VOLUME_CLAIM, ObjectKey(ground.namespace, before))
-        lost = await ground.until("CacheLost")
+        with ground.held():
+            await ground.client.delete(PERSISTENT_VOLUME_CLAIM, ObjectKey(ground.namespace, before))
+            lost = await ground.until("CacheLost")
         assert dig(lost, "status", "modelCache", "claimName") == before, "what serves goes on with its claim"
         after = (await ground.until("Ready"))["status"]["modelCache"]["claimName"]
         assert after != before
@@ -129,11 +129,11 @@ async def test_a15_a_shared_artifact_deleted_under_two_users_is_made_again(groun
         before = (await ground.until("Ready", "one"))["status"]["modelCache"]["claimName"]
         await ground.until("Ready", "two")
         old = await ground.artifact()
-        ground.slow()
-        await ground.client.delete(MODEL_ARTIFACT, key_of(old))
-        for name in ("one", "two"):
-            lost = await ground.until("CacheLost", name)
-            assert dig(lost, "status", "modelCache", "claimName") == before
+        with ground.held():
+            await ground.client.delete(MODEL_ARTIFACT, key_of(old))
+            for name in ("one", "two"):
+                lost = await ground.until("CacheLost", name)
+                assert dig(lost, "status", "modelCache", "claimName") == before
         for name in ("one", "two"):
             again = await ground.until("Ready", name)
             assert dig(again, "status", "modelCache", "claimName") != before
@@ -300,12 +300,12 @@ async def test_a34_a_progress_that_cannot_be_read_is_unknown_and_hinders_nothing
 ) -> None:
     monkeypatch.setattr(progress, "INTERVAL", 0.1)
     ground.runner.progress = answer  # type: ignore[assignment]
-    ground.slow()
     async with running_part(ground.client, namespace=ground.namespace):
-        await ground.deploy()
-        live = await ground.until("Downloading")
-        assert "% of" not in (condition_of(live, "ModelCacheReady") or {})["message"]
-        assert "progress" not in (await ground.artifact())["status"]
+        with ground.held():
+            await ground.deploy()
+            live = await ground.until("Downloading")
+            assert "% of" not in (condition_of(live, "ModelCacheReady") or {})["message"]
+            assert "progress" not in (await ground.artifact())["status"]
         await ground.until("Ready")
 
 
@@ -361,19 +361,19 @@ async def test_a38_jobs_are_admitted_to_a_restricted_namespace(ground: Ground) -
 async def test_l6_l7_a_shared_artifact_has_the_labels_on_which_its_users_agree_and_a_job_keeps_its_own(
     ground: Ground,
 ) -> None:
-    ground.slow()
     await ground.config(labelPropagation={"enabled": True, "match": ["team", "cost-center"]})
     async with running_part(ground.client, namespace=ground.namespace):
-        await ground.deploy("one", labels={"team": "a", "cost-center": "1", "other": "x"})
-        await ground.downloading()
-        (job,) = await ground.downloads()
-        pod = dig(job, "spec", "template", "metadata", "labels")
-        for labels in (labels_of(job), pod, *map(labels_of, await ground.all_of(PERSISTENT_VOLUME_CLAIM))):
-            assert (labels.get("team"), labels.get("cost-center"), labels.get("other")) == ("a", "1", None)
-        await ground.deploy("two", labels={"team": "a", "cost-center": "2"})
-        await ground.eventually(lambda: labelled(ground, "a", None))
-        (same,) = await ground.downloads()
-        assert labels_of(same) == labels_of(job), "a Job's template cannot be changed"
+        with ground.held():
+            await ground.deploy("one", labels={"team": "a", "cost-center": "1", "other": "x"})
+            await ground.downloading()
+            (job,) = await ground.downloads()
+            pod = dig(job, "spec", "template", "metadata", "labels")
+            for labels in (labels_of(job), pod, *map(labels_of, await ground.all_of(PERSISTENT_VOLUME_CLAIM))):
+                assert (labels.get("team"), labels.get("cost-center"), labels.get("other")) == ("a", "1", None)
+            await ground.deploy("two", labels={"team": "a", "cost-center": "2"})
+            await ground.eventually(lambda: labelled(ground, "a", None))
+            (same,) = await ground.downloads()
+            assert labels_of(same) == labels_of(job), "a Job's template cannot be changed"
         await ground.until("Ready", "two")
         await ground.remove("two")
         await ground.eventually(lambda: labelled(ground, "a", "1"))

@@ -27,6 +27,7 @@ __all__ = [
     "ErrorPage",
     "Fault",
     "Faults",
+    "Held",
     "HttpError",
     "IgnoredRange",
     "LyingSize",
@@ -210,6 +211,13 @@ class Stall:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Held:
+    """The second half of the body comes once the event is set: for a test that looks at an unfinished download."""
+
+    released: asyncio.Event
+
+
+@dataclass(frozen=True, kw_only=True)
 class CutBody:
     """The connection is closed after so many bytes of the body; Content-Length says more."""
 
@@ -255,6 +263,7 @@ Fault: TypeAlias = (
     | Reset
     | Slow
     | Stall
+    | Held
     | CutBody
     | ShortBody
     | WrongByte
@@ -437,7 +446,11 @@ async def _faulty(content: Content, start: int, end: int, fault: Fault | None) -
                 await asyncio.Event().wait()  # until the client leaves, or the server ends
             yield None
             return
-        if isinstance(fault, Slow):
+        if isinstance(fault, Held):
+            yield part[: len(part) // 2]
+            await fault.released.wait()
+            yield part[len(part) // 2 :]
+        elif isinstance(fault, Slow):
             for spot in range(0, len(part), step := max(fault.bytes_per_second // 20, 1)):
                 yield part[spot : spot + step]
                 await asyncio.sleep(min(step, len(part) - spot) / fault.bytes_per_second)
