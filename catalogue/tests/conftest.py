@@ -115,7 +115,9 @@ async def running_worker(
     metrics = Metrics(CATALOGUE_MANAGER, role=MetricsRole.CATALOGUE)
     caches = Caches(client, project=project_deployment, metrics=metrics)
     base = BaseController(caches, component=CATALOGUE_MANAGER)
-    templates = TemplateCaches(caches, home=home, on_template=lambda _: None, on_nodes=lambda: None)
+    templates = TemplateCaches(
+        caches, home=home, on_template=lambda _: None, on_nodes=lambda: None, on_held=lambda: None
+    )
     worker = SourceWorker(
         client=client,
         caches=caches,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 from typing import Any
 
@@ -13,8 +15,10 @@ from hypothesis import strategies as st
 from airunway.api.modeltemplate import ModelTemplateStatus
 from airunway.resource import Resource
 from airunway_catalogue.gpu_models import AMD, NVIDIA, GpuModels
-from airunway_catalogue.hardware import demand_of, find_hardware, inventory_of, project_node
-from airunway_catalogue.profile import MAX_OUTPUT, Unreadable, read_report
+from airunway_catalogue.hardware import demand_of, find_hardware
+from airunway_catalogue.nodes import inventory_of, project_node
+from airunway_catalogue.profile import Unreadable, read_report
+from airunway_catalogue.report_script import MAX_OUTPUT, PACKED, PROBLEM
 
 MODELS = GpuModels(models=(*NVIDIA, *AMD))
 
@@ -59,13 +63,16 @@ NODE = st.fixed_dictionaries(
             st.fixed_dictionaries(
                 {
                     "allocatable": st.one_of(
-                        st.dictionaries(st.sampled_from(RESOURCES), one_of("1", "8", "1e9999"), max_size=3), ODD
+                        st.dictionaries(st.sampled_from(RESOURCES), one_of("1", "8", "7910m", "1e9999"), max_size=3),
+                        ODD,
                     )
-                }
+                },
+                optional={"conditions": one_of([{"type": "Ready", "status": "False"}], [{"type": "Ready"}], [1])},
             ),
             ODD,
         ),
-    }
+    },
+    optional={"spec": one_of({"unschedulable": True}, {"unschedulable": 1})},
 )
 GPU = st.fixed_dictionaries(
     {},
@@ -123,12 +130,13 @@ STATUS = st.one_of(
 )
 
 
-@given(st.lists(NODE, max_size=6), st.one_of(GPU, ODD))
-def test_any_nodes_and_any_demand_have_a_result(nodes: list[Resource], gpu: object) -> None:
-    demand = demand_of({"spec": {"hardware": {"gpu": gpu}}})
+@given(st.lists(NODE, max_size=6), st.one_of(GPU, ODD), one_of("4", "500m", "1e9999"))
+def test_any_nodes_and_any_demand_have_a_result(nodes: list[Resource], gpu: object, cpu: object) -> None:
+    demand = demand_of({"spec": {"hardware": {"gpu": gpu, "cpu": cpu}}})
     inventory = inventory_of(project_node(json.loads(json.dumps(node))) for node in nodes)
     fit = find_hardware(demand, inventory, MODELS)
     assert fit.available or fit.message
+    assert 0 <= fit.held <= fit.nodes
     assert find_hardware(demand, inventory_of(reversed(nodes)), MODELS) == fit
     ModelTemplateStatus.model_validate({"hardware": fit.status()} if fit.status() is not None else {})
 
@@ -180,7 +188,13 @@ def said_of(output: str) -> str:
 
 @given(
     st.one_of(
-        JSON.map(json.dumps), st.text(max_size=200), JSON.map(lambda each: json.dumps({"profile": {}, "models": each}))
+        JSON.map(json.dumps),
+        st.text(max_size=200),
+        st.text(max_size=60).map(lambda each: PROBLEM + each),
+        st.text(max_size=60).map(lambda each: PACKED + each),
+        st.binary(max_size=60).map(lambda each: PACKED + base64.b64encode(gzip.compress(each)).decode()),
+        st.text(alphabet='{}[]",:1\n a', max_size=60),
+        JSON.map(lambda each: json.dumps({"profile": {}, "models": each})),
     )
 )
 def test_any_output_is_a_report_or_has_a_reason(output: str) -> None:

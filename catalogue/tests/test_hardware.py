@@ -6,15 +6,8 @@ import pytest
 
 from airunway.resource import Resource
 from airunway_catalogue.gpu_models import AMD, NVIDIA, GpuModel, GpuModels, installed_models
-from airunway_catalogue.hardware import (
-    Demand,
-    HardwareFit,
-    demand_of,
-    find_hardware,
-    inventory_of,
-    project_node,
-    settled,
-)
+from airunway_catalogue.hardware import Demand, HardwareFit, demand_of, find_hardware, settled
+from airunway_catalogue.nodes import inventory_of, is_held, project_node
 
 MODELS = GpuModels(models=(*NVIDIA, *AMD))
 NVIDIA_GPU, AMD_GPU = "nvidia.com/gpu", "amd.com/gpu"
@@ -41,9 +34,9 @@ def found(*nodes: Resource, **demand: object) -> HardwareFit:
     return find_hardware(wanted, inventory_of(nodes), MODELS)
 
 
-def test_a_template_that_demands_no_gpu_has_what_it_needs() -> None:
+def test_a_template_that_demands_nothing_has_what_it_needs() -> None:
     hardware: Resource
-    for hardware in ({}, {"cpu": "8"}, {"gpu": {}}, {"gpu": {"type": AMD_GPU}}):
+    for hardware in ({}, {"cpu": ""}, {"cpu": "many"}, {"gpu": {}}, {"gpu": {"type": AMD_GPU}}):
         fit = find_hardware(demand_of({"spec": {"hardware": hardware}}), (), MODELS)
         assert fit.available, hardware
         assert fit.status() is None, hardware
@@ -184,12 +177,86 @@ def test_a_node_is_kept_without_what_nothing_depends_on() -> None:
             "annotations": {"a": "b"},
         },
         "spec": {"podCIDR": "10.0.0.0/24"},
-        "status": {"allocatable": {"cpu": "8", "nvidia.com/gpu": "1"}, "images": [{}] * 50},
+        "status": {"allocatable": {"cpu": "8", "memory": "1Gi", "nvidia.com/gpu": "1"}, "images": [{}] * 50},
     }
     assert project_node(whole) == {
         "metadata": {"name": "n", "uid": "u", "labels": {"nvidia.com/gpu.product": "NVIDIA-L4"}},
-        "status": {"allocatable": {"nvidia.com/gpu": "1"}},
+        "status": {"allocatable": {"cpu": "8", "nvidia.com/gpu": "1"}},
     }
+
+
+def with_state(
+    ready: str = "True", *, cordoned: bool = False, beat: str = "1", cpu: str = "8", **capacity: int
+) -> Resource:
+    """A node as the API server has it."""
+    found = node(dict(L4["metadata"]["labels"]), **capacity)
+    found["status"]["allocatable"]["cpu"] = cpu
+    found["status"]["conditions"] = [
+        {"type": "MemoryPressure", "status": "False", "lastHeartbeatTime": beat},
+        {"type": "Ready", "status": ready, "lastHeartbeatTime": beat, "message": beat},
+    ]
+    return {**found, "spec": {"unschedulable": True} if cordoned else {"podCIDR": beat}}
+
+
+def test_a_heartbeat_changes_nothing_of_a_node_and_maintenance_does() -> None:
+    first, second = (project_node(with_state(beat=beat, nvidia=1)) for beat in ("1", "2"))
+    assert first == second
+    assert not is_held(first)
+    for held in (with_state("False", nvidia=1), with_state("Unknown", nvidia=1), with_state(cordoned=True, nvidia=1)):
+        assert is_held(project_node(held))
+        assert project_node(held)["metadata"] == first["metadata"]
+    assert not is_held(project_node(node({}, nvidia=1))), "it has not reported yet"
+    assert not is_held(None)
+
+
+def test_nodes_in_maintenance_count_and_are_named() -> None:
+    up, cordoned, lost = with_state(nvidia=2), with_state(cordoned=True, nvidia=2), with_state("Unknown", nvidia=2)
+    for nodes, held, message in (
+        ([up, up], 0, "2 nodes have 2 x L4"),
+        ([up, cordoned], 1, "2 nodes have 2 x L4; 1 of them is cordoned or not Ready"),
+        ([up, cordoned, lost], 2, "3 nodes have 2 x L4; 2 of them are cordoned or not Ready"),
+        ([lost], 1, "1 node has 2 x L4; it is cordoned or not Ready"),
+    ):
+        fit = found(*map(project_node, nodes), count=2, model="L4")
+        assert (fit.available, fit.held, fit.message) == (True, held, message)
+        assert fit.requirements == found(up, count=2, model="L4").requirements
+        status = fit.status()
+        assert status is not None
+        assert status.get("nodesOutOfService", 0) == held
+    small = with_state(cordoned=True, nvidia=1)
+    assert found(up, small, count=2).held == 0, "only those that have what is demanded"
+
+
+def fit_of(*nodes: Resource, **hardware: object) -> HardwareFit:
+    return find_hardware(demand_of({"spec": {"hardware": hardware}}), inventory_of(map(project_node, nodes)), MODELS)
+
+
+def test_cpus_are_those_of_a_node_that_has_the_gpus() -> None:
+    cpu_only = with_state(cpu="128")
+    few, many = with_state(cpu="7910m", nvidia=4), with_state(cpu="63500m", nvidia=4)
+    gpu = {"count": 4, "model": "L4"}
+    fit = fit_of(few, many, cpu_only, gpu=gpu, cpu="32")
+    assert (fit.available, fit.reason, fit.nodes) == (True, "GPUAvailable", 1)
+    assert fit.message == "1 node has 4 x L4 and 32 CPUs"
+    fit = fit_of(few, many, cpu_only, gpu=gpu, cpu="64")
+    assert (fit.available, fit.reason) == (False, "InsufficientCapacity")
+    assert fit.message == (
+        "no node has 4 x nvidia.com/gpu of model L4 and 64 CPUs: the largest node with these GPUs has 63.5 CPUs"
+    )
+    assert fit_of(cpu_only, gpu=gpu, cpu="64").reason == "GPUNotAvailable", "the GPUs are missing first"
+    assert fit_of(few, many, gpu=gpu).nodes == 2, "without a demand any number of CPUs will do"
+
+
+def test_a_template_without_gpus_needs_a_node_with_its_cpus() -> None:
+    fit = fit_of(with_state(cpu="7910m"), with_state(cpu="15", cordoned=True), cpu="7.91")
+    assert (fit.available, fit.reason, fit.nodes, fit.held) == (True, "CPUAvailable", 2, 1)
+    assert fit.status() == {"nodes": 2, "summary": "7.91 CPUs", "nodesOutOfService": 1}
+    fit = fit_of(with_state(cpu="7910m"), with_state(cpu="15"), cpu="16")
+    assert (fit.available, fit.reason) == (False, "InsufficientCapacity")
+    assert fit.message == "no node has 16 CPUs: the largest node has 15 CPUs"
+    assert fit.status() == {"nodes": 0, "summary": "0 of 16 CPUs"}
+    assert fit_of(cpu=1).message == "no node has 1 CPU: no allocatable CPU is reported"
+    assert settled(fit, fit.status()) == fit
 
 
 def test_the_tables_of_this_distribution_are_installed_and_name_each_gpu_once() -> None:

@@ -10,6 +10,9 @@ from catalogue.tests.world import MISSING, PRESENT, World, cause_of, template_of
 
 from airunway.configs import resolve
 from airunway.resource import Resource
+from airunway_catalogue.gpu_models import GpuModels
+from airunway_catalogue.hardware import demand_of, find_hardware
+from airunway_catalogue.nodes import inventory_of
 
 IMAGE = {"discovery": {"image": "registry.example/vllm:1"}}
 
@@ -93,6 +96,17 @@ def test_all_conditions_are_there_from_the_first_pass() -> None:
     ]
 
 
+def test_too_few_cpus_are_not_available_too() -> None:
+    found = world(hardware={"cpu": "64"})
+    small = inventory_of([{"status": {"allocatable": {"cpu": "8"}}}])
+    found.facts["hardware"] = find_hardware(demand_of(found.template), small, GpuModels(models=()))
+    for _ in range(3):
+        found.step()
+        assert (found.phase, found.status["reason"]) == ("NotAvailable", "InsufficientCapacity")
+        assert found.status["message"] == "no node has 64 CPUs: the largest node has 8 CPUs"
+        found.pass_time(hours=1)
+
+
 def test_missing_hardware_is_not_available_however_long_it_lasts_and_heals() -> None:
     found = world(hardware={"gpu": {"count": 2}})
     found.facts["hardware"] = MISSING
@@ -101,7 +115,7 @@ def test_missing_hardware_is_not_available_however_long_it_lasts_and_heals() -> 
         assert (found.phase, found.status["reason"]) == ("NotAvailable", "GPUNotAvailable")
         assert found.status["message"] == MISSING.message
         found.pass_time(hours=1)
-    assert found.status["hardware"] == {"resource": "amd.com/gpu", "nodes": 0, "summary": ""}
+    assert found.status["hardware"] == {"resource": "amd.com/gpu", "nodes": 0, "summary": "0 of 2 x amd.com/gpu"}
     found.facts["hardware"] = PRESENT
     found.step()
     assert found.phase == "Ready"

@@ -10,7 +10,7 @@ from tests.catalogue.conftest import MODEL, Ground, reasons, running_catalogue
 
 from airunway.api import names
 from airunway.kinds import MODEL_ARTIFACT, MODEL_DEPLOYMENT, RUNTIME_CONFIG
-from airunway.kube import NODE, Client
+from airunway.kube import EVENT, NODE, Client
 from airunway.resource import ObjectKey, Resource, dig
 from airunway_catalogue.application import CatalogueApplication
 from airunway_testing.audit import AuditReader, Request
@@ -61,6 +61,75 @@ async def test_a_node_that_comes_makes_a_template_ready_and_one_that_goes_takes_
     await ground.remove_node(name)
     gone = await ground.until(key, "NotAvailable")
     assert f"nodes have 8 x {resource} MI210 (64 GiB) on 1 node" in gone["status"]["message"]
+
+
+async def test_the_cpus_of_a_node_with_the_gpus_count(
+    ground: Ground, catalogue: CatalogueApplication, resource: str
+) -> None:
+    await ground.node("small", labels=MI300X, capacity={resource: "8", "cpu": "16"})
+    gpu = {"count": 2, "type": resource, "model": "MI300X"}
+    key = await ground.template(hardware={"gpu": gpu, "cpu": "9000m"})
+    ready = await ground.until(key, "Ready")
+    assert dig(ready, "status", "hardware", "nodes") == 1
+    greedy = await ground.template("greedy", hardware={"gpu": gpu, "cpu": "32"})
+    missing = await ground.until(greedy, "NotAvailable", reason="InsufficientCapacity")
+    assert missing["status"]["message"] == (
+        f"no node has 2 x {resource} of model MI300X and 32 CPUs: the largest node with these GPUs has 16 CPUs"
+    )
+    await ground.event(greedy, "InsufficientCapacity")
+    plain = await ground.template("plain", hardware={"cpu": "500"})
+    missing = await ground.until(plain, "NotAvailable", reason="InsufficientCapacity")
+    assert dig(missing, "status", "hardware", "summary") == "0 of 500 CPUs"
+    await ground.node("large", labels={}, capacity={"cpu": "512"})
+    ready = await ground.until(plain, "Ready")
+    assert ready["status"]["hardware"] == {"nodes": 1, "summary": "500 CPUs"}
+
+
+async def test_maintenance_takes_no_template_away_and_heartbeats_write_nothing(
+    ground: Ground, catalogue: CatalogueApplication, resource: str, audit_log: Path
+) -> None:
+    name = await ground.node("right", labels=MI300X, capacity={resource: "8", "cpu": "8"})
+    key = await ground.template(hardware={"gpu": {"count": 2, "type": resource, "model": "MI300X"}})
+    await ground.until(key, "Ready")
+    audit = AuditReader(audit_log)
+
+    async def said(text: str) -> bool:
+        live = await ground.get(key)
+        assert live["status"]["phase"] == "Ready"
+        condition = next(each for each in live["status"]["conditions"] if each["type"] == "HardwareReady")
+        return bool(condition["message"] == text)
+
+    node = ObjectKey("", name)
+    await ground.client.merge_patch(NODE, node, {"spec": {"unschedulable": True}})
+    await ground.eventually(lambda: said("1 node has 2 x MI300X; it is cordoned or not Ready"))
+    assert dig(await ground.get(key), "status", "hardware", "nodesOutOfService") == 1
+    await ground.client.merge_patch(NODE, node, {"spec": {"unschedulable": None}})
+    await ground.eventually(lambda: said("1 node has 2 x MI300X"))
+    await _beat(ground, node, ready="Unknown", second=0)
+    await ground.eventually(lambda: said("1 node has 2 x MI300X; it is cordoned or not Ready"))
+    before = await ground.get(key)
+    audit.read()
+    for second in range(1, 20):
+        await _beat(ground, node, ready="Unknown", second=second)
+    last = await ground.template("last")
+    await ground.until(last, "Ready")
+    await asyncio.sleep(6)  # longer than a cordon waits
+    assert await ground.get(key) == before
+    assert len(status_writes(audit, ground)) == 1, "only that of the template that was made meanwhile"
+
+
+async def _beat(ground: Ground, node: ObjectKey, *, ready: str, second: int) -> None:
+    """A heartbeat, as a kubelet or the node controller writes it."""
+    conditions = [
+        {
+            "type": "Ready",
+            "status": ready,
+            "reason": "KubeletReady",
+            "lastHeartbeatTime": f"2026-01-01T00:00:{second:02}Z",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+    ]
+    await ground.client.merge_patch(NODE, node, {"status": {"conditions": conditions}}, subresource="status")
 
 
 async def test_a_label_that_a_node_gets_later_counts(
@@ -158,6 +227,28 @@ async def test_users_of_a_cluster_template_are_counted_where_all_namespaces_are_
             return "usedBy" not in (await ground.get(key))["status"]
 
         await ground.eventually(unknown)
+
+
+@pytest.mark.parametrize("watches_default", [True, False])
+async def test_events_of_a_cluster_template_are_written_where_its_namespace_default_is_watched(
+    ground: Ground, client: Client, resource: str, *, watches_default: bool
+) -> None:
+    """A role in each watched namespace is all that the catalogue has for events."""
+    namespaces = [ground.namespace, ground.home, *(["default"] if watches_default else [])]
+    async with running_catalogue(client, namespaces=namespaces, home=ground.home):
+        key = await ground.template(cluster=True, hardware={"gpu": {"count": 2, "type": resource}})
+        await ground.until(key, "NotAvailable")
+
+        async def told() -> bool:
+            found = await client.list_all(EVENT, namespace="default")
+            return any(dig(each, "regarding", "name") == key.name for each in found)
+
+        if watches_default:
+            await ground.eventually(told)
+        else:
+            await ground.template("later", hardware={"gpu": {"count": 2, "type": resource}})
+            await ground.event(ObjectKey(ground.namespace, "later"), "GPUNotAvailable")
+            assert not await told()
 
 
 async def test_nothing_is_written_while_nothing_happens(

@@ -31,7 +31,7 @@ ELSEWHERE = {
     *("FinalizerTimeout", "ServiceInterrupted", "UnverifiedSchema", "UnsupportedSchema"),
     *("RouteReady", "RouteNotReady", "RouteConflict", "RuntimeConfigChanged"),
     *("ModelCacheReady", "DownloadFailed"),
-    *("TemplateReady", "GPUNotAvailable", "DiscoveryStarted", "DiscoveryFailed"),
+    *("TemplateReady", "GPUNotAvailable", "InsufficientCapacity", "DiscoveryStarted", "DiscoveryFailed"),
     *("TemplatesMade", "ScanFailed"),
 }
 """Events that need a world of their own, and have a test of their own: below, in tests/kuberay/test_life.py,

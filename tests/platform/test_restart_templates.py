@@ -17,7 +17,7 @@ from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_DEPLOYMENT, MODEL_SOURCE, MODEL_TEMPLATE
 from airunway.kube import POD, Client
 from airunway.plugins.registry import load
-from airunway.resource import Resource, dig, is_deleting, is_true
+from airunway.resource import Resource, condition_of, dig, is_deleting, is_true
 from airunway_testing.audit import AuditReader
 from airunway_testing.cluster_fixtures import with_gpus
 from airunway_testing.eventually import PATIENCE, eventually
@@ -45,6 +45,19 @@ async def write(fleet: Fleet, name: str, stage: str, *, model: str = MODEL) -> N
         "spec": {"modelName": model, "defaults": defaults},
     }
     await fleet.client.apply(MODEL_TEMPLATE, body, manager="platform", force=True)
+
+
+async def _nodes_come(fleet: Fleet, name: str) -> None:
+    """What the catalogue writes of a template once it has found nodes for it."""
+    requirement = {"key": "type", "operator": "In", "values": ["kwok"]}
+    body = {
+        "apiVersion": names.API_VERSION,
+        "kind": MODEL_TEMPLATE.kind,
+        "metadata": {"name": name, "namespace": fleet.namespace},
+        "status": {"phase": "Ready", "hardware": {"resource": "nvidia.com/gpu", "requirements": [requirement]}},
+    }
+    manager = "airunway-catalogue"
+    await fleet.client.apply(MODEL_TEMPLATE, body, manager=manager, force=True, subresource="status")
 
 
 async def test_edits_and_removal_of_a_template_restart_nothing_that_serves(
@@ -113,6 +126,14 @@ async def _story(fleet: Fleet, kubeconfig: Path, audit: AuditReader, folder: Pat
         for name in PROVIDERS:
             await _staged(fleet, name, "three")
         await fleet.settled()
+
+        before = await fleet.standing()
+        audit.read()
+        await _nodes_come(fleet, "fast")
+        await fleet.every(_has_older_nodes, what="the node affinity from before")
+        await fleet.settled()
+        assert upstream_writes(audit.read(), namespace) == [], "rollout: Immediately is about edits"
+        assert await fleet.standing() == before
 
         await fleet.configure(rollout="OnNextChange")
         await write(fleet, "same", "four")
@@ -200,6 +221,11 @@ def _has_newest(found: Resource) -> bool:
 
 def _waits(found: Resource) -> bool:
     return dig(found, "status", "effectiveTemplate", "newerHash") is not None
+
+
+def _has_older_nodes(found: Resource) -> bool:
+    text = str(dig(condition_of(found, "TemplateReady"), "message"))
+    return phase_is("Running")(found) and "with the node affinity for the nodes that were there" in text
 
 
 def _warns(found: Resource) -> bool:

@@ -12,12 +12,20 @@ from tests.platform.conftest import SPEC, WORKSPACE, Configs
 
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_DEPLOYMENT, MODEL_SOURCE, MODEL_TEMPLATE
-from airunway.kube import Client
+from airunway.kube import DEPLOYMENT, Client
+from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true, key_of, labels_of, uid_of
 from airunway_testing.audit import AuditReader
 from airunway_testing.eventually import eventually
 from airunway_testing.expectations import phase_is, reason_is
-from airunway_testing.operator import Deploy, deployments, install_definitions, remove_definition, until
+from airunway_testing.operator import (
+    Deploy,
+    deployments,
+    install_definitions,
+    remove_definition,
+    running_provider,
+    until,
+)
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 
@@ -216,6 +224,29 @@ def _newest(deployment: Resource) -> bool:
 def _env(inference: Resource) -> list[Resource]:
     found: list[Resource] = inference["template"]["spec"]["containers"][0].get("env", [])
     return found
+
+
+async def test_the_gpu_type_of_a_template_counts_over_the_default_of_the_api_server(
+    templates: TemplateFiles, client: Client, kubeconfig: Path, namespace: str
+) -> None:
+    await templates.write(
+        "fast", hardware={"gpu": {"count": 2, "type": "amd.com/gpu"}}, defaults={"image": "r.example/x:1"}
+    )
+    base = {"templateRef": {"name": "fast"}, "provider": {"name": "vllm"}}
+    async with running_provider(kubeconfig, load("vllm")), deployments(client, namespace, base) as make:
+        for name, resources, expected in (
+            ("only", None, {"amd.com/gpu": "2"}),
+            ("counted", {"gpu": {"count": 1}}, {"amd.com/gpu": "1"}),
+            ("sliced", {"gpu": {"count": 1, "type": "nvidia.com/mig-1g.5gb"}}, {"nvidia.com/mig-1g.5gb": "1"}),
+        ):
+            key = await make(name, **({"resources": resources} if resources else {}))
+            found = await until(client, key, lambda md: dig(md, "status", "provider", "resourceName") is not None)
+            if name == "counted":
+                assert found["spec"]["resources"]["gpu"]["type"] == "nvidia.com/gpu", "the API server has written it"
+            made = await client.get(DEPLOYMENT, ObjectKey(key.namespace, found["status"]["provider"]["resourceName"]))
+            (served,) = made["spec"]["template"]["spec"]["containers"]
+            gpus = {field: str(value) for field, value in served["resources"]["limits"].items() if "/" in field}
+            assert gpus == expected, name
 
 
 async def test_a_deployment_without_a_template_is_the_same_with_and_without_the_kinds(

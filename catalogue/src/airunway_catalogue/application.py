@@ -18,11 +18,15 @@ from airunway.process.slots import Slots
 from airunway.process.supervisor import Lead
 from airunway.resource import ObjectKey, Resource, key_of
 from airunway_catalogue.caches import TemplateCaches, used_template
+from airunway_catalogue.entrypoints import Entrypoints, KnownRegistry
 from airunway_catalogue.gpu_models import GpuModels, installed_models
-from airunway_catalogue.hardware import Demand, HardwareFit, NodeGroup, demand_of, find_hardware
+from airunway_catalogue.hardware import Demand, HardwareFit, demand_of, find_hardware
 from airunway_catalogue.metrics import Discoveries, discovery_points, template_points
 from airunway_catalogue.names import CATALOGUE_MANAGER
+from airunway_catalogue.nodes import NodeGroup
+from airunway_catalogue.scan import plan_of
 from airunway_catalogue.source_worker import SourceWorker
+from airunway_catalogue.template_state import open_job
 from airunway_catalogue.templates import TemplateReconciler
 
 __all__ = ["CatalogueApplication", "CatalogueSettings"]
@@ -32,6 +36,9 @@ _USERS_LATER = 5.0
 
 _NODES_LATER = 0.5
 """Seconds after which the templates look at the nodes anew: a pool of nodes comes together."""
+
+_HELD_LATER = 5.0
+"""The same where nodes were only cordoned, or became Ready or not: maintenance goes through many of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +76,13 @@ class CatalogueApplication:
         self._users = self._deployments.add_index(used_template)
         self._deployments.add_handler(self._on_deployment)
         self._queue = self._base.queue("templates")
-        self._caches = TemplateCaches(caches, home=settings.home, on_template=self._wake, on_nodes=self._on_nodes)
+        self._caches = TemplateCaches(
+            caches,
+            home=settings.home,
+            on_template=self._wake,
+            on_nodes=lambda: self._on_nodes(_NODES_LATER),
+            on_held=lambda: self._on_nodes(_HELD_LATER),
+        )
         self._configs = {
             view: RuntimeConfigs(caches, deployments=view.reflector, on_change=self._on_config, home=settings.home)
             for view in (self._caches.namespaced, self._caches.cluster)
@@ -80,15 +93,19 @@ class CatalogueApplication:
         self._nodes_changed: asyncio.TimerHandle | None = None
         self._inventory: tuple[NodeGroup, ...] = ()
         self._fits: dict[Demand | None, HardwareFit] = {}
+        self._entrypoints = Entrypoints(
+            client=client, home=settings.home, registry_of=self._registry_of, wake=self._wake
+        )
         self._templates = TemplateReconciler(
             client=client,
             caches=self._caches,
             home=settings.home,
-            everywhere=self._everywhere,
+            shared_events=self._everywhere or "default" in caches.namespaces,
             config_of=self._config_of,
             hardware_of=self._hardware_of,
             users_of=self._users_of,
             slots=self._slots,
+            entrypoints=self._entrypoints,
             wake=self._wake,
             events=self._base.events,
             discoveries=Discoveries(caches.metrics),
@@ -137,11 +154,13 @@ class CatalogueApplication:
         self._look_at_nodes()
 
     async def _work(self) -> None:
-        """The leader's part. Discoveries that run keep their slots."""
+        """The leader's part. Discoveries that run, or whose Job is about to be made, keep their slots."""
         self._slots.clear()
         for key in self._caches.all_keys():
             template = self._caches.template(key)
-            if template is not None and any(not finished(job) for job in self._caches.owned(template).jobs):
+            if template is not None and (
+                open_job(template) or any(not finished(job) for job in self._caches.owned(template).jobs)
+            ):
                 self._slots.claim(key)
             self._queue.add(key, Priority.BULK)
         templates = self._base.controller(
@@ -157,6 +176,7 @@ class CatalogueApplication:
                 group.create_task(self._sources.work(), name="workers of sources")
         finally:
             self._slots.clear()  # a process that stands by has no discoveries
+            self._entrypoints.stop()
 
     # ------------------------------------------------------------------------------------------------ what changes
 
@@ -183,12 +203,16 @@ class CatalogueApplication:
         self._noted.discard(template)
         self._wake(template)
 
-    def _on_nodes(self) -> None:
-        if self._nodes_changed is None:
-            self._nodes_changed = asyncio.get_running_loop().call_later(_NODES_LATER, self._look_at_nodes)
+    def _on_nodes(self, later: float) -> None:
+        loop = asyncio.get_running_loop()
+        timer = self._nodes_changed
+        if timer is None or loop.time() + later < timer.when():
+            if timer is not None:
+                timer.cancel()
+            self._nodes_changed = loop.call_later(later, self._look_at_nodes)
 
     def _look_at_nodes(self) -> None:
-        """Take the inventory, and reconcile the templates that demand GPUs if it is another one."""
+        """Take the inventory, and reconcile the templates that demand hardware if it is another one."""
         if self._nodes_changed is not None:
             self._nodes_changed.cancel()
             self._nodes_changed = None
@@ -215,6 +239,12 @@ class CatalogueApplication:
         if fit is None:
             fit = self._fits[demand] = find_hardware(demand, self._inventory, self._settings.models)
         return fit
+
+    def _registry_of(self, host: str) -> KnownRegistry:
+        """What the ModelSources say of a registry."""
+        plans = [plan_of(source).address for source in self._sources.sources.values()]
+        named = [address for address in plans if address.name.partition("/")[0].lower() == host]
+        return KnownRegistry(trusted=bool(named), insecure=any(address.insecure for address in named))
 
     def _users_of(self, template: ObjectKey) -> int | None:
         """The deployments that use a template; None if it is one of the cluster and not all namespaces are watched."""

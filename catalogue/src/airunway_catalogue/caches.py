@@ -13,8 +13,8 @@ from airunway.owned.objects import Mark, is_ours
 from airunway.process.caches import Caches, SharedCache
 from airunway.process.job_pods import job_pod
 from airunway.resource import ObjectKey, Resource, controller_owner, dig, is_deleting, key_of, uid_of
-from airunway_catalogue.hardware import NodeGroup, inventory_of, project_node
 from airunway_catalogue.names import CATALOGUE_MANAGER, CATALOGUE_PART
+from airunway_catalogue.nodes import NodeGroup, inventory_of, is_held, project_node
 
 __all__ = ["MARK", "OnTemplate", "Owned", "TemplateCaches", "View", "project_deployment", "used_template"]
 
@@ -53,11 +53,20 @@ class Owned:
 class TemplateCaches:
     """The caches of templates and of what decides their state.
 
-    `on_template(key)` is called for every change of a template, of its Jobs, their pods and its ModelArtifacts, and
-    `on_nodes()` for every change of what nodes have. Jobs of ClusterModelTemplates are in the namespace `home`.
+    `on_template(key)` is called for every change of a template, of its Jobs, their pods and its ModelArtifacts,
+    `on_nodes()` for every change of what nodes have, and `on_held()` for a node that is cordoned or not Ready, or is so
+    no more. Jobs of ClusterModelTemplates are in the namespace `home`.
     """
 
-    def __init__(self, caches: Caches, *, home: str, on_template: OnTemplate, on_nodes: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        caches: Caches,
+        *,
+        home: str,
+        on_template: OnTemplate,
+        on_nodes: Callable[[], None],
+        on_held: Callable[[], None],
+    ) -> None:
         self._home = home
         self._on_template = on_template
         project = transform_once(compact_objects(CATALOGUE_MANAGER))
@@ -73,6 +82,7 @@ class TemplateCaches:
         self.pods.add_handler(lambda _key, old, new: self._on_pod(new or old))
         self.nodes: SharedCache = caches.of(NODE, project=project_node, everywhere=True)
         self.nodes.add_handler(lambda _key, old, new: on_nodes() if _has(old) != _has(new) else None)
+        self.nodes.add_handler(lambda _key, old, new: on_held() if is_held(old) != is_held(new) else None)
         self._caching = self.namespaced.reflector.add_index(_caching)
         self.artifacts: SharedCache = caches.of(MODEL_ARTIFACT, project=_artifact, optional=True)
         self.artifacts.add_handler(lambda _key, old, new: self._on_artifact(old, new))

@@ -1,97 +1,47 @@
-"""Which nodes have the GPUs that a template needs (spec platform.md, "Templates, discovery, model sources"). Pure.
+"""Which nodes have the GPUs and CPUs that a template needs (spec platform.md, "Templates, discovery, model sources").
+Pure.
 
 Example: a template wants two MI300X. Two nodes have eight each, by the label ``amd.com/gpu.device-id: 74a1``. The
 result is available, with ``2 x MI300X`` and the node affinity ``amd.com/gpu.device-id In [74a1]``.
+
+What nodes have counts, not what is free. A node that is cordoned or not Ready counts too: maintenance takes no template
+away. Taints do not count: tolerations are the pods' own, or come by admission.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from airunway.quantity import parse_quantity
 from airunway.resource import Resource, dig
-from airunway_catalogue.gpu_models import GpuModel, GpuModels, normal
+from airunway_catalogue.gpu_models import GpuModels, normal
+from airunway_catalogue.nodes import GIB, Gpu, NodeGroup, gpus_of, in_bytes, thousandths
 
-__all__ = [
-    "Demand",
-    "Gpu",
-    "HardwareFit",
-    "NodeGroup",
-    "demand_of",
-    "find_hardware",
-    "inventory_of",
-    "project_node",
-    "settled",
-]
+__all__ = ["Demand", "HardwareFit", "demand_of", "find_hardware", "settled"]
 
 DEFAULT_RESOURCE = "nvidia.com/gpu"
 
 _TOLERANCE = 1.03
 """A board of 80 GB has 79.6 GiB: sizes that differ by less than this factor are the same size."""
 
-_LABELS = ("nvidia.com/", "amd.com/", "beta.amd.com/")
-_CLOUD_LABELS = ("cloud.google.com/gke-accelerator", "karpenter.k8s.aws/instance-gpu-name")
-_AMD_PREFIXES = ("amd.com/gpu.", "beta.amd.com/gpu.")
-_MIB, _GIB = 2**20, 2**30
-_NUMBER = re.compile(r"[0-9]{1,7}", re.ASCII)
-_PARTITION = re.compile(r"nvidia\.com/mig-\d+g\.(\d{1,4})gb.*", re.ASCII)
 _MOST_MODELS, _MOST_VALUES, _MOST_NAMED = 16, 32, 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """The GPUs of one replica."""
+    """What one replica needs of a node."""
 
-    count: int
-    """How many, at least 1."""
-    resource: str
-    """Their resource name."""
+    count: int = 0
+    """GPUs; 0: none."""
+    resource: str = ""
+    """Their resource name; empty if there are none."""
     model: str = ""
     """Empty: any."""
     memory: int = 0
     """Least memory of one, in bytes."""
-
-
-@dataclass(frozen=True, kw_only=True, order=True)
-class _Expression:
-    """One thing that a node's labels say of a GPU, as a requirement on nodes."""
-
-    rank: int
-    """Place in the order of preference."""
-    key: str
-    value: str = ""
-    """Empty: the label's existence says it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gpu:
-    """The GPUs of one model on a node."""
-
-    name: str
-    """Of the model, or what the labels have; empty if they have nothing."""
-    model: GpuModel | None = None
-    """None: no table has it."""
-    memory: int = 0
-    """Of one, in bytes; 0 if it is not known."""
-    count: int | None = None
-    """By labels that count; None: all of the resource."""
-    marks: tuple[_Expression, ...] = ()
-    """By which labels nodes with it are selected."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NodeGroup:
-    """Nodes that are equal in all that counts."""
-
-    labels: tuple[tuple[str, str], ...]
-    """Labels about GPUs."""
-    allocatable: tuple[tuple[str, int], ...]
-    """Extended resources."""
-    nodes: int
-    """How many."""
+    cpu: int = 0
+    """CPU in thousandths of a core; 0: any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,12 +50,16 @@ class HardwareFit:
 
     available: bool
     """Whether a node has it, or nothing is demanded."""
+    reason: str
+    """Of HardwareReady."""
     message: str
     """Why, as a sentence."""
     resource: str = ""
     """Resource name; empty if no GPU is demanded."""
     nodes: int = 0
     """Nodes that have it."""
+    held: int = 0
+    """How many of them are cordoned or not Ready."""
     models: tuple[str, ...] = ()
     """Models of their GPUs, sorted."""
     tier: int | None = None
@@ -116,10 +70,14 @@ class HardwareFit:
     """In short."""
 
     def status(self) -> Resource | None:
-        """``status.hardware``; None if no GPU is demanded."""
-        if not self.resource:
+        """``status.hardware``; None if nothing is demanded."""
+        if not self.summary:
             return None
-        found: Resource = {"resource": self.resource, "nodes": self.nodes, "summary": self.summary}
+        found: Resource = {"nodes": self.nodes, "summary": self.summary}
+        if self.resource:
+            found["resource"] = self.resource
+        if self.held:
+            found["nodesOutOfService"] = self.held
         if self.models:
             found["models"] = list(self.models)
         if self.tier is not None:
@@ -133,144 +91,16 @@ class HardwareFit:
 
 
 def demand_of(template: Resource) -> Demand | None:
-    """The GPUs that a template demands; None if it demands none. Total for any JSON."""
-    gpu = dig(template, "spec", "hardware", "gpu")
-    if not isinstance(gpu, dict):
-        return None
+    """What a template demands of a node; None if it demands nothing. Total for any JSON."""
+    gpu, cpu = dig(template, "spec", "hardware", "gpu"), thousandths(dig(template, "spec", "hardware", "cpu"))
+    gpu = gpu if isinstance(gpu, dict) else {}
     model, count = _text(gpu.get("model")), gpu.get("count")
-    memory = _bytes(gpu.get("minVram"))
+    memory = in_bytes(gpu.get("minVram"))
     count = count if type(count) is int and count > 0 else int(bool(model or memory))
     if not count:
-        return None
-    return Demand(count=count, resource=_text(gpu.get("type")) or DEFAULT_RESOURCE, model=model, memory=memory)
-
-
-def project_node(obj: Resource) -> Resource:
-    """What is kept of a node: its labels about GPUs, and its extended resources."""
-    metadata, allocatable = obj.get("metadata"), dig(obj, "status", "allocatable")
-    kept = {
-        key: metadata[key]
-        for key in ("name", "uid", "resourceVersion")
-        if isinstance(metadata, dict) and key in metadata
-    }
-    labels = dig(metadata, "labels")
-    if isinstance(labels, dict):
-        kept["labels"] = {key: value for key, value in labels.items() if _is_about_gpus(key)}
-    resources = allocatable if isinstance(allocatable, dict) else {}
-    counted = {key: value for key, value in resources.items() if "/" in key}
-    return {"metadata": kept, "status": {"allocatable": counted}}
-
-
-def _is_about_gpus(label: str) -> bool:
-    return label in _CLOUD_LABELS or (label.startswith(_LABELS) and ".driver" not in label and "timestamp" not in label)
-
-
-def inventory_of(nodes: Iterable[Resource]) -> tuple[NodeGroup, ...]:
-    """The groups of equal nodes that have an extended resource, sorted. Total for any JSON."""
-    found: Counter[tuple[tuple[tuple[str, str], ...], tuple[tuple[str, int], ...]]] = Counter()
-    for node in nodes:
-        allocatable = dig(node, "status", "allocatable")
-        counts = tuple(
-            sorted(
-                (key, count)
-                for key, value in (allocatable.items() if isinstance(allocatable, dict) else ())
-                if isinstance(key, str) and "/" in key and (count := _count(value))
-            )
-        )
-        labels = dig(node, "metadata", "labels")
-        texts = tuple(
-            sorted(
-                (key, value)
-                for key, value in (labels.items() if isinstance(labels, dict) else ())
-                if isinstance(key, str) and isinstance(value, str) and _is_about_gpus(key)
-            )
-        )
-        if counts:
-            found[texts, counts] += 1
-    return tuple(
-        NodeGroup(labels=labels, allocatable=counts, nodes=number) for (labels, counts), number in sorted(found.items())
-    )
-
-
-def gpus_of(labels: Mapping[str, str], resource: str, models: GpuModels) -> list[Gpu]:
-    """The GPUs of a node with that resource name, by its labels: usually one entry."""
-    if resource.startswith("amd.com/"):
-        return list(_amd(labels, models))
-    if resource.startswith("nvidia.com/"):
-        return [_nvidia(labels, resource, models)]
-    return [Gpu(name="")]
-
-
-def _nvidia(labels: Mapping[str, str], resource: str, models: GpuModels) -> Gpu:
-    marks = [
-        _Expression(rank=rank, key=key, value=labels[key])
-        for rank, key in enumerate(("nvidia.com/gpu.product", *_CLOUD_LABELS))
-        if labels.get(key)
-    ]
-    product = marks[0].value if marks else ""
-    model = next((found for mark in marks if (found := models.of_product(mark.value)) is not None), None)
-    size = labels.get("nvidia.com/gpu.memory", "")
-    memory = int(size) * _MIB if _NUMBER.fullmatch(size) else model.memory * _GIB if model is not None else 0
-    if partition := _PARTITION.fullmatch(resource):
-        memory = int(partition[1]) * 10**9
-    if family := labels.get("nvidia.com/gpu.family", ""):
-        marks.append(_Expression(rank=8, key="nvidia.com/gpu.family", value=family))
-    if size:
-        marks.append(_Expression(rank=9, key="nvidia.com/gpu.memory", value=size))
-    return Gpu(
-        name=model.name if model is not None else product or labels.get("nvidia.com/gpu.family", ""),
-        model=model,
-        memory=memory,
-        marks=tuple(marks),
-    )
-
-
-def _amd(labels: Mapping[str, str], models: GpuModels) -> Iterator[Gpu]:
-    """By device id, then product name, family and memory: a value, or part of a key whose value is a count."""
-    sizes = _amd_values(labels, "vram")
-    vram = next((size for each in sizes if (size := _vram(each[1]))), 0)
-    devices, products = _amd_values(labels, "device-id"), _amd_values(labels, "product-name")
-    families = _amd_values(labels, "family")
-    counted = [each for each in devices if each[2] is not None]
-    if len({value for _, value, _ in counted}) > 1:  # several models on one node: each by the labels that count it
-        for mark, device, count in counted:
-            model = models.of_device(device)
-            memory = model.memory * _GIB if model is not None else 0
-            yield Gpu(name=model.name if model else device, model=model, memory=memory, count=count, marks=(mark,))
-        return
-    model = next((found for _, device, _ in devices if (found := models.of_device(device)) is not None), None)
-    if model is None:
-        model = next((found for _, name, _ in products if (found := models.of_product(name)) is not None), None)
-    named = next((value for _, value, _ in (*products, *devices, *families)), "")
-    yield Gpu(
-        name=model.name if model is not None else named,
-        model=model,
-        memory=vram or (model.memory * _GIB if model is not None else 0),
-        marks=tuple(mark for mark, _, _ in (*devices, *products, *families, *sizes)),
-    )
-
-
-def _amd_values(labels: Mapping[str, str], what: str) -> list[tuple[_Expression, str, int | None]]:
-    """The values of a label of AMD's node labeller, in the order of preference, with the count where one is in it."""
-    base = {"device-id": 0, "product-name": 10, "family": 20, "vram": 30}[what]
-    found: list[tuple[_Expression, str, int | None]] = []
-    for place, prefix in enumerate(_AMD_PREFIXES):
-        plain = f"{prefix}{what}"
-        if value := labels.get(plain, ""):
-            found.append((_Expression(rank=base + place, key=plain, value=value), value, None))
-    for place, prefix in enumerate(_AMD_PREFIXES):
-        start = f"{prefix}{what}."
-        found.extend(
-            (_Expression(rank=base + 2 + place, key=key), key.removeprefix(start), count)
-            for key in sorted(labels)
-            if key.startswith(start) and (count := _count(labels[key]))
-        )
-    return found
-
-
-def _vram(text: str) -> int:
-    """``192G``, as AMD's labeller writes GiB; 0 if it cannot be read."""
-    return _bytes(f"{text}i" if text[-1:] in ("G", "M", "T") else text)
+        return Demand(cpu=cpu) if cpu else None
+    resource = _text(gpu.get("type")) or DEFAULT_RESOURCE
+    return Demand(count=count, resource=resource, model=model, memory=memory, cpu=cpu)
 
 
 # ------------------------------------------------------------------------------------------------------------ deciding
@@ -279,7 +109,9 @@ def _vram(text: str) -> int:
 def find_hardware(demand: Demand | None, inventory: Sequence[NodeGroup], models: GpuModels) -> HardwareFit:
     """What the nodes have for a demand."""
     if demand is None:
-        return HardwareFit(available=True, message="no GPU is asked for")
+        return HardwareFit(available=True, reason="NotRequested", message="neither GPUs nor CPUs are asked for")
+    if not demand.count:
+        return _find_cpus(demand, inventory)
     wanted, enough, others = list[tuple[NodeGroup, Gpu]](), list[tuple[NodeGroup, Gpu]](), list[Gpu]()
     for group in inventory:
         count = dict(group.allocatable).get(demand.resource, 0)
@@ -294,22 +126,57 @@ def find_hardware(demand: Demand | None, inventory: Sequence[NodeGroup], models:
                 enough.append((group, gpu))
     if not enough:
         return _missing(demand, inventory, models)
-    requirement = _requirement(wanted, enough, others) if demand.model or demand.memory else None
-    found = [each for each in enough if requirement is None or requirement.selects(each[1])]
+    fitting = [each for each in enough if each[0].cpu >= demand.cpu]
+    if not fitting:
+        return _without_cpus(demand, [group for group, _ in enough])
+    requirement = _requirement(wanted, fitting, others) if demand.model or demand.memory else None
+    found = [each for each in fitting if requirement is None or requirement.selects(each[1])]
     names = sorted({gpu.name for _, gpu in found if gpu.name})[:_MOST_MODELS]
     tiers = [gpu.model.tier if gpu.model is not None else 0 for _, gpu in found]
-    number = sum(group.nodes for group in {group for group, _ in found})
+    groups = {group for group, _ in found}
     shown = " or ".join(names) if 0 < len(names) <= 3 else demand.resource
     summary = f"{demand.count} x {shown}"[:128]
     return HardwareFit(
         available=True,
-        message=f"{_nodes(number)} {'has' if number == 1 else 'have'} {summary}",
+        reason="GPUAvailable",
+        message=_there(groups, summary if not demand.cpu else f"{summary} and {_cores(demand.cpu)}"),
         resource=demand.resource,
-        nodes=number,
+        nodes=_number(groups),
+        held=_held(groups),
         models=tuple(names),
         tier=min(tiers) if any(gpu.model is not None for _, gpu in found) else None,
         requirements=(requirement.expression(),) if requirement is not None else (),
         summary=summary,
+    )
+
+
+def _find_cpus(demand: Demand, inventory: Sequence[NodeGroup]) -> HardwareFit:
+    """What the nodes have for a replica without GPUs."""
+    groups, summary = {group for group in inventory if group.cpu >= demand.cpu}, _cores(demand.cpu)
+    if not groups:
+        return _without_cpus(demand, inventory)
+    return HardwareFit(
+        available=True,
+        reason="CPUAvailable",
+        message=_there(groups, summary),
+        nodes=_number(groups),
+        held=_held(groups),
+        summary=summary,
+    )
+
+
+def _without_cpus(demand: Demand, groups: Sequence[NodeGroup]) -> HardwareFit:
+    """No node has as many CPUs, of those that have the GPUs."""
+    asked, cores = _asked(demand), _cores(demand.cpu)
+    largest = max((group.cpu for group in groups), default=0)
+    which = "the largest node with these GPUs" if asked else "the largest node"
+    there = f"{which} has {_cores(largest)}" if largest else "no allocatable CPU is reported"
+    return HardwareFit(
+        available=False,
+        reason="InsufficientCapacity",
+        message=f"no node has {f'{asked} and {cores}' if asked else cores}: {there}",
+        resource=demand.resource,
+        summary=f"0 of {demand.count} x {demand.model or demand.resource}"[:128] if asked else f"0 of {cores}",
     )
 
 
@@ -390,17 +257,48 @@ def _requirement(
 
 
 def _missing(demand: Demand, inventory: Sequence[NodeGroup], models: GpuModels) -> HardwareFit:
+    return HardwareFit(
+        available=False,
+        reason="GPUNotAvailable",
+        message=f"no node has {_asked(demand)}: {_said(inventory, models)}",
+        resource=demand.resource,
+        summary=f"0 of {demand.count} x {demand.model or demand.resource}"[:128],
+    )
+
+
+def _asked(demand: Demand) -> str:
+    """The GPUs of a demand; empty if it has none."""
+    if not demand.count:
+        return ""
     asked = f"{demand.count} x {demand.resource}"
     if demand.model:
         asked += f" of model {demand.model}"
     if demand.memory:
-        asked += f" with at least {-(-demand.memory // _GIB)} GiB each"
-    return HardwareFit(
-        available=False,
-        message=f"no node has {asked}: {_said(inventory, models)}",
-        resource=demand.resource,
-        summary=f"0 of {demand.count} x {demand.model or demand.resource}"[:128],
-    )
+        asked += f" with at least {-(-demand.memory // GIB)} GiB each"
+    return asked
+
+
+def _there(groups: Collection[NodeGroup], what: str) -> str:
+    """That nodes have it, and how many of them get no pods now."""
+    number, held = _number(groups), _held(groups)
+    text = f"{_nodes(number)} {'has' if number == 1 else 'have'} {what}"
+    if not held:
+        return text
+    which = "it is" if number == 1 else f"{held} of them {'is' if held == 1 else 'are'}"
+    return f"{text}; {which} cordoned or not Ready"
+
+
+def _number(groups: Collection[NodeGroup]) -> int:
+    return sum(group.nodes for group in groups)
+
+
+def _held(groups: Collection[NodeGroup]) -> int:
+    return sum(group.held for group in groups)
+
+
+def _cores(cpu: int) -> str:
+    """Thousandths of a core in words, such as ``7.91 CPUs``."""
+    return "1 CPU" if cpu == 1000 else f"{f'{cpu / 1000:.3f}'.rstrip('0').rstrip('.')} CPUs"
 
 
 def _said(inventory: Sequence[NodeGroup], models: GpuModels) -> str:
@@ -411,7 +309,7 @@ def _said(inventory: Sequence[NodeGroup], models: GpuModels) -> str:
             if not resource.startswith(("nvidia.com/", "amd.com/", "gpu.intel.com/", "habana.ai/")):
                 continue
             for gpu in gpus_of(dict(group.labels), resource, models):
-                size = f" ({round(gpu.memory / _GIB)} GiB)" if gpu.memory else " (memory not known)"
+                size = f" ({round(gpu.memory / GIB)} GiB)" if gpu.memory else " (memory not known)"
                 found[f"{gpu.count or count} x {resource} {gpu.name or 'of an unknown model'}{size}"] += group.nodes
     if not found:
         return "the nodes have no GPUs"
@@ -426,20 +324,3 @@ def _nodes(number: int) -> str:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _count(value: object) -> int:
-    """A count as Kubernetes writes it; 0 if it cannot be read."""
-    try:
-        found = int(parse_quantity(value))
-    except (ValueError, OverflowError):
-        return 0
-    return found if 0 < found <= 2**31 else 0
-
-
-def _bytes(value: object) -> int:
-    try:
-        found = int(parse_quantity(value))
-    except (ValueError, OverflowError):
-        return 0
-    return found if 0 < found <= 2**60 else 0

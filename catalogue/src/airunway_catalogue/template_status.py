@@ -26,9 +26,6 @@ __all__ = ["CHILDREN", "status_of"]
 CHILDREN = ("RuntimeConfigReady", "HardwareReady", "DiscoveryReady", "CacheReady")
 """The children, in the order in which they decide."""
 
-_NOT_AVAILABLE = frozenset({"GPUNotAvailable"})
-"""Reasons for which a template is NotAvailable."""
-
 _AT_WORK = frozenset({"JobRunning", "Pulling"})
 
 
@@ -108,7 +105,7 @@ def _phase(rollup: Rollup, *, served: bool) -> str:
     match rollup.phase:
         case Phase.RUNNING:
             return "Ready"
-        case _ if rollup.reason in _NOT_AVAILABLE:
+        case _ if rollup.fault is not None and rollup.fault.component == "HardwareReady":
             return "NotAvailable"
         case Phase.DEPLOYING if rollup.reason in _AT_WORK:
             return "Progressing"

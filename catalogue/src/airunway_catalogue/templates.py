@@ -23,6 +23,8 @@ from airunway.status.evidence import Evidence, pod_facts
 from airunway.status.rootcause import RootCause, find_root_cause
 from airunway.templates import contribution_of, keeps_warm, warm_requests
 from airunway_catalogue.caches import MARK, TemplateCaches, View
+from airunway_catalogue.discovery import Entrypoint, pull_secrets_of, request_of
+from airunway_catalogue.entrypoints import AskedImage, Entrypoints
 from airunway_catalogue.hardware import HardwareFit
 from airunway_catalogue.metrics import Discoveries
 from airunway_catalogue.names import CATALOGUE_MANAGER
@@ -58,7 +60,8 @@ class TemplateReconciler:
 
     `config_of(template)` resolves its runtime config, `hardware_of(template)` is what the nodes have for it, and
     `users_of(key)` counts the deployments that use it (None: not all are known). Jobs of ClusterModelTemplates are in
-    the namespace `home`. Events of these are written only if `everywhere`: they are in another namespace.
+    the namespace `home`. Events of these are in the namespace ``default``, as Kubernetes wants it: `shared_events` is
+    whether they can be written there.
     """
 
     def __init__(
@@ -67,11 +70,12 @@ class TemplateReconciler:
         client: Client,
         caches: TemplateCaches,
         home: str,
-        everywhere: bool,
+        shared_events: bool,
         config_of: Callable[[Resource], Resolution],
         hardware_of: Callable[[Resource], HardwareFit],
         users_of: Callable[[ObjectKey], int | None],
         slots: Slots,
+        entrypoints: Entrypoints,
         wake: Callable[[ObjectKey], None],
         events: EventRecorder,
         discoveries: Discoveries,
@@ -80,11 +84,12 @@ class TemplateReconciler:
         self._client = client
         self._caches = caches
         self._home = home
-        self._everywhere = everywhere
+        self._shared_events = shared_events
         self._config_of = config_of
         self._hardware_of = hardware_of
         self._users_of = users_of
         self._slots = slots
+        self._entrypoints = entrypoints
         self._wake = wake
         self._events = events
         self._discoveries = discoveries
@@ -120,6 +125,8 @@ class TemplateReconciler:
             await self._look_up(template)
             decision = self._decide(key, template, memory)
             wrote = await self._report(template, decision)
+            if decision.wants_entrypoint and (asked := self._asked(template)) is not None:
+                self._entrypoints.ask(asked, template=key)
             for job in decision.delete:
                 await self._writer.delete(job)
             if decision.create is not None and self._slots.has(key):
@@ -186,8 +193,22 @@ class TemplateReconciler:
             cause=memory.cause,
             refused=memory.refused,
             slot=self._slots.has(key),
+            entrypoint=self._entrypoint(template),
             now=now,
         )
+
+    def _entrypoint(self, template: Resource) -> Entrypoint | None:
+        asked = self._asked(template)
+        return self._entrypoints.known(asked, began=bool(open_job(template))) if asked is not None else None
+
+    def _asked(self, template: Resource) -> AskedImage | None:
+        """The image of which the entrypoint may be read, with the pull Secrets that may be."""
+        request = request_of(template)
+        if request is None or not request.image or request.command:
+            return None
+        at_home = key_of(template).namespace in ("", self._home)
+        secrets = pull_secrets_of(request, self._config_of(template).config) if at_home else ()
+        return AskedImage(image=request.image, secrets=secrets)
 
     def _decide(self, key: ObjectKey, template: Resource, memory: _Memory) -> Decision:
         """The decision, with a slot if one is wanted and free."""
@@ -257,7 +278,10 @@ class TemplateReconciler:
             self._events.emit(template, reason="TemplateReady", note="The template can be used", action="Check")
         if after == "NotAvailable" and before != "NotAvailable":
             note = str(status["message"])
-            self._events.emit(template, reason="GPUNotAvailable", note=note, warning=True, action="Check")
+            if dig(status, "reason") == "GPUNotAvailable":
+                self._events.emit(template, reason="GPUNotAvailable", note=note, warning=True, action="Check")
+            else:
+                self._events.emit(template, reason="InsufficientCapacity", note=note, warning=True, action="Check")
         old, new = (
             condition_of(template, "DiscoveryReady") or {},
             condition_of({"status": status}, "DiscoveryReady") or {},
@@ -269,8 +293,8 @@ class TemplateReconciler:
             self._events.emit(template, reason="DiscoveryFailed", note=note, warning=True, action="Discover")
 
     def _has_events(self, template: Resource) -> bool:
-        """Whether events of the template can be written: those of cluster-scoped objects are in ``default``."""
-        return bool(key_of(template).namespace) or self._everywhere
+        """Whether events of the template can be written."""
+        return bool(key_of(template).namespace) or self._shared_events
 
 
 def _created(template: Resource) -> tuple[str, str, str]:

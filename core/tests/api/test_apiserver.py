@@ -90,6 +90,31 @@ def test_what_is_applied_comes_back_with_few_additions(kubectl: Kubectl, namespa
 
 
 @pytest.mark.usefixtures("installed")
+def test_the_column_model_has_the_model_of_a_template_too(kubectl: Kubectl, namespace: str) -> None:
+    specs: dict[str, Resource] = {
+        "own": {"model": {"id": "org/own"}},
+        "used": {"templateRef": {"name": "fast"}, "model": {"servedName": "short"}},
+        "asked": {"templateRef": {"modelName": "org/asked"}},
+        "chosen": {"templateRef": {"modelName": "org/asked"}},
+        "absent": {"templateRef": {"name": "absent"}},
+    }
+    for name, spec in specs.items():
+        kubectl("apply", "-n", namespace, "-f", "-", stdin=deployment(spec, name))
+    for name, model in (("own", "org/other"), ("used", "org/given"), ("chosen", "org/mirror")):
+        status = {"status": {"effectiveTemplate": {"spec": {"model": {"id": model}, "image": "x"}}}}
+        patch = ("--type=merge", "--subresource=status", "-p", json.dumps(status))
+        kubectl("patch", "md", name, "-n", namespace, *patch)
+    lines = kubectl("get", "md", "-n", namespace).stdout.splitlines()
+    assert {line.split()[0]: line.split()[2] for line in lines[1:]} == {
+        "own": "org/own",
+        "used": "org/given",
+        "chosen": "org/mirror",
+        "asked": "org/asked",
+        "absent": "WaitingForController",  # the next column that has a value
+    }
+
+
+@pytest.mark.usefixtures("installed")
 def test_scale(kubectl: Kubectl, namespace: str) -> None:
     kubectl("apply", "-n", namespace, "-f", "-", stdin=deployment({"model": {"id": "org/model"}}))
     kubectl("scale", "md/llama", "-n", namespace, "--replicas=3")

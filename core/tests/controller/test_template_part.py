@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from airunway.api import names
-from airunway.controller.templates import TemplatePart, TemplateSource, template_part
+from airunway.controller.templates import TemplatePart, TemplateSource, newest_hash, template_part
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.resource import Resource, copy_of, key_of
 from airunway.templates import choose, contribution_of
@@ -91,6 +93,75 @@ def test_what_serves_keeps_its_record_until_its_own_spec_changes() -> None:
     assert flags(taken) == {"a": "2"}
     assert flags(template_part(cached(first), templates(edited()))) == {"a": "2"}, "it has not served yet"
     assert flags(template_part(cached(first, served=True), templates(edited()), granted=True)) == {"a": "2"}
+
+
+def with_nodes(*values: str, template: Resource = TEMPLATE) -> Resource:
+    """The template as the catalogue leaves it when nodes with these labels are there."""
+    requirement = {"key": "gpu", "operator": "In", "values": list(values)}
+    return {**template, "status": {"phase": "Ready", "hardware": {"requirements": [requirement]}}}
+
+
+def required(part: TemplatePart) -> object:
+    """The values of the label that the nodes of the deployment must have."""
+    nodes = part.deployment["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    return nodes["nodeSelectorTerms"][0]["matchExpressions"][0]["values"]
+
+
+def running(part: TemplatePart, *, served: bool = True, ready: int = 1, desired: int = 1, cause: str = "") -> Resource:
+    """The deployment once its provider has made an object, with so many pods."""
+    found = cached(part, served=served)
+    found["status"]["provider"] = {"name": "p", "resourceName": "d"}
+    found["status"]["replicas"] = {"desired": desired, "ready": ready}
+    if cause:
+        found["status"]["rootCause"] = {"code": cause}
+    return found
+
+
+def test_a_node_that_comes_is_no_edit_of_the_template() -> None:
+    before, after = with_nodes("a"), with_nodes("a", "b")
+    assert contribution_of(before).hash == contribution_of(after).hash == contribution_of(TEMPLATE).hash
+    first = template_part(DEPLOYMENT, templates(before))
+    for served in (True, False):
+        for granted in (True, False):
+            deployment = running(first, served=served, ready=int(served))
+            kept = template_part(deployment, templates(after), granted=granted)
+            assert required(kept) == ["a"], f"{served=} {granted=}: pods that run are not replaced"
+            assert "newerHash" not in kept.status["effectiveTemplate"]
+            assert kept.status == first.status
+            assert newest_hash(deployment, templates(after)) == kept.status["effectiveTemplate"]["hash"]
+            assert kept.condition is not None
+            assert "takes that for the nodes of today" in kept.condition.message
+    gone = template_part(running(first), templates(TEMPLATE))
+    assert required(gone) == ["a"], "nor does a node that goes"
+
+
+def test_the_newest_nodes_are_taken_with_the_next_change_and_before_anything_exists() -> None:
+    first, after = template_part(DEPLOYMENT, templates(with_nodes("a"))), templates(with_nodes("a", "b"))
+    assert required(template_part(cached(first), after)) == ["a", "b"], "nothing exists of it"
+    edited_spec = running(first)
+    own = {**DEPLOYMENT["spec"], "env": [{"name": "A", "value": "1"}]}
+    edited_spec["airunway.ai/own-spec"] = own
+    assert required(template_part(edited_spec, after)) == ["a", "b"], "its own spec was edited"
+    adopted = running(first)
+    adopted["metadata"] = {**adopted["metadata"], "annotations": {names.ADOPT: "now"}}
+    assert required(template_part(adopted, after)) == ["a", "b"]
+    both = templates(with_nodes("a", "b", template=edited()))
+    assert required(template_part(running(first), both)) == ["a"], "an edit of the template waits as before"
+    assert required(template_part(running(first), both, granted=True)) == ["a", "b"], "and brings the newest nodes"
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_a_replica_that_finds_no_node_takes_the_newest_ones(served: bool) -> None:
+    first, after = template_part(DEPLOYMENT, templates(with_nodes("a"))), templates(with_nodes("a", "b"))
+    for cause in ("Unschedulable.TaintOrSelector", "Unschedulable.InsufficientGPU"):
+        taken = template_part(running(first, served=served, ready=0, cause=cause), after)
+        assert required(taken) == ["a", "b"], cause
+        assert taken.status["effectiveTemplate"]["hash"] == first.status["effectiveTemplate"]["hash"]
+        several = running(first, served=served, ready=0, desired=2, cause=cause)
+        assert required(template_part(several, after)) == ["a"], "the other one may run"
+        assert required(template_part(running(first, served=served, cause=cause), after)) == ["a"], "it serves"
+    pulling = running(first, served=served, ready=0, cause="ImagePull.Auth")
+    assert required(template_part(pulling, after)) == ["a"], "it has a node"
 
 
 def test_a_template_that_is_deleted_leaves_what_was_recorded() -> None:

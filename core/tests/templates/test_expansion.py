@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airunway.api.crds import custom_resource_definitions
 from airunway.resource import Resource
-from airunway.templates import contribution_of, effective, expand, request_of
+from airunway.templates import contribution_of, effective, expand, is_default, request_of
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6),
@@ -56,6 +59,30 @@ def nodes(*terms: Resource) -> Resource:
             id="flags and image of another engine do not count",
         ),
         pytest.param(
+            {"resources": {"gpu": {"count": 4, "type": "nvidia.com/gpu"}}},
+            {"resources": {"gpu": {"count": 2, "type": "amd.com/gpu"}}},
+            {"resources": {"gpu": {"count": 4, "type": "amd.com/gpu"}}},
+            id="what the API server wrote is no value of the deployment",
+        ),
+        pytest.param(
+            {"resources": {"gpu": {"count": 1, "type": "nvidia.com/mig-1g.5gb"}}},
+            {"resources": {"gpu": {"count": 2, "type": "amd.com/gpu"}}},
+            {"resources": {"gpu": {"count": 1, "type": "nvidia.com/mig-1g.5gb"}}},
+            id="another type is the deployment's own",
+        ),
+        pytest.param(
+            {"resources": {"gpu": {"count": 1, "type": "nvidia.com/gpu"}}},
+            {"resources": {"gpu": {"count": 2}}},
+            {"resources": {"gpu": {"count": 1, "type": "nvidia.com/gpu"}}},
+            id="a template without a type changes none",
+        ),
+        pytest.param(
+            {"scaling": {"prefill": {"memory": "1Gi", "replicas": 1, "gpu": {"count": 1, "type": "nvidia.com/gpu"}}}},
+            {"scaling": {"prefill": {"replicas": 3, "gpu": {"count": 8, "type": "amd.com/gpu"}}}},
+            {"scaling": {"prefill": {"memory": "1Gi", "replicas": 1, "gpu": {"count": 1, "type": "amd.com/gpu"}}}},
+            id="nor for a role, whose replicas are the deployment's own",
+        ),
+        pytest.param(
             {"affinity": nodes(term("a"), term("b"))},
             {"affinity": nodes(term("gpu"))},
             {
@@ -72,6 +99,34 @@ def test_the_deployments_own_values_count_over_the_templates(
     own: Resource, template: Resource, expected: Resource
 ) -> None:
     assert expand(own, template) == expected
+
+
+def test_of_each_default_that_the_api_server_writes_it_is_decided_whose_value_counts() -> None:
+    crd = next(each for each in custom_resource_definitions() if each["spec"]["names"]["kind"] == "ModelDeployment")
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    written = dict(_defaults(schema, ()))
+    own = {
+        ("model", "source"): "a template gives no source",
+        ("model", "storage", "volumes", "purpose"): "a list of the deployment counts as a whole",
+        ("scaling",): "empty",
+        ("scaling", "replicas"): "replicas are always the deployment's own",
+        ("scaling", "prefill", "replicas"): "the same",
+        ("scaling", "decode", "replicas"): "the same",
+        ("serving", "mode"): "the only field below it",
+    }
+    templates = {at for at, value in written.items() if is_default(value, at=at)}
+    assert templates | own.keys() == written.keys()
+    assert templates == {at for at in written if at[-2:] == ("gpu", "type")}
+
+
+def _defaults(schema: Resource, at: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Each default of a schema, by the path of its field; entries of a list have the path of the list."""
+    if at and "default" in schema:
+        yield at, schema["default"]
+    for field, below in schema.get("properties", {}).items():
+        yield from _defaults(below, (*at, field))
+    if "items" in schema:
+        yield from _defaults(schema["items"], at)
 
 
 def test_a_deployment_without_template_or_without_record_is_the_identical_object() -> None:

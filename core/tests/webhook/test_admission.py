@@ -13,6 +13,7 @@ from airunway.api import names
 from airunway.kube import ServerError
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.selection import ProviderFacts, UpstreamFacts, provider_facts
+from airunway.templates import Expansion
 from airunway.validation.policy import Policy, parse_policy
 from airunway.webhook.access import AccessReviewer
 from airunway.webhook.admission import Admission, ReviewResult, User
@@ -61,12 +62,15 @@ class Cluster:
     templates: Mapping[str, Resource] = field(default_factory=dict)
     """What each template gives, by its name."""
 
-    def with_template(self, deployment: Resource) -> Resource | None:
+    def with_template(self, deployment: Resource) -> Expansion:
         named = dig(deployment, "spec", "templateRef", "name")
         if named is None:
-            return deployment
+            return Expansion(deployment=deployment)
         given = self.templates.get(named)
-        return None if given is None else {**deployment, "spec": {**given, **deployment["spec"]}}
+        if given is None:
+            return Expansion(deployment=None, problem=f"spec.templateRef: there is no ModelTemplate {named}")
+        spec = {key: value for key, value in deployment["spec"].items() if key != "templateRef"}
+        return Expansion(deployment={**deployment, "spec": {**given, **spec}}, origin=f"ModelTemplate team/{named}")
 
     def watches(self, namespace: str) -> bool:
         return self.watched(namespace)
@@ -198,6 +202,18 @@ async def test_a_deployment_with_a_template_is_judged_by_what_that_gives() -> No
     ).refusal is None
     found = await answer(Cluster([ACME], templates={"fast": {**gpu, "engine": {"type": "sglang"}}}), asking)
     assert refusal_of(found) == (422, "Invalid", [("spec.engine.type", "FieldValueInvalid")])
+    assert found.refusal is not None
+    assert found.refusal.message.endswith("(with ModelTemplate team/fast)"), "the user has not written that field"
+    found = await answer(
+        Cluster([ACME], templates={"fast": {"model": {"id": "org/m"}, "engine": {"type": "vllm"}}}), asking
+    )
+    assert found.refusal is not None
+    assert "vLLM engine requires GPU" in found.refusal.message
+    assert "(with ModelTemplate team/fast)" in found.refusal.message
+    own = {**asking, "spec": {**asking["spec"], "provider": {"name": "acne"}}}
+    found = await answer(Cluster([ACME], templates={"fast": {**gpu, "engine": {"type": "vllm"}}}), own)
+    assert found.refusal is not None
+    assert "ModelTemplate" not in found.refusal.message, "it is the user's own value"
     forbidden = "rules: [{images: ['good.example/*']}]"
     image = {**gpu, "engine": {"type": "vllm"}, "image": "bad.example/x"}
     found = await answer(Cluster([ACME], templates={"fast": image}, policy=policy(forbidden)), asking)
@@ -207,7 +223,11 @@ async def test_a_deployment_with_a_template_is_judged_by_what_that_gives() -> No
 async def test_while_a_template_is_not_known_only_what_the_deployment_says_itself_is_judged() -> None:
     asking = deployment(None, templateRef={"name": "fast"}, provider={"name": "acme"})
     del asking["spec"]["model"]
-    assert (await answer(Cluster([ACME]), asking)).refusal is None
+    found = await answer(Cluster([ACME]), asking)
+    assert found.refusal is None
+    assert found.warnings == (
+        "spec.templateRef: there is no ModelTemplate fast. The deployment is stored all the same",
+    )
     missing = {**asking, "spec": {**asking["spec"], "provider": {"name": "acne"}}}
     assert refusal_of(await answer(Cluster([ACME]), missing))[2] == [("spec.provider.name", "FieldValueNotFound")]
     free = {**asking, "spec": {"templateRef": {"name": "fast"}}}

@@ -81,6 +81,12 @@ _CONFIG_COLUMNS = (
     _AGE,
 )
 
+_MODEL = ".*['model.id','effectiveTemplate.spec.model.id','templateRef.modelName']"
+"""Id of the model: ``spec.model.id``, else that of the template as the core recorded it in the status, else the model
+that was asked for. Of the values that a path finds a column shows the first, and a union finds them in its own order. A
+path has to start with a dot, hence the wildcard, which is spec and status here.
+"""
+
 _TEMPLATE_COLUMNS = (
     _Column(name="Phase", path=".status.phase", description="State as one word."),
     _Column(name="Model", path=".spec.modelName", description="Model of the template."),
@@ -104,7 +110,7 @@ _DEFINITIONS = (
         required=("spec",),
         columns=(
             _Column(name="Phase", path=".status.phase", description="State as one word."),
-            _Column(name="Model", path=".spec.model.id", description="Model that is served."),
+            _Column(name="Model", path=_MODEL, description="Model that is served."),
             _Column(name="Engine", path=".status.engine.type", description="Engine in use."),
             _Column(name="Provider", path=".status.provider.name", description="Provider in use."),
             _Column(name="Ready", path=".status.replicas.summary", description="Ready and wanted replicas."),

@@ -69,6 +69,8 @@ def given_fields(given: Resource, own: Resource) -> Iterator[Resource]:
 
 def _overriding(field: str, given: Resource, own: Resource) -> str:
     """The field of the deployment's own spec that counts instead; empty if none does."""
+    from airunway.templates import is_default
+
     engine, other = dig(own, "engine", "type"), dig(given, "engine", "type")
     if engine and other and engine != other and (field.startswith("spec.engine.") or field == "spec.image"):
         return "spec.engine.type"
@@ -85,7 +87,8 @@ def _overriding(field: str, given: Resource, own: Resource) -> str:
         if value is None:
             return ""
         if not isinstance(value, dict):
-            return f"spec.{'.'.join(path[: place + 1])}"
+            at = tuple(path[: place + 1])
+            return "" if is_default(value, at=at) else f"spec.{'.'.join(at)}"
     return ""
 
 

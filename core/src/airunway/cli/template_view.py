@@ -112,7 +112,9 @@ def _facts(template: Resource) -> Iterator[str]:
     there = ""
     if nodes is not None:
         listed = ", ".join(map(str, _list(status, "hardware", "models")))
-        there = f" (nodes that have it: {nodes}{', ' if listed else ''}{listed})"
+        held = dig(status, "hardware", "nodesOutOfService")
+        out = f", {held} of them cordoned or not Ready" if held else ""
+        there = f" (nodes that have it: {nodes}{out}{', ' if listed else ''}{listed})"
     yield f"Hardware:   {hardware_text(template) or 'as the deployment says'}{there}"
     discovery = dig(status, "discovery")
     if isinstance(discovery, dict):

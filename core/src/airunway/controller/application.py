@@ -12,7 +12,6 @@ import kopf
 
 from airunway.api import names
 from airunway.configs import Rollout, config_name
-from airunway.controller.cache_waves import cache_progress_of, is_behind
 from airunway.controller.decision import SILENT_AFTER
 from airunway.controller.guarded import GuardParameters
 from airunway.controller.policies import Policies, PolicyFile
@@ -20,6 +19,7 @@ from airunway.controller.provider_configs import ProviderConfigReconciler
 from airunway.controller.reconciler import CoreReconciler
 from airunway.controller.runtime_configs import PAUSE, RuntimeConfigReconciler, progress_of
 from airunway.controller.templates import TemplateSource, newest_hash, template_part
+from airunway.controller.waves import cache_progress_of, mounts_old_claim
 from airunway.first_seen import FirstSeen
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import (
@@ -43,6 +43,7 @@ from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.selection import REFUSED_BY, STALE_AFTER, ProviderFacts, provider_facts
 from airunway.status import conditions_in, parent_of
 from airunway.status.catalogue import PARTS, conditions_of
+from airunway.templates import Expansion
 from airunway.validation import prepare
 from airunway.validation.policy import NAMESPACE_NAME, Policy
 
@@ -225,10 +226,16 @@ class CoreApplication:
     def providers(self) -> Mapping[str, ProviderFacts]:
         return self._facts
 
-    def with_template(self, deployment: Resource) -> Resource | None:
-        """A deployment as it was sent, with its effective spec; None while it is not known what its template gives."""
+    def with_template(self, deployment: Resource) -> Expansion:
+        """A deployment as it was sent, with its effective spec."""
         part = template_part(deployment, self._template_source)
-        return None if part.unresolved else part.deployment
+        ref = dig(part.status, "effectiveTemplate", "ref")
+        named = (dig(ref, field, default="") for field in ("namespace", "name"))
+        return Expansion(
+            deployment=None if part.unresolved else part.deployment,
+            origin=f"{ref['kind']} {'/'.join(filter(None, named))}" if ref and part.condition is not None else "",
+            problem=part.fault.message if part.fault is not None else "",
+        )
 
     async def labels_of(self, namespace: str) -> Mapping[str, str]:
         """The labels of a namespace to which the policy's selectors apply. Raises KubeError."""
@@ -284,7 +291,7 @@ class CoreApplication:
         self._runtime_config_reconciler.caches.begin(self._deployments.values(), now=self._clock())
         self._runtime_config_reconciler.templates.begin(self._deployments.values(), now=self._clock())
         for deployment in self._deployments.values():
-            if is_behind(deployment):
+            if mounts_old_claim(deployment):
                 self._runtime_config_queue.add(self._wave_of(deployment), Priority.BULK)
         controller = self._base.controller
         workers = self._settings.workers
@@ -368,11 +375,11 @@ class CoreApplication:
                 self._count_users(ObjectKey("", name))
             if new is None:
                 self._forget_grant(old)
-            elif is_behind(new):
+            elif mounts_old_claim(new):
                 self._runtime_config_queue.add(self._wave_of(new))
             return
         moved = (*cache_progress_of(old), *progress_of(old)) != (*cache_progress_of(new), *progress_of(new))
-        if moved and (is_behind(new) or self._runtime_config_reconciler.caches.is_under_way(key)):
+        if moved and (mounts_old_claim(new) or self._runtime_config_reconciler.caches.is_under_way(key)):
             self._runtime_config_queue.add(self._wave_of(new))
         config = self._runtime_configs.resolve(new).config
         if config is not None and config.rollout is Rollout.IMMEDIATELY and progress_of(old) != progress_of(new):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from airunway.api import names
 from airunway.api.bounds import EXCESS
@@ -18,7 +19,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Conflict, EventRecorder, MutationCache, StatusWriter
 from airunway.process.deployment_cache import to_validate
 from airunway.process.logs import log_phase
-from airunway.resource import ObjectKey, Resource, dig, is_deleting, uid_of
+from airunway.resource import ObjectKey, Resource, dig, digest, is_deleting, uid_of
 from airunway.selection import ProviderFacts, forbidden_now, unsettled
 from airunway.status import OVERALL
 from airunway.status.events import EVENTS
@@ -96,7 +97,7 @@ class CoreReconciler:
             return await self._releaser.release(deployment)
         template = template_part(deployment, self._templates, granted=self._is_template_granted(deployment))
         deployment = template.deployment
-        violations = self._violations(key, deployment, gives=str(dig(template.status, "effectiveTemplate", "hash")))
+        violations = self._violations(key, deployment, gives=_given(template.status))
         policy, labels = self._policy(key.namespace)
         if labels is None:
             return None  # the watch of namespaces lags; its event triggers the pass
@@ -141,8 +142,8 @@ class CoreReconciler:
         return self._policies.policy, self._policies.known_labels(namespace)
 
     def _violations(self, key: ObjectKey, deployment: Resource, *, gives: str) -> list[Violation]:
-        """The violations of a deployment. They are computed once per generation and per hash of what its template
-        `gives`: most passes follow a change of the status.
+        """The violations of a deployment. They are computed once per generation and for what its template `gives`: most
+        passes follow a change of the status.
 
         Limits on size are checked in each pass, because metadata does not change the generation; the cache has the
         result.
@@ -175,6 +176,13 @@ class CoreReconciler:
         self._events.emit(
             deployment, reason=event.reason, note=event.message, warning=event.warning, action=action, at=at
         )
+
+
+def _given(status: Mapping[str, Any]) -> str:
+    """What identifies the values of a template: its hash is without what nodes must have."""
+    record = dig(status, "effectiveTemplate")
+    affinity = dig(record, "spec", "affinity")
+    return f"{dig(record, 'hash', default='')} {digest(affinity) if affinity else ''}"
 
 
 def _without_handed_over(deployment: Resource) -> Resource:

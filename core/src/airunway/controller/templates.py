@@ -40,6 +40,9 @@ __all__ = [
 _PASSING = ("gateway", "suspend")
 """Fields of a spec whose change takes no newer template; nor do replica counts (ruling 23)."""
 
+_NO_NODE = frozenset({"Unschedulable.InsufficientGPU", "Unschedulable.TaintOrSelector"})
+"""Root causes of a pod that other nodes may help."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TemplateSource:
@@ -109,7 +112,7 @@ def template_part(deployment: Resource, templates: TemplateSource, *, granted: b
         problem = Choice(reason="InvalidSpec", message=f"{_named(template)} cannot be used: {contribution.unusable}")
         return _without(deployment, request, record, problem)
     digest_ = own_digest(deployment)
-    if record is not None and _keeps(deployment, record, digest_) and not granted:
+    if record is not None and _keeps(deployment, record, contribution, digest_, granted=granted):
         given, hash_ = record["spec"], str(record.get("hash", ""))
     else:
         given, hash_ = contribution.spec, contribution.hash
@@ -129,6 +132,11 @@ def template_part(deployment: Resource, templates: TemplateSource, *, granted: b
         text += (
             " as it was before its last change: the next change of the deployment's own spec, or a new value of the "
             f"annotation {names.ADOPT}, takes the new values ({_changed(given, contribution.spec)})"
+        )
+    elif given != contribution.spec:
+        text += (
+            ", with the node affinity for the nodes that were there when its values were taken: the next change of the "
+            f"deployment's own spec, or a new value of the annotation {names.ADOPT}, takes that for the nodes of today"
         )
     ignored = "; ".join(f"{each.field}: {each.message}" for each in contribution.problems[:4])
     return TemplatePart(
@@ -191,8 +199,32 @@ def _exists(deployment: Resource) -> bool:
     return any(names.provider_of_finalizer(str(each)) for each in finalizers)
 
 
-def _keeps(deployment: Resource, record: Resource, digest_: str) -> bool:
-    return is_true(deployment, SERVED) and record.get("takenFor") == digest_
+def _keeps(deployment: Resource, record: Resource, contribution: Contribution, digest_: str, *, granted: bool) -> bool:
+    """Whether what is recorded goes on.
+
+    What serves keeps its record when the template is edited. If only what nodes must have is another, everything that
+    exists keeps it: a node that comes must not replace a pod that runs. A deployment whose only replica finds no node
+    takes the newest.
+    """
+    if record.get("takenFor") != digest_:
+        return False
+    if record.get("hash") == contribution.hash:
+        return _has_object(deployment) and not _waits_for_a_node(deployment)
+    return is_true(deployment, SERVED) and not granted
+
+
+def _has_object(deployment: Resource) -> bool:
+    """Whether its provider has made an object, which may have pods."""
+    return bool(dig(deployment, "status", "provider", "resourceName"))
+
+
+def _waits_for_a_node(deployment: Resource) -> bool:
+    """Whether its only replica is not ready because a pod of it can be scheduled nowhere. Of several replicas another
+    one may run without being ready yet, which the status does not say.
+    """
+    counts, code = dig(deployment, "status", "replicas"), dig(deployment, "status", "rootCause", "code")
+    alone = dig(counts, "desired") == 1 and not dig(counts, "ready")
+    return alone and code in _NO_NODE and not is_true(deployment, "Ready")
 
 
 def _without(deployment: Resource, request: Request, record: Resource | None, problem: Choice) -> TemplatePart:

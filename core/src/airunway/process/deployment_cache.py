@@ -51,6 +51,7 @@ _MAX_ENTRY = 16 * 2**10
 """Maximum bytes of one manager's field entry; ours have 2 KiB."""
 _MAX_CANDIDATES = 64
 """Number of different lists of candidates that are remembered, 8 KiB each; beyond that all are dropped."""
+_MAX_VARIANTS = 4
 _MAX_OWNERS = 16
 
 _OWN_STATUS = (
@@ -84,7 +85,7 @@ class DeploymentProjection:
         self._compact = compact_objects(self._managers)
         self._outlines: dict[tuple[str, ...], Resource] = {}
         self._candidates: dict[bytes, list[Any]] = {}
-        self._contributions: dict[str, Resource] = {}
+        self._contributions: dict[str, list[Resource]] = {}
 
     def __call__(self, obj: Resource) -> Resource:
         metadata = obj.get("metadata")
@@ -130,8 +131,12 @@ class DeploymentProjection:
         if isinstance(given, dict) and isinstance(hash_, str):
             if len(self._contributions) >= _MAX_CANDIDATES:
                 self._contributions.clear()
-            shared = self._contributions.setdefault(hash_, given)
-            record["spec"] = shared if shared == given else given
+            # Those with one hash differ in what nodes must have.
+            known = self._contributions.setdefault(hash_, [])
+            shared = next((each for each in known if each == given), None)
+            if shared is None and len(known) < _MAX_VARIANTS:
+                known.append(given)
+            record["spec"] = given if shared is None else shared
         obj["spec"] = effective(obj)["spec"]
 
     def _share_candidates(self, selection: Any) -> None:

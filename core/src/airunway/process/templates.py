@@ -16,7 +16,17 @@ from airunway.process.deployment_cache import own_spec
 from airunway.process.runtime_configs import OnChange
 from airunway.process.scoped_caches import ScopedCaches
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of
-from airunway.templates import CLUSTER_KIND, KIND, Choice, Contribution, Request, choose, contribution_of, request_of
+from airunway.templates import (
+    CLUSTER_KIND,
+    KIND,
+    USABLE,
+    Choice,
+    Contribution,
+    Request,
+    choose,
+    contribution_of,
+    request_of,
+)
 
 __all__ = ["TemplateProjection", "Templates"]
 
@@ -30,8 +40,12 @@ _METADATA = (
     "deletionTimestamp",
     "labels",
 )
-_STATUS = ("phase", "reason", "message", "modelSources", "hardware")
+_STATUS = ("phase", "modelSources")
 """What the core reads of a template's status, which the catalogue writes."""
+_AGAINST = ("reason", "message")
+"""The same of a template that cannot be used."""
+_HARDWARE = ("tier", "requirements")
+"""The same of the hardware. How many nodes there are is no reason to look at the deployments of a template."""
 _CONDITIONS = ("DiscoveryReady",)
 """The conditions of it that the core reads."""
 
@@ -118,12 +132,21 @@ class TemplateProjection:
         kept["metadata"] = {
             field: metadata[field] for field in _METADATA if isinstance(metadata, dict) and field in metadata
         }
-        kept["status"] = {field: status[field] for field in _STATUS if isinstance(status, dict) and field in status}
+        kept["status"] = _status(status) if isinstance(status, dict) else {}
         if conditions := [each for type_ in _CONDITIONS if (each := condition_of(obj, type_)) is not None]:
             kept["status"]["conditions"] = [
                 {field: each.get(field) for field in ("type", "status")} for each in conditions
             ]
         return self._compact(kept)
+
+
+def _status(status: Resource) -> Resource:
+    fields = _STATUS if status.get("phase") in USABLE else (*_STATUS, *_AGAINST)
+    kept = {field: status[field] for field in fields if field in status}
+    hardware = status.get("hardware")
+    if isinstance(hardware, dict):
+        kept["hardware"] = {field: hardware[field] for field in _HARDWARE if field in hardware}
+    return kept
 
 
 def _read(template: Resource) -> tuple[object, object]:

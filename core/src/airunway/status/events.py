@@ -160,7 +160,15 @@ _REGISTERED = (
         emitters=(Emitter.CATALOGUE,),
         action="Check",
         note="no node has <what the template needs>: <what the nodes have>",
-        meaning="A template became NotAvailable. Emitted on the template.",
+        meaning="A template became NotAvailable: no node has its GPUs. Emitted on the template.",
+        warning=True,
+    ),
+    EventReason(
+        name="InsufficientCapacity",
+        emitters=(Emitter.CATALOGUE,),
+        action="Check",
+        note="no node has <what the template needs>: <what the largest node has>",
+        meaning="A template became NotAvailable: no node has its CPU, of those with its GPUs. Emitted on the template.",
         warning=True,
     ),
     EventReason(

@@ -87,7 +87,7 @@ _REGISTERED = (
     Reason("ServerError", Category.CONNECTIVITY, "a server answered 5xx"),
     Reason("ImagePullBackOff", Category.CONNECTIVITY, "the image cannot be pulled just now"),
     Reason("PodEvicted", Category.CONNECTIVITY, "the node evicted the pod"),
-    Reason("InsufficientCapacity", Category.CAPACITY, "no node has what the pod asks for"),
+    Reason("InsufficientCapacity", Category.CAPACITY, "no node has what the pod, or the template, asks for"),
     Reason("PendingResources", Category.CAPACITY, "nodes or devices are not there yet"),
     Reason("FailedScheduling", Category.CAPACITY, "the scheduler finds no node for the pod"),
     Reason("QuotaExceeded", Category.CAPACITY, "a ResourceQuota forbids more pods or devices"),

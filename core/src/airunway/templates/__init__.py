@@ -1,8 +1,16 @@
 """Model templates: which one a deployment uses, what it gives, and the effective spec. Pure (platform.md)."""
 
-from airunway.templates.choice import CLUSTER_KIND, KIND, Candidate, Choice, Request, choose, request_of
+from airunway.templates.choice import CLUSTER_KIND, KIND, USABLE, Candidate, Choice, Request, choose, request_of
 from airunway.templates.contribution import MAX_CONTRIBUTION, Contribution, contribution_of
-from airunway.templates.expansion import TEMPLATE_READY, effective, effective_model, expand, recorded_contribution
+from airunway.templates.expansion import (
+    TEMPLATE_READY,
+    Expansion,
+    effective,
+    effective_model,
+    expand,
+    is_default,
+    recorded_contribution,
+)
 from airunway.templates.warm import keeps_warm, warm_requests
 
 __all__ = [
@@ -10,15 +18,18 @@ __all__ = [
     "KIND",
     "MAX_CONTRIBUTION",
     "TEMPLATE_READY",
+    "USABLE",
     "Candidate",
     "Choice",
     "Contribution",
+    "Expansion",
     "Request",
     "choose",
     "contribution_of",
     "effective",
     "effective_model",
     "expand",
+    "is_default",
     "keeps_warm",
     "recorded_contribution",
     "request_of",

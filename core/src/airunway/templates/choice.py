@@ -11,7 +11,17 @@ from dataclasses import dataclass, field
 
 from airunway.resource import ObjectKey, Resource, dig, digest, key_of
 
-__all__ = ["CLUSTER_KIND", "KIND", "Candidate", "Choice", "Request", "TemplateScope", "choose", "request_of"]
+__all__ = [
+    "CLUSTER_KIND",
+    "KIND",
+    "USABLE",
+    "Candidate",
+    "Choice",
+    "Request",
+    "TemplateScope",
+    "choose",
+    "request_of",
+]
 
 KIND, CLUSTER_KIND = "ModelTemplate", "ClusterModelTemplate"
 
@@ -23,7 +33,8 @@ METRICS = ("latency", "throughput")
 PRECISIONS = (("fp4", "nvfp4", "mxfp4"), ("int4", "w4a16"), ("fp8",), ("int8", "w8a8"), ("bf16", "fp16"), ("fp32",))
 """Groups of precisions, the one with the smallest weights first; one that is not listed comes last."""
 
-_USABLE = ("Ready", "Degraded")
+USABLE = ("Ready", "Degraded")
+"""Phases of templates that can be used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +161,7 @@ def _against(template: Resource, request: Request) -> tuple[str, str]:
 def _state(template: Resource, *, named: bool) -> tuple[str, str]:
     """Reason and sentence for what a template's status has against it; both empty if nothing."""
     phase = _text(template, "status", "phase")
-    if phase in _USABLE or (named and not phase):
+    if phase in USABLE or (named and not phase):
         return "", ""
     if not phase:
         return "", "it has no status: the catalogue has not looked at it"

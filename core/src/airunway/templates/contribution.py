@@ -34,7 +34,8 @@ class Contribution:
     spec: Resource = field(hash=False)
     """A partial ModelDeployment spec. Not to be changed."""
     hash: str
-    """sha256 of its canonical JSON: 64 hexadecimal digits."""
+    """sha256 of the canonical JSON of `spec` without what nodes must have: 64 hexadecimal digits. A node that comes is
+    no edit of the template."""
     problems: tuple[Problem, ...] = ()
     """What of the template is ignored."""
     unusable: str = ""
@@ -57,15 +58,17 @@ def contribution_of(template: Resource) -> Contribution:
     resources = _resources(spec)
     if resources:
         given["resources"] = resources
-    if terms := _requirements(template):
-        required = {"nodeSelectorTerms": [{"matchExpressions": terms}]}
-        given["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
     if not cluster and isinstance(spec.get("imagePullSecrets"), list):
         given["imagePullSecrets"] = spec["imagePullSecrets"]
     if isinstance(account := spec.get("serviceAccountName"), str) and account:
         given["serviceAccountName"] = account
     defaults = _defaults(spec, cluster=cluster, problems=problems)
     given = expand(defaults, given)
+    hash_ = digest(given)
+    if terms := _requirements(template):
+        required = {"nodeSelectorTerms": [{"matchExpressions": terms}]}
+        nodes = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
+        given = expand(given, nodes)
     size = len(orjson.dumps(given))
     if size > MAX_CONTRIBUTION:
         unusable = (
@@ -73,7 +76,8 @@ def contribution_of(template: Resource) -> Contribution:
             "deployment"
         )
         given = {"model": model} if model else {}
-    return Contribution(spec=given, hash=digest(given), problems=tuple(problems), unusable=unusable)
+        hash_ = digest(given)
+    return Contribution(spec=given, hash=hash_, problems=tuple(problems), unusable=unusable)
 
 
 def sources_of(template: Resource) -> tuple[Resource, ...]:
@@ -125,7 +129,7 @@ def _resources(spec: Resource) -> Resource:
 
 
 def _requirements(template: Resource) -> list[Any]:
-    """What nodes must have, as the catalogue found it; sorted, so that the order of nodes changes no hash."""
+    """What nodes must have, as the catalogue found it; sorted, so that the order of nodes changes no record."""
     listed = dig(_plain(template.get("status")), "hardware", "requirements")
     found = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     return sorted(found, key=canonical_json)

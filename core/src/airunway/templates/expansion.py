@@ -8,12 +8,22 @@ variables, and no reference: what reads it knows nothing of templates.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from airunway.resource import Resource, dig
 from airunway.templates.choice import request_of
 
-__all__ = ["MAX_DEPTH", "TEMPLATE_READY", "effective", "effective_model", "expand", "recorded_contribution"]
+__all__ = [
+    "MAX_DEPTH",
+    "TEMPLATE_READY",
+    "Expansion",
+    "effective",
+    "effective_model",
+    "expand",
+    "is_default",
+    "recorded_contribution",
+]
 
 TEMPLATE_READY = "TemplateReady"
 """Condition of a deployment: its template was found, and what it gives is recorded."""
@@ -23,10 +33,30 @@ MAX_DEPTH = 64
 
 _BY_NAME = frozenset({("env",), ("imagePullSecrets",)})
 """Lists whose entries are merged by name."""
+_WRITTEN_DEFAULTS = {
+    ("resources", "gpu", "type"): "nvidia.com/gpu",
+    ("scaling", "prefill", "gpu", "type"): "nvidia.com/gpu",
+    ("scaling", "decode", "gpu", "type"): "nvidia.com/gpu",
+}
+"""Values that the API server writes into a deployment beside what its user gave (``gpu.count``). They are no values of
+the user, as far as the stored object says; that of the template counts.
+"""
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _MAX_TERMS = 64
 """Node selector terms that a conjunction may have; beyond that only those of the deployment count."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expansion:
+    """A deployment as it was sent, with what its template gives."""
+
+    deployment: Resource | None = field(hash=False)
+    """With its effective spec; None while it is not known what the template gives."""
+    origin: str = ""
+    """Kind, namespace and name of the template; empty without one."""
+    problem: str = ""
+    """Why the template cannot be found or used, as a sentence; empty if it can."""
 
 
 def effective(deployment: Resource) -> Resource:
@@ -63,7 +93,8 @@ def expand(spec: Resource, contribution: Resource) -> Resource:
     """Returns `spec` over `contribution`, both partial ModelDeployment specs.
 
     Objects are merged field by field, ``env`` and ``imagePullSecrets`` by name; affinities must both hold; of every
-    other list and value the deployment's own counts, an explicit ``false``, ``0`` or ``""`` too. Where the deployment
+    other list and value the deployment's own counts, an explicit ``false``, ``0`` or ``""`` too, but no default that
+    the API server has written into it (`is_default`). Where the deployment
     names another engine than the template, nothing of the template's ``engine`` and ``image`` counts: flags and images
     of one engine do not fit another one.
     """
@@ -72,6 +103,11 @@ def expand(spec: Resource, contribution: Resource) -> Resource:
     if own_engine and engine and own_engine != engine:
         lower = {key: value for key, value in contribution.items() if key not in ("engine", "image")}
     return _merged(lower, spec, at=())
+
+
+def is_default(value: object, *, at: tuple[str, ...]) -> bool:
+    """Whether a value of a deployment's spec is one that the API server writes where the user gives none."""
+    return at in _WRITTEN_DEFAULTS and value == _WRITTEN_DEFAULTS[at]
 
 
 def _merged(lower: Resource, upper: Resource, *, at: tuple[str, ...]) -> Resource:
@@ -84,6 +120,8 @@ def _merged(lower: Resource, upper: Resource, *, at: tuple[str, ...]) -> Resourc
 def _value(lower: Any, upper: Any, *, at: tuple[str, ...]) -> Any:
     if at in _BY_NAME and isinstance(lower, list) and isinstance(upper, list):
         return _by_name(lower, upper)
+    if isinstance(lower, str) and lower and is_default(upper, at=at):
+        return lower
     if not isinstance(lower, dict) or not isinstance(upper, dict) or len(at) >= MAX_DEPTH:
         return upper
     if at == ("affinity",):

@@ -1,8 +1,9 @@
 """Decides whether a user's creation or change of a ModelDeployment is admitted.
 
-The rules of the object itself come first (an API server without CEL has not applied them). Then the cluster is checked:
-the named provider is registered, its upstream is installed, it offers what is requested, the namespace's policy allows
-it, and the user could create the provider's own kind. The messages are those that the status would have without a
+The rules of the object itself come first (an API server without CEL has not applied them), then the same rules for its
+effective spec where it names a template. Then the cluster is checked: the named provider is registered, its upstream is
+installed, it offers what is requested, the namespace's policy allows it, and the user could create the provider's own
+kind. The messages are those that the status would have without a
 webhook.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -29,6 +30,7 @@ from airunway.selection import (
     request_of,
     unsupported,
 )
+from airunway.templates import Expansion
 from airunway.validation import Violation, bounded_violations, validate, warnings
 from airunway.validation.policy import Grants, Policy, violations
 from airunway.webhook.access import AccessReviewer, User
@@ -57,8 +59,8 @@ class ClusterView(Protocol):
 
     def providers(self) -> Mapping[str, ProviderFacts]: ...
 
-    def with_template(self, deployment: Resource) -> Resource | None:
-        """The deployment with what its template gives; None while that is not known."""
+    def with_template(self, deployment: Resource) -> Expansion:
+        """The deployment with what its template gives, as far as that is known."""
         ...
 
     async def labels_of(self, namespace: str) -> Mapping[str, str]:
@@ -145,7 +147,12 @@ class Admission:
         if found:
             return ReviewResult(refusal=_invalid(found), warnings=warned)
         try:
-            known = self._view.with_template(obj)
+            expansion = self._view.with_template(obj)
+            known, origin = expansion.deployment, expansion.origin
+            if expansion.problem:
+                warned = (*warned, f"{expansion.problem}. The deployment is stored all the same")
+            if known is not None and origin and (found := await run(validate, known)):
+                return ReviewResult(refusal=_invalid(_with_origin(found, origin, obj)), warnings=warned)
             spec = obj["spec"] if known is None else known["spec"]
             # What is not known yet is judged once the template is there: by the core, as a condition.
             request = None if known is None else request_of(defaulted_spec(spec, engine=None))
@@ -158,7 +165,8 @@ class Admission:
             found = [] if pinned is None else _against_pinned(pinned, facts, request, engine=engine)
             denied = violations(policy, spec, engine=engine, provider=settled, namespace_labels=labels)
             if found or denied:
-                return ReviewResult(refusal=_invalid([*found, *denied], forbidden=not found), warnings=warned)
+                causes = _with_origin([*found, *denied], origin, obj)
+                return ReviewResult(refusal=_invalid(causes, forbidden=not found), warnings=warned)
             if self._pods is not None:
                 problem = await self._pods.pods_problem(user, namespace=namespace)
                 if problem is not None:
@@ -233,6 +241,18 @@ def _against_pinned(
         for misfit in (unsupported(request, provider, engine=engine) if request is not None else ())
     ]
     return found
+
+
+def _with_origin(found: Sequence[Violation], origin: str, own: Resource) -> Sequence[Violation]:
+    """The violations of an effective spec. Those of fields that the user has not written name the template."""
+    if not origin:
+        return found
+    return [
+        each
+        if dig(own, *each.path.split("[", maxsplit=1)[0].split(".")) is not None
+        else replace(each, message=f"{each.message} (with {origin})")
+        for each in found
+    ]
 
 
 def _not_allowed(path: str, problem: str) -> Denial:
