@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.console import Shell, steps
 
 from airunway_testing.kubetools import kubectl_path
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parent.parent
-README, MAKEFILE = ROOT / "README.md", ROOT / "Makefile"
+README, MAKEFILE, PAGE = ROOT / "README.md", ROOT / "Makefile", ROOT / "docs" / "sandbox.md"
 PROVIDERS = next(
     line.removeprefix("PROVIDERS ?= ") for line in MAKEFILE.read_text().splitlines() if line.startswith("PROVIDERS ?= ")
 )
@@ -69,43 +72,60 @@ def table(text: str) -> list[str]:
     return [line.rstrip(" …") for line in (header, *rows)]
 
 
-@pytest.fixture
-def sandbox(environment: dict[str, str], tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+@contextmanager
+def sandbox(environment: dict[str, str], folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     """A sandbox that is up; killed afterwards if the test left it running."""
     with subprocess.Popen(
-        [*COMMAND, "--level", "api", "--gateway", "--no-storage"],
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
+        [*COMMAND, *options], env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
         try:
             assert process.stdout is not None
             assert any("Ctrl-C stops everything" in line for line in process.stdout)
-            assert len(processes_in(tmp_path)) >= 5
+            assert len(processes_in(folder)) >= 5
             yield process
         finally:
             process.kill()
 
 
-def test_a_sandbox_has_a_gateway_and_leaves_nothing_behind(sandbox: subprocess.Popen[str], tmp_path: Path) -> None:
-    assert sandbox.stdout is not None
-    (kubeconfig,) = tmp_path.glob("airunway-control-plane-*/admin.kubeconfig")
-    wait = ["wait", "gateway/inference", "--for=condition=Programmed", "--timeout=60s"]
-    subprocess.run([str(kubectl_path()), f"--kubeconfig={kubeconfig}", *wait], check=True, capture_output=True)
-    # Without this ClusterRole no endpoint picker is ready. It is made after the Gateway.
-    role = ["wait", "clusterrole/airunway-endpoint-picker", "--for=create", "--timeout=60s"]
-    subprocess.run([str(kubectl_path()), f"--kubeconfig={kubeconfig}", *role], check=True, capture_output=True)
-    sandbox.send_signal(signal.SIGTERM)
-    assert "nothing is left behind" in sandbox.stdout.read()
-    assert sandbox.wait() == 0
+def test_a_sandbox_does_what_its_page_shows_and_leaves_nothing_behind(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    with sandbox(environment, tmp_path, "--gateway", "--storage", "--catalogue") as running:
+        assert running.stdout is not None
+        (kubeconfig,) = tmp_path.glob("airunway-control-plane-*/admin.kubeconfig")
+        wait = ["wait", "gateway/inference", "--for=condition=Programmed", "--timeout=60s"]
+        subprocess.run([str(kubectl_path()), f"--kubeconfig={kubeconfig}", *wait], check=True, capture_output=True)
+        # Without this ClusterRole no endpoint picker is ready. It is made after the Gateway.
+        role = ["wait", "clusterrole/airunway-endpoint-picker", "--for=create", "--timeout=60s"]
+        subprocess.run([str(kubectl_path()), f"--kubeconfig={kubeconfig}", *role], check=True, capture_output=True)
+        (manifests,) = tmp_path.glob("airunway-sandbox-*/samples")
+        follow_page({**environment, "KUBECONFIG": str(kubeconfig)}, manifests, programs=tmp_path / "bin")
+        running.send_signal(signal.SIGTERM)
+        assert "nothing is left behind" in running.stdout.read()
+        assert running.wait() == 0
     assert processes_in(tmp_path) == []
     assert list(tmp_path.glob("airunway-*")) == []
 
 
-def test_killing_the_sandbox_leaves_no_process_behind(sandbox: subprocess.Popen[str], tmp_path: Path) -> None:
-    sandbox.kill()
-    deadline = time.monotonic() + 30
-    while processes_in(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert processes_in(tmp_path) == []
+def follow_page(environment: dict[str, str], manifests: Path, *, programs: Path) -> None:
+    """All commands of docs/sandbox.md in one shell, in their order; they print what the page shows."""
+    programs.mkdir()
+    (programs / "kubectl").symlink_to(kubectl_path())
+    path = os.pathsep.join((str(Path(sys.executable).parent), str(programs), environment["PATH"]))
+    commands = 0
+    with Shell(manifests, {**environment, "PATH": path, "COLUMNS": "200"}) as shell:
+        for block in re.findall(r"```console\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
+            for command, shown in steps(block):
+                commands += 1
+                shell.show(command, shown)
+    assert commands >= 10
+
+
+def test_killing_the_sandbox_leaves_no_process_behind(environment: dict[str, str], tmp_path: Path) -> None:
+    options = ("--level", "api", "--no-gateway", "--no-storage", "--no-catalogue")
+    with sandbox(environment, tmp_path, *options) as running:
+        running.kill()
+        deadline = time.monotonic() + 30
+        while processes_in(tmp_path) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert processes_in(tmp_path) == []

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
-import sys
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -15,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.catalogue import fake_image
 
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE
@@ -31,12 +28,11 @@ from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.report_script import SHELL
 from airunway_testing.background import in_background
 from airunway_testing.eventually import Eventually
+from airunway_testing.registry import model_image
 from airunway_testing.storage.pod_runner import ENTRYPOINT, PodRunner, running_pod_runner
 from airunway_testing.storage.provisioner import running_provisioner
 
 MODEL = "acme/tiny"
-MODEL_SERVER = "model-server"
-"""The program of the played image."""
 
 
 @dataclass(kw_only=True)
@@ -210,10 +206,7 @@ async def catalogue(ground: Ground, client: Client) -> AsyncIterator[CatalogueAp
 @pytest.fixture
 async def runner(kubeconfig: Path, tmp_path: Path) -> AsyncIterator[PodRunner]:
     """A kubelet whose images have a shell and the program `MODEL_SERVER`."""
-    server = tmp_path / "bin" / MODEL_SERVER
-    server.parent.mkdir()
-    server.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(fake_image.__file__)} "$@"\n')
-    server.chmod(0o755)
+    server = model_image.install(tmp_path / "bin")
     programs = {ENTRYPOINT: (str(server),), SHELL: (SHELL,)}
     environment = {"PATH": f"{server.parent}:{os.defpath}"}
     async with (

@@ -10,8 +10,7 @@ from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 
 import pytest
-from tests.catalogue import fake_image
-from tests.catalogue.conftest import MODEL_SERVER, Ground, reasons, running_catalogue
+from tests.catalogue.conftest import Ground, reasons, running_catalogue
 
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_SOURCE, MODEL_TEMPLATE, RUNTIME_CONFIG
@@ -22,6 +21,8 @@ from airunway_catalogue.discovery import job_name, request_of, spec_hash
 from airunway_catalogue.pull_secrets import SECRET
 from airunway_testing.eventually import eventually
 from airunway_testing.faultproxy import Fault, FaultProxy, ProxiedRequest
+from airunway_testing.registry import model_image
+from airunway_testing.registry.model_image import MODEL_SERVER
 from airunway_testing.registry.server import Image, LocalRegistry, container_registry
 from airunway_testing.storage.pod_runner import PodRunner
 
@@ -49,7 +50,7 @@ async def test_a_success_fills_profile_and_sources(
     ready = await ground.until(key, "Ready")
     status = ready["status"]
     assert reasons(ready)["DiscoveryReady"] == ("True", "Discovered")
-    assert status["profile"] == fake_image.REPORT["profile"]
+    assert status["profile"] == model_image.REPORT["profile"]
     assert status["modelSources"] == [{"modelId": "acme/tiny", "uri": "hf://acme/tiny", "size": "1500000000"}]
     assert (status["discovery"]["attempts"], status["discovery"]["job"]) == (1, key_of(job).name)
     if not shared:  # events of cluster-scoped objects are in the namespace default, which is not watched here
@@ -95,7 +96,7 @@ async def test_a_report_of_any_size_that_a_pod_can_carry_is_read(
 ) -> None:
     key = await ground.template(discovery={**IMAGE, "args": arguments})
     ready = await ground.until(key, "Ready")
-    assert ready["status"]["profile"] == fake_image.REPORT["profile"]
+    assert ready["status"]["profile"] == model_image.REPORT["profile"]
     assert ready["status"]["discovery"]["attempts"] == 1
 
 
@@ -132,7 +133,7 @@ async def test_the_program_of_an_image_is_known_from_its_registry(
         try:
             key = await ground.template(cluster=shared, discovery={"image": f"{registry.host}/team/tiny:1.0"})
             ready = await ground.until(key, "Ready")
-            assert ready["status"]["profile"] == fake_image.REPORT["profile"]
+            assert ready["status"]["profile"] == model_image.REPORT["profile"]
             asked = [each.repository for each in registry.requests].count("team/tiny")
             assert asked == 3, "index, manifest and configuration, once"
             (job,) = await ground.jobs(ground.home if shared else ground.namespace)

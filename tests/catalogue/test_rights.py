@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from tests.catalogue.conftest import MODEL_SERVER, Ground, running_catalogue
+from tests.catalogue.conftest import Ground, running_catalogue
 
 from airunway.kube import JOB, Client, load_config
 from airunway.resource import dig
@@ -15,6 +15,7 @@ from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.rights import catalogue_rules, template_rights
 from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
+from airunway_testing.registry.model_image import MODEL_SERVER
 from airunway_testing.rights import applied, granted, requests_until_used, unused
 from airunway_testing.storage.pod_runner import PodRunner
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.catalogue.conftest import MODEL, MODEL_SERVER, Ground, running_catalogue
+from tests.catalogue.conftest import MODEL, Ground, running_catalogue
 
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_DEPLOYMENT, MODEL_SOURCE
@@ -15,6 +15,7 @@ from airunway.resource import ObjectKey, dig, key_of, uid_of
 from airunway_catalogue.scan import MODEL_SOURCE_LABEL
 from airunway_testing.expectations import phase_is, reason_is
 from airunway_testing.operator import deployments, playing, until
+from airunway_testing.registry.model_image import MODEL_SERVER
 from airunway_testing.registry.server import Image, container_registry
 from airunway_testing.storage.pod_runner import PodRunner
 

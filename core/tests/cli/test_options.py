@@ -38,6 +38,8 @@ DOCTOR = "tests/doctor/test_doctor.py::test_its_options_do_as_they_say"
 SEVERAL = f"{PROCESSES}::test_everything_in_one_process_does_as_its_options_say"
 SIMULATE = f"{PROCESSES}::test_a_simulated_operator_does_as_its_options_say"
 SANDBOX = f"{PROCESSES}::test_a_sandbox_on_a_cluster_that_is_there"
+SANDBOX_PAGE = "tests/test_sandbox.py::test_a_sandbox_does_what_its_page_shows_and_leaves_nothing_behind"
+SANDBOX_KILLED = "tests/test_sandbox.py::test_killing_the_sandbox_leaves_no_process_behind"
 CONTROL_PLANE = "testing/tests/controlplane/test_command_line.py"
 
 COMMON_OPTIONS = (
@@ -232,9 +234,8 @@ SEEN: dict[str, dict[str, str]] = {
         **dict.fromkeys(("--level", "--providers", "--upstream-crds", "--kubeconfig", "--context", "--keep"), SANDBOX),
         **dict.fromkeys(("--patience", "--together", "--apart"), SANDBOX),
         "--no-gateway": SANDBOX,
-        "--storage": "tests/test_sandbox.py::test_the_demo_shows_what_runs_what_cannot_and_what_is_refused",
-        "--no-storage": "tests/test_sandbox.py::test_a_sandbox_has_a_gateway_and_leaves_nothing_behind",
-        "--gateway": "tests/test_sandbox.py::test_a_sandbox_has_a_gateway_and_leaves_nothing_behind",
+        **dict.fromkeys(("--gateway", "--storage", "--catalogue"), SANDBOX_PAGE),
+        **dict.fromkeys(("--no-storage", "--no-catalogue"), SANDBOX_KILLED),
     },
     "controlplane up": dict.fromkeys(
         ("--level", "--name", "--audit", "--detach"), f"{CONTROL_PLANE}::test_up_detached_serves_others_until_down"

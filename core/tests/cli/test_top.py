@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from airunway.cli.top import top_lines
 from airunway.resource import Resource
+from airunway.sdk.picker import COMPONENT
 from airunway.snapshots import endpoint_of
 from airunway.snapshots.loads import _places, engine_of, ready_pods
 from airunway.view import Unseen
@@ -47,7 +48,7 @@ def test_ports_for_metrics_come_first_then_the_one_that_answers() -> None:
 
 
 def test_only_pods_that_serve_are_asked() -> None:
-    picker = pod(**{"airunway.ai/component": "endpoint-picker"})
+    picker = pod(**{"airunway.ai/component": COMPONENT})
     download = pod(**{"airunway.ai/artifact": "weights"})
     starting = {**pod(), "status": {}}
     leaving = pod()

@@ -14,17 +14,22 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
 from aiohttp import web
 
+from airunway_testing.engine_load import EngineLoad
+
 __all__ = ["Fault", "ModelServer", "Serves", "answering", "machine_address", "model_server", "never", "sending"]
 
 Fault: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 """Answers a request instead of the server."""
+
+
+_MOST_KEPT = 10_000
 
 
 class Serves(StrEnum):
@@ -70,13 +75,17 @@ class ModelServer:
     advertises: bool = True
     """Whether ``/openapi.json`` has only the paths that its models serve; else there is no such document."""
     metrics: str = ""
-    """What ``/metrics`` answers; empty: 404."""
+    """What ``/metrics`` answers; empty: what its `load` reports, and 404 without one."""
+    load: EngineLoad | None = None
+    """Counts what it answers, and reports it as an engine does."""
+    say: Callable[[str], None] = lambda _: None
+    """Called with a line for each answer of a model."""
     faults: dict[str, Fault] = field(default_factory=dict)
     """Answers by path, instead of the server's own."""
     received: list[Received] = field(default_factory=list)
-    """All requests, in their order."""
+    """The requests, in their order: at most the last 10,000."""
     sent: list[float] = field(default_factory=list)
-    """When each token was sent, by the clock of the event loop."""
+    """When each token was sent, by the clock of the event loop: at most the last 10,000."""
     open: int = 0
     """Streams that are being answered."""
 
@@ -89,6 +98,7 @@ class ModelServer:
         self.received.append(
             Received(method=request.method, path=request.path, headers=dict(request.headers), body=body)
         )
+        del self.received[:-_MOST_KEPT]
         if (fault := self.faults.get(request.path)) is not None:
             return await fault(request)
         match request.method, request.path:
@@ -98,8 +108,12 @@ class ModelServer:
                 return web.json_response({"paths": {_PATHS[each]: {} for each in self.models.values()}})
             case "GET", "/metrics" if self.metrics:
                 return web.Response(text=self.metrics, content_type="text/plain")
+            case "GET", path if self.load is not None and path in self.load.paths:
+                return web.Response(text=self.load.report(next(iter(self.models), "")), content_type="text/plain")
             case "POST", path if isinstance(body, dict):
-                return await self._asked(request, path, body)
+                answered = await self._asked(request, path, body)
+                self.say(f'INFO: "POST {path} HTTP/1.1" {answered.status}')
+                return answered
         return web.json_response({"detail": "Not Found"}, status=404)
 
     async def _asked(self, request: web.Request, path: str, body: dict[str, Any]) -> web.StreamResponse:
@@ -122,6 +136,11 @@ class ModelServer:
         words = [*reversed(prompt.split())][: body.get("max_tokens") or None]
         if body.get("stream"):
             return await self._stream(request, words, len(prompt.split()), chat=path == _PATHS[Serves.CHAT])
+        if self.load is not None:
+            with self.load.request() as counted:
+                for _ in words:
+                    await asyncio.sleep(self.pause)
+                    counted()
         message: dict[str, Any] = {"message": {"role": "assistant", "content": " ".join(words)}}
         choice = {**message, "text": " ".join(words), "finish_reason": "stop"}
         return web.json_response({"choices": [choice], "usage": _usage(len(prompt.split()), len(words))})
@@ -136,12 +155,15 @@ class ModelServer:
 
         self.open += 1
         try:
-            for place, text in enumerate(words):
-                if self.pause:
-                    await asyncio.sleep(self.pause)
-                piece = text if place == 0 else f" {text}"
-                self.sent.append(asyncio.get_running_loop().time())
-                await send([{"index": 0, **({"delta": {"content": piece}} if chat else {"text": piece})}])
+            with self.load.request() if self.load is not None else nullcontext(lambda: None) as counted:
+                for place, text in enumerate(words):
+                    if self.pause:
+                        await asyncio.sleep(self.pause)
+                    piece = text if place == 0 else f" {text}"
+                    self.sent.append(asyncio.get_running_loop().time())
+                    await send([{"index": 0, **({"delta": {"content": piece}} if chat else {"text": piece})}])
+                    counted()
+            del self.sent[:-_MOST_KEPT]
             await send([{"index": 0, "delta": {}, "finish_reason": "stop"}])
             if self.with_usage:
                 await send([], usage=_usage(asked, len(words)))

@@ -46,7 +46,7 @@ _ABSENT = (404, 405, 501)
 """HTTP codes of a server that has no metrics."""
 
 _METRICS_PORTS = ("metrics", "http-metrics", "system", "prometheus")
-_OTHER_ROLES = frozenset({"endpoint-picker", "download"})
+_OTHER_ROLES = frozenset({"picker", "download"})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -72,6 +72,14 @@ def sandbox(
             "spec.model.cache works (default: yes, but not with --level api or --kubeconfig).",
         ),
     ] = None,
+    catalogue: Annotated[
+        bool | None,
+        typer.Option(
+            "--catalogue/--no-catalogue",
+            help="Add the catalogue of templates, and a registry with a model's image and manifests for it (default: "
+            "yes, where there is storage and airunway-catalogue is installed, but not with --demo).",
+        ),
+    ] = None,
 ) -> None:
     """Run all of AI Runway on this machine: a real control plane, the core, the providers, simulated upstreams."""
     from airunway_testing.cli.sandbox import run_sandbox
@@ -90,5 +98,6 @@ def sandbox(
             together=together,
             gateway=gateway,
             storage=storage,
+            catalogue=catalogue,
         )
     )

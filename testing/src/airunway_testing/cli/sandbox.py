@@ -23,7 +23,7 @@ from airunway_testing.controlplane import ControlPlaneError, Level
 from airunway_testing.sandbox.demo import Outcome, demonstrate, follow
 from airunway_testing.sandbox.errors import SandboxError
 from airunway_testing.sandbox.samples import TYPO
-from airunway_testing.sandbox.stack import Sandbox, sandbox
+from airunway_testing.sandbox.stack import Sandbox, has_catalogue, sandbox
 from airunway_testing.sandbox.table import Row, as_text, row_of
 
 __all__ = ["run_sandbox"]
@@ -44,14 +44,21 @@ def run_sandbox(
     together: bool | None,
     gateway: bool | None,
     storage: bool | None = None,
+    catalogue: bool | None = None,
 ) -> int:
     """Run the sandbox until Ctrl-C, or its demonstration to the end; returns the exit code.
 
     Without a word about the `gateway` it has one, unless it demonstrates or the cluster is another one's. Without a
-    word about `storage` it has some, unless the cluster is another one's or starts no pods.
+    word about `storage` it has some, unless the cluster is another one's or starts no pods. Without a word about the
+    `catalogue` it has it where it has storage and the catalogue is installed, unless it demonstrates.
     """
     storage = kubeconfig is None and level == "cluster" if storage is None else storage
     gateway = not demo and kubeconfig is None if gateway is None else gateway
+    installed = has_catalogue()
+    if catalogue and not installed:
+        raise typer.BadParameter("--catalogue needs the catalogue: pip install airunway-catalogue")
+    without = catalogue is None and storage and not demo and not installed
+    catalogue = storage and not demo and installed if catalogue is None else catalogue
     if demo and level == "api":
         raise typer.BadParameter("--demo shows pods being scheduled: it needs --level cluster")
     screen = _Screen()
@@ -69,7 +76,10 @@ def run_sandbox(
             together=together,
             gateway=gateway,
             storage=storage,
+            catalogue=catalogue,
         ) as box:
+            if without:
+                screen.say("There is no catalogue of templates: pip install airunway-catalogue adds it.")
             return _demo(box, screen, patience=patience) if demo else _stay(box, screen)
     except (SandboxError, ControlPlaneError) as error:
         typer.echo(f"airunway sandbox: {error}", err=True)
@@ -153,7 +163,10 @@ def _line(outcome: Outcome) -> str:
 def _stay(box: Sandbox, screen: _Screen) -> int:
     screen.say("The sandbox is up. In another terminal:")
     apply = [f"kubectl apply -f {sample.path}" for sample in box.samples[:1]]
-    for command in (f"export KUBECONFIG={box.kubeconfig}", *apply, "kubectl get md -o wide --watch"):
+    asked = [f'airunway chat md/{sample.name} "why is the sky blue"' for sample in box.samples[:1] if box.answers]
+    templates = [f"cd {box.manifests} && kubectl apply -f source.yaml -f template.yaml"] if box.manifests else []
+    watch = "kubectl get md -o wide --watch"
+    for command in (f"export KUBECONFIG={box.kubeconfig}", *apply, watch, *asked, *templates):
         screen.say(f"    {command}")
     screen.say(f"Logs are in {box.logs}; Ctrl-C stops everything.")
     with ExitStack() as stack:

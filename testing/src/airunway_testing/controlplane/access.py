@@ -38,6 +38,10 @@ class Cluster(Protocol):
     def audit_log(self) -> Path | None:
         """The audit log where there is one that we can read."""
 
+    @property
+    def egress_socket(self) -> Path | None:
+        """Where the proxy of the API server has to listen; None when it reaches pods itself."""
+
     def kubeconfig_for(self, user: str, groups: Sequence[str] = ()) -> Path:
         """A kubeconfig that acts as this user in these groups."""
 
@@ -66,6 +70,11 @@ class RunningCluster:
     def audit_log(self) -> Path | None:
         """The audit log, if it is a control plane of ours that writes one."""
         return self._origin / "audit.log" if self._description and self._description.audit else None
+
+    @property
+    def egress_socket(self) -> Path | None:
+        """None: how its API server reaches pods was decided when it was started."""
+        return None
 
     def kubeconfig_for(self, user: str, groups: Sequence[str] = ()) -> Path:
         """A kubeconfig that acts as this user in these groups."""
@@ -126,10 +135,12 @@ def running(
     context: str | None = None,
     audit: AuditLevel | None = None,
     nodes: Sequence[SimulatedNode] = DEFAULT_NODES,
+    egress: bool = False,
     timeout: float = START_TIMEOUT,
     report: Report = lambda _: None,
 ) -> Iterator[Cluster]:
-    """A cluster for the duration of the context; `nodes` are those of a new control plane, which has `timeout` seconds.
+    """A cluster for the duration of the context; `nodes` and `egress` (ControlPlane) are those of a new control plane,
+    which has `timeout` seconds.
 
     It is the one of `kubeconfig`, else the one that the environment names (`named_kubeconfig`, with the context
     AIRUNWAY_TEST_CONTEXT), else what AIRUNWAY_CONTROLPLANE_SOURCE asks for ("cluster": the user's current kubeconfig;
@@ -138,7 +149,9 @@ def running(
     named = kubeconfig or named_kubeconfig(level, os.environ)
     source, *_ = source_order(os.environ, cluster_named=named is not None)
     if source not in ("cluster", "k3s"):
-        with ControlPlane(level, audit=audit, nodes=nodes, roomy=True, timeout=timeout, report=report) as plane:
+        with ControlPlane(
+            level, audit=audit, nodes=nodes, egress=egress, roomy=True, timeout=timeout, report=report
+        ) as plane:
             yield plane
         return
     with contextlib.ExitStack() as stack:

@@ -10,9 +10,12 @@ from airunway_testing.controlplane.certificates import Authority, KeyPair, key_p
 from airunway_testing.controlplane.kubeconfigs import write_kubeconfig
 from airunway_testing.controlplane.versions import Component, Level
 
-__all__ = ["AuditLevel", "Layout", "audit_policy", "command", "new_layout"]
+__all__ = ["EGRESS_SOCKET", "AuditLevel", "Layout", "audit_policy", "command", "egress_selection", "new_layout"]
 
 AuditLevel = Literal["Metadata", "Request", "RequestResponse"]
+
+EGRESS_SOCKET = "egress.sock"
+"""The socket in a control plane's folder at which the proxy of its API server listens, where it has one."""
 
 _SERVICE_RANGE = "10.96.0.0/16"
 _FIRST_SERVICE_ADDRESS = "10.96.0.1"  # the one that `kubernetes.default` gets
@@ -58,6 +61,8 @@ class Layout:
     service_accounts: KeyPair
     admin: KeyPair
     extra_server_flags: tuple[str, ...]
+    egress: bool = False
+    """The API server reaches pods and kubelets through the proxy at EGRESS_SOCKET."""
 
     @property
     def url(self) -> str:
@@ -81,6 +86,7 @@ def new_layout(
     ports: Sequence[int],
     audit: AuditLevel | None,
     extra_server_flags: Sequence[str],
+    egress: bool = False,
 ) -> Layout:
     """Make the credentials and files of a control plane in `directory`; `ports` are the API server's and the store's.
 
@@ -117,6 +123,7 @@ def new_layout(
         service_accounts=key_pair_of_service_accounts(folder / "service-accounts"),
         admin=authority.client(folder / "admin", user="admin", groups=("system:masters",)),
         extra_server_flags=tuple(extra_server_flags),
+        egress=egress,
     )
     users: dict[Component, tuple[str, ...]] = {
         "kube-controller-manager": (),
@@ -143,6 +150,19 @@ def audit_policy(level: AuditLevel) -> Resource:
         "kind": "Policy",
         "omitStages": ["RequestReceived"],
         "rules": [{"level": level}],
+    }
+
+
+def egress_selection() -> Resource:
+    """Connections to pods, kubelets and Services go through an HTTP CONNECT proxy at EGRESS_SOCKET.
+
+    The API server runs in the control plane's folder. A path that begins there would be too long for a socket.
+    """
+    connection = {"proxyProtocol": "HTTPConnect", "transport": {"uds": {"udsName": EGRESS_SOCKET}}}
+    return {
+        "apiVersion": "apiserver.k8s.io/v1beta1",
+        "kind": "EgressSelectorConfiguration",
+        "egressSelections": [{"name": "cluster", "connection": connection}],
     }
 
 
@@ -213,6 +233,8 @@ def _server(layout: Layout) -> list[str]:
         flags.append("--disable-admission-plugins=ServiceAccount")
     if layout.audit:
         flags += ["--audit-policy-file=audit-policy.json", f"--audit-log-path={layout.audit_log}"]
+    if layout.egress:
+        flags.append("--egress-selector-config-file=egress.json")
     return [*flags, *layout.extra_server_flags]
 
 

@@ -14,7 +14,15 @@ from typing import Self
 import yaml
 
 from airunway_testing.controlplane.binaries import find_binaries
-from airunway_testing.controlplane.components import AuditLevel, Layout, audit_policy, command, new_layout
+from airunway_testing.controlplane.components import (
+    EGRESS_SOCKET,
+    AuditLevel,
+    Layout,
+    audit_policy,
+    command,
+    egress_selection,
+    new_layout,
+)
 from airunway_testing.controlplane.credentials import Description, issue_kubeconfig, save_description
 from airunway_testing.controlplane.errors import ControlPlaneError, StartFailedError
 from airunway_testing.controlplane.kubeconfigs import write_kubeconfig
@@ -64,6 +72,8 @@ class ControlPlane:
     timeout:       seconds in which all must be ready (not counting fetching or building the programs).
     server_flags:  further flags for kube-apiserver.
     nodes:         the simulated nodes of the level "cluster".
+    egress:        let the API server reach pods, kubelets and Services through the proxy that listens at
+                   `egress_socket`. While none does, requests to pods and webhooks fail.
     roomy:         let the programs' memory grow to some three times of what they need, on one thread each, and no
                    request waits for its fair share: a third to a half less CPU. Not for what is measured.
     report:        told, in a sentence, about what takes long.
@@ -81,6 +91,7 @@ class ControlPlane:
         timeout: float = START_TIMEOUT,
         server_flags: Sequence[str] = (),
         nodes: Sequence[SimulatedNode] = DEFAULT_NODES,
+        egress: bool = False,
         roomy: bool = False,
         report: Report = lambda _: None,
     ) -> None:
@@ -93,6 +104,7 @@ class ControlPlane:
         self._timeout = timeout
         self._server_flags = (*(_WITHOUT_QUEUES if roomy else ()), *server_flags)
         self._nodes = tuple(nodes)
+        self._egress = egress
         self._roomy = roomy
         self._report = report
         self._lock = threading.RLock()
@@ -119,6 +131,11 @@ class ControlPlane:
     def audit_log(self) -> Path | None:
         """The audit log, one JSON event (``audit.k8s.io/v1``) per line; None when none was asked for."""
         return self._started()[0].audit_log
+
+    @property
+    def egress_socket(self) -> Path | None:
+        """Where the proxy of the API server has to listen; None when it reaches pods itself."""
+        return self.directory / EGRESS_SOCKET if self._egress else None
 
     @property
     def pids(self) -> Mapping[str, int]:
@@ -213,6 +230,7 @@ class ControlPlane:
                 ports=ports,
                 audit=self._audit,
                 extra_server_flags=self._server_flags,
+                egress=self._egress,
             )
             processes = self._processes = Processes(layout.directory, keep=self._keep)
             self._write_files(layout)
@@ -235,6 +253,8 @@ class ControlPlane:
     def _write_files(self, layout: Layout) -> None:
         if self._audit:
             (layout.directory / "audit-policy.json").write_text(json.dumps(audit_policy(self._audit)))
+        if layout.egress:
+            (layout.directory / "egress.json").write_text(json.dumps(egress_selection()))
         if self.level == "cluster":
             (layout.directory / "kwok.yaml").write_text(yaml.safe_dump_all(pod_stages(), width=1000))
         write_kubeconfig(

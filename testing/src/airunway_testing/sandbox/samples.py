@@ -18,7 +18,18 @@ from airunway.plugins.registry import Distribution
 from airunway.resource import Resource, dig
 from airunway_testing.sandbox.errors import SandboxError
 
-__all__ = ["CACHED", "TYPO", "Sample", "manifests_of", "models_of", "samples_in", "samples_of", "secrets_of"]
+__all__ = [
+    "CACHED",
+    "MODEL",
+    "TYPO",
+    "Sample",
+    "manifests_of",
+    "models_of",
+    "samples_in",
+    "samples_of",
+    "secrets_of",
+    "write_registry_samples",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +81,18 @@ CACHED = (
     ),
 )
 """Shown where the sandbox has storage and a provider that is selected by itself."""
+
+
+MODEL = "acme/tiny"
+"""The model of the sandbox's registry."""
+
+
+def write_registry_samples(folder: Path, registry: str) -> None:
+    """Write the manifests for the sandbox's registry, with its address, into a folder."""
+    folder.mkdir(exist_ok=True)
+    for path in (TYPO.path.parent / "registry").glob("*.yaml"):
+        text = path.read_text(encoding="utf-8").replace("registry.example", registry)
+        (folder / path.name).write_text(text, encoding="utf-8")
 
 
 def samples_of(provider: Distribution) -> tuple[Sample, ...]:

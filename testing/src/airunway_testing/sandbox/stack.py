@@ -6,6 +6,7 @@ with the process that started them, however that ends.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -13,7 +14,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import yaml
@@ -22,11 +24,13 @@ from airunway.api.crds import custom_resource_definitions
 from airunway.kube import (
     CLUSTER_ROLE,
     CUSTOM_RESOURCE_DEFINITION,
+    NAMESPACE,
     Client,
     load_config,
     user_agent_of,
     wait_until_established,
 )
+from airunway.process.operator_namespace import operator_namespace
 from airunway.rbac.rights import picker_role
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway_testing.controlplane import Cluster, Level, running
@@ -39,11 +43,11 @@ from airunway_testing.gatewayapi.kinds import definitions as gateway_definitions
 from airunway_testing.gatewayapi.kinds import gateway as gateway_object
 from airunway_testing.sandbox.choice import Choice, choose
 from airunway_testing.sandbox.errors import SandboxError
-from airunway_testing.sandbox.samples import CACHED, Sample, models_of
+from airunway_testing.sandbox.samples import CACHED, MODEL, Sample, models_of, write_registry_samples
 from airunway_testing.simulators import Simulator
 from airunway_testing.storage.program import CLASS_NAME as STORAGE_CLASS_NAME
 
-__all__ = ["Sandbox", "Say", "sandbox"]
+__all__ = ["Sandbox", "Say", "has_catalogue", "sandbox"]
 
 Say = Callable[[str], None]
 """Called with a sentence about what happens now."""
@@ -68,6 +72,10 @@ class Sandbox:
     simulators: tuple[str, ...]
     samples: tuple[Sample, ...]
     parts: Processes
+    answers: bool = False
+    """Pods of deployments answer."""
+    manifests: Path | None = None
+    """The folder with manifests for its registry, where it has one."""
 
     def failed(self) -> str | None:
         """What to tell about a part that has ended by itself, or None."""
@@ -90,14 +98,18 @@ def sandbox(
     together: bool | None = None,
     gateway: bool = False,
     storage: bool = False,
+    catalogue: bool = False,
 ) -> Iterator[Sandbox]:
     """A sandbox of these `providers` (`choose`), while the context lasts. Raises SandboxError, ControlPlaneError.
 
     With `together` core and providers are one process (None: where there are few cores), else one each. With `gateway`
     it also has the Gateway API, a Gateway and a simulated gateway controller, which start when all else is ready. With
     `storage` (level "cluster", a control plane of its own) it has a default StorageClass, runs download Jobs, and has a
-    hub with the models of the samples.
+    hub with the models of the samples. With `catalogue` (and storage) it has a registry, and manifests for it. In a
+    control plane of its own with pods, those of deployments answer.
     """
+    if catalogue and not storage:
+        raise SandboxError("the catalogue needs storage: it asks images in pods that the storage part runs")
     if storage and (level == "api" or kubeconfig is not None):
         raise SandboxError("storage needs --level cluster and a control plane that the sandbox starts")
     together = (os.cpu_count() or 1) <= FEW_CORES if together is None else together
@@ -106,7 +118,15 @@ def sandbox(
         say("Starting a Kubernetes control plane." if kubeconfig is None else f"Using the cluster of {kubeconfig}.")
         nodes = _nodes(len(chosen))
         cluster = stack.enter_context(
-            running(level, kubeconfig=kubeconfig, context=context, nodes=nodes, timeout=patience, report=say)
+            running(
+                level,
+                kubeconfig=kubeconfig,
+                context=context,
+                nodes=nodes,
+                egress=level == "cluster",
+                timeout=patience,
+                report=say,
+            )
         )
         folder = Path(tempfile.mkdtemp(prefix="airunway-sandbox-"))
         if not keep:
@@ -140,12 +160,11 @@ def sandbox(
                 f"Added the Gateway {_GATEWAY.namespace}/{_GATEWAY.name} with a simulated gateway controller; a "
                 "RuntimeConfig 'default' with spec.routing.enabled: true routes all deployments of its namespace."
             )
-        if storage:
-            endpoint = _start_storage(result, cluster, say=say, patience=patience)
-            say(
-                f"Added the default StorageClass {STORAGE_CLASS_NAME} and a hub at {endpoint}; deployments with "
-                "spec.model.cache.mode: Shared really fetch their weights from it."
+        if storage or cluster.egress_socket is not None:
+            manifests = _start_servers(
+                result, cluster, storage=storage, catalogue=catalogue, say=say, patience=patience
             )
+            result = replace(result, answers=cluster.egress_socket is not None, manifests=manifests)
         yield result
 
 
@@ -248,16 +267,58 @@ async def _make_gateway(kubeconfig: Path) -> None:
         await client.apply(CLUSTER_ROLE, picker_role(), manager="airunway-sandbox", force=True)
 
 
-def _start_storage(box: Sandbox, cluster: Cluster, *, say: Say, patience: float) -> str:
-    """Start provisioner, pod runner and hub in one process; gives the hub's URL."""
-    name, folder = "storage", box.logs.parent / "storage"
-    command = [sys.executable, "-m", "airunway_testing.storage.program", "--kubeconfig", str(cluster.kubeconfig)]
-    models = [f"--model={model}" for model in models_of(box.samples)]
-    ready = _ready_file(box, name)
-    arguments = ["--folder", str(folder), "--ready-file", str(ready), *models]
-    box.parts.start(name, [*command, *arguments], environment={**os.environ, "PYTHONUNBUFFERED": "1"})
+def _start_servers(
+    box: Sandbox, cluster: Cluster, *, storage: bool, catalogue: bool, say: Say, patience: float
+) -> Path | None:
+    """Start what answers, in one process, and the catalogue; say where what is. Gives the folder of the manifests."""
+    name, environment = "servers", {**os.environ, "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-m", "airunway_testing.sandbox.program", "--kubeconfig", str(cluster.kubeconfig)]
+    folder, ready = box.logs.parent / "servers", _ready_file(box, name)
+    command += ["--folder", str(folder), "--ready-file", str(ready)]
+    if cluster.egress_socket is not None:
+        command += ["--egress-socket", str(cluster.egress_socket)]
+    if storage:
+        command += ["--storage", *(f"--model={model}" for model in (MODEL, *models_of(box.samples)))]
+    if catalogue:
+        command.append("--registry")
+    box.parts.start(name, command, environment=environment)
     _wait_until_ready(box, [name], say=say, patience=patience)
-    return ready.read_text()
+    addresses = json.loads(ready.read_text())
+    if cluster.egress_socket is not None:
+        say("Added a played model server behind each pod of a deployment.")
+    if storage:
+        say(
+            f"Added the default StorageClass {STORAGE_CLASS_NAME} and a hub at {addresses['hub']}; deployments with "
+            "spec.model.cache.mode: Shared really fetch their weights from it."
+        )
+    if not catalogue:
+        return None
+    _install_namespace(cluster.kubeconfig)
+    program = [sys.executable, "-m", "airunway", "catalogue", "--kubeconfig", str(cluster.kubeconfig)]
+    # It is not waited for: what was applied before it is ready is read then.
+    box.parts.start("catalogue", program, environment=environment)
+    manifests = box.logs.parent / "samples"
+    write_registry_samples(manifests, addresses["registry"])
+    say(f"Added the catalogue, and a registry at {addresses['registry']} with an image of {MODEL}.")
+    return manifests
+
+
+def has_catalogue() -> bool:
+    """Whether the distribution of the catalogue is installed."""
+    return bool(entry_points(group="airunway.commands", name="catalogue"))
+
+
+def _install_namespace(kubeconfig: Path) -> None:
+    """Make the operator's namespace: Jobs that ask for cluster templates run there."""
+    import asyncio
+
+    asyncio.run(_make_namespace(kubeconfig))
+
+
+async def _make_namespace(kubeconfig: Path) -> None:
+    async with Client(load_config(kubeconfig=kubeconfig), user_agent=user_agent_of("sandbox")) as client:
+        made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": operator_namespace(os.environ)}}
+        await client.apply(NAMESPACE, made, manager="airunway-sandbox", force=True)
 
 
 def _ready_file(box: Sandbox, name: str) -> Path:

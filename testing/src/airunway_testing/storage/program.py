@@ -11,19 +11,25 @@ import argparse
 import asyncio
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from airunway.kube import STORAGE_CLASS, Client, load_config, user_agent_of
-from airunway_testing.modelhub.hub import Repository, model_hub
+from airunway_testing.modelhub.hub import Hub, Repository, model_hub
 from airunway_testing.modelhub.serving import Content, Pattern, Slow, content_of
 from airunway_testing.storage.pod_runner import running_pod_runner
 from airunway_testing.storage.provisioner import running_provisioner, storage_class
+from airunway_testing.storage.volumes import Volumes
 
-__all__ = ["CLASS_NAME", "main", "repositories"]
+__all__ = ["CLASS_NAME", "PODS", "Storage", "main", "repositories", "running_storage"]
 
 CLASS_NAME = "airunway-sandbox"
 """The StorageClass: the default one; every access mode, volumes that can grow, a binding that waits for a pod."""
+
+PODS = "pods"
+"""Folder with what belongs to pods."""
 
 _SIZE = 96 * 2**20
 _SPEED = 8 * 2**20
@@ -57,19 +63,39 @@ async def _run(kubeconfig: Path, folder: Path, ready: Path, models: Sequence[str
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with running_storage(kubeconfig, folder, models) as running:
+        written = ready.with_suffix(".part")
+        written.write_text(running.hub.endpoint)
+        written.rename(ready)  # a reader never finds an empty file
+        await stop.wait()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Storage:
+    """Storage and a hub that run."""
+
+    hub: Hub
+    """The hub, to which downloads go."""
+    volumes: Volumes
+    """The volumes of its claims."""
+
+
+@asynccontextmanager
+async def running_storage(kubeconfig: Path, folder: Path, models: Iterable[str]) -> AsyncIterator[Storage]:
+    """A default StorageClass, its provisioner, the pods of downloads and a hub with `models` while the context lasts.
+
+    The pods' logs are in the folder `PODS` below `folder`.
+    """
     async with (
         model_hub(repositories(models)) as hub,
         running_provisioner(kubeconfig, folder / "volumes") as provisioner,
-        running_pod_runner(kubeconfig, provisioner.volumes, folder / "pods", environment={"HF_ENDPOINT": hub.endpoint}),
+        running_pod_runner(kubeconfig, provisioner.volumes, folder / PODS, environment={"HF_ENDPOINT": hub.endpoint}),
     ):
         hub.inject(Slow(bytes_per_second=_SPEED), times=None)
         made = storage_class(CLASS_NAME, waits=True, expandable=True, default=True)
         async with Client(load_config(kubeconfig=kubeconfig), user_agent=user_agent_of("sandbox")) as client:
             await client.apply(STORAGE_CLASS, made, manager="airunway-sandbox", force=True)
-        written = ready.with_suffix(".part")
-        written.write_text(hub.endpoint)
-        written.rename(ready)  # a reader never finds an empty file
-        await stop.wait()
+        yield Storage(hub=hub, volumes=provisioner.volumes)
 
 
 if __name__ == "__main__":

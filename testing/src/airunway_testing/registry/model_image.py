@@ -1,4 +1,4 @@
-"""A model image for tests: ``dry-run --format=json`` prints a profile, between lines of a log.
+"""The program of a played model image: ``dry-run --format=json`` prints a profile, between lines of a log.
 
 ``--seconds=2`` works for so long before, ``--exit=1`` fails, ``--output=TEXT`` prints this text instead, ``--bytes=N``
 prints a profile of at least so many bytes, ``--endless`` prints for ever, ``--stderr=TEXT`` writes to stderr, and
@@ -10,10 +10,16 @@ from __future__ import annotations
 import json
 import os
 import random
+import shlex
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+
+__all__ = ["MODEL_SERVER", "REPORT", "install", "large", "main"]
+
+MODEL_SERVER = "model-server"
+"""Entrypoint of the image."""
 
 REPORT = {
     "profile": {"metadata": {"engine": "vllm", "precision": "fp8"}, "engine_args": {"max-model-len": 8192}},
@@ -33,6 +39,17 @@ _FLAGS = (
     "tokenizer-mode",
 )
 _VARIABLES = ("VLLM_ROCM_USE_AITER", "VLLM_USE_TRITON_FLASH_ATTN", "HIP_FORCE_DEV_KERNARG", "NCCL_MIN_NCHANNELS")
+
+
+def install(folder: Path) -> Path:
+    """Write the program into a folder, under the name of the image's entrypoint; gives the path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / MODEL_SERVER
+    program.write_text(
+        f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(__file__)} "$@"\n', encoding="utf-8"
+    )
+    program.chmod(0o755)
+    return program
 
 
 def large(size: int) -> list[dict[str, object]]:
