@@ -31,7 +31,7 @@ from benchmarks.common import cpu_seconds, heading, rss_mib, say
 from benchmarks.converge import converge
 from benchmarks.shapes import Shape
 
-from airunway.kube import Client, Kind, load_config
+from airunway.kube import Client, Kind, is_served, load_config
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import discover, load
 from airunway.resource import ObjectKey, Resource
@@ -67,7 +67,7 @@ def shape_of(host: ProviderHost) -> Shape:
 async def minimum_of(client: Client, shape: Shape, specimen: str, count: int) -> float:
     """Seconds that the API server alone needs for `count` deployments like that one, which is Running."""
     live = await client.get(shape.primary, ObjectKey("load", specimen))
-    kinds = [kind for kind in shape.dependents if await client.is_served(kind)]
+    kinds = [kind for kind in shape.dependents if await is_served(client, kind)]
     like = replace(shape, dependents=tuple(kinds), status=lambda finished: live["status"])
     return await bound(client, count, await specimen_of(client, like, name=specimen), shape=like)
 

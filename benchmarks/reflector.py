@@ -36,6 +36,7 @@ from airunway.kube import (
     Client,
     Kind,
     Reflector,
+    is_served,
     load_config,
     strip_managed_fields,
 )
@@ -126,7 +127,7 @@ async def fill(kubeconfig: Path, count: int) -> int:
     """Makes the objects that are not there yet; returns the bytes of one."""
     async with Client(load_config(kubeconfig=kubeconfig)) as client:
         await client.apply(CUSTOM_RESOURCE_DEFINITION, CRD, manager=MANAGER, force=True)
-        while not await client.is_served(KIND):
+        while not await is_served(client, KIND):
             await asyncio.sleep(0.1)
         for number in range(NAMESPACES):
             body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"bench-{number}"}}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 from typing import Any
 
@@ -15,7 +17,8 @@ from airunway.resource import Resource
 from airunway_catalogue.gpu_models import AMD, NVIDIA, GpuModels
 from airunway_catalogue.hardware import demand_of, find_hardware
 from airunway_catalogue.nodes import inventory_of, project_node
-from airunway_catalogue.profile import MAX_OUTPUT, Unreadable, read_report
+from airunway_catalogue.profile import Unreadable, read_report
+from airunway_catalogue.report_script import MAX_OUTPUT, PACKED, PROBLEM
 
 MODELS = GpuModels(models=(*NVIDIA, *AMD))
 
@@ -185,7 +188,13 @@ def said_of(output: str) -> str:
 
 @given(
     st.one_of(
-        JSON.map(json.dumps), st.text(max_size=200), JSON.map(lambda each: json.dumps({"profile": {}, "models": each}))
+        JSON.map(json.dumps),
+        st.text(max_size=200),
+        st.text(max_size=60).map(lambda each: PROBLEM + each),
+        st.text(max_size=60).map(lambda each: PACKED + each),
+        st.binary(max_size=60).map(lambda each: PACKED + base64.b64encode(gzip.compress(each)).decode()),
+        st.text(alphabet='{}[]",:1\n a', max_size=60),
+        JSON.map(lambda each: json.dumps({"profile": {}, "models": each})),
     )
 )
 def test_any_output_is_a_report_or_has_a_reason(output: str) -> None:

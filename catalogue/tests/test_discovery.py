@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import hashlib
 import json
 from contextlib import suppress
 from datetime import timedelta
@@ -23,7 +26,9 @@ from hypothesis import strategies as st
 
 from airunway.configs import resolve
 from airunway.resource import Resource, format_time
-from airunway_catalogue.discovery import job_name, job_of, next_attempt, request_of, spec_hash
+from airunway_catalogue.discovery import Entrypoint, job_name, job_of, next_attempt, request_of, spec_hash
+from airunway_catalogue.names import WHY_NO_ENTRYPOINT
+from airunway_catalogue.report_script import PACKED, PARTS, PROBLEM, SCRIPT
 
 IMAGE = "registry.example/vllm:1"
 
@@ -35,11 +40,20 @@ def world(**spec: Any) -> World:
 # ----------------------------------------------------------------------------------------------------------- the Job
 
 
-def job(template: Resource, config: Resource | None = None) -> Resource:
+KNOWN = Entrypoint(words=("python3", "$HOME/serve.py"))
+
+
+def job(template: Resource, config: Resource | None = None, *, entrypoint: Entrypoint = KNOWN) -> Resource:
     request = request_of(template)
     assert request is not None
     found = resolve("default", namespaced=config, cluster=None).config
-    return job_of(template, request, name="discover-tiny-1", config=found)
+    return job_of(template, request, name="discover-tiny-1", config=found, entrypoint=entrypoint)
+
+
+def containers_of(made: Resource) -> list[Resource]:
+    """All containers in the order in which they run."""
+    pod = made["spec"]["template"]["spec"]
+    return [*pod.get("initContainers", []), *pod["containers"]]
 
 
 def test_the_job_is_as_the_table_says() -> None:
@@ -52,11 +66,37 @@ def test_the_job_is_as_the_table_says() -> None:
     assert made["metadata"]["labels"] == made["spec"]["template"]["metadata"]["labels"] == labels
     assert (made["spec"]["backoffLimit"], made["spec"]["ttlSecondsAfterFinished"]) == (0, 60)
     pod = made["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    assert (container["name"], container["image"]) == ("discovery", IMAGE)
-    assert container["args"] == ["dry-run", "--format=json", "--model=$$(X)"]
-    assert container["terminationMessagePath"] == "/dev/termination-log"
+    assert [each["name"] for each in containers_of(made)] == ["discovery", "part-2", "part-3"]
+    assert len(pod["containers"]) == 1
+    for each in containers_of(made):
+        assert each["image"] == IMAGE
+        assert each["command"] == ["/bin/sh", "-c", SCRIPT, each["name"]]
+        assert each["terminationMessagePath"] == "/dev/termination-log"
+    first, *others = containers_of(made)
+    assert first["args"] == ["python3", "$$HOME/serve.py", "dry-run", "--format=json", "--model=$$(X)"]
+    assert all("args" not in each and each["resources"]["requests"]["cpu"] == "10m" for each in others)
     assert pod["serviceAccountName"] == "puller"
+    assert pod["volumes"] == [{"name": "scratch", "emptyDir": {"sizeLimit": "1Gi"}}]
+
+
+def test_nothing_in_the_script_is_what_the_kubelet_replaces() -> None:
+    assert "$(" not in SCRIPT
+    assert "$$" not in SCRIPT
+
+
+def test_an_image_without_an_entrypoint_has_its_program_in_the_arguments() -> None:
+    made = job(template_of(discovery={"image": IMAGE}), entrypoint=Entrypoint(words=()))
+    assert containers_of(made)[0]["args"] == ["dry-run", "--format=json"]
+    assert len(containers_of(made)) == 3
+
+
+def test_an_image_whose_entrypoint_is_not_known_runs_by_itself_and_the_job_says_why() -> None:
+    made = job(template_of(discovery={"image": IMAGE}), entrypoint=Entrypoint(why="Unauthorized: a 401"))
+    (container,) = containers_of(made)
+    assert container["name"] == "discovery"
+    assert "command" not in container
+    assert container["args"] == ["dry-run", "--format=json"]
+    assert made["metadata"]["annotations"] == {WHY_NO_ENTRYPOINT: "Unauthorized: a 401"}
 
 
 def test_the_pod_keeps_the_restricted_standard_and_has_no_token() -> None:
@@ -66,13 +106,13 @@ def test_the_pod_keeps_the_restricted_standard_and_has_no_token() -> None:
     assert pod["restartPolicy"] == "Never"
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    (container,) = pod["containers"]
-    assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-        "readOnlyRootFilesystem": True,
-    }
-    assert set(container["resources"]["limits"]) == {"memory"}
+    for container in [*pod["initContainers"], *pod["containers"]]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        }
+        assert set(container["resources"]["limits"]) == {"memory"}
 
 
 def test_config_and_template_give_variables_and_pull_secrets_and_no_token_of_a_hub() -> None:
@@ -89,7 +129,7 @@ def test_config_and_template_give_variables_and_pull_secrets_and_no_token_of_a_h
         template_of(discovery={}, defaults={"image": IMAGE, "env": env}, imagePullSecrets=[{"name": "own"}]), config
     )
     pod = made["spec"]["template"]["spec"]
-    variables = {each["name"]: each.get("value") for each in pod["containers"][0]["env"]}
+    variables = {each["name"]: each.get("value") for each in containers_of(made)[0]["env"]}
     assert pod["containers"][0]["image"] == IMAGE
     assert pod["imagePullSecrets"] == [{"name": "own"}, {"name": "shared"}]
     assert variables == {
@@ -114,10 +154,11 @@ def test_the_job_of_a_cluster_template_has_nothing_of_a_namespace() -> None:
         "metadata": {"name": "default", "namespace": "home"},
         "spec": {"env": [{"name": "C", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]},
     }
-    pod = job(template, config)["spec"]["template"]["spec"]
+    made = job(template, config)
+    pod = made["spec"]["template"]["spec"]
     assert "serviceAccountName" not in pod
     assert "imagePullSecrets" not in pod
-    assert [each["name"] for each in pod["containers"][0]["env"]] == ["A", "HOME", "AIRUNWAY_TERMINATION_LOG"]
+    assert [each["name"] for each in containers_of(made)[0]["env"]] == ["A", "HOME", "AIRUNWAY_TERMINATION_LOG"]
 
 
 @pytest.mark.parametrize("name", ["tiny", "a" * 253, "a.b.c", "x" * 44 + ".", "UPPER_case", "-"])
@@ -244,7 +285,18 @@ def test_a_failure_is_counted_once_recorded_with_its_time_and_tried_again_then()
 
 @pytest.mark.parametrize(
     "output",
-    ["", "INFO loading\n{}", '{"profile": NaN}', "[" * 1000, "{" * 4096, "x" * 10_000_000, '{"profile": 1}', None],
+    [
+        "",
+        "INFO loading\n{}",
+        PROBLEM + "endless 1",
+        PACKED + "AA",
+        '{"profile": NaN}',
+        "[" * 1000,
+        "{" * 4096,
+        "x" * 10_000_000,
+        '{"profile": 1}',
+        None,
+    ],
 )
 def test_an_output_that_cannot_be_read_is_a_failed_try(output: str | None) -> None:
     found = world()
@@ -359,6 +411,136 @@ def test_a_pod_without_a_result_is_waited_for_a_moment() -> None:
     assert found.phase == "Ready"
 
 
+# ------------------------------------------------------------------------------------------------------ what it prints
+
+
+def test_a_large_report_is_put_together_from_the_messages_of_all_containers() -> None:
+    found = world()
+    profile = {str(number): digest_of(number) for number in range(150)}
+    text = PACKED + base64.b64encode(gzip.compress(json.dumps({"profile": profile}).encode())).decode()
+    assert len(PARTS) * 4096 > len(text) > 2 * 4096
+    found.step()
+    others = {"part-2": text[4096:8192], "part-3": text[8192:]}
+    found.end(output=text[:4096], parts={name: {"exitCode": 0, "message": each} for name, each in others.items()})
+    found.step()
+    assert found.phase == "Ready"
+    assert found.status["profile"] == profile
+
+
+def digest_of(number: int) -> str:
+    return hashlib.sha256(str(number).encode()).hexdigest()
+
+
+def test_a_container_that_cannot_report_its_part_fails_the_try() -> None:
+    found = world()
+    found.step()
+    ends: dict[str, Resource] = {"part-2": {"exitCode": 137, "reason": "OOMKilled"}}
+    found.end(output=PACKED, parts=ends)
+    found.step()
+    assert "the container part-2, which reports a part of the output, ended with exit code 137" in found.message(
+        "DiscoveryReady"
+    )
+
+
+def test_a_part_that_the_watch_has_not_delivered_is_waited_for_a_moment() -> None:
+    found = world()
+    found.step()
+    found.end(output=PACKED)
+    (pod,) = found.pods.values()
+    last = pod["status"].pop("containerStatuses")
+    assert found.step().requeue_after == 5
+    assert found.condition("DiscoveryReady") == ("False", "JobRunning")
+    pod["status"]["containerStatuses"] = last
+    found.step()
+    assert "was cut" in found.message("DiscoveryReady")
+
+
+def test_of_a_long_log_the_end_is_shown() -> None:
+    found = world()
+    found.step()
+    found.end(code=1, output="Traceback (most recent call last):\n" + "  File x\n" * 200 + "ValueError: no GPU")
+    found.step()
+    assert "ValueError: no GPU; the next one is at" in found.message("DiscoveryReady")
+
+
+def test_the_entrypoint_is_read_before_a_try_is_recorded() -> None:
+    found = world()
+    found.facts["entrypoint"] = None
+    decision = found.step()
+    assert decision.wants_entrypoint
+    assert decision.wants_slot
+    assert found.created == []
+    assert "attempts" not in found.record
+    assert found.condition("DiscoveryReady") == ("False", "Starting")
+    del found.facts["entrypoint"]
+    found.step()
+    assert (len(found.created), found.record["attempts"]) == (1, 1)
+
+
+def test_a_template_that_names_the_program_needs_no_registry() -> None:
+    found = world(discovery={"image": IMAGE, "command": ["/opt/serve", "$X"]})
+    found.facts["entrypoint"] = None
+    assert not found.step().wants_entrypoint
+    (made,) = found.jobs.values()
+    assert containers_of(made)[0]["args"] == ["/opt/serve", "$$X", "dry-run", "--format=json"]
+
+
+def test_a_process_that_ended_before_the_job_was_made_reads_the_entrypoint_again() -> None:
+    found = world()
+    found.template["status"] = found.decide().status  # begun
+    found.facts["entrypoint"] = None
+    decision = found.step()
+    assert (decision.wants_entrypoint, found.created, found.record["attempts"]) == (True, [], 1)
+    del found.facts["entrypoint"]
+    found.step()
+    assert (len(found.created), found.record["attempts"]) == (1, 1)
+
+
+@pytest.mark.parametrize(("code", "output"), [(0, None), (0, "INFO started"), (1, "usage: model [serve|dry-run]")])
+def test_a_failed_try_without_a_known_entrypoint_names_the_reason_and_the_remedy(code: int, output: str | None) -> None:
+    found = world()
+    found.facts["entrypoint"] = Entrypoint(why="Unauthorized: registry.example asks for credentials (401)")
+    found.step()
+    found.end(code=code, output=output, parts={})
+    found.step()
+    message = found.message("DiscoveryReady")
+    assert "its entrypoint is not known (Unauthorized: registry.example asks for credentials (401))" in message
+    assert "name it in spec.discovery.command" in message
+    assert "the next one is at" in message
+
+
+def test_an_image_without_a_known_entrypoint_may_write_its_report_itself() -> None:
+    found = world()
+    found.facts["entrypoint"] = Entrypoint(why="Timeout")
+    found.step()
+    found.end(parts={})
+    found.step()
+    assert found.phase == "Ready"
+
+
+def test_an_image_without_a_shell_is_asked_without_one_from_the_next_try_on() -> None:
+    found = world()
+    found.step()
+    said = 'failed to create containerd task: exec: "/bin/sh": stat /bin/sh: no such file or directory: unknown'
+    found.end(code=128, reason="StartError", output=said)
+    found.step()
+    assert "the image has no /bin/sh" in found.message("DiscoveryReady")
+    assert found.record["shell"] is False
+    found.pass_time(seconds=60)
+    found.step()
+    (container,) = containers_of(found.jobs[found.created[-1]])
+    assert "command" not in container
+    found.end(code=1, output="no", parts={})
+    found.step()
+    message = found.message("DiscoveryReady")
+    assert "; the image has no /bin/sh: it must write its report to the file of AIRUNWAY_TERMINATION_LOG" in message
+    assert "spec.discovery.command" not in message
+    found.template["spec"]["discovery"]["image"] = "registry.example/vllm:2"
+    found.step()
+    assert "shell" not in found.record
+    assert len(containers_of(found.jobs[found.created[-1]])) == 3
+
+
 # ------------------------------------------------------------------------------------------------------------ counting
 
 
@@ -451,11 +633,12 @@ def test_the_hash_is_about_what_the_job_depends_on() -> None:
     changed: list[Resource] = [
         {"discovery": {"image": "other"}},
         {"discovery": {"image": IMAGE, "args": ["-v"]}},
+        {"discovery": {"image": IMAGE, "command": ["-v"]}},
         {"defaults": {"env": [{"name": "A", "value": "1"}]}},
         {"imagePullSecrets": [{"name": "s"}]},
         {"serviceAccountName": "s"},
     ]
-    assert len({hash_of(), *(hash_of(**each) for each in changed)}) == 6
+    assert len({hash_of(), *(hash_of(**each) for each in changed)}) == 7
     assert hash_of() == hash_of(caching={"enabled": True}, optimized=True, defaults={"engine": {"type": "vllm"}})
 
 

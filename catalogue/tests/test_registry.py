@@ -13,7 +13,7 @@ from airunway_catalogue.addresses import Kind, kind_of
 from airunway_catalogue.challenges import Challenge, challenges_in
 from airunway_catalogue.credentials import Credentials, UnreadableSecret, credentials_in
 from airunway_catalogue.registry import Limits, Registry
-from airunway_catalogue.registry_address import address_of
+from airunway_catalogue.registry_address import ImageReference, address_of, image_of
 from airunway_catalogue.registry_errors import (
     BadAnswer,
     BadImage,
@@ -70,6 +70,86 @@ async def test_the_labels_of_an_image() -> None:
     async with container_registry(IMAGES) as local, client(local) as registry:
         assert await registry.labels("team/llama", "1.0") == LABELS
         assert await registry.labels("team/llama", "1.1") == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [(["python3", "/serve.py"], ("python3", "/serve.py")), (None, ()), ([], ()), ("", ())],
+)
+async def test_the_entrypoint_of_an_image(given: object, words: tuple[str, ...]) -> None:
+    image = Image("a", "1", entrypoint=given, platforms=("windows/amd64", "linux/arm64", "linux/amd64"))
+    async with container_registry([image]) as local, client(local) as registry:
+        assert await registry.entrypoint("a", "1") == words, "the arguments of Cmd are none of it"
+        assert await registry.entrypoint("a", local._tags["a"]["1"]) == words
+
+
+@pytest.mark.parametrize("given", ["serve", {"a": 1}, 5, [1], [None], ["a" * 1025], ["a\0b"], ["a"] * 33])
+async def test_an_entrypoint_that_cannot_be_is_the_fault_of_the_image(given: object) -> None:
+    async with container_registry([Image("a", "1", entrypoint=given)]) as local, client(local) as registry:
+        with pytest.raises(BadImage, match="its entrypoint"):
+            await registry.entrypoint("a", "1")
+
+
+@pytest.mark.parametrize(
+    ("reference", "host", "repository", "version"),
+    [
+        ("vllm", "docker.io", "vllm", "latest"),
+        ("vllm/vllm-openai:v0.11.0", "docker.io", "vllm/vllm-openai", "v0.11.0"),
+        ("registry.example/team/llama:1.0", "registry.example", "team/llama", "1.0"),
+        ("REGISTRY.example:5000/llama", "registry.example:5000", "llama", "latest"),
+        ("localhost/llama", "localhost", "llama", "latest"),
+        ("[::1]:5000/llama:2", "[::1]:5000", "llama", "2"),
+        (f"registry.example/llama:1@sha256:{'a' * 64}", "registry.example", "llama", f"sha256:{'a' * 64}"),
+    ],
+)
+def test_a_reference_is_read_as_container_runtimes_read_it(
+    reference: str, host: str, repository: str, version: str
+) -> None:
+    assert image_of(reference) == ImageReference(host=host, repository=repository, version=version)
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "",
+        "/",
+        ":",
+        "a/",
+        "a:b:c",
+        "a b",
+        "a:é",
+        "a@",
+        "a@sha256:1",
+        "UPPER",
+        "-/a",
+        "registry.example/",
+        "registry.example/a?b",
+        "registry.example/../a",
+        "registry.example/a:" + "b" * 129,
+        "http://registry.example/a",
+        "user@registry.example/a:1",
+        "x:99999/a",
+        "[:::::]/a",
+    ],
+)
+def test_a_text_that_is_no_reference_is_none(reference: str) -> None:
+    assert image_of(reference) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked"),
+    [(Kind.LOOPBACK, False), (Kind.LINK_LOCAL, False), (Kind.OTHER, False), (Kind.PRIVATE, True), (Kind.OUTSIDE, True)],
+)
+async def test_a_registry_that_no_administrator_has_named_is_not_on_this_machine(kind: Kind, *, asked: bool) -> None:
+    async with container_registry([Image("a", "1", entrypoint=["x"])]) as local:
+        address = address_of(local.host, insecure=True)
+        async with Registry(address, trusted=False, kind=lambda _: kind) as registry:
+            if asked:
+                assert await registry.entrypoint("a", "1") == ("x",)
+            else:
+                with pytest.raises(BadAnswer, match="only if a ModelSource names it"):
+                    await registry.entrypoint("a", "1")
+        assert bool(local.requests) == asked
 
 
 @pytest.mark.parametrize(

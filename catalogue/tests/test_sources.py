@@ -14,9 +14,9 @@ from catalogue.tests.conftest import Ground, running_worker
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_SOURCE, RUNTIME_CONFIG
 from airunway.resource import Resource, condition_of, dig, key_of
+from airunway_catalogue.pull_secrets import SECRET
 from airunway_catalogue.registry import Limits
 from airunway_catalogue.scan import MODEL_SOURCE_LABEL
-from airunway_catalogue.sources import SECRET
 from airunway_testing.eventually import eventually
 from airunway_testing.registry.faults import Hang, HttpStatus
 from airunway_testing.registry.server import Image, container_registry

@@ -12,7 +12,7 @@ from airunway.configs import Resolution
 from airunway.resource import Resource, condition_of, dig, format_time, key_of
 from airunway.status import Condition
 from airunway.status.rootcause import RootCause
-from airunway_catalogue.discovery import TTL
+from airunway_catalogue.discovery import TTL, Entrypoint
 from airunway_catalogue.hardware import HardwareFit
 from airunway_catalogue.template_state import Decision, Facts, decide_template
 
@@ -80,6 +80,7 @@ class World:
             hardware=NO_GPU,
             jobs=tuple(self.jobs.values()),
             pods=tuple(self.pods.values()),
+            entrypoint=Entrypoint(words=("model",)),
             now=self.now,
         )
         return decide_template(replace(usual, **self.facts))
@@ -120,11 +121,15 @@ class World:
                 del self.jobs[name]
                 self.pods.pop(name, None)
 
-    def end(self, *, output: str | None = OUTPUT, code: int = 0, reason: str = "") -> None:
-        """The Job that runs ends."""
+    def end(
+        self, *, output: str | None = OUTPUT, code: int = 0, reason: str = "", parts: dict[str, Resource] | None = None
+    ) -> None:
+        """The Job that runs ends; `parts` are the states of the containers after the first one."""
         (name,) = [name for name, job in self.jobs.items() if "status" not in job]
         moment = format_time(self.now)
-        type_ = "Complete" if code == 0 else "Failed"
+        others = {"part-2": {"exitCode": 0}, "part-3": {"exitCode": 0}} if parts is None and code == 0 else parts or {}
+        codes = [code, *(each["exitCode"] for each in others.values())]
+        type_ = "Failed" if any(codes) else "Complete"
         self.jobs[name]["status"] = {
             "ended": self.now,
             "conditions": [{"type": type_, "status": "True", "lastTransitionTime": moment}],
@@ -132,9 +137,13 @@ class World:
         terminated: Resource = {"exitCode": code, "finishedAt": moment, "reason": reason or "Completed"}
         if output is not None:
             terminated["message"] = output
+        ends = {"discovery": terminated, **others}
         self.pods[name] = {
             "metadata": {"name": f"{name}-x", "labels": {"batch.kubernetes.io/job-name": name}},
-            "status": {"containerStatuses": [{"name": "discovery", "state": {"terminated": terminated}}]},
+            "status": {
+                "initContainerStatuses": [_state(each, ends[each]) for each in ("discovery", "part-2") if each in ends],
+                "containerStatuses": [_state(each, ends[each]) for each in ("part-3",) if each in ends],
+            },
         }
 
     @property
@@ -158,6 +167,10 @@ class World:
 
     def message(self, type_: str) -> str:
         return str((condition_of(self.template, type_) or {}).get("message"))
+
+
+def _state(name: str, terminated: Resource) -> Resource:
+    return {"name": name, "state": {"terminated": terminated}}
 
 
 def cause_of(reason: str, code: str = "ImagePull.NotFound") -> RootCause:

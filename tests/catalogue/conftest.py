@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import sys
 import uuid
 from collections.abc import AsyncIterator
@@ -26,12 +28,15 @@ from airunway.status.events import EVENTS
 from airunway_catalogue.application import CatalogueApplication, CatalogueSettings
 from airunway_catalogue.caches import project_deployment
 from airunway_catalogue.names import CATALOGUE_MANAGER
+from airunway_catalogue.report_script import SHELL
 from airunway_testing.background import in_background
 from airunway_testing.eventually import Eventually
 from airunway_testing.storage.pod_runner import ENTRYPOINT, PodRunner, running_pod_runner
 from airunway_testing.storage.provisioner import running_provisioner
 
 MODEL = "acme/tiny"
+MODEL_SERVER = "model-server"
+"""The program of the played image."""
 
 
 @dataclass(kw_only=True)
@@ -204,11 +209,22 @@ async def catalogue(ground: Ground, client: Client) -> AsyncIterator[CatalogueAp
 
 @pytest.fixture
 async def runner(kubeconfig: Path, tmp_path: Path) -> AsyncIterator[PodRunner]:
-    programs = {ENTRYPOINT: (sys.executable, fake_image.__file__)}
+    """A kubelet whose images have a shell and the program `MODEL_SERVER`."""
+    server = tmp_path / "bin" / MODEL_SERVER
+    server.parent.mkdir()
+    server.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(fake_image.__file__)} "$@"\n')
+    server.chmod(0o755)
+    programs = {ENTRYPOINT: (str(server),), SHELL: (SHELL,)}
+    environment = {"PATH": f"{server.parent}:{os.defpath}"}
     async with (
         running_provisioner(kubeconfig, tmp_path / "volumes") as provisioner,
         running_pod_runner(
-            kubeconfig, provisioner.volumes, tmp_path / "runner", programs=programs, label="airunway.ai/template"
+            kubeconfig,
+            provisioner.volumes,
+            tmp_path / "runner",
+            programs=programs,
+            environment=environment,
+            label="airunway.ai/template",
         ) as running,
     ):
         yield running

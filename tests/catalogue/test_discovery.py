@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 from collections import Counter
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 
 import pytest
 from tests.catalogue import fake_image
-from tests.catalogue.conftest import Ground, reasons, running_catalogue
+from tests.catalogue.conftest import MODEL_SERVER, Ground, reasons, running_catalogue
 
-from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE
+from airunway.api import names
+from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_SOURCE, MODEL_TEMPLATE, RUNTIME_CONFIG
 from airunway.kube import JOB, POD, Client, Kind, load_config
 from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, uid_of
 from airunway_catalogue.application import CatalogueApplication
 from airunway_catalogue.discovery import job_name, request_of, spec_hash
+from airunway_catalogue.pull_secrets import SECRET
 from airunway_testing.eventually import eventually
 from airunway_testing.faultproxy import Fault, FaultProxy, ProxiedRequest
+from airunway_testing.registry.server import Image, LocalRegistry, container_registry
 from airunway_testing.storage.pod_runner import PodRunner
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 RESOURCE_QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas")
-IMAGE = {"image": "registry.example/model:1"}
+IMAGE = {"image": "registry.example/model:1", "command": [MODEL_SERVER]}
+PASSWORD = "hunter2-is-long-enough"
 WRITES = {"apply", "create", "patch", "update", "delete"}
 
 
@@ -54,11 +60,12 @@ async def test_a_success_fills_profile_and_sources(
 async def test_a_failure_backs_off_and_the_next_try_comes_when_it_is_due(
     ground: Ground, runner: PodRunner, client: Client
 ) -> None:
-    key = await ground.template(discovery={**IMAGE, "args": ["--exit=1", "--output=no torch"]})
+    key = await ground.template(discovery={**IMAGE, "args": ["--exit=1", "--stderr=no torch\n"]})
     spaces = [ground.namespace, ground.home]
     async with running_catalogue(client, namespaces=spaces, home=ground.home):
         failed = await ground.until(key, "Failed", reason="JobFailed")
         assert "exit code 1: no torch" in failed["status"]["message"]
+        assert "INFO done" in failed["status"]["message"], "the end of what it printed, too"
         assert failed["status"]["discovery"]["attempts"] == 1
         assert failed["status"]["discovery"]["nextAttemptTime"]
         await ground.event(key, "DiscoveryFailed")
@@ -82,10 +89,119 @@ async def test_an_output_that_cannot_be_read_is_no_success(
     assert "the output is no JSON" in failed["status"]["message"]
 
 
+@pytest.mark.parametrize("arguments", [["--bytes=3000"], ["--bytes=32768"], ["--bytes=45000"], ["--into=file"]])
+async def test_a_report_of_any_size_that_a_pod_can_carry_is_read(
+    ground: Ground, runner: PodRunner, catalogue: CatalogueApplication, arguments: list[str]
+) -> None:
+    key = await ground.template(discovery={**IMAGE, "args": arguments})
+    ready = await ground.until(key, "Ready")
+    assert ready["status"]["profile"] == fake_image.REPORT["profile"]
+    assert ready["status"]["discovery"]["attempts"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [(["--endless"], "printed more than 262144 bytes"), (["--bytes=200000"], "at most 12288 can be read")],
+    ids=["endless", "large"],
+)
+async def test_a_report_that_a_pod_cannot_carry_is_a_failed_try(
+    ground: Ground, runner: PodRunner, catalogue: CatalogueApplication, arguments: list[str], why: str
+) -> None:
+    key = await ground.template(discovery={**IMAGE, "args": arguments})
+    failed = await ground.until(key, "Failed", reason="JobFailed")
+    assert why in failed["status"]["message"]
+
+
+async def source_of(ground: Ground, registry: LocalRegistry) -> ObjectKey:
+    """A ModelSource by which an administrator vouches for a registry of plain HTTP."""
+    key = ObjectKey("", ground.namespace)
+    metadata = {"name": key.name}
+    body = {"apiVersion": names.API_VERSION, "kind": MODEL_SOURCE.kind, "metadata": metadata}
+    spec = {"registry": registry.host, "insecure": True, "filters": [{"image": "other/*"}]}
+    await ground.client.apply(MODEL_SOURCE, {**body, "spec": spec}, manager="platform", force=True)
+    return key
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["namespaced", "cluster"])
+async def test_the_program_of_an_image_is_known_from_its_registry(
+    ground: Ground, runner: PodRunner, catalogue: CatalogueApplication, *, shared: bool
+) -> None:
+    image = Image("team/tiny", "1.0", entrypoint=[MODEL_SERVER], platforms=("linux/arm64", "linux/amd64"))
+    async with container_registry([image]) as registry:
+        source = await source_of(ground, registry)
+        try:
+            key = await ground.template(cluster=shared, discovery={"image": f"{registry.host}/team/tiny:1.0"})
+            ready = await ground.until(key, "Ready")
+            assert ready["status"]["profile"] == fake_image.REPORT["profile"]
+            asked = [each.repository for each in registry.requests].count("team/tiny")
+            assert asked == 3, "index, manifest and configuration, once"
+            (job,) = await ground.jobs(ground.home if shared else ground.namespace)
+            first = dig(job, "spec", "template", "spec", "initContainers")[0]
+            assert first["args"] == [MODEL_SERVER, "dry-run", "--format=json"]
+            await asyncio.sleep(1)
+            assert [each.repository for each in registry.requests].count("team/tiny") == asked, "none at rest"
+        finally:
+            await ground.client.delete(MODEL_SOURCE, source)
+
+
+def login(namespace: str, host: str) -> Resource:
+    """A pull Secret for a registry."""
+    auths = {"auths": {host: {"username": "robot", "password": PASSWORD}}}
+    data = {".dockerconfigjson": base64.b64encode(json.dumps(auths).encode()).decode()}
+    kind = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson"}
+    return {**kind, "metadata": {"name": "login", "namespace": namespace}, "data": data}
+
+
+async def test_pull_secrets_are_used_where_the_catalogue_may_read_them_and_nowhere_else(
+    ground: Ground, runner: PodRunner, catalogue: CatalogueApplication
+) -> None:
+    image = Image("team/tiny", "1.0", entrypoint=[MODEL_SERVER])
+    async with container_registry([image], auth="basic", users={"robot": PASSWORD}) as registry:
+        source = await source_of(ground, registry)
+        try:
+            for space in (ground.namespace, ground.home):
+                await ground.client.create(SECRET, login(space, registry.host))
+            discovery = {"image": f"{registry.host}/team/tiny:1.0"}
+            key = await ground.template(discovery=discovery, imagePullSecrets=[{"name": "login"}])
+            failed = await ground.until(key, "Failed", reason="JobFailed")
+            assert "its entrypoint is not known (Unauthorized: " in failed["status"]["message"]
+            assert [each.authorization for each in registry.requests if each.repository == "team/tiny"] == [""]
+            body = {
+                "apiVersion": names.API_VERSION,
+                "kind": RUNTIME_CONFIG.kind,
+                "metadata": {"name": "team", "namespace": ground.home},
+                "spec": {"imagePullSecrets": [{"name": "login"}]},
+            }
+            await ground.client.apply(RUNTIME_CONFIG, body, manager="platform", force=True)
+            shared = await ground.template(cluster=True, discovery=discovery, runtimeConfigName="team")
+            await ground.until(shared, "Ready")
+            assert PASSWORD not in str([await ground.get(each) for each in (key, shared)])
+        finally:
+            await ground.client.delete(MODEL_SOURCE, source)
+
+
+async def test_an_entrypoint_that_cannot_be_read_is_named_with_its_remedy(
+    ground: Ground, runner: PodRunner, catalogue: CatalogueApplication
+) -> None:
+    image = Image("team/tiny", "1.0", entrypoint=[MODEL_SERVER])
+    async with container_registry([image], auth="basic", users={"robot": PASSWORD}) as registry:
+        source = await source_of(ground, registry)
+        try:
+            discovery = {"image": f"{registry.host}/team/tiny:1.0"}
+            key = await ground.template(discovery=discovery)
+            failed = await ground.until(key, "Failed", reason="JobFailed")
+            assert "its entrypoint is not known (Unauthorized: " in failed["status"]["message"]
+            assert "spec.discovery.command" in failed["status"]["message"]
+            await ground.template(discovery={**discovery, "args": ["--into=file"]})  # it writes its report itself
+            await ground.until(key, "Ready")
+        finally:
+            await ground.client.delete(MODEL_SOURCE, source)
+
+
 async def test_an_image_that_cannot_be_pulled_says_so_and_its_job_goes(
     ground: Ground, runner: PodRunner, catalogue: CatalogueApplication
 ) -> None:
-    key = await ground.template(discovery={"image": "registry.example/no-such-image:1"})
+    key = await ground.template(discovery={**IMAGE, "image": "registry.example/no-such-image:1"})
     failed = await ground.until_discovery(key, "ImageNotFound")
     assert failed["status"]["rootCause"]["code"] == "ImagePull.NotFound"
     assert failed["status"]["discovery"]["nextAttemptTime"]

@@ -13,7 +13,7 @@ from tests.catalogue.conftest import Ground
 from airunway.api import names
 from airunway.kube import JOB, ApiError, Client, load_config
 from airunway.resource import Resource, copy_of, key_of
-from airunway_catalogue.discovery import Request, job_of
+from airunway_catalogue.discovery import Entrypoint, Request, job_of
 from airunway_catalogue.guard import catalogue_guard
 from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.rights import catalogue_rules
@@ -32,11 +32,13 @@ class Thief:
     client: Client
     ground: Ground
 
-    def job(self, *, home: bool = False, owner: str = "ModelTemplate") -> Resource:
-        """A Job as the catalogue makes it, for a template that the thief claims."""
+    def job(self, *, home: bool = False, owner: str = "ModelTemplate", known: bool = True) -> Resource:
+        """A Job as the catalogue makes it, for a template that the thief claims; its entrypoint may be `known`."""
         name, namespace = "discover-tiny-0a1b2c3d", self.ground.home if home else self.ground.namespace
         template = {"metadata": {"name": "tiny", "namespace": namespace}}
-        made = job_of(template, Request(image="registry.example/model:1"), name=name, config=None)
+        request = Request(image="registry.example/model:1")
+        entrypoint = Entrypoint(words=("serve",)) if known else Entrypoint(why="Timeout")
+        made = job_of(template, request, name=name, config=None, entrypoint=entrypoint)
         reference = {"apiVersion": names.API_VERSION, "kind": owner, "name": "tiny", "uid": "0", "controller": True}
         made["metadata"] |= {"namespace": namespace, "ownerReferences": [reference]}
         return made
@@ -74,8 +76,9 @@ def pod(job: Resource) -> Resource:
     return found
 
 
-def container(job: Resource) -> Resource:
-    found: Resource = pod(job)["containers"][0]
+def container(job: Resource, position: int = 0) -> Resource:
+    """One of the containers, in the order in which they run."""
+    found: Resource = [*pod(job).get("initContainers", []), *pod(job)["containers"]][position]
     return found
 
 
@@ -84,6 +87,7 @@ Change = Callable[[Resource], Any]
 
 async def test_honest_jobs_pass(thief: Thief) -> None:
     assert await thief.refusal(thief.job()) == ""
+    assert await thief.refusal(thief.job(known=False)) == ""
     assert await thief.refusal(thief.job(home=True, owner="ClusterModelTemplate")) == ""
     with_secret = thief.job()
     container(with_secret)["env"].append(OF_SECRET)
@@ -114,6 +118,15 @@ async def test_a_job_of_a_cluster_template_is_in_the_operator_s_namespace_only(t
         (lambda job: pod(job)["securityContext"].update(runAsUser=0, runAsNonRoot=False), "do not run as root"),
         (lambda job: container(job).update(command=["sh", "-c", "id"]), "runs the program of its image"),
         (lambda job: container(job).update(args=["serve"]), "runs the program of its image"),
+        (lambda job: container(job, 1).update(args=["id"]), "runs the program of its image"),
+        (lambda job: container(job, 2).update(command=["id"]), "runs the program of its image"),
+        (lambda job: container(job, 2)["command"].__setitem__(3, "discovery"), "runs the program of its image"),
+        (lambda job: container(job)["command"].__setitem__(2, "id"), "runs the program of its image"),
+        (lambda job: container(job).update(restartPolicy="Always"), "runs the program of its image"),
+        (lambda job: container(job, 2).update(image="registry.example/miner:1"), "of one image"),
+        (lambda job: container(job, 1).update(name="part-9"), "has one container"),
+        (lambda job: pod(job)["initContainers"].pop(), "has one container"),
+        (lambda job: pod(job)["initContainers"].append({"name": "more", "image": "a"}), "has one container"),
         (lambda job: container(job)["securityContext"].update(readOnlyRootFilesystem=False), "no capabilities"),
         (lambda job: pod(job)["volumes"].append({"name": "s", "secret": {"secretName": "s"}}), "empty folders"),
         (lambda job: pod(job)["containers"].append({"name": "more", "image": "a"}), "has one container"),
@@ -124,5 +137,19 @@ async def test_a_job_of_a_cluster_template_is_in_the_operator_s_namespace_only(t
 )
 async def test_a_job_of_another_form_is_refused(thief: Thief, change: Change, says: str) -> None:
     job = copy_of(thief.job())
+    change(job)
+    assert says in await thief.refusal(job), key_of(job)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda job: container(job).update(args=["--format=json", "serve"]), "runs the program of its image"),
+        (lambda job: container(job).update(command=["sh", "-c", "id"]), "has one container"),
+        (lambda job: pod(job).update(initContainers=[{**container(job), "name": "more"}]), "has one container"),
+    ],
+)
+async def test_a_job_without_the_script_runs_the_image_s_own_program(thief: Thief, change: Change, says: str) -> None:
+    job = copy_of(thief.job(known=False))
     change(job)
     assert says in await thief.refusal(job), key_of(job)

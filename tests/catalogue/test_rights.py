@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from tests.catalogue.conftest import Ground, running_catalogue
+from tests.catalogue.conftest import MODEL_SERVER, Ground, running_catalogue
 
 from airunway.kube import JOB, Client, load_config
 from airunway.resource import dig
@@ -54,7 +54,7 @@ async def test_what_is_granted_to_the_catalogue_is_used_and_is_enough(
 
 async def lived_through(ground: Ground) -> None:
     """A success on each kind, and a spec that changes while its Job runs."""
-    image = {"image": "registry.example/model:1"}
+    image = {"image": "registry.example/model:1", "command": [MODEL_SERVER]}
     shared = await ground.template("shared", cluster=True, discovery=image)
     await ground.until(shared, "Ready")
     key = await ground.template(discovery={**image, "args": ["--seconds=600"]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.catalogue.conftest import MODEL, Ground, running_catalogue
+from tests.catalogue.conftest import MODEL, MODEL_SERVER, Ground, running_catalogue
 
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_DEPLOYMENT, MODEL_SOURCE
@@ -40,7 +40,7 @@ async def test_an_image_in_a_registry_becomes_a_model_that_serves(
         "metadata": {"name": ground.namespace},
     }
     async with (
-        container_registry([Image("team/tiny", "1.0", labels=LABELS)]) as registry,
+        container_registry([Image("team/tiny", "1.0", labels=LABELS, entrypoint=[MODEL_SERVER])]) as registry,
         playing(kubeconfig, client, load("vllm"), level="cluster"),
         deployments(client, ground.namespace, SPEC) as deploy,
     ):

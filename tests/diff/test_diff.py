@@ -14,7 +14,7 @@ from airunway.api import names
 from airunway.cli.diff import _chosen, _plugin
 from airunway.cli.edit_reading import EditReader
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, Kind
+from airunway.kube import Client, Kind, served_kinds_by_name
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, uid_of
@@ -105,7 +105,7 @@ def document(namespace: str, name: str, edit: Edit, provider: str) -> Resource:
 
 async def kinds_of(client: Client, host: ProviderHost) -> list[Kind]:
     """The kinds that a provider writes, as the cluster prefers them."""
-    served = await client.served_kinds_by_name()
+    served = await served_kinds_by_name(client)
     found = []
     for kind in host.manifest.upstream:
         versions = [each.version for each in served.get((kind.group, kind.kind), [])]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from airunway.kube import POD, Client, Kind
+from airunway.kube import POD, Client, Kind, is_served
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, is_deleting, key_of, labels_of
@@ -107,7 +107,7 @@ async def grove_installed(client: Client) -> AsyncIterator[None]:
     crd = yaml.safe_load((resources.files("airunway_dynamo_simulator") / "grove" / "podcliques.yaml").read_text())
     await install_definitions(client, [crd])
     async with asyncio.timeout(PATIENCE):
-        while not await client.is_served(CLIQUE):
+        while not await is_served(client, CLIQUE):
             await asyncio.sleep(0.05)
     try:
         yield

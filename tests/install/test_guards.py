@@ -43,6 +43,7 @@ from airunway.kube import (
     Client,
     Kind,
     NotFound,
+    is_served,
     load_config,
 )
 from airunway.kube import NAMESPACE as NAMESPACE_KIND
@@ -147,7 +148,7 @@ async def furnished(plane: ControlPlane) -> None:
     """What there is to steal: deployments of two providers, and objects of them, of users, and of the operator."""
     async with Client(load_config(kubeconfig=plane.kubeconfig)) as admin:
         async with asyncio.timeout(PATIENCE):
-            while not await admin.is_served(MODEL_DEPLOYMENT):
+            while not await is_served(admin, MODEL_DEPLOYMENT):
                 await asyncio.sleep(0.1)
         for account in ACCOUNTS:
             await customer(admin, account)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airunway.api.crds import custom_resource_definitions
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, ApiError, Client, Invalid, Kind
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, ApiError, Client, Invalid, Kind, is_served
 from airunway.resource import ObjectKey, Resource, is_true
 from airunway.schema import defaulted, dropped, fields_of, gained, has_rules, malformed, pruned, refusals
 from airunway_testing.eventually import PATIENCE
@@ -112,7 +112,7 @@ async def odd(client: Client) -> AsyncIterator[None]:
     async with asyncio.timeout(PATIENCE):
         while not is_true(await client.get(CUSTOM_RESOURCE_DEFINITION, CRD), "Established"):
             await asyncio.sleep(0.02)
-        while not await client.is_served(ODD):
+        while not await is_served(client, ODD):
             await asyncio.sleep(0.02)
     yield
     await remove_definition(client, CRD.name)

@@ -14,7 +14,7 @@ from enum import StrEnum
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 
-__all__ = ["AddressGuard", "GuardedResolver", "InsideAddress", "Kind", "kind_of"]
+__all__ = ["AddressGuard", "GuardedResolver", "InsideAddress", "Kind", "UntrustedHome", "is_literal", "kind_of"]
 
 
 class Kind(StrEnum):
@@ -29,6 +29,10 @@ class Kind(StrEnum):
 
 class InsideAddress(OSError):
     """A host has an address that it must not have; the text is the kind of that address."""
+
+
+class UntrustedHome(InsideAddress):
+    """A registry that no administrator has named has an address that only those may have that one has named."""
 
 
 _SHARED = ipaddress.ip_network("100.64.0.0/10")
@@ -59,14 +63,18 @@ def kind_of(address: str) -> Kind:
 
 
 class AddressGuard:
-    """The addresses to which requests for one registry may go: those of `home`, public ones, and those of its kind."""
+    """The addresses to which requests for one registry may go: those of `home`, public ones, and those of its kind.
 
-    def __init__(self, home: str, *, kind: Callable[[str], Kind] = kind_of) -> None:
+    If `home` is not `trusted`, its own address must be a public or a private one.
+    """
+
+    def __init__(self, home: str, *, trusted: bool = True, kind: Callable[[str], Kind] = kind_of) -> None:
         self._home = home
+        self._at_home = frozenset(Kind) if trusted else frozenset((Kind.OUTSIDE, Kind.PRIVATE))
         self._kind = kind
         self._allowed = {Kind.OUTSIDE}
         if is_literal(home):
-            self._allowed.add(kind(home))
+            self._allowed |= {kind(home)} & self._at_home
 
     def check_literal(self, host: str) -> None:
         """Check a host that is an address itself, for which no name is resolved. Raises InsideAddress."""
@@ -77,6 +85,8 @@ class AddressGuard:
         """Check the addresses of a host. Raises InsideAddress if any of them is not allowed."""
         kinds = [self._kind(address) for address in addresses]
         if host == self._home:
+            if wrong := next((kind for kind in kinds if kind not in self._at_home), None):
+                raise UntrustedHome(f"a {wrong} address")
             self._allowed.update(kinds)
             return
         if wrong := next((kind for kind in kinds if kind not in self._allowed), None):

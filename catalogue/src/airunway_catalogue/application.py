@@ -18,12 +18,15 @@ from airunway.process.slots import Slots
 from airunway.process.supervisor import Lead
 from airunway.resource import ObjectKey, Resource, key_of
 from airunway_catalogue.caches import TemplateCaches, used_template
+from airunway_catalogue.entrypoints import Entrypoints, KnownRegistry
 from airunway_catalogue.gpu_models import GpuModels, installed_models
 from airunway_catalogue.hardware import Demand, HardwareFit, demand_of, find_hardware
 from airunway_catalogue.metrics import Discoveries, discovery_points, template_points
 from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.nodes import NodeGroup
+from airunway_catalogue.scan import plan_of
 from airunway_catalogue.source_worker import SourceWorker
+from airunway_catalogue.template_state import open_job
 from airunway_catalogue.templates import TemplateReconciler
 
 __all__ = ["CatalogueApplication", "CatalogueSettings"]
@@ -90,6 +93,9 @@ class CatalogueApplication:
         self._nodes_changed: asyncio.TimerHandle | None = None
         self._inventory: tuple[NodeGroup, ...] = ()
         self._fits: dict[Demand | None, HardwareFit] = {}
+        self._entrypoints = Entrypoints(
+            client=client, home=settings.home, registry_of=self._registry_of, wake=self._wake
+        )
         self._templates = TemplateReconciler(
             client=client,
             caches=self._caches,
@@ -99,6 +105,7 @@ class CatalogueApplication:
             hardware_of=self._hardware_of,
             users_of=self._users_of,
             slots=self._slots,
+            entrypoints=self._entrypoints,
             wake=self._wake,
             events=self._base.events,
             discoveries=Discoveries(caches.metrics),
@@ -147,11 +154,13 @@ class CatalogueApplication:
         self._look_at_nodes()
 
     async def _work(self) -> None:
-        """The leader's part. Discoveries that run keep their slots."""
+        """The leader's part. Discoveries that run, or whose Job is about to be made, keep their slots."""
         self._slots.clear()
         for key in self._caches.all_keys():
             template = self._caches.template(key)
-            if template is not None and any(not finished(job) for job in self._caches.owned(template).jobs):
+            if template is not None and (
+                open_job(template) or any(not finished(job) for job in self._caches.owned(template).jobs)
+            ):
                 self._slots.claim(key)
             self._queue.add(key, Priority.BULK)
         templates = self._base.controller(
@@ -167,6 +176,7 @@ class CatalogueApplication:
                 group.create_task(self._sources.work(), name="workers of sources")
         finally:
             self._slots.clear()  # a process that stands by has no discoveries
+            self._entrypoints.stop()
 
     # ------------------------------------------------------------------------------------------------ what changes
 
@@ -229,6 +239,12 @@ class CatalogueApplication:
         if fit is None:
             fit = self._fits[demand] = find_hardware(demand, self._inventory, self._settings.models)
         return fit
+
+    def _registry_of(self, host: str) -> KnownRegistry:
+        """What the ModelSources say of a registry."""
+        plans = [plan_of(source).address for source in self._sources.sources.values()]
+        named = [address for address in plans if address.name.partition("/")[0].lower() == host]
+        return KnownRegistry(trusted=bool(named), insecure=any(address.insecure for address in named))
 
     def _users_of(self, template: ObjectKey) -> int | None:
         """The deployments that use a template; None if it is one of the cluster and not all namespaces are watched."""

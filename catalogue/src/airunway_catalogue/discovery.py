@@ -2,6 +2,10 @@
 
 Example: the template ``llama`` names the image ``registry.example/vllm:1``. The first try is the Job
 ``discover-llama-1f0c9a3b`` with the arguments ``dry-run --format=json``; if it fails, the second one comes 60 s later.
+
+What the image prints is reported by a shell script (`report_script`) that runs the image's program. A pod's spec does
+not say which program an image has: it is in ``spec.discovery.command`` or known from the registry (`Entrypoint`). If it
+is neither, the image runs without the script, and must write its report to the termination message itself.
 """
 
 from __future__ import annotations
@@ -14,9 +18,22 @@ from airunway.api import names
 from airunway.artifacts.jobs import restricted_container, restricted_pod
 from airunway.configs import EffectiveConfig
 from airunway.resource import Resource, dig, digest, filled, key_of, label_value
-from airunway_catalogue.names import APP_COMPONENT, DISCOVERY
+from airunway_catalogue.names import APP_COMPONENT, DISCOVERY, WHY_NO_ENTRYPOINT
+from airunway_catalogue.report_script import PARTS, command_of
 
-__all__ = ["DEADLINE", "LONGEST", "TTL", "Request", "job_name", "job_of", "next_attempt", "request_of", "spec_hash"]
+__all__ = [
+    "DEADLINE",
+    "LONGEST",
+    "TTL",
+    "Entrypoint",
+    "Request",
+    "job_name",
+    "job_of",
+    "next_attempt",
+    "pull_secrets_of",
+    "request_of",
+    "spec_hash",
+]
 
 TTL = timedelta(seconds=60)
 """How long a finished Job stays."""
@@ -29,7 +46,13 @@ LONGEST = timedelta(hours=1)
 
 _FIRST = timedelta(seconds=60)
 _LONGEST_NAME = 63
-_SCRATCH = "/tmp"
+_SCRATCH, _LOG = "/tmp", "/dev/termination-log"
+_OURS: list[Resource] = [
+    {"name": "HOME", "value": _SCRATCH},
+    {"name": "AIRUNWAY_TERMINATION_LOG", "value": _LOG},
+]
+_MOST_SCRATCH = "1Gi"
+"""What a dry run may write: a pod that writes more is evicted before its node is full."""
 _NO_NAME = re.compile(r"[^a-z0-9]+")
 
 
@@ -39,6 +62,8 @@ class Request:
 
     image: str
     """The image."""
+    command: tuple[str, ...] = ()
+    """Program before ``dry-run --format=json``; empty: the image's entrypoint."""
     args: tuple[str, ...] = ()
     """Arguments after ``dry-run --format=json``."""
     env: tuple[Resource, ...] = field(default=(), hash=False)
@@ -47,6 +72,16 @@ class Request:
     """Names of Secrets in the template's namespace."""
     service_account: str = ""
     """Empty: that of the namespace."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entrypoint:
+    """The program that an image runs, as far as it is known."""
+
+    words: tuple[str, ...] | None = None
+    """The program and its first arguments; empty: the image has none; None: not known."""
+    why: str = ""
+    """Why it is not known."""
 
 
 def request_of(template: Resource) -> Request | None:
@@ -63,10 +98,10 @@ def request_of(template: Resource) -> Request | None:
     env = dig(spec, "defaults", "env")
     variables = [each for each in env if isinstance(each, dict)] if isinstance(env, list) else []
     secrets = dig(spec, "imagePullSecrets") if namespaced else None
-    args = discovery.get("args")
     return Request(
         image=_text(discovery.get("image")) or _text(dig(spec, "defaults", "image")),
-        args=tuple(each for each in args if isinstance(each, str)) if isinstance(args, list) else (),
+        command=_words(discovery.get("command")),
+        args=_words(discovery.get("args")),
         env=tuple(each for each in variables if namespaced or "valueFrom" not in each),
         pull_secrets=tuple(
             name for each in (secrets if isinstance(secrets, list) else ()) if (name := _text(dig(each, "name")))
@@ -77,7 +112,9 @@ def request_of(template: Resource) -> Request | None:
 
 def spec_hash(request: Request) -> str:
     """The digest of what the tries are about: another one starts counting anew."""
-    return digest([request.image, request.args, request.env, request.pull_secrets, request.service_account], length=16)
+    parts = [request.image, request.args, request.env, request.pull_secrets, request.service_account]
+    # Absent where there is none: digests of earlier releases stay valid.
+    return digest([*parts, request.command] if request.command else parts, length=16)
 
 
 def job_name(template: str, *, uid: str, hash_: str, attempt: int) -> str:
@@ -92,43 +129,58 @@ def next_attempt(*, attempts: int, ended: datetime) -> datetime:
     return ended + min(LONGEST, _FIRST * (1 << min(max(attempts, 1) - 1, 10)))
 
 
-def job_of(template: Resource, request: Request, *, name: str, config: EffectiveConfig | None) -> Resource:
+def pull_secrets_of(request: Request, config: EffectiveConfig | None) -> tuple[str, ...]:
+    """Names of the Secrets with which the image is pulled, in the Job's namespace."""
+    return tuple(dict.fromkeys((*request.pull_secrets, *(config.image_pull_secrets if config is not None else ()))))
+
+
+def job_of(
+    template: Resource, request: Request, *, name: str, config: EffectiveConfig | None, entrypoint: Entrypoint
+) -> Resource:
     """The Job of a try, without owner and namespace.
 
-    The output is the termination message: the kubelet puts the file into the pod's status, so that no log is read.
+    The output is in termination messages: the kubelet puts them into the pod's status, so that no log is read.
     """
     labels = {
         names.MANAGED_BY: names.MANAGED_BY_VALUE,
         names.TEMPLATE: label_value(key_of(template).name),
         APP_COMPONENT: DISCOVERY,
     }
-    container: Resource = {
-        "name": DISCOVERY,
-        "image": request.image,
-        # The kubelet expands $(NAME) in arguments.
-        "args": ["dry-run", "--format=json", *(each.replace("$", "$$") for each in request.args)],
-        "env": _environment(template, request, config),
-        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "4Gi"}},
-        "securityContext": restricted_container(),
-        "terminationMessagePath": "/dev/termination-log",
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [{"name": "scratch", "mountPath": _SCRATCH}],
-    }
-    secrets = dict.fromkeys((*request.pull_secrets, *(config.image_pull_secrets if config is not None else ())))
+    environment = _environment(template, request, config)
+    arguments = ["dry-run", "--format=json", *request.args]
+    metadata: Resource = {"name": name, "labels": labels}
+    if entrypoint.words is None:
+        metadata["annotations"] = {WHY_NO_ENTRYPOINT: entrypoint.why}
+        containers: Resource = {"containers": [_container(DISCOVERY, request.image, environment, args=arguments)]}
+    else:
+        first, *others = (
+            _container(
+                part,
+                request.image,
+                environment,
+                command=command_of(part),
+                args=[*entrypoint.words, *arguments] if part == DISCOVERY else [],
+            )
+            for part in PARTS
+        )
+        # Init containers run one after the other, and none of them after one that has failed.
+        containers = {"initContainers": [first, *others[:-1]], "containers": others[-1:]}
     pod = filled(
         restartPolicy="Never",
+        # The shell, as the first process, does not react to SIGTERM; and nothing of a dry run is to be saved.
+        terminationGracePeriodSeconds=1,
         automountServiceAccountToken=False,
         enableServiceLinks=False,
         serviceAccountName=request.service_account,
-        imagePullSecrets=[{"name": each} for each in secrets],
+        imagePullSecrets=[{"name": each} for each in pull_secrets_of(request, config)],
         securityContext=restricted_pod(),
-        containers=[container],
-        volumes=[{"name": "scratch", "emptyDir": {}}],
+        **containers,
+        volumes=[{"name": "scratch", "emptyDir": {"sizeLimit": _MOST_SCRATCH}}],
     )
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": name, "labels": labels},
+        "metadata": metadata,
         "spec": {
             "backoffLimit": 0,
             "ttlSecondsAfterFinished": int(TTL.total_seconds()),
@@ -136,6 +188,28 @@ def job_of(template: Resource, request: Request, *, name: str, config: Effective
             "template": {"metadata": {"labels": labels}, "spec": pod},
         },
     }
+
+
+def _container(
+    name: str, image: str, environment: list[Resource], *, command: list[str] | None = None, args: list[str]
+) -> Resource:
+    main = name == DISCOVERY
+    requests = {"cpu": "100m", "memory": "256Mi"} if main else {"cpu": "10m", "memory": "16Mi"}
+    return filled(
+        name=name,
+        image=image,
+        command=command,
+        # The kubelet expands $(NAME) in arguments.
+        args=[each.replace("$", "$$") for each in args],
+        env=environment if main else [dict(each) for each in _OURS],
+        # The image is there by then.
+        imagePullPolicy=None if main else "IfNotPresent",
+        resources={"requests": requests, "limits": {"memory": "4Gi" if main else "64Mi"}},
+        securityContext=restricted_container(),
+        terminationMessagePath=_LOG,
+        terminationMessagePolicy="FallbackToLogsOnError",
+        volumeMounts=[{"name": "scratch", "mountPath": _SCRATCH}],
+    )
 
 
 def _environment(template: Resource, request: Request, config: EffectiveConfig | None) -> list[Resource]:
@@ -146,9 +220,12 @@ def _environment(template: Resource, request: Request, config: EffectiveConfig |
     namespaced = bool(key_of(template).namespace)
     found = {str(each.get("name")): dict(each) for each in shared if namespaced or "valueFrom" not in each}
     found |= {str(each["name"]): dict(each) for each in request.env if isinstance(each.get("name"), str)}
-    ours = {"HOME": _SCRATCH, "AIRUNWAY_TERMINATION_LOG": "/dev/termination-log"}
-    found |= {name: {"name": name, "value": value} for name, value in ours.items()}
+    found |= {each["name"]: dict(each) for each in _OURS}
     return list(found.values())
+
+
+def _words(value: object) -> tuple[str, ...]:
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 
 
 def _text(value: object) -> str:

@@ -3,12 +3,14 @@
 Example: a stolen token of the account makes a Job in the operator's namespace that reads a Secret there. RBAC allows
 that; the guard refuses it, because Jobs in that namespace take no values out of other objects.
 
-What the guard cannot limit: which image a Job in a template's namespace runs, and which Secrets of that namespace it
-gets as variables. Both are the template's, and a policy cannot read the template.
+What the guard cannot limit: which image a Job in a template's namespace runs, which program of that image and with
+which arguments besides ``dry-run --format=json``, and which Secrets of that namespace it gets as variables. They are
+the template's and the image's, and a policy can read neither.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -32,12 +34,14 @@ from airunway.rbac.policy_rules import (
     TOKEN_RULES,
     PolicyRule,
     controlled_by,
+    literals,
     of_containers,
     quoted,
     restricted_rules,
 )
 from airunway.resource import Resource
 from airunway_catalogue.names import CATALOGUE_MANAGER, DISCOVERY
+from airunway_catalogue.report_script import PARTS, command_of
 from airunway_catalogue.scan import MODEL_SOURCE_LABEL
 
 __all__ = ["catalogue_guard"]
@@ -61,6 +65,7 @@ def catalogue_guard(user: str, *, own: str, namespaces: Sequence[str] = (), name
         "o": "dyn(object)",
         "pods": "[variables.o.spec.template.spec]",
         "further": "[]",
+        "script": json.dumps(command_of("")[:-1]),
     }
     rules = [replace(rule, expression=f"object == null || ({rule.expression})") for rule in _job_rules(own)]
     templates = [(kind.group, kind.plural) for kind in (CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE)]
@@ -109,6 +114,28 @@ def catalogue_guard(user: str, *, own: str, namespaces: Sequence[str] = (), name
     ]
 
 
+_ALONE = (
+    "p.containers.size() == 1 && p.?initContainers.orValue([]) == [] && p.containers.all(c, "
+    f"c.name == {quoted(DISCOVERY)} && c.?command.orValue([]) == [])"
+)
+"""CEL: the pod `p` has the image's own program in its only container."""
+
+_IN_PARTS = (
+    f"p.?initContainers.orValue([]).map(c, c.name) + p.containers.map(c, c.name) == {literals(PARTS)} && "
+    "p.containers.size() == 1 && "
+    "(p.?initContainers.orValue([]) + p.containers).all(c, c.image == p.containers[0].image && has(c.command))"
+)
+"""CEL: the pod `p` has the containers of the script."""
+
+_PROGRAM = (
+    "(c.?command.orValue([]) == [] "
+    "? c.?args.orValue([]).size() > 1 && c.args[0] == 'dry-run' && c.args[1] == '--format=json' "
+    f": c.command == variables.script + [c.name] && (c.name == {quoted(DISCOVERY)} "
+    "? ['dry-run', '--format=json'].all(w, w in c.?args.orValue([])) : c.?args.orValue([]) == []))"
+)
+"""CEL: the container `c` runs the image's own program, or the script of the variable ``script``."""
+
+
 def _owner(own: str) -> str:
     """CEL: `r` names the template that controls the Job: a ClusterModelTemplate in the operator's namespace only."""
     return f"({_BY_OWN} || request.namespace == {quoted(own)} && {_BY_SHARED})"
@@ -127,9 +154,9 @@ def _job_rules(own: str) -> list[PolicyRule]:
         ),
         PolicyRule(
             expression="object.metadata.name.startsWith('discover-') && variables.pods.all(p, "
-            f"p.containers.size() == 1 && p.?initContainers.orValue([]) == [] && "
-            f"p.containers[0].name == {quoted(DISCOVERY)})",
-            message=f"a Job is called discover-…, and has one container, {DISCOVERY}",
+            f"({_ALONE}) || ({_IN_PARTS}))",
+            message=f"a Job is called discover-…, and has one container, {DISCOVERY}, or {', '.join(PARTS)}, one after "
+            "the other and of one image",
         ),
         PolicyRule(
             expression="[variables.o.spec.?parallelism, variables.o.spec.?completions].all(n, n.orValue(1) <= 1) && "
@@ -150,12 +177,13 @@ def _job_rules(own: str) -> list[PolicyRule]:
         ),
         PolicyRule(
             expression=of_containers(
-                "c.?command.orValue([]) == [] && !has(c.lifecycle) && c.?envFrom.orValue([]) == [] && "
+                f"{_PROGRAM} && !has(c.lifecycle) && c.?envFrom.orValue([]) == [] && "
                 "c.?ports.orValue([]) == [] && c.?volumeDevices.orValue([]) == [] && "
                 "[c.?livenessProbe, c.?readinessProbe, c.?startupProbe].all(t, !t.hasValue()) && "
-                "c.?args.orValue([]).size() > 1 && c.args[0] == 'dry-run' && c.args[1] == '--format=json'"
+                "c.?restartPolicy.orValue('') == ''"
             ),
-            message="a Job runs the program of its image with the arguments dry-run --format=json",
+            message="a Job runs the program of its image with the arguments dry-run --format=json, by itself or by the "
+            "script of the catalogue, and nothing else",
         ),
         # By the namespace: the author of a Job can name any owner.
         PolicyRule(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["APP_COMPONENT", "CATALOGUE_MANAGER", "CATALOGUE_PART", "DISCOVERY"]
+from airunway.api import names
+
+__all__ = ["APP_COMPONENT", "CATALOGUE_MANAGER", "CATALOGUE_PART", "DISCOVERY", "WHY_NO_ENTRYPOINT"]
 
 CATALOGUE_MANAGER = "airunway-catalogue"
 """Field manager, and the name of the Lease."""
@@ -13,3 +15,6 @@ DISCOVERY = "discovery"
 
 CATALOGUE_PART = "catalogue"
 """Value of the label `airunway.api.names.PART` on what the catalogue makes."""
+
+WHY_NO_ENTRYPOINT = f"{names.GROUP}/why-no-entrypoint"
+"""Annotation of a discovery Job: why the entrypoint of its image is not known."""

@@ -6,20 +6,28 @@ list counts by its first entry. Anything else is no report, and the reason says 
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 import math
 import re
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from json import JSONDecodeError
 
 import orjson
 
 from airunway.api.modeltemplate import MAX_SOURCES
 from airunway.redaction import bounded, redacted
 from airunway.resource import Resource, dig
+from airunway_catalogue.report_script import MAX_MESSAGE, MAX_OUTPUT, PACKED, PARTS, PROBLEM
 
-__all__ = ["MAX_DEPTH", "MAX_OUTPUT", "Report", "Unreadable", "read_report"]
+__all__ = ["MAX_DEPTH", "MAX_PROFILE", "Report", "Unreadable", "read_report"]
 
-MAX_OUTPUT = 4096
-"""Bytes of a termination message."""
+MAX_PROFILE = 64 * 2**10
+"""Bytes of a profile as JSON: it is part of the template, and etcd stores at most 1.5 MiB."""
 
 MAX_DEPTH = 16
 """Levels of a profile."""
@@ -45,15 +53,20 @@ class Unreadable(ValueError):
 
 
 def read_report(text: object) -> Report:
-    """The report in a termination message. Raises Unreadable."""
+    """The report in the termination messages of a pod, which are joined in their order. Raises Unreadable."""
     if not isinstance(text, str) or not text.strip():
         raise Unreadable(
-            "the image ended without an output: it must write its JSON to the file of AIRUNWAY_TERMINATION_LOG"
+            "the image ended without an output: it must print its report, or write it to the file of "
+            "AIRUNWAY_TERMINATION_LOG"
         )
+    if text.startswith(PROBLEM):
+        raise Unreadable(_problem(text.removeprefix(PROBLEM).split()))
+    if text.startswith(PACKED):
+        text = _unpacked(text.removeprefix(PACKED))
     size = len(text.encode(errors="replace"))
     if size > MAX_OUTPUT:
         raise Unreadable(f"the output has {size} bytes; at most {MAX_OUTPUT} are read")
-    found = _decoded(text)
+    found = _found(text)
     if isinstance(found, list):
         if not found:
             raise Unreadable("the output is an empty list: the image has no profile for this model")
@@ -65,15 +78,107 @@ def read_report(text: object) -> Report:
         raise Unreadable("the output has no object 'profile'")
     if _depth(profile) > MAX_DEPTH:
         raise Unreadable(f"the profile is nested more than {MAX_DEPTH} levels deep")
+    if (length := len(orjson.dumps(profile))) > MAX_PROFILE:
+        raise Unreadable(f"the profile has {length} bytes as JSON; at most {MAX_PROFILE} are stored")
     return Report(profile=profile, sources=tuple(_sources(found)))
 
 
-def _decoded(text: str) -> object:
+# ----------------------------------------------------------------------------------------------- the script's messages
+
+
+def _problem(words: list[str]) -> str:
+    """What the script found, as a sentence; the words may be anything that an image wrote."""
+    kind, *details = (*words[:4], "")
+    numbers = [each for each in details if each.isdecimal() and each.isascii() and len(each) <= 12]
+    most = len(PARTS) * MAX_MESSAGE
+    if kind == "endless":
+        return f"the image printed more than {MAX_OUTPUT} bytes, and was ended: it must print its report and end"
+    if kind == "large" and len(numbers) == 2:
+        return (
+            f"the report has {numbers[0]} bytes, and {numbers[1]} when it is compressed; at most {most} can be read: "
+            "let the image print one profile (spec.discovery.args), or name the weights in spec.modelSources"
+        )
+    if kind == "tool" and details[0].isalnum() and numbers:
+        return (
+            f"the report has {numbers[0]} bytes, and the image has no {details[0][:16]}: without it at most "
+            f"{MAX_MESSAGE} bytes can be read"
+        )
+    if kind == "tool" and details[0].isalnum():
+        return (
+            f"the image has no {details[0][:16]}, with which its report is read: add it, or let the image write its "
+            "report to the file of AIRUNWAY_TERMINATION_LOG"
+        )
+    return f"the output is no report: it begins with {_begin(PROBLEM + ' '.join(words[:4]))}"
+
+
+def _unpacked(text: str) -> str:
+    """The text that the script compressed, of which no more is unpacked than may be read."""
+    inflating = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    try:
+        found = inflating.decompress(base64.b64decode(text, validate=True), MAX_OUTPUT + 1)
+    except (binascii.Error, ValueError, zlib.error) as error:
+        raise Unreadable(f"{_CUT} ({len(text)} bytes arrived)") from error
+    if len(found) > MAX_OUTPUT:
+        raise Unreadable(f"the output has more than {MAX_OUTPUT} bytes, which is the most that is read")
+    if not inflating.eof:
+        raise Unreadable(f"{_CUT} ({len(text)} bytes arrived)")
+    return found.decode(errors="replace")
+
+
+_CUT = (
+    "the compressed output is damaged or was cut: a pod has 12 KiB for its messages, and containers that are injected "
+    "into it take their part"
+)
+
+
+# ------------------------------------------------------------------------------------------------ the report in a text
+
+
+def _found(text: str) -> object:
+    """The JSON value that is the text; else the last one on lines of its own that has a profile, else the last one.
+    Raises Unreadable.
+    """
     try:
         return orjson.loads(text)  # refuses NaN, and nesting beyond its limit
     except (orjson.JSONDecodeError, RecursionError) as error:
-        cut = " (it may have been cut at 4 KiB)" if len(text.encode(errors="replace")) >= MAX_OUTPUT - 4 else ""
-        raise Unreadable(f"the output is no JSON{cut}: it begins with {_begin(text)}") from error
+        last: object = None
+        for found in _values(text):
+            if _has_profile(found) or not _has_profile(last):
+                last = found
+        if last is None:
+            cut = " (it may have been cut at 4 KiB)" if len(text.encode(errors="replace")) >= MAX_MESSAGE - 4 else ""
+            raise Unreadable(f"the output is no JSON{cut}: it begins with {_begin(text)}") from error
+        return last
+
+
+def _values(text: str) -> Iterator[object]:
+    """The objects and lists that begin at the beginning of a line, in their order. Takes time linear in the text."""
+    decoder, at, work = json.JSONDecoder(), 0, _WORK * len(text)
+    while work > 0 and (start := _START.search(text, at)) is not None:
+        begin, at = start.end() - 1, start.end()
+        try:
+            _, end = decoder.raw_decode(text, begin)
+        except JSONDecodeError as error:
+            work -= error.pos - begin + 1 + error.pos // 256  # the error counts the lines before it
+            continue
+        except (RecursionError, ValueError):  # nested too deep, or a number of too many digits
+            work -= len(text) - begin
+            continue
+        work -= end - begin
+        with suppress(orjson.JSONDecodeError):  # what the stricter reader refuses, such as NaN
+            yield orjson.loads(text[begin:end])
+            at = end
+
+
+_START = re.compile(r"^[{\[]", re.MULTILINE)
+
+_WORK = 8
+"""How many times a text is read at most: values that end nowhere would take time quadratic in their number."""
+
+
+def _has_profile(value: object) -> bool:
+    first = value[0] if isinstance(value, list) and value else value
+    return isinstance(first, dict) and "profile" in first
 
 
 def _begin(text: str) -> str:

@@ -1,4 +1,4 @@
-"""A client of container registries (OCI distribution API): repositories, tags, and the labels of an image.
+"""A client of container registries (OCI distribution API): repositories, tags, labels and entrypoints of images.
 
 A registry is not trusted. Every answer has a bound in bytes and in time, and redirects and token servers are followed
 only to addresses of the registry's own kind: a registry on the internet cannot make this process ask ``127.0.0.1`` or
@@ -55,6 +55,7 @@ _NEXT = re.compile(r"<([^<>]{1,4096})>\s*;[^,]*\brel=\"?next\"?", re.IGNORECASE)
 
 _MOST_VARIANTS = 1024
 _REDIRECTS = 5
+_MOST_WORDS, _LONGEST_WORD = 32, 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +95,8 @@ class _Answer:
 class Registry:
     """One registry, with the credentials of one user. Used as an asynchronous context; raises RegistryError.
 
-    `kind` says of what kind an address is (tests replace it).
+    `trusted`: an administrator has named the registry; one that a user has named may not be on this machine. `kind`
+    says of what kind an address is (tests replace it).
     """
 
     def __init__(
@@ -103,13 +105,14 @@ class Registry:
         *,
         credentials: Credentials | None = None,
         limits: Limits | None = None,
+        trusted: bool = True,
         kind: Callable[[str], Kind] = kind_of,
     ) -> None:
         self.address = address
         self.limits = limits or Limits()
         self._credentials = credentials
         self._home = address.url
-        self._guard = AddressGuard(str(self._home.host), kind=kind)
+        self._guard = AddressGuard(str(self._home.host), trusted=trusted, kind=kind)
         self._places = asyncio.Semaphore(self.limits.at_once)
         self._authorizing = asyncio.Lock()
         self._authorizations: dict[str, str] = {}
@@ -193,7 +196,21 @@ class Registry:
         """The labels of an image: of the one for linux/amd64, where there are several. Raises BadImage where there is
         something else than an image.
         """
-        manifest = await self._manifest(repository, tag)
+        labels = (await self._configuration(repository, tag)).get("Labels")
+        return labels if isinstance(labels, dict) else {}
+
+    async def entrypoint(self, repository: str, reference: str) -> tuple[str, ...]:
+        """The entrypoint of the image with this tag or digest; empty: it has none. Raises BadImage."""
+        words = (await self._configuration(repository, reference)).get("Entrypoint") or []
+        if not isinstance(words, list) or len(words) > _MOST_WORDS:
+            raise BadImage("its entrypoint is no list of words")
+        if not all(isinstance(each, str) and len(each) <= _LONGEST_WORD and "\0" not in each for each in words):
+            raise BadImage(f"its entrypoint has a word that is no text of at most {_LONGEST_WORD} characters")
+        return tuple(words)
+
+    async def _configuration(self, repository: str, reference: str) -> dict[str, object]:
+        """How an image is run: of the one for linux/amd64, where there are several."""
+        manifest = await self._manifest(repository, reference)
         if "manifests" in manifest:
             manifest = await self._manifest(repository, _for_linux(manifest))
             if "manifests" in manifest:
@@ -209,8 +226,7 @@ class Registry:
         _verify(answer.body, str(digest))
         document = self._json(answer, "configuration", image=True)
         inner = document.get("config")
-        labels = inner.get("Labels") if isinstance(inner, dict) else None
-        return labels if isinstance(labels, dict) else {}
+        return inner if isinstance(inner, dict) else {}
 
     async def _manifest(self, repository: str, reference: str) -> dict[str, object]:
         url = self._home.join(URL(f"/v2/{repository}/manifests/{reference}"))

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 import aiohttp
 
-from airunway_catalogue.addresses import InsideAddress
+from airunway_catalogue.addresses import InsideAddress, UntrustedHome
 
 __all__ = [
     "BadAnswer",
@@ -142,6 +142,8 @@ def _error(error: Exception, host: str, timeout: float) -> RegistryError:
     if isinstance(error, aiohttp.InvalidURL):
         return BadAnswer(f"{host} has an address that is none")
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    if isinstance(cause, UntrustedHome):
+        return BadAnswer(f"{host} has {cause}: there a registry is asked only if a ModelSource names it")
     if isinstance(cause, InsideAddress):
         return BadAnswer(f"{host} is inside this network ({cause}), and the registry is not: it is not asked")
     if isinstance(error, aiohttp.ClientConnectorDNSError) or isinstance(cause, socket.gaierror):

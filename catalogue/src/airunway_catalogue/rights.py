@@ -8,7 +8,7 @@ from airunway.api import names
 from airunway.kube import JOB, NODE, POD
 from airunway.rbac.rights import Rights, leader_election_rights
 from airunway_catalogue.names import CATALOGUE_MANAGER
-from airunway_catalogue.sources import SECRET
+from airunway_catalogue.pull_secrets import SECRET
 
 __all__ = ["catalogue_rules", "source_rights", "template_rights"]
 
@@ -60,7 +60,7 @@ def template_rights() -> Rights:
 
 
 def source_rights(secrets: Sequence[str] = ()) -> Rights:
-    """What scans of ModelSources need besides; `secrets` are the pull Secrets that they may name."""
+    """What scans of ModelSources need besides; `secrets` are the pull Secrets that are read, for templates too."""
     group = names.GROUP
     # By name: the webhook's key and other credentials are in that namespace, too.
     pull = {"apiGroups": [SECRET.group], "resources": [SECRET.plural], "resourceNames": [*secrets], "verbs": ["get"]}

@@ -25,7 +25,6 @@ from airunway.kube import (
     Forbidden,
     Index,
     Invalid,
-    Kind,
     MutationCache,
     NotFound,
     StatusWriter,
@@ -45,10 +44,11 @@ from airunway.resource import (
     uid_of,
 )
 from airunway_catalogue.crawl import Crawl, Full
-from airunway_catalogue.credentials import Credentials, UnreadableSecret, credentials_in
+from airunway_catalogue.credentials import Credentials
 from airunway_catalogue.labels import ImageLabels
 from airunway_catalogue.metrics import Scans
 from airunway_catalogue.names import CATALOGUE_MANAGER
+from airunway_catalogue.pull_secrets import read_credentials
 from airunway_catalogue.registry import Limits, Registry
 from airunway_catalogue.registry_address import RegistryAddress
 from airunway_catalogue.registry_errors import Denied, RegistryError
@@ -70,11 +70,9 @@ from airunway_catalogue.source_status import (
     status_of,
 )
 
-__all__ = ["PER_REGISTRY", "SECRET", "SourceReconciler"]
+__all__ = ["PER_REGISTRY", "SourceReconciler"]
 
 log = logging.getLogger(__name__)
-
-SECRET = Kind(group="", version="v1", kind="Secret", plural="secrets", namespaced=True)
 
 PER_REGISTRY = 2
 """Scans of one registry at a time: sources of a slow one leave workers for the others."""
@@ -234,23 +232,13 @@ class SourceReconciler:
 
     async def _credentials(self, plan: SourcePlan) -> Credentials | None:
         """The credentials of the source's pull Secrets, which are read by name. Raises Denied."""
-        secrets: list[Resource] = []
-        for name in plan.secrets:
-            where = f"Secret {name} in namespace {self._namespace}"
-            try:
-                secrets.append(await self._client.get(SECRET, ObjectKey(self._namespace, name)))
-            except NotFound:
-                text = f"spec.imagePullSecrets: there is no {where}: create it, or name another one"
-                raise Denied("SecretNotFound", text) from None
-            except Forbidden:
-                text = f"spec.imagePullSecrets: the catalogue may not read {where}: add it to "
-                text += "registrySecrets of the chart airunway-catalogue (get on this Secret, by name)"
-                raise Denied("Forbidden", text) from None
-            try:
-                credentials_in(secrets[-1:], host="", folder="")
-            except UnreadableSecret as error:
-                raise Denied("AuthFailed", f"spec.imagePullSecrets: {where} {error}") from None
-        return credentials_in(secrets, host=plan.address.host, folder=plan.address.folder)
+        return await read_credentials(
+            self._client,
+            plan.secrets,
+            namespace=self._namespace,
+            host=plan.address.host,
+            folder=plan.address.folder,
+        )
 
     def made_by(self, source: Resource) -> list[Resource]:
         """The templates that were made from a source, as far as the watch has delivered them."""

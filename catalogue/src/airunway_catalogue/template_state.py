@@ -29,10 +29,19 @@ from airunway.status import Category, Condition, category_of
 from airunway.status.evidence import parse_moment
 from airunway.status.rootcause import RootCause
 from airunway.status.summary import Verdict
-from airunway_catalogue.discovery import TTL, Request, job_name, job_of, next_attempt, request_of, spec_hash
+from airunway_catalogue.discovery import (
+    TTL,
+    Entrypoint,
+    Request,
+    job_name,
+    job_of,
+    next_attempt,
+    request_of,
+    spec_hash,
+)
 from airunway_catalogue.hardware import HardwareFit, settled
-from airunway_catalogue.names import DISCOVERY
-from airunway_catalogue.profile import Unreadable, read_report
+from airunway_catalogue.outcomes import has_ended, outcome_of
+from airunway_catalogue.report_script import NO_SHELL
 from airunway_catalogue.template_status import CHILDREN, status_of
 
 __all__ = ["DISCOVERED", "Decision", "Facts", "decide_template", "open_job"]
@@ -75,6 +84,8 @@ class Facts:
     """What kept the last pass from creating its Job."""
     slot: bool = True
     """Whether a discovery may run now."""
+    entrypoint: Entrypoint | None = None
+    """The program of its image, as its registry has it; None: that has not been read."""
     now: datetime
     """The current time."""
 
@@ -91,6 +102,8 @@ class Decision:
     """Jobs to delete."""
     wants_slot: bool = False
     """Whether a discovery runs, or waits for its turn."""
+    wants_entrypoint: bool = False
+    """Whether a discovery waits for the image's entrypoint."""
     requeue_after: float | None = None
     """Seconds after which time alone changes the decision."""
 
@@ -121,6 +134,10 @@ class _Discovery:
     """Jobs to delete."""
     wants_slot: bool = False
     """Whether a discovery runs, or waits for its turn."""
+    wants_entrypoint: bool = False
+    """Whether it waits for the image's entrypoint."""
+    shell: bool = True
+    """False: a try has shown that the image has no shell."""
     look: datetime | None = None
     """When to look again for what has not been seen."""
 
@@ -153,6 +170,8 @@ def decide_template(facts: Facts) -> Decision:
         specHash=found.hash,
         job=found.job,
     )
+    if not found.shell:
+        discovery["shell"] = False
     parts: Resource = {
         "effectiveRuntimeConfig": config.status() if config is not None else None,
         "profile": found.profile,
@@ -171,6 +190,7 @@ def decide_template(facts: Facts) -> Decision:
         create=found.create,
         delete=found.delete,
         wants_slot=found.wants_slot,
+        wants_entrypoint=found.wants_entrypoint,
         requeue_after=min(waits, default=None),
     )
 
@@ -238,7 +258,7 @@ def _discovery(facts: Facts, *, blocked: Verdict | None) -> _Discovery:
         return _open(facts, state, request)
     if state.next is not None and state.next > facts.now:
         return replace(state, delete=unfinished)
-    return _begin(facts, replace(state, delete=unfinished), blocked=blocked)
+    return _begin(facts, replace(state, delete=unfinished), request, blocked=blocked)
 
 
 def _recorded(template: Resource, hash_: str) -> _Discovery:
@@ -261,6 +281,7 @@ def _recorded(template: Resource, hash_: str) -> _Discovery:
         last=_text(record.get("lastAttemptTime")),
         next=parse_moment(record.get("nextAttemptTime")),
         job=_text(record.get("job")),
+        shell=record.get("shell") is not False,
     )
     before = condition_of(template, "DiscoveryReady") or {}
     if before.get("status") == "True" and before.get("reason") == DISCOVERED and state.profile is not None:
@@ -285,7 +306,7 @@ def _name(template: Resource, state: _Discovery) -> str:
     return job_name(key_of(template).name, uid=uid, hash_=state.hash, attempt=state.attempts)
 
 
-def _begin(facts: Facts, state: _Discovery, *, blocked: Verdict | None) -> _Discovery:
+def _begin(facts: Facts, state: _Discovery, request: Request, *, blocked: Verdict | None) -> _Discovery:
     """Record a new try, if nothing is in its way; its Job is created by the next decision."""
     if blocked is not None:
         return replace(state, verdict=blocked)
@@ -293,6 +314,8 @@ def _begin(facts: Facts, state: _Discovery, *, blocked: Verdict | None) -> _Disc
         return _waiting(state, "Starting", "the Job of an earlier try must end first")
     if not facts.slot:
         return replace(_queued(state), wants_slot=True)
+    if _entrypoint(facts, state, request) is None:  # before the try is recorded: its Job must follow soon
+        return _reading(state)
     begun = replace(state, attempts=state.attempts + 1, last=format_time(facts.now), next=None, wants_slot=True)
     return _waiting(begun, "Starting", "the image is about to be asked")
 
@@ -300,6 +323,18 @@ def _begin(facts: Facts, state: _Discovery, *, blocked: Verdict | None) -> _Disc
 def _queued(state: _Discovery) -> _Discovery:
     text = "other discoveries come first (--max-discoveries); this one starts when one of them ends"
     return _waiting(state, "Queued", text)
+
+
+def _reading(state: _Discovery) -> _Discovery:
+    text = "the image's entrypoint is read from its registry"
+    return replace(_waiting(state, "Starting", text), wants_slot=True, wants_entrypoint=True)
+
+
+def _entrypoint(facts: Facts, state: _Discovery, request: Request) -> Entrypoint | None:
+    """The program to run; None: it has to be read from the registry first."""
+    if not state.shell:
+        return Entrypoint(why=NO_SHELL)
+    return Entrypoint(words=request.command) if request.command else facts.entrypoint
 
 
 def _waiting(state: _Discovery, reason: str, message: str) -> _Discovery:
@@ -324,7 +359,11 @@ def _open(facts: Facts, state: _Discovery, request: Request) -> _Discovery:
         return replace(_queued(state), wants_slot=True)
     else:
         state = _waiting(state, "Starting", "the image is about to be asked")
-    made = job_of(facts.template, request, name=name, config=facts.resolution.config)
+    entrypoint = _entrypoint(facts, state, request)
+    if entrypoint is None:  # the process was started again in the meantime
+        return _reading(state)
+    config = facts.resolution.config
+    made = job_of(facts.template, request, name=name, config=config, entrypoint=entrypoint)
     return replace(state, create=made, wants_slot=True)
 
 
@@ -350,36 +389,15 @@ def _follow(facts: Facts, state: _Discovery, job: Resource) -> _Discovery:
         )
         return replace(_waiting(state, reason, text), wants_slot=True)
     at = _ended_at(job)
-    terminated = _terminated(newest_pod(list(facts.pods), key_of(job).name))
-    if terminated is None and at is not None and abs(facts.now - at) < _POD_LAG:
+    pod = newest_pod(list(facts.pods), key_of(job).name)
+    if not has_ended(job, pod) and at is not None and abs(facts.now - at) < _POD_LAG:
         return replace(_waiting(state, "JobRunning", "the Job has ended; its pod is read next"), look=at + _POD_LAG)
-    if ended != "Complete" or terminated is None or terminated.get("exitCode") != 0:
-        return _failed(facts, state, *_failure(job, terminated), ended=at)
-    try:
-        report = read_report(terminated.get("message"))
-    except Unreadable as unreadable:
-        return _failed(facts, state, "JobFailed", str(unreadable), ended=at)
-    done = replace(state, profile=report.profile, sources=report.sources, next=None)
+    outcome = outcome_of(job, pod)
+    if outcome.report is None:
+        state = replace(state, shell=state.shell and outcome.shell)
+        return _failed(facts, state, outcome.reason, outcome.message, ended=at)
+    done = replace(state, profile=outcome.report.profile, sources=outcome.report.sources, next=None)
     return replace(done, verdict=_discovered(done))
-
-
-def _failure(job: Resource, terminated: Resource | None) -> tuple[str, str]:
-    """Reason and message of a Job whose container failed, or never ran."""
-    if terminated is None:
-        conditions = dig(job, "status", "conditions")
-        said = next(
-            (
-                _text(each.get("message"))
-                for each in (conditions if isinstance(conditions, list) else ())
-                if dig(each, "type") == "Failed" and dig(each, "status") == "True"
-            ),
-            "",
-        )
-        return "JobFailed", f"the Job ended without a result{': ' + said if said else ''}"
-    if terminated.get("reason") == "OOMKilled":
-        return "PodOOMKilled", "the image needed more memory than the 4Gi that a discovery has"
-    said = bounded(_text(terminated.get("message")), 512)
-    return "JobFailed", f"the image ended with exit code {terminated.get('exitCode')}{': ' + said if said else ''}"
 
 
 def _failed(facts: Facts, state: _Discovery, reason: str, message: str, *, ended: datetime | None = None) -> _Discovery:
@@ -387,15 +405,6 @@ def _failed(facts: Facts, state: _Discovery, reason: str, message: str, *, ended
     due = next_attempt(attempts=state.attempts, ended=min(ended or facts.now, facts.now))
     text = f"try {state.attempts} failed: {bounded(message, 800)}; the next one is at {format_time(due)}"
     return replace(_waiting(state, reason, text), next=due)
-
-
-def _terminated(pod: Resource | None) -> Resource | None:
-    statuses = dig(pod, "status", "containerStatuses")
-    for status in statuses if isinstance(statuses, list) else ():
-        state = dig(status, "state", "terminated")
-        if dig(status, "name") == DISCOVERY and isinstance(state, dict):
-            return state
-    return None
 
 
 def _ended_at(job: Resource) -> datetime | None:

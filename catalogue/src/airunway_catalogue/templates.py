@@ -23,6 +23,8 @@ from airunway.status.evidence import Evidence, pod_facts
 from airunway.status.rootcause import RootCause, find_root_cause
 from airunway.templates import contribution_of, keeps_warm, warm_requests
 from airunway_catalogue.caches import MARK, TemplateCaches, View
+from airunway_catalogue.discovery import Entrypoint, pull_secrets_of, request_of
+from airunway_catalogue.entrypoints import AskedImage, Entrypoints
 from airunway_catalogue.hardware import HardwareFit
 from airunway_catalogue.metrics import Discoveries
 from airunway_catalogue.names import CATALOGUE_MANAGER
@@ -73,6 +75,7 @@ class TemplateReconciler:
         hardware_of: Callable[[Resource], HardwareFit],
         users_of: Callable[[ObjectKey], int | None],
         slots: Slots,
+        entrypoints: Entrypoints,
         wake: Callable[[ObjectKey], None],
         events: EventRecorder,
         discoveries: Discoveries,
@@ -86,6 +89,7 @@ class TemplateReconciler:
         self._hardware_of = hardware_of
         self._users_of = users_of
         self._slots = slots
+        self._entrypoints = entrypoints
         self._wake = wake
         self._events = events
         self._discoveries = discoveries
@@ -121,6 +125,8 @@ class TemplateReconciler:
             await self._look_up(template)
             decision = self._decide(key, template, memory)
             wrote = await self._report(template, decision)
+            if decision.wants_entrypoint and (asked := self._asked(template)) is not None:
+                self._entrypoints.ask(asked, template=key)
             for job in decision.delete:
                 await self._writer.delete(job)
             if decision.create is not None and self._slots.has(key):
@@ -187,8 +193,22 @@ class TemplateReconciler:
             cause=memory.cause,
             refused=memory.refused,
             slot=self._slots.has(key),
+            entrypoint=self._entrypoint(template),
             now=now,
         )
+
+    def _entrypoint(self, template: Resource) -> Entrypoint | None:
+        asked = self._asked(template)
+        return self._entrypoints.known(asked, began=bool(open_job(template))) if asked is not None else None
+
+    def _asked(self, template: Resource) -> AskedImage | None:
+        """The image of which the entrypoint may be read, with the pull Secrets that may be."""
+        request = request_of(template)
+        if request is None or not request.image or request.command:
+            return None
+        at_home = key_of(template).namespace in ("", self._home)
+        secrets = pull_secrets_of(request, self._config_of(template).config) if at_home else ()
+        return AskedImage(image=request.image, secrets=secrets)
 
     def _decide(self, key: ObjectKey, template: Resource, memory: _Memory) -> Decision:
         """The decision, with a slot if one is wanted and free."""

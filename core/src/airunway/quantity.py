@@ -5,12 +5,7 @@ from __future__ import annotations
 import re
 from decimal import Context, Decimal
 
-__all__ = ["MAX_EXPONENT", "QUANTITY_PATTERN", "parse_quantity", "same_quantity"]
-
-QUANTITY_PATTERN = (
-    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
-)
-"""The pattern of apimachinery's ``resource.Quantity``, as in every generated CRD."""
+__all__ = ["MAX_EXPONENT", "parse_quantity", "same_quantity"]
 
 MAX_EXPONENT = 1000
 """Largest exponent in calculations: ``1e999999`` is a megabyte of text, and takes seconds as an integer."""

@@ -15,8 +15,7 @@ from airunway.artifacts.claims import size_with_headroom
 from airunway.artifacts.decision import ArtifactDecision, ArtifactFacts, Flags, decide_artifact
 from airunway.artifacts.names import artifact_name, claim_name, job_name
 from airunway.artifacts.request import request_of
-from airunway.artifacts.results import result_of
-from airunway.artifacts.retries import next_attempt
+from airunway.artifacts.results import next_attempt, result_of
 from airunway.configs import resolve
 from airunway.resource import Resource, condition_of, format_time
 from airunway.status import Condition

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, ApiError, Client, Invalid, Kind, load_config
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, ApiError, Client, Invalid, Kind, is_served, load_config
 from airunway.resource import Resource
 from airunway_testing.controlplane import Cluster
 
@@ -143,7 +143,7 @@ async def client(control_plane: Cluster, warnings: list[str]) -> AsyncIterator[C
             },
         }
         await client.apply(CUSTOM_RESOURCE_DEFINITION, crd, manager="airunway-tests", force=True)
-        while not await client.is_served(PROBE):
+        while not await is_served(client, PROBE):
             await asyncio.sleep(0.1)
         yield client
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from airunway.controller.template_waves import TemplateWaves
-from airunway.controller.waves import Member, Wave
+from airunway.controller.waves import Member, TemplateWaves, Wave
 from airunway.resource import ObjectKey, Resource, dig, is_true, key_of
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

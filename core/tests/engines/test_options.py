@@ -9,7 +9,7 @@ import pytest
 
 from airunway.api.modeldeployment import ModelDeployment, parse_deployment
 from airunway.engines import FLAG_TABLES, option_warnings, program_of, release_of, unknown_options, whole_option
-from airunway.engines.options import _options, _record, recorded_programs
+from airunway.engines.options import PROGRAMS, _options, _record
 
 RELEASE = (0, 23, 0)
 
@@ -106,7 +106,7 @@ def test_real_llmd_11_sglang_s_deprecated_flag_is_still_in_every_recorded_releas
 
 
 def test_every_program_is_recorded() -> None:
-    for program in recorded_programs():
+    for program in PROGRAMS:
         (text,) = said("--surely-no-such-option", program=program, release=(99, 0, 0)).values()
         assert "has no --surely-no-such-option" in text
 

@@ -10,7 +10,7 @@ import pytest
 from core.tests.kube.objects import config_map
 from core.tests.kube.subjects import Subjects
 
-from airunway.kube import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, Client, Kind, load_config
+from airunway.kube import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, Client, Kind, is_served, load_config
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway_testing.faultproxy import FaultProxy
 
@@ -90,7 +90,7 @@ async def _install(client: Client, kind: Kind) -> None:
     for _ in range(200):
         crd = await client.get(CUSTOM_RESOURCE_DEFINITION, ObjectKey("", f"{kind.plural}.{kind.group}"))
         conditions = {c["type"]: c["status"] for c in dig(crd, "status", "conditions", default=[])}
-        if conditions.get("Established") == "True" and await client.is_served(kind):
+        if conditions.get("Established") == "True" and await is_served(client, kind):
             return
         await asyncio.sleep(0.05)
     raise AssertionError(f"{kind} was not established")

@@ -28,6 +28,7 @@ from airunway.kube import (
     Kind,
     NotFound,
     is_retryable,
+    is_served,
     kind_of_crd,
     load_config,
     user_agent_of,
@@ -199,12 +200,12 @@ async def test_a_watch_brings_changes_bookmarks_and_ends(client: Client, namespa
 
 @pytest.mark.apiserver
 async def test_discovery(client: Client, widget: Kind) -> None:
-    assert await client.is_served(DEPLOYMENT)
-    assert await client.is_served(POD)
-    assert await client.is_served(widget)
-    assert not await client.is_served(Kind(widget.group, "v2", "Widget", "widgets"))
-    assert not await client.is_served(Kind(widget.group, "v1", "Gadget", "gadgets"))
-    assert not await client.is_served(Kind("no.such.group", "v1", "X", "xs"))
+    assert await is_served(client, DEPLOYMENT)
+    assert await is_served(client, POD)
+    assert await is_served(client, widget)
+    assert not await is_served(client, Kind(widget.group, "v2", "Widget", "widgets"))
+    assert not await is_served(client, Kind(widget.group, "v1", "Gadget", "gadgets"))
+    assert not await is_served(client, Kind("no.such.group", "v1", "X", "xs"))
     assert (await client.get_path("/version"))["major"] == "1"
     crd = await client.get(CUSTOM_RESOURCE_DEFINITION, ObjectKey("", f"{widget.plural}.{widget.group}"))
     assert kind_of_crd(crd, "v1") == widget

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 
 from airunway.plugins.errors import SettingsError
-from airunway.plugins.settings import describe_settings, read_settings, settings_problem, settings_schema
+from airunway.plugins.settings import read_settings, settings_problem, settings_schema
 from airunway.sdk import NoSettings, setting
 
 
@@ -92,11 +92,3 @@ def test_the_schema_holds_what_charts_may_say() -> None:
     assert schema["properties"]["mode"]["enum"] == ["fast", "safe"]
     assert schema["properties"]["nodePool"]["description"] == "Pool of nodes."
     assert "required" not in schema
-
-
-def test_each_setting_is_described_for_pages_and_helps() -> None:
-    assert describe_settings(Settings)[:3] == [
-        ("nodePool", "string", "any", "Pool of nodes."),
-        ("replicas", "integer", 1, "How many."),
-        ("strict", "boolean", False, "Whether to be strict."),
-    ]

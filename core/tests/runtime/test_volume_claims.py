@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from airunway.resource import Resource
-from airunway.runtime.translate import parsed, written_for
-from airunway.runtime.volume_claims import claims_hinder, unclaimed_volumes
+from airunway.runtime.gate import claims_hinder
+from airunway.runtime.translate import parsed, unclaimed_volumes, written_for
 
 SIZED = {"name": "kernels", "size": "20Gi", "mountPath": "/kernels"}
 NAMED = {"name": "data", "claimName": "data", "mountPath": "/data"}

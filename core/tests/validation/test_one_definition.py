@@ -29,7 +29,16 @@ from airunway.kinds import (
     MODEL_TEMPLATE,
     RUNTIME_CONFIG,
 )
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, ApiError, BadRequest, Client, Invalid, Kind, load_config
+from airunway.kube import (
+    CUSTOM_RESOURCE_DEFINITION,
+    ApiError,
+    BadRequest,
+    Client,
+    Invalid,
+    Kind,
+    is_served,
+    load_config,
+)
 from airunway.resource import ObjectKey, Resource, copy_of
 from airunway.validation import validate
 from airunway_testing.controlplane import Cluster
@@ -152,7 +161,7 @@ async def server(control_plane: Cluster) -> AsyncIterator[Client]:
         for crd in custom_resource_definitions():
             await client.apply(CUSTOM_RESOURCE_DEFINITION, crd, manager="airunway-tests", force=True)
         for kind in KINDS.values():
-            while not await client.is_served(kind):
+            while not await is_served(client, kind):
                 await asyncio.sleep(0.1)
         yield client
 

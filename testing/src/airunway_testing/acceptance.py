@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind, is_served
 from airunway.kube.errors import ApiError
 from airunway.resource import Resource, is_true, key_of
 from airunway_testing.operator import remove_definition
@@ -58,7 +58,7 @@ async def installed_alone(client: Client, crd: Resource, kind: Kind) -> AsyncIte
         async with asyncio.timeout(_PATIENCE):
             while not (
                 is_true(await client.get(CUSTOM_RESOURCE_DEFINITION, key_of(crd)), "Established")
-                and await client.is_served(kind)
+                and await is_served(client, kind)
             ):
                 await asyncio.sleep(_PAUSE)
         yield

@@ -160,6 +160,36 @@ async def test_a_pod_runs_with_its_environment_and_its_claim_and_says_how_it_end
     assert (played.folder / "tmp" / "scratch").exists()
 
 
+async def test_init_containers_run_one_after_the_other_and_none_after_one_that_fails(
+    client: Client, namespace: str, runner: PodRunner, eventually: Eventually
+) -> None:
+    def container(name: str, what: str) -> Resource:
+        mounts = [{"name": "tmp", "mountPath": "/tmp"}]
+        args = ["--into=/tmp", what]
+        policy = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+        return {"name": name, "image": "example.test/a:1", "args": args, "volumeMounts": mounts, **policy}
+
+    containers = [container("first", "0"), container("second", "no-number"), container("third", "0")]
+    pod = {
+        "restartPolicy": "Never",
+        "initContainers": containers[:2],
+        "containers": containers[2:],
+        "volumes": [{"name": "tmp", "emptyDir": {}}],
+    }
+    template = {"metadata": {"labels": {"airunway.ai/artifact": "llama"}}, "spec": pod}
+    metadata = {"name": "llama-download", "namespace": namespace}
+    spec = {"backoffLimit": 0, "template": template}
+    await client.create(JOB, {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
+    played = await runner.started("llama-download")
+    assert await job_ended(client, eventually, namespace) == ("Failed", "BackoffLimitExceeded")
+    status = (await client.get(POD, played.key))["status"]
+    first, second = (each["state"]["terminated"] for each in status["initContainerStatuses"])
+    assert (first["exitCode"], first["message"]) == (0, '{"said": "0"}')
+    assert second["exitCode"] == 1
+    assert second["message"] == '{"said": "no-number"}', "a message of its own goes before the log"
+    assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "PodInitializing"}}
+
+
 async def test_progress_is_served_on_the_pods_own_address_while_it_runs(
     client: Client, namespace: str, runner: PodRunner, weights: str, eventually: Eventually
 ) -> None:

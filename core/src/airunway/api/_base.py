@@ -68,10 +68,6 @@ class ApiModel(BaseModel):
         """Returns the JSON form without fields that equal their default, whether they were given or filled in."""
         return self.model_dump(by_alias=True, exclude_defaults=True, exclude_none=True)
 
-    def to_defaulted_resource(self) -> Resource:
-        """Returns the JSON form with every default filled in; fields without value or default are left out."""
-        return self.model_dump(by_alias=True, exclude_none=True)
-
 
 def integral(value: object) -> object:
     """Returns a whole number that is written as a float (``1.0``) as an integer; anything else unchanged."""

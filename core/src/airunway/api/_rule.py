@@ -1,4 +1,4 @@
-"""The type of a validation rule, and the rules that every quantity has."""
+"""The type of a validation rule, and the rules that every quantity and every cluster-scoped kind has."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from decimal import Decimal
 from airunway.quantity import MAX_EXPONENT, parse_quantity, same_quantity
 from airunway.resource import Resource
 
-__all__ = ["FORBIDDEN", "INVALID", "REQUIRED", "ValidationRule", "amount_of", "is_quantity", "quantity_rules"]
+__all__ = [
+    "FORBIDDEN",
+    "INVALID",
+    "REQUIRED",
+    "ValidationRule",
+    "amount_of",
+    "credential_rules",
+    "is_quantity",
+    "quantity_rules",
+]
 
 INVALID = "FieldValueInvalid"
 REQUIRED = "FieldValueRequired"
@@ -72,6 +81,36 @@ def quantity_rules(path: str, field: str, *, maximum: str = "", example: str) ->
             field=f".{field}",
             check=lambda node, _: _is_absent(node, field) or _is_within(node[field], parse_quantity(maximum)),
         )
+
+
+def credential_rules(kind: str, *, namespaced: str, below: str = "") -> Iterator[ValidationRule]:
+    """The rules that the cluster-scoped `kind` names no Secrets; they belong in the `namespaced` kind.
+
+    `below` is the field of the spec that has ``secrets`` and ``env``; empty: the spec itself.
+    """
+    path, prefix = (f"spec.{below}", f"{below}.") if below else ("spec", "")
+    for at, expression, where, field in (
+        (
+            path,
+            "!has(self.secrets) || !has(self.secrets.huggingFaceToken) || self.secrets.huggingFaceToken == ''",
+            f"{prefix}secrets.huggingFaceToken",
+            ".secrets",
+        ),
+        (
+            "spec",
+            "!has(self.imagePullSecrets) || self.imagePullSecrets.size() == 0",
+            "imagePullSecrets",
+            ".imagePullSecrets",
+        ),
+        (
+            path,
+            "!has(self.env) || self.env.all(e, !has(e.valueFrom) || !has(e.valueFrom.secretKeyRef))",
+            f"{prefix}env[].valueFrom.secretKeyRef",
+            ".env",
+        ),
+    ):
+        message = f"a {kind} holds no credentials: put {where} into a {namespaced}"
+        yield ValidationRule(path=at, expression=expression, message=message, field=field, reason=FORBIDDEN)
 
 
 def _is_absent(node: Resource, field: str) -> bool:

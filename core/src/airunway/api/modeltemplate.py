@@ -26,7 +26,7 @@ from airunway.api._base import (
 from airunway.api._deployment_spec import Engine, PodTemplate, Resources, RoleSpec, Secrets, Serving
 from airunway.api._deployment_status import EffectiveRuntimeConfig, ModelDeploymentCondition, RootCauseStatus
 from airunway.api._pods import EnvVar, LocalObjectReference, SecurityContext, Toleration
-from airunway.api._rule import FORBIDDEN, ValidationRule, quantity_rules
+from airunway.api._rule import FORBIDDEN, ValidationRule, credential_rules, quantity_rules
 from airunway.api.bounds import MAX_CONSTRAINTS, MAX_ENTRIES, MAX_TOLERATIONS
 from airunway.api.names import API_VERSION
 
@@ -175,6 +175,12 @@ class TemplateDiscovery(ApiModel):
     args: list[Annotated[str, Field(max_length=1024)]] = Field(
         default_factory=list, max_length=32, description="Arguments after dry-run --format=json. Default: none."
     )
+    command: list[Annotated[str, Field(max_length=1024)]] = Field(
+        default_factory=list,
+        max_length=32,
+        description="Program of the image before these arguments. Default: the image's entrypoint, as its registry "
+        "has it.",
+    )
 
 
 class ModelTemplateSpec(ApiModel):
@@ -256,6 +262,9 @@ class TemplateDiscoveryStatus(ApiModel):
     next_attempt_time: Timestamp = Field(default=None, description="Moment of the next try, if one waits (RFC 3339).")
     spec_hash: str | None = Field(default=None, max_length=64, description="Digest of what the tries were about.")
     job: str | None = Field(default=None, max_length=253, description="Job of the last try that was counted.")
+    shell: bool | None = Field(
+        default=None, description="False: the image has no /bin/sh, so that what it prints cannot be read."
+    )
 
 
 class TemplateCacheStatus(ApiModel):
@@ -386,35 +395,8 @@ def _rules() -> Iterator[ValidationRule]:
     )
 
 
-def _no_credentials(path: str, expression: str, where: str, field: str) -> ValidationRule:
-    return ValidationRule(
-        path=path,
-        expression=expression,
-        message=f"a ClusterModelTemplate holds no credentials: put {where} into a ModelTemplate",
-        field=field,
-        reason=FORBIDDEN,
-    )
-
-
 def _cluster_rules() -> Iterator[ValidationRule]:
-    yield _no_credentials(
-        "spec.defaults",
-        "!has(self.secrets) || !has(self.secrets.huggingFaceToken) || self.secrets.huggingFaceToken == ''",
-        "defaults.secrets.huggingFaceToken",
-        ".secrets",
-    )
-    yield _no_credentials(
-        "spec",
-        "!has(self.imagePullSecrets) || self.imagePullSecrets.size() == 0",
-        "imagePullSecrets",
-        ".imagePullSecrets",
-    )
-    yield _no_credentials(
-        "spec.defaults",
-        "!has(self.env) || self.env.all(e, !has(e.valueFrom) || !has(e.valueFrom.secretKeyRef))",
-        "defaults.env[].valueFrom.secretKeyRef",
-        ".env",
-    )
+    yield from credential_rules(CLUSTER_KIND, namespaced=KIND, below="defaults")
     yield ValidationRule(
         path="spec",
         expression="!has(self.caching) || !has(self.caching.enabled) || !self.caching.enabled",

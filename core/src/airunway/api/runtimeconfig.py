@@ -15,7 +15,7 @@ from airunway.api._base import ApiModel, Count, Int64, ObjectMeta, Text, list_ma
 from airunway.api._deployment_spec import GatewayReference
 from airunway.api._deployment_status import ModelDeploymentCondition
 from airunway.api._pods import EnvVar, LocalObjectReference
-from airunway.api._rule import FORBIDDEN, ValidationRule
+from airunway.api._rule import ValidationRule, credential_rules
 from airunway.api.bounds import MAX_ENTRIES
 from airunway.api.names import API_VERSION
 
@@ -276,39 +276,11 @@ def _common_rules() -> Iterator[ValidationRule]:
     yield _duration_rule("spec.statusPolicy", "capacityBlockedAfter")
 
 
-def _no_credentials(path: str, expression: str, where: str, field: str) -> ValidationRule:
-    return ValidationRule(
-        path=path,
-        expression=expression,
-        message=f"a ClusterRuntimeConfig holds no credentials: put {where} into a RuntimeConfig",
-        field=field,
-        reason=FORBIDDEN,
-    )
-
-
-def _cluster_rules() -> Iterator[ValidationRule]:
-    yield _no_credentials(
-        "spec",
-        "!has(self.secrets) || !has(self.secrets.huggingFaceToken) || self.secrets.huggingFaceToken == ''",
-        "secrets.huggingFaceToken",
-        ".secrets",
-    )
-    yield _no_credentials(
-        "spec",
-        "!has(self.imagePullSecrets) || self.imagePullSecrets.size() == 0",
-        "imagePullSecrets",
-        ".imagePullSecrets",
-    )
-    yield _no_credentials(
-        "spec",
-        "!has(self.env) || self.env.all(e, !has(e.valueFrom) || !has(e.valueFrom.secretKeyRef))",
-        "env[].valueFrom.secretKeyRef",
-        ".env",
-    )
-
-
 RUNTIME_CONFIG_RULES: tuple[ValidationRule, ...] = tuple(_common_rules())
 """All rules of the RuntimeConfig (spec/paths.md, section 3)."""
 
-CLUSTER_RUNTIME_CONFIG_RULES: tuple[ValidationRule, ...] = (*_common_rules(), *_cluster_rules())
+CLUSTER_RUNTIME_CONFIG_RULES: tuple[ValidationRule, ...] = (
+    *_common_rules(),
+    *credential_rules(CLUSTER_KIND, namespaced=KIND),
+)
 """All rules of the ClusterRuntimeConfig: those of the RuntimeConfig, and no credentials."""

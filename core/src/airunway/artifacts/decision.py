@@ -24,8 +24,16 @@ from airunway.artifacts.claims import (
 )
 from airunway.artifacts.jobs import SETTINGS, Step, job_of
 from airunway.artifacts.names import claim_name, job_name
-from airunway.artifacts.results import MAX_BYTES, PERMANENT_EXIT, Result, exit_code, finished, newest_pod, result_of
-from airunway.artifacts.retries import next_attempt
+from airunway.artifacts.results import (
+    MAX_BYTES,
+    PERMANENT_EXIT,
+    Result,
+    exit_code,
+    finished,
+    newest_pod,
+    next_attempt,
+    result_of,
+)
 from airunway.artifacts.verdict import status_of
 from airunway.configs import Resolution, parse_duration
 from airunway.resource import (

@@ -8,16 +8,26 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import orjson
 
 from airunway.redaction import bounded, redacted
 from airunway.resource import Resource, dig, labels_of
-from airunway.status import REASONS
+from airunway.status import REASONS, Category, category_of
 from airunway.status.evidence import parse_moment
 
-__all__ = ["MAX_BYTES", "PERMANENT_EXIT", "Result", "exit_code", "finished", "newest_pod", "result_of"]
+__all__ = [
+    "LONGEST",
+    "MAX_BYTES",
+    "PERMANENT_EXIT",
+    "Result",
+    "exit_code",
+    "finished",
+    "newest_pod",
+    "next_attempt",
+    "result_of",
+]
 
 MAX_BYTES = 2**50
 """Largest size that is believed, in bytes: one PiB."""
@@ -159,3 +169,21 @@ def newest_pod(pods: list[Resource], job: str) -> Resource | None:
     """The newest pod of the Job of that name that has ended or runs; None if there is none."""
     own = [pod for pod in pods if labels_of(pod).get("batch.kubernetes.io/job-name") == job]
     return max(own, key=lambda pod: str(dig(pod, "metadata", "creationTimestamp", default="")), default=None)
+
+
+_FIRST = 60.0
+LONGEST = timedelta(hours=1)
+"""Longest time between two tries; a fault of the configuration is tried again after this time."""
+
+
+def next_attempt(result: Result, *, attempts: int, ended: datetime) -> datetime | None:
+    """When the step is tried again after `attempts` tries; None: only after a change of the spec (a full volume)."""
+    category = category_of(result.reason)
+    if result.reason == "StorageFull":
+        return None
+    if category is Category.CONFIG:
+        return ended + LONGEST
+    seconds = _FIRST * 2 ** min(max(attempts, 1) - 1, 10)
+    asked = result.retry_after or 0.0
+    # A server that asks for more than an hour gets it.
+    return ended + max(min(LONGEST, timedelta(seconds=seconds)), timedelta(seconds=asked))

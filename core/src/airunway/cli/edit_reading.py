@@ -25,7 +25,7 @@ from airunway.kinds import (
     MODEL_DEPLOYMENT,
     RUNTIME_CONFIG,
 )
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, LEASE, Client, Forbidden, Kind
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, LEASE, Client, Forbidden, Kind, served_kinds_by_name
 from airunway.plugins.host import ProviderHost
 from airunway.process.effective_settings import PART_OF, published_in
 from airunway.resource import ObjectKey, Resource, annotations_of, dig, key_of
@@ -194,7 +194,7 @@ class EditReader:
             }
             return Cluster(definitions=definitions, kubernetes=self._read.version), ()
         except Forbidden:
-            served = await self._client.served_kinds_by_name()
+            served = await served_kinds_by_name(self._client)
             definitions = {
                 (kind.group, kind.kind): _unread(versions)
                 for kind in kinds.values()

@@ -12,7 +12,6 @@ import kopf
 
 from airunway.api import names
 from airunway.configs import Rollout, config_name
-from airunway.controller.cache_waves import cache_progress_of, is_behind
 from airunway.controller.decision import SILENT_AFTER
 from airunway.controller.guarded import GuardParameters
 from airunway.controller.policies import Policies, PolicyFile
@@ -20,6 +19,7 @@ from airunway.controller.provider_configs import ProviderConfigReconciler
 from airunway.controller.reconciler import CoreReconciler
 from airunway.controller.runtime_configs import PAUSE, RuntimeConfigReconciler, progress_of
 from airunway.controller.templates import TemplateSource, newest_hash, template_part
+from airunway.controller.waves import cache_progress_of, mounts_old_claim
 from airunway.first_seen import FirstSeen
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import (
@@ -291,7 +291,7 @@ class CoreApplication:
         self._runtime_config_reconciler.caches.begin(self._deployments.values(), now=self._clock())
         self._runtime_config_reconciler.templates.begin(self._deployments.values(), now=self._clock())
         for deployment in self._deployments.values():
-            if is_behind(deployment):
+            if mounts_old_claim(deployment):
                 self._runtime_config_queue.add(self._wave_of(deployment), Priority.BULK)
         controller = self._base.controller
         workers = self._settings.workers
@@ -375,11 +375,11 @@ class CoreApplication:
                 self._count_users(ObjectKey("", name))
             if new is None:
                 self._forget_grant(old)
-            elif is_behind(new):
+            elif mounts_old_claim(new):
                 self._runtime_config_queue.add(self._wave_of(new))
             return
         moved = (*cache_progress_of(old), *progress_of(old)) != (*cache_progress_of(new), *progress_of(new))
-        if moved and (is_behind(new) or self._runtime_config_reconciler.caches.is_under_way(key)):
+        if moved and (mounts_old_claim(new) or self._runtime_config_reconciler.caches.is_under_way(key)):
             self._runtime_config_queue.add(self._wave_of(new))
         config = self._runtime_configs.resolve(new).config
         if config is not None and config.rollout is Rollout.IMMEDIATELY and progress_of(old) != progress_of(new):

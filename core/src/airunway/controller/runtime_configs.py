@@ -12,10 +12,8 @@ from time import monotonic
 
 from airunway.api import names
 from airunway.configs import EffectiveConfig, Problem, Rollout, check, resolve
-from airunway.controller.cache_waves import CacheWaves
 from airunway.controller.decision import has_grant
-from airunway.controller.template_waves import TemplateWaves, template_progress_of
-from airunway.controller.waves import Member, Wave, next_wave
+from airunway.controller.waves import CacheWaves, Member, TemplateWaves, Wave, next_wave, template_progress_of
 from airunway.kinds import CLUSTER_RUNTIME_CONFIG, RUNTIME_CONFIG
 from airunway.kube import Client, MutationCache, StatusWriter
 from airunway.process.runtime_configs import RuntimeConfigs

@@ -1,18 +1,30 @@
-"""Which deployments of a config take new pod settings next, with ``rollout: Immediately`` (platform.md, "Waves"). Pure.
+"""Which deployments that serve take something new next: pod settings, weights, template values (platform.md, "Waves").
 
 Example: ``maxConcurrentRollouts`` is 1, and the config has three deployments that serve. The oldest is granted; once it
-has the settings and is Ready the second is granted, then the third. If one fails, no further one is granted.
+has the settings and is Ready the second is granted, then the third. If one fails, no further one is granted. So it is
+with a claim whose weights were fetched anew (`CacheWaves`), and with newer values of a template (`TemplateWaves`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from airunway.resource import ObjectKey
+from airunway.resource import ObjectKey, Resource, dig, is_true, key_of
+from airunway.status import SERVED
 
-__all__ = ["Member", "Wave", "next_wave"]
+__all__ = [
+    "CacheWaves",
+    "Member",
+    "TemplateWaves",
+    "Wave",
+    "cache_progress_of",
+    "mounts_old_claim",
+    "next_wave",
+    "published_claim",
+    "template_progress_of",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,3 +81,207 @@ def next_wave(members: Iterable[Member], *, limit: int, patience: timedelta, now
     granted = frozenset(each.key for each in candidates[: max(0, limit - len(under_way))])
     waiting = [*left.values(), *(patience for _ in granted)]
     return Wave(granted=granted, wake_after=min(waiting).total_seconds() if waiting else None, busy=len(waiting))
+
+
+# -------------------------------------------------------------------------------------- weights that were fetched anew
+
+
+def published_claim(deployment: Resource) -> str:
+    """The claim whose weights are Ready for a deployment; empty if there is none."""
+    cache = dig(deployment, "status", "modelCache")
+    claim = dig(cache, "claimName")
+    return claim if dig(cache, "ready") is True and isinstance(claim, str) else ""
+
+
+def mounts_old_claim(deployment: Resource) -> bool:
+    """Whether what runs mounts another claim than the one that is Ready."""
+    used, claim = dig(deployment, "status", "provider", "claimName"), published_claim(deployment)
+    return bool(used and claim and used != claim)
+
+
+def cache_progress_of(deployment: Resource | None) -> tuple[object, ...]:
+    """The claims of a deployment: one that changes may begin or end a wave."""
+    if deployment is None:
+        return ()
+    return published_claim(deployment), dig(deployment, "status", "provider", "claimName")
+
+
+def _is_done(deployment: Resource) -> bool:
+    return not mounts_old_claim(deployment) and is_true(deployment, "Ready")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Grant:
+    """That a deployment may take a claim."""
+
+    claim: str
+    at: datetime
+
+
+class CacheWaves:
+    """The grants of claims that are under way. A new leader reads them from the statuses (`begin`)."""
+
+    def __init__(self) -> None:
+        self._grants: dict[ObjectKey, _Grant] = {}
+
+    def begin(self, deployments: Iterable[Resource], *, now: datetime) -> None:
+        """Take over the grants of an earlier leader. A status does not say whether a deployment that is not Ready was
+        Ready with its claim before: it counts as under way, and has its time from now.
+        """
+        self._grants = {
+            key_of(each): _Grant(claim=claim, at=now)
+            for each in deployments
+            if (claim := published_claim(each))
+            and dig(each, "status", "rollout", "claimName") == claim
+            and not _is_done(each)
+        }
+
+    def is_under_way(self, key: ObjectKey) -> bool:
+        """Whether a deployment was granted a claim and is not done."""
+        return key in self._grants
+
+    def granted_claim(self, deployment: Resource) -> str:
+        """The claim that a deployment may take although it serves; empty: none.
+
+        A grant stays while its claim is the published one: withdrawing it would be a write without an effect.
+        """
+        grant = self._grants.get(key_of(deployment))
+        if grant is not None:
+            return grant.claim
+        said = dig(deployment, "status", "rollout", "claimName")
+        return str(said) if said and said == dig(deployment, "status", "modelCache", "claimName") else ""
+
+    def under_way(self, users: Iterable[Resource]) -> int:
+        """Note what became of the grants of these deployments; returns how many are not done."""
+        count = 0
+        for user in users:
+            key = key_of(user)
+            grant = self._grants.get(key)
+            if grant is not None and (grant.claim != published_claim(user) or _is_done(user)):
+                del self._grants[key]
+            count += key in self._grants
+        return count
+
+    def next(
+        self,
+        users: Iterable[Resource],
+        *,
+        member_of: Callable[[Resource, datetime | None], Member],
+        limit: int,
+        patience: timedelta,
+        now: datetime,
+    ) -> Wave:
+        """Grant claims to at most `limit` of these deployments at a time. `under_way` comes first.
+
+        `member_of` gives what a deployment is in a wave, with the time of its grant (None: none).
+        """
+        claims: dict[ObjectKey, str] = {}
+        members = []
+        for user in users:
+            key = key_of(user)
+            grant = self._grants.get(key)
+            if grant is None and not mounts_old_claim(user):
+                continue
+            claims[key] = published_claim(user)
+            member = member_of(user, grant.at if grant is not None else None)
+            members.append(replace(member, current=not mounts_old_claim(user)))
+        wave = next_wave(members, limit=limit, patience=patience, now=now)
+        for key in wave.granted:
+            self._grants[key] = _Grant(claim=claims[key], at=now)
+        return wave
+
+    def forget(self, key: ObjectKey) -> None:
+        """The deployment is gone."""
+        self._grants.pop(key, None)
+
+
+# ------------------------------------------------------------------------------------------ newer values of a template
+
+
+def template_progress_of(deployment: Resource | None) -> tuple[object, ...]:
+    """What of a deployment may begin or end a wave of its template."""
+    return _recorded(deployment or {}), _in_effect(deployment or {})
+
+
+def _recorded(deployment: Resource) -> str:
+    return str(dig(deployment, "status", "effectiveTemplate", "hash", default=""))
+
+
+def _in_effect(deployment: Resource) -> str:
+    return str(dig(deployment, "status", "provider", "templateHash", default=""))
+
+
+class TemplateWaves:
+    """The grants that are under way. A new leader reads them from the statuses (`begin`).
+
+    `newest_of(deployment)` is the hash of what its template gives now; empty: not known. `allows(deployment)` is
+    whether its config has waves of newer values at all.
+    """
+
+    def __init__(
+        self, newest_of: Callable[[Resource], str], *, allows: Callable[[Resource], bool] = lambda _: True
+    ) -> None:
+        self._newest_of, self._allows = newest_of, allows
+        self._grants: dict[ObjectKey, datetime] = {}
+
+    def begin(self, deployments: Iterable[Resource], *, now: datetime) -> None:
+        """Take over the grants of an earlier leader: the record of a deployment has newer values than what serves."""
+        self._grants = {
+            key_of(each): now
+            for each in deployments
+            if is_true(each, SERVED) and _in_effect(each) not in ("", _recorded(each)) and self._allows(each)
+        }
+
+    def is_granted(self, deployment: Resource) -> bool:
+        """Whether a deployment may take the newest values although it serves."""
+        return key_of(deployment) in self._grants and self._allows(deployment)
+
+    def under_way(self, users: Iterable[Resource]) -> int:
+        """Note what became of the grants of these deployments; returns how many are not done."""
+        count = 0
+        for user in users:
+            key = key_of(user)
+            if key in self._grants and self._is_done(user):
+                del self._grants[key]
+            count += key in self._grants
+        return count
+
+    def next(
+        self,
+        users: Iterable[Resource],
+        *,
+        member_of: Callable[[Resource, datetime | None], Member],
+        together: Collection[ObjectKey],
+        limit: int,
+        patience: timedelta,
+        now: datetime,
+    ) -> Wave:
+        """Grant newer values to at most `limit` of these deployments at a time. `under_way` comes first.
+
+        `member_of` gives what a deployment is in a wave, with the time of its grant (None: none). Those that are
+        disturbed anyway now (`together`) take them in the same restart.
+        """
+        members = []
+        for user in users:
+            key, behind = key_of(user), self._is_behind(user)
+            if behind and key in together:
+                self._grants.setdefault(key, now)
+            elif behind or key in self._grants:
+                member = member_of(user, self._grants.get(key))
+                members.append(replace(member, current=not behind and _in_effect(user) == _recorded(user)))
+        wave = next_wave(members, limit=limit, patience=patience, now=now)
+        self._grants |= dict.fromkeys(wave.granted, now)
+        return wave
+
+    def forget(self, key: ObjectKey) -> None:
+        """The deployment is gone, or its config grants nothing any more."""
+        self._grants.pop(key, None)
+
+    def _is_behind(self, deployment: Resource) -> bool:
+        """Whether the record of a deployment has other values than its template."""
+        newest = self._newest_of(deployment)
+        return bool(newest) and newest != _recorded(deployment)
+
+    def _is_done(self, deployment: Resource) -> bool:
+        taken = _in_effect(deployment) == _recorded(deployment)
+        return taken and not self._is_behind(deployment) and is_true(deployment, "Ready")

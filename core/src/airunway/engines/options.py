@@ -24,7 +24,6 @@ __all__ = [
     "Program",
     "option_warnings",
     "program_of",
-    "recorded_programs",
     "release_of",
     "unknown_options",
     "whole_option",
@@ -111,11 +110,6 @@ class _Record:
         """The position of the newest recorded release that is not newer; None if all are newer."""
         older = [i for i, name in enumerate(self.releases) if _numbers(name) <= release]
         return older[-1] if older else None
-
-
-def recorded_programs() -> tuple[str, ...]:
-    """The names of the programs with recorded options."""
-    return tuple(PROGRAMS)
 
 
 def option_warnings(

@@ -5,7 +5,13 @@ from airunway.kube.backoff import Backoff, backoff_delay, soonest
 from airunway.kube.client import AccessDecision, Client
 from airunway.kube.config import ClusterConfig, in_cluster_config, load_config
 from airunway.kube.controller import Controller, PassResult, wait_until_answered, wait_until_synced
-from airunway.kube.discovery import served_kinds, served_resources, wait_until_established
+from airunway.kube.discovery import (
+    is_served,
+    served_kinds,
+    served_kinds_by_name,
+    served_resources,
+    wait_until_established,
+)
 from airunway.kube.error_kinds import ErrorKind
 from airunway.kube.errors import (
     AlreadyExists,
@@ -140,6 +146,7 @@ __all__ = [
     "in_cluster_config",
     "intern_status",
     "is_retryable",
+    "is_served",
     "kind_of_crd",
     "load_config",
     "needs_apply",
@@ -149,6 +156,7 @@ __all__ = [
     "remove_finalizers",
     "retry_after_of",
     "served_kinds",
+    "served_kinds_by_name",
     "served_resources",
     "soonest",
     "strip_managed_fields",

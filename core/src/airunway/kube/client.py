@@ -12,7 +12,6 @@ from email.utils import parsedate_to_datetime
 from urllib.parse import quote
 
 from airunway.kube.config import ClusterConfig
-from airunway.kube.discovery import aggregated_kinds, served_resources
 from airunway.kube.errors import MalformedAnswer, NotFound
 from airunway.kube.kinds import POD, SUBJECT_ACCESS_REVIEW, Kind
 from airunway.kube.pagination import Page, decoded_object, page_of, read_pages
@@ -29,7 +28,6 @@ _JSON_PATCH = "application/json-patch+json"
 _METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _ANYTHING = "*/*"
 _FOR_EVER = float("inf")
-_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
@@ -122,9 +120,9 @@ class Client:
         except NotFound:
             return None
 
-    async def get_path(self, path: str, params: Mapping[str, str] | None = None) -> Resource:
-        """Returns the JSON document at an API path (discovery, ``/version``, OpenAPI)."""
-        return await self._json("get", "GET", path, resource="nonresource", params=params)
+    async def get_path(self, path: str, params: Mapping[str, str] | None = None, *, accept: str = "") -> Resource:
+        """Returns the JSON document at an API path (discovery, ``/version``, OpenAPI), as media type `accept`."""
+        return await self._json("get", "GET", path, resource="nonresource", params=params, accept=accept)
 
     async def pages(
         self,
@@ -331,14 +329,6 @@ class Client:
             async for line in lines:
                 yield line
 
-    async def served_kinds_by_name(self) -> dict[tuple[str, str], list[Kind]]:
-        """Returns all kinds of named API groups that the server has, by group and kind, in one request.
-
-        Several versions of a kind come in the server's order, the preferred one first.
-        """
-        answer = await self._session.read("get", "GET", "/apis", resource="nonresource", accept=_AGGREGATED)
-        return aggregated_kinds(await decoded_object(answer, "GET /apis"))
-
     async def version(self) -> tuple[int, int]:
         """Returns the major and minor version of the server. Raises MalformedAnswer if they are not numbers."""
         answer = await self.get_path("/version")
@@ -347,11 +337,6 @@ class Client:
             raise MalformedAnswer(f"the server's version is no version: {answer.get('major')}.{answer.get('minor')}")
         major, minor = (int(number[0]) for number in numbers if number is not None)
         return major, minor
-
-    async def is_served(self, kind: Kind) -> bool:
-        """Whether the server has this kind in this version."""
-        found = await served_resources(self, kind.group, kind.version)
-        return any(each.plural == kind.plural for each in found.values())
 
     # ------------------------------------------------------------------------------------------------ writing
 
@@ -505,9 +490,10 @@ class Client:
         params: Mapping[str, str] | None = None,
         body: object = None,
         media_type: str = JSON,
+        accept: str = "",
     ) -> Resource:
         answer = await self._session.read(
-            verb, method, path, resource=resource, params=params, body=body, media_type=media_type
+            verb, method, path, resource=resource, params=params, body=body, media_type=media_type, accept=accept
         )
         return await decoded_object(answer, f"{method} {path}")
 

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from airunway.kube.client import Client
 from airunway.kube.errors import NotFound
 from airunway.kube.kinds import CUSTOM_RESOURCE_DEFINITION, Kind
 from airunway.resource import ObjectKey, Resource, dig, is_true
 
-if TYPE_CHECKING:
-    from airunway.kube.client import Client
+__all__ = ["is_served", "served_kinds", "served_kinds_by_name", "served_resources", "wait_until_established"]
 
-__all__ = ["aggregated_kinds", "served_kinds", "served_resources", "wait_until_established"]
+_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 _POLL_INTERVAL = 0.1
 """Seconds between two reads of a CRD that is not established yet."""
@@ -42,11 +41,19 @@ async def served_kinds(client: Client, group: str) -> dict[str, dict[str, Kind]]
     return dict(zip(versions, listings, strict=True))
 
 
-def aggregated_kinds(document: Resource) -> dict[tuple[str, str], list[Kind]]:
-    """Returns the kinds in an aggregated discovery document by group and kind, preferred versions first.
+async def is_served(client: Client, kind: Kind) -> bool:
+    """Whether the server has this kind in this version."""
+    found = await served_resources(client, kind.group, kind.version)
+    return any(each.plural == kind.plural for each in found.values())
 
+
+async def served_kinds_by_name(client: Client) -> dict[tuple[str, str], list[Kind]]:
+    """Returns all kinds of named API groups that the server has, by group and kind, in one request.
+
+    Several versions of a kind come in the server's order, the preferred one first.
     https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discovery
     """
+    document = await client.get_path("/apis", accept=_AGGREGATED)
     found: dict[tuple[str, str], list[Kind]] = {}
     for group in _listed(document, "items"):
         name = str(dig(group, "metadata", "name", default=""))

@@ -7,7 +7,7 @@ of a download ends, its Job is Complete, and the pass writes one status with the
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -19,7 +19,6 @@ from airunway.configs import propagated
 from airunway.kinds import MODEL_ARTIFACT
 from airunway.kube import JOB, Client, EventRecorder, NotFound, StatusWriter
 from airunway.modelcache.caches import MARK, ArtifactCaches
-from airunway.modelcache.evidence import evidence_of
 from airunway.modelcache.metrics import Tries
 from airunway.owned.apply import Applied, apply_objects
 from airunway.owned.history import WriteHistory, fight_text
@@ -30,9 +29,10 @@ from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.process.slots import Slots
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, labels_of, uid_of
 from airunway.status import Category, Condition, category_of
+from airunway.status.evidence import EventFacts, Evidence, PodFacts, claim_facts, pod_facts
 from airunway.status.rootcause import RootCause, find_root_cause
 
-__all__ = ["ArtifactReconciler"]
+__all__ = ["ArtifactReconciler", "evidence_of"]
 
 log = logging.getLogger(__name__)
 
@@ -339,3 +339,45 @@ def _created(artifact: Resource) -> tuple[str, str, str]:
     """The order of downloads: creation, then namespace and name."""
     key = key_of(artifact)
     return str(dig(artifact, "metadata", "creationTimestamp", default="")), key.namespace, key.name
+
+
+# ------------------------------------------------------------------------------------------------------------ evidence
+
+
+def evidence_of(
+    artifact: Resource,
+    *,
+    claims: Iterable[Resource],
+    pods: Iterable[Resource],
+    events: Iterable[EventFacts],
+) -> Evidence:
+    """The evidence for one artifact. Its Jobs are left out: the message of a pod says more. So does the provisioner
+    that refuses a claim: a pod that waits for that claim is left out, too.
+    """
+    events = tuple(events)
+    refused = any(each.kind == "PersistentVolumeClaim" and each.reason == "ProvisioningFailed" for each in events)
+    alive = [facts for pod in pods if (facts := pod_facts(pod)).alive]
+    return Evidence(
+        pods=tuple(pod for pod in alive if not (refused and _waits_for_claim(pod))),
+        events=events,
+        claims=tuple(claim_facts(claim) for claim in claims),
+        secrets=dict(_secrets(artifact)),
+    )
+
+
+def _waits_for_claim(pod: PodFacts) -> bool:
+    return pod.unscheduled is not None and "unbound immediate PersistentVolumeClaim" in pod.unscheduled.message
+
+
+def _secrets(artifact: Resource) -> Iterator[tuple[str, str]]:
+    """The Secrets that the artifact names, each with the field."""
+    spec = artifact.get("spec") or {}
+    token = dig(spec, "secrets", "huggingFaceToken")
+    if isinstance(token, str) and token:
+        yield token, "spec.secrets.huggingFaceToken"
+    for position, reference in enumerate(dig(spec, "imagePullSecrets") or ()):
+        if isinstance(name := dig(reference, "name"), str):
+            yield name, f"spec.imagePullSecrets[{position}]"
+    for variable in dig(spec, "env") or ():
+        if isinstance(name := dig(variable, "valueFrom", "secretKeyRef", "name"), str):
+            yield name, f"spec.env[{dig(variable, 'name')}]"

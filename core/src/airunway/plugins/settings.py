@@ -19,7 +19,6 @@ from airunway.plugins.errors import SettingsError
 from airunway.resource import Resource
 
 __all__ = [
-    "describe_settings",
     "kept_settings",
     "read_settings",
     "settings_defaults",
@@ -77,21 +76,6 @@ def settings_defaults(settings: type) -> Resource:
     """The default of each setting, as JSON with camelCase keys."""
     defaults: Resource = _model(settings)().model_dump(mode="json", by_alias=True)
     return defaults
-
-
-def describe_settings(settings: type) -> list[tuple[str, str, object, str]]:
-    """Name, type, default and meaning of each setting, for reference pages and help texts."""
-    properties = settings_schema(settings).get("properties", {})
-    defaults = settings()
-    return [
-        (
-            to_camel(field.name),
-            str(properties.get(to_camel(field.name), {}).get("type", "string")),
-            getattr(defaults, field.name),
-            str(field.metadata.get("doc", "")),
-        )
-        for field in dataclasses.fields(settings)
-    ]
 
 
 def kept_settings(settings: Any) -> dict[str, Any]:

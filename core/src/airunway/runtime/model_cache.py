@@ -2,7 +2,7 @@
 
 Example: ``llama`` serves from the claim ``llama-cache-1``, which is lost. The part fetches the weights anew under
 ``llama-cache-2``. Until that is Ready the live object keeps ``llama-cache-1``. Then it takes ``llama-cache-2``: with
-the next change of its spec, when the core grants the claim (`controller.cache_waves`), or at once if no pod serves.
+the next change of its spec, when the core grants the claim (`controller.waves`), or at once if no pod serves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, condition_of, dig, parse_time
 from airunway.runtime.report import CACHE_COMPONENT, StepResult
-from airunway.runtime.state import ClusterState, has_part
+from airunway.runtime.state import ClusterState
 from airunway.sdk.pods import ONE_POD
 from airunway.status import Category, Fault, category_of
 
@@ -76,7 +76,7 @@ def cache_verdict(state: ClusterState, host: ProviderHost, *, changed: bool) -> 
         cache = _expected(state)
         text = f"pods would mount the claim of ModelArtifact {_artifact(state)} at {cache.mount_path}: {_said(state)}"
         return CacheVerdict(cache=cache, planned=text)
-    unanswered = _is_listed(state) and (_condition(state) or {}).get("status") != "False"
+    unanswered = names.MODEL_CACHE_PART in state.parts and (state.condition(CONDITION) or {}).get("status") != "False"
     text = "Waiting until the model cache part has answered for this spec"
     result = _waits(text) if unanswered and state.primary is None else None
     return CacheVerdict(closed=True, result=result, late=_waits(_late(state)))
@@ -109,7 +109,7 @@ def _is_asked_for(state: ClusterState, host: ProviderHost) -> bool:
 
 def _ready(state: ClusterState) -> ModelCache | None:
     """The cache that the part has published as Ready for this generation."""
-    if not _is_listed(state) or (_condition(state) or {}).get("status") != "True":
+    if names.MODEL_CACHE_PART not in state.parts or (state.condition(CONDITION) or {}).get("status") != "True":
         return None
     found = dig(state.deployment, "status", "modelCache")
     return _cache(found) if dig(found, "ready") is True and dig(found, "claimName") else None
@@ -137,33 +137,21 @@ def _artifact(state: ClusterState) -> str:
     return str(dig(state.deployment, "status", "modelCache", "artifactName", default="") or "of the model")
 
 
-def _is_listed(state: ClusterState) -> bool:
-    """Whether the core says that the part is on."""
-    return has_part(state.deployment, names.MODEL_CACHE_PART)
-
-
-def _condition(state: ClusterState) -> Resource | None:
-    """The part's condition; None if it is not about this generation."""
-    found = condition_of(state.deployment, CONDITION)
-    generation = dig(state.deployment, "metadata", "generation")
-    return found if found is not None and found.get("observedGeneration") == generation else None
-
-
 def _may_conflict(state: ClusterState, kept: ModelCache) -> bool:
     """Whether the part has found, or may still find, that more pods would mount the claim than it allows."""
-    if kept.access_mode not in ONE_POD or not _is_listed(state):
+    if kept.access_mode not in ONE_POD or names.MODEL_CACHE_PART not in state.parts:
         return False
-    found = _condition(state)
+    found = state.condition(CONDITION)
     return found is None or found.get("reason") == "AccessModeConflict"
 
 
 def _is_coming(state: ClusterState) -> bool:
-    found = _condition(state)
+    found = state.condition(CONDITION)
     return found is not None and category_of(str(found.get("reason"))) is Category.PROGRESS
 
 
 def _said(state: ClusterState) -> str:
-    return str((_condition(state) or {}).get("message") or "its weights are not complete yet")
+    return str((state.condition(CONDITION) or {}).get("message") or "its weights are not complete yet")
 
 
 def _waits(text: str) -> StepResult:
@@ -171,9 +159,9 @@ def _waits(text: str) -> StepResult:
 
 
 def _late(state: ClusterState) -> str:
-    if not _is_listed(state):
+    if names.MODEL_CACHE_PART not in state.parts:
         return f"The newest spec is applied once the model cache part is on: {_ON}"
-    found = _condition(state)
+    found = state.condition(CONDITION)
     if found is not None and found.get("reason") == "AccessModeConflict":
         return f"The newest spec is not applied: {found.get('message')}"
     return f"The newest spec is applied once the model cache is Ready for it; {_WHERE}"
@@ -210,16 +198,16 @@ def newer_weights_wait(used: ModelCache | None, ready: ModelCache) -> Finding:
 # ------------------------------------------------------------------------------------------- what counts for the phase
 
 
-def cache_faults(state: ClusterState, host: ProviderHost, *, served: bool) -> Iterator[Fault]:
+def cache_faults(state: ClusterState, host: ProviderHost) -> Iterator[Fault]:
     """The fault of a cache that was asked for and is not Ready.
 
     What only waits counts until the deployment has served; a fault then degrades it. The messages of a download that
     is under way stay on the part's condition: its progress must not bring a pass here.
     """
-    deployment = state.deployment
+    deployment, served = state.deployment, state.served
     if not _is_asked_for(state, host) or dig(deployment, "spec", "suspend") is True:
         return
-    if not _is_listed(state):
+    if names.MODEL_CACHE_PART not in state.parts:
         text = f"spec.model.cache.mode asks for a model cache, and the model cache part is off: {_ON}"
         yield Fault(component=CACHE_COMPONENT, reason="ModelCacheNotEnabled", message=text, only_degrades=served)
         return

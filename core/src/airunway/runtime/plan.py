@@ -10,24 +10,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from enum import StrEnum
-from itertools import product
 from typing import Any
-
-from pydantic.alias_generators import to_camel
 
 from airunway.api import names
 from airunway.api.bounds import noted_excess
 from airunway.api.modeldeployment import ModelDeployment, ParseError
-from airunway.configs import config_name
 from airunway.owned import plan as owned_plan
 from airunway.owned.objects import Identity, identity_in
 from airunway.owned.plan import Action, Plan, Rules
 from airunway.plugins.contract import (
     Context,
     Finding,
-    ModelCache,
     Observation,
     Observed,
     RuntimeSettings,
@@ -35,7 +29,7 @@ from airunway.plugins.contract import (
 )
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
-from airunway.plugins.settings import kept_settings, with_kept
+from airunway.plugins.settings import with_kept
 from airunway.resource import (
     Resource,
     annotations_of,
@@ -43,29 +37,20 @@ from airunway.resource import (
     dig,
     is_deleting,
     labels_of,
-    uid_of,
 )
-from airunway.runtime.crd_versions import Installed, as_written, newest_waits, writer_of
-from airunway.runtime.diagnosis import is_ready
+from airunway.runtime.crd_versions import Installed, as_written, writer_of
+from airunway.runtime.gate import Gate, gate_of
 from airunway.runtime.memory import Waiting
-from airunway.runtime.model_cache import is_claim_granted, newer_weights_wait, still_serves
 from airunway.runtime.pod_settings import (
     NEWER_PODS_WAIT,
-    Gate,
+    WHEN,
     carried_results,
     carried_warnings,
-    changed,
-    current_settings,
-    disagree,
-    gate_of,
-    has_served,
-    is_granted,
-    is_renamed,
-    keeps,
+    is_recorded,
+    newer_waits,
     not_applied,
     pods_unknown,
-    pods_wait,
-    was_written_as,
+    settings_to_write,
 )
 from airunway.runtime.recreation import interruptions, recreate_causes
 from airunway.runtime.report import StepResult, located
@@ -180,9 +165,10 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
     except ParseError as error:
         typed, unreadable = None, error
     digests = written_for(deployment, typed) if typed is not None else None
+    edited = typed is None or digests is None or _is_edited(state, typed, digests)
     hindrance, subject, gate = _hindrance(state), "", Gate()
     if hindrance is None and state.settled:
-        gate = gate_of(state, host, typed, digests)
+        gate = gate_of(state, host, edited=edited)
     if hindrance is None and not gate.closed:
         hindrance, subject = _missing(state, host) or (None, "")
         if hindrance is None and not state.settled:
@@ -201,7 +187,7 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
             return watched
         log.error("%s: the deployment cannot be read: %s", state.key, unreadable)
         return replace(watched, results=(plugin_fault(unreadable),))
-    context = _context(state, host, installed, typed, settings=settings, digests=digests, gate=gate)
+    context = _context(state, host, installed, settings=settings, digests=digests, gate=gate, edited=edited)
     if gate.closed and gate.result is None and (late := not_applied(state, digests, late=gate.late)) is not None:
         watched = replace(watched, results=(*watched.results, late))
     do = Do.PREVIEW if state.dry_run else Do.SUSPEND if typed.spec.suspend else Do.APPLY
@@ -243,9 +229,10 @@ def plan(
     if intent.do in (Do.SKIP, Do.FINALIZE, Do.OBSERVE_ONLY) or typed is None or context is None or digests is None:
         return intent
     gate = intent.gate
-    current = current_settings(state, host, gate)
     try:
-        chosen = _pod_settings(state, host, intent, observed, current=current, known=waiting)
+        chosen = settings_to_write(
+            state, host, typed, context, gate=gate, digests=digests, observed=observed, known=waiting
+        )
         if chosen is None:
             return _unknown_settings(state, intent, digests)
         pods, cache = chosen
@@ -257,19 +244,19 @@ def plan(
             typed,
             context,
             digests=digests,
-            records=_records(state, digests, pods, cache),
+            records=is_recorded(state, digests, pods, cache),
             before=state.recorded,
             config=gate.config,
             frozen=gate.frozen and state.primary is not None,
         )
-        outdated = _waiting(
+        outdated = newer_waits(
             state,
             host,
             translated,
             typed,
             context,
             settings=settings,
-            current=pods if gate.frozen else current,
+            current=pods if gate.frozen else gate.pods,
             ready=gate.cache,
             digests=digests,
             known=waiting,
@@ -280,11 +267,11 @@ def plan(
     outdated = (*outdated, *_newer_template(state.deployment))
     warnings = (*translated.warnings, *outdated, *((gate.warning,) if gate.warning is not None else ()))
     # Of a refused spec it is not known what would be written: other settings than the config's are not in effect.
-    unknown = not translated.objects and pods != current
+    unknown = not translated.objects and pods != gate.pods
     waits = gate.frozen or unknown or any(finding.reason == NEWER_PODS_WAIT for finding in outdated)
     intent = replace(intent, config_hash=None if waits else gate.config.hash if gate.config is not None else "")
     if translated.blockers and not typed.spec.suspend:
-        refused = _blocked(translated, served=has_served(state))
+        refused = _blocked(translated, served=state.served)
         return replace(intent, do=Do.OBSERVE_ONLY, results=(refused,), warnings=warnings)
     compatible = _blocked(translated, blocks_ready=False) if translated.blockers else _compatible(host, context, state)
     decision = replace(intent, results=(compatible,), warnings=warnings, objects=translated.objects)
@@ -292,7 +279,7 @@ def plan(
         return decision
     dead, prunes = "", False
     # An unrecoverable object is recreated only after a change of the spec.
-    if dig(state.primary, "metadata", "annotations", names.WRITTEN_FOR) != digests.wanted:
+    if state.written_for != digests.wanted:
         if isinstance(observed, PluginFault):
             return _at_fault(intent, observed)
         dead = observed.unrecoverable if observed is not None else ""
@@ -304,6 +291,17 @@ def plan(
             return _at_fault(intent, observed)
         prunes = observed is not None and observed.up_to_date
     return replace(decision, plan=steps, dead=dead, prunes=prunes)
+
+
+def _is_edited(state: ClusterState, typed: ModelDeployment, digests: SpecDigests) -> bool:
+    """Whether the deployment's own spec has changed, in anything but replica counts, ``gateway``, ``suspend`` and the
+    name of its runtime config, since the primary object was written; True without one.
+    """
+    if state.primary is None:
+        return True
+    if state.recorded is not None:
+        return state.recorded.lasting != digests.lasting
+    return state.written_for != digests.wanted and with_counts_of(state.written_for, state.deployment, typed) is None
 
 
 def _as_it_runs(state: ClusterState, host: ProviderHost) -> Installed | None:
@@ -329,7 +327,7 @@ def _held_back(watched: Decision, state: ClusterState) -> Decision:
     gate = watched.gate
     own = (gate.result,) if gate.result is not None else ()
     if state.primary is None:
-        return replace(watched, results=own, silent=not own and disagree(state))
+        return replace(watched, results=own, silent=not own and state.disagrees)
     said = (gate.warning,) if gate.warning is not None else ()
     return replace(
         watched,
@@ -378,11 +376,11 @@ def _context(
     state: ClusterState,
     host: ProviderHost,
     installed: Installed,
-    typed: ModelDeployment,
     *,
     settings: object,
     digests: SpecDigests,
     gate: Gate,
+    edited: bool,
 ) -> Context[Any]:
     """The plugin's context. An existing object keeps its version, its transformer (ruling 27), and the settings with
     which it was created (ruling 23).
@@ -393,12 +391,13 @@ def _context(
     served = {key: upstream for key, upstream in verdicts if upstream is not None}
     primary, kind = state.primary, host.primary_kind
     upstream, live_kind = installed.upstream, ""
-    wanted_for, spec_changed = digests.wanted, changed(state, typed, digests, frozen=gate.frozen)
-    recorded = state.recorded
+    wanted_for, recorded = digests.wanted, state.recorded
+    # Another name of a runtime config is a change, unless that config cannot be used: then it counts once it can.
+    spec_changed = edited or (state.renamed and not gate.frozen)
     if not spec_changed:
         settings = with_kept(settings, recorded.provider) if recorded is not None else settings
         wanted_for = annotations_of(primary or {}).get(names.WRITTEN_FOR, wanted_for)
-    elif is_renamed(state) and not gate.frozen:
+    elif state.renamed and not gate.frozen:
         wanted_for = ""
     used = recorded.pods if recorded is not None else RuntimeSettings()
     if primary is not None and (written := host.kinds.get(identity_in(primary)[:2])) is not None:
@@ -420,7 +419,7 @@ def _context(
         upstream=upstream,
         served=served,
         live_kind=live_kind,
-        runtime=current_settings(state, host, gate) if primary is None else used,
+        runtime=gate.pods if primary is None else used,
         cache=gate.cache if primary is None else recorded.cache if recorded is not None else None,
         gateway=gate.gateway,
         live=primary,
@@ -431,142 +430,13 @@ def _context(
     )
 
 
-_WHEN = (
-    f"with the next change of the spec, or when the annotation {names.ADOPT} gets a new value: it may restart the model"
-)
-
-
 def _newer_template(deployment: Resource) -> Iterator[Finding]:
     """The warning that the template has newer values than those in use, as the core published it."""
     template = dig(deployment, "status", "effectiveTemplate")
     if dig(template, "newerHash"):
         ref = f"{dig(template, 'ref', 'kind', default='')} {dig(template, 'ref', 'name', default='')}"
-        text = f"{ref} was edited since its values were taken; the newer ones take effect {_WHEN}"
+        text = f"{ref} was edited since its values were taken; the newer ones take effect {WHEN}"
         yield Finding(path="", reason="NewerTemplateWaits", message=text)
-
-
-def _waiting(
-    state: ClusterState,
-    host: ProviderHost,
-    translated: TranslationResult,
-    typed: ModelDeployment,
-    context: Context[Any],
-    *,
-    settings: object,
-    current: RuntimeSettings,
-    ready: ModelCache | None,
-    digests: SpecDigests,
-    known: Waiting,
-) -> tuple[Finding, ...]:
-    """Warnings if the live object keeps an older transformer or older settings, and the newest would write something
-    else. The comparison is made once per input (`known`).
-    """
-    kind = next((kind for kind in host.manifest.upstream if kind.key == context.live_kind), None)
-    if kind is None or not translated.objects:
-        return ()
-    installed, used = state.installed[kind.group, kind.kind], context.served.get(kind.key)
-    newest = installed.upstream
-    newer: list[tuple[Context[Any], Finding]] = []
-    if newest is not None and used is not None and newest_waits(used, installed):
-        served = {**context.served, kind.key: newest}
-        other = replace(context, upstream=newest if kind.primary else context.upstream, served=served)
-        text = f"written as {used.transformer.name} has it; a newer way ({newest.transformer.name}) is taken {_WHEN}"
-        newer.append((other, Finding(path="", reason="NewerTransformerWaits", message=text)))
-    if context.settings is not settings:
-        before, now = kept_settings(context.settings), kept_settings(settings)
-        changed = ", ".join(f"{to_camel(name)} {now[name] or 'none'}" for name in now if now[name] != before[name])
-        text = f"made with other settings of the provider; {changed} is taken {_WHEN}"
-        finding = Finding(path="", reason="NewerSettingsWait", message=text)
-        newer.append((replace(context, settings=settings), finding))
-    if context.runtime != current:
-        finding = pods_wait(context.runtime, current, name=config_name(state.deployment))
-        newer.append((replace(context, runtime=current), finding))
-    if ready is not None and context.cache != ready:
-        newer.append((replace(context, cache=ready), newer_weights_wait(context.cache, ready)))
-    if not newer:
-        return ()
-    metadata = labels_of(state.deployment), annotations_of(state.deployment)
-    # The live object changes with every status; what a provider keeps of it does not.
-    inputs = [replace(each, now=datetime.min, live=None) for each in (context, *(c for c, _ in newer))]
-    compared = digests, metadata, inputs
-    if known.compared != compared:
-        comparable = [_comparable(obj) for obj in translated.objects]
-        known.found = tuple(
-            finding
-            for other, finding in newer
-            if [_comparable(obj) for obj in translate(host, state.deployment, typed, other).objects] != comparable
-        )
-        known.compared = compared
-    return known.found
-
-
-def _pod_settings(
-    state: ClusterState,
-    host: ProviderHost,
-    intent: Decision,
-    observed: Observation | PluginFault | None,
-    *,
-    current: RuntimeSettings,
-    known: Waiting,
-) -> tuple[RuntimeSettings, ModelCache | None] | None:
-    """The pod settings and the model cache to write; None if they must be kept and are not known. Raises PluginFault.
-
-    The two are kept and taken independently: a lost cache takes no newer variables along, and a wave of a config no
-    other claim.
-    """
-    typed, context, digests, gate = intent.typed, intent.context, intent.digests, intent.gate
-    assert typed is not None
-    assert context is not None
-    assert digests is not None
-    primary = state.primary
-    served = has_served(state) or (isinstance(observed, Observation) and is_ready(observed))
-    keeps_pods = keeps(
-        exists=primary is not None,
-        changed=context.spec_changed,
-        served=served,
-        granted=is_granted(state.deployment),
-        frozen=gate.frozen,
-    )
-    keeps_cache = keeps(
-        exists=primary is not None,
-        changed=context.spec_changed,
-        served=served and still_serves(state, observed),
-        granted=is_claim_granted(state.deployment, gate.cache),
-    )
-
-    def written(pods: RuntimeSettings, cache: ModelCache | None) -> tuple[RuntimeSettings, ModelCache | None]:
-        return pods if keeps_pods else current, cache if keeps_cache else gate.cache
-
-    if primary is None or state.recorded is not None:
-        there = state.recorded
-        return written(there.pods, there.cache) if there is not None else (current, gate.cache)
-    # Where no runtime config was ever in effect, and no cache is asked for, there is nothing to lose.
-    no_config = dig(state.deployment, "status", "provider", "runtimeConfigHash") is None
-    if (no_config or not keeps_pods) and (gate.cache is None or not keeps_cache):
-        return written(RuntimeSettings(), None)
-    if (found := known.made_with.get(uid_of(primary))) is not None:
-        return written(*found)
-    written_for = annotations_of(primary).get(names.WRITTEN_FOR, "")
-    before = with_counts_of(written_for, state.deployment, typed) or typed
-    for pods, cache in product(
-        (RuntimeSettings(),) if no_config else (RuntimeSettings(), current),
-        (None,) if gate.cache is None else (gate.cache, None),
-    ):
-        made = translate(
-            host,
-            state.deployment,
-            before,
-            replace(context, runtime=pods, cache=cache),
-            digests=digests._replace(wanted=written_for),
-            records=pods != RuntimeSettings() or cache is not None,
-            config=gate.config,
-        ).objects
-        if not made and (cache is not None or gate.cache is None):
-            return written(pods, cache)  # nothing is written of a spec that is refused
-        if made and was_written_as(primary, made[0], manager=names.provider_manager(host.name)):
-            known.made_with = {uid_of(primary): (pods, cache)}
-            return written(pods, cache)
-    return None
 
 
 def _unknown_settings(state: ClusterState, intent: Decision, digests: SpecDigests) -> Decision:
@@ -576,21 +446,6 @@ def _unknown_settings(state: ClusterState, intent: Decision, digests: SpecDigest
     late = not_applied(state, digests, why=f"The newest spec is not applied: {warning.message}")
     results = (*carried_results(state.deployment), *((late,) if late is not None else ()))
     return replace(intent, do=Do.OBSERVE_ONLY, results=results, warnings=(warning,))
-
-
-def _records(state: ClusterState, digests: SpecDigests, pods: RuntimeSettings, cache: ModelCache | None) -> bool:
-    """Whether to record the settings on the primary object; not if that would be the only reason to write it."""
-    primary = state.primary
-    if primary is None or state.recorded is not None:
-        return True
-    if pods != RuntimeSettings() or cache is not None:
-        return True
-    return bool(annotations_of(primary).get(names.WRITTEN_FOR) != digests.wanted)
-
-
-def _comparable(obj: Resource) -> Resource:
-    """The object without the runtime's own metadata."""
-    return {**obj, "metadata": {"name": obj["metadata"]["name"]}}
 
 
 def _at_fault(intent: Decision, error: PluginFault) -> Decision:

@@ -34,10 +34,11 @@ from airunway.resource import ObjectKey, Resource, annotations_of, condition_of,
 from airunway.runtime.apply import Executor, Finalizer, Outcome, refusal_outcome, upstream_writer
 from airunway.runtime.diagnosis import conclude
 from airunway.runtime.evidence import EvidenceCollector
+from airunway.runtime.gate import foreign_faults
 from airunway.runtime.informers import UpstreamInformers
 from airunway.runtime.memory import Failure, Memory
 from airunway.runtime.plan import Decision, Do, intent_of, observe, plan, plan_of, plugin_fault
-from airunway.runtime.pod_settings import config_secrets, disagree, foreign_faults
+from airunway.runtime.pod_settings import config_secrets
 from airunway.runtime.preview import Previewer
 from airunway.runtime.report import Report, StepResult, announcements, leaving, planned_status, record_of_service
 from airunway.runtime.retries import FailedTry, Subject
@@ -121,7 +122,7 @@ class ProviderReconciler:
             self._forget(key)
             return None
         memory = self._memories.setdefault(key, Memory())
-        state = self._with_config(await self._gather(deployment, memory), memory)
+        state = await self._gather(deployment, memory)
         intent = intent_of(state, self._host, settings=self._settings)
         if intent.do is Do.SKIP:
             return None
@@ -169,8 +170,11 @@ class ProviderReconciler:
             rolled_out=True,
             kubernetes=self._kubernetes(),
             now=self._clock(),
+            resolution=self._configs.resolve(deployment),
+            disagrees_since=memory.disagrees_since,
             remembered=memory.records,
         )
+        memory.disagrees_since = (memory.disagrees_since or state.now) if state.disagrees else None
         if state.primary is None:
             return state
         if state.recorded is not None:
@@ -179,12 +183,6 @@ class ProviderReconciler:
 
     def _is_settled(self) -> bool:
         return self._configs.readable and self._evidence.settled() and not self._upstream.unread()
-
-    def _with_config(self, state: ClusterState, memory: Memory) -> ClusterState:
-        """The state with the runtime config that the provider finds, and since when the core finds another one."""
-        state = replace(state, resolution=self._configs.resolve(state.deployment))
-        memory.disagrees_since = (memory.disagrees_since or state.now) if disagree(state) else None
-        return replace(state, disagrees_since=memory.disagrees_since)
 
     async def _gather_again(
         self, state: ClusterState, live: Mapping[Identity, Resource], primary: Resource | None
@@ -370,7 +368,7 @@ def _found(
         subject=decision.subject,
         foreign=tuple(foreign_faults(state, host)),
     )
-    policy = state.resolution.config.status_policy if state.resolution and state.resolution.config else None
+    policy = state.config.status_policy if state.config is not None else None
     if policy is not None:
         report = replace(report, grace=policy.grace, patience=policy.patience)
     primary = state.primary

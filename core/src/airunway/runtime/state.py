@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cached_property
 
 from airunway.api import names
-from airunway.configs import Resolution
+from airunway.configs import CONFIG_READY, EffectiveConfig, Resolution, config_name
 from airunway.owned.objects import Identity, Mark, is_ours
 from airunway.resource import (
     ObjectKey,
@@ -22,6 +22,7 @@ from airunway.resource import (
 )
 from airunway.runtime.crd_versions import Installed
 from airunway.runtime.settings_record import Record, read_record
+from airunway.status import served_before
 from airunway.status.evidence import EventFacts, Evidence, parse_moment
 
 __all__ = [
@@ -67,7 +68,7 @@ class ClusterState:
     resolution: Resolution | None = None
     """The runtime config that the provider itself finds; None if it reads no configs."""
     disagrees_since: datetime | None = None
-    """Since when core and provider see different runtime configs; None if they do not."""
+    """Since when core and provider have seen different runtime configs; None if they did not in the last pass."""
     remembered: Mapping[str, Record] = field(default_factory=dict)
     """The last records that this process has read, by the uid of the primary object."""
 
@@ -102,11 +103,64 @@ class ClusterState:
         return found or self.remembered.get(uid_of(self.primary))
 
     @property
-    def validated(self) -> Resource | None:
-        """The core's verdict on this generation; None until there is one."""
-        found = condition_of(self.deployment, "Validated")
+    def written_for(self) -> str:
+        """Digest of the input that the primary object was written for; empty without one."""
+        return annotations_of(self.primary or {}).get(names.WRITTEN_FOR, "")
+
+    @property
+    def renamed(self) -> bool:
+        """Whether the spec names another runtime config than when the primary object was written."""
+        record = self.recorded
+        return record is not None and record.config not in (None, config_name(self.deployment))
+
+    @cached_property
+    def served(self) -> bool:
+        """Whether the present primary object has served."""
+        if self.primary is None:
+            return False
+        created = parse_moment(dig(self.primary, "metadata", "creationTimestamp"))
+        return served_before(self.deployment.get("status") or {}, created=created) is not None
+
+    def condition(self, type_: str) -> Resource | None:
+        """A condition of the deployment; None if it is not about this generation."""
+        found = condition_of(self.deployment, type_)
         generation = dig(self.deployment, "metadata", "generation")
         return found if found is not None and found.get("observedGeneration") == generation else None
+
+    @property
+    def validated(self) -> Resource | None:
+        """The core's verdict on this generation; None until there is one."""
+        return self.condition("Validated")
+
+    @property
+    def config(self) -> EffectiveConfig | None:
+        """The runtime config as the provider sees it; None if there is none, or it is not known."""
+        return self.resolution.config if self.resolution is not None else None
+
+    @property
+    def config_hashes(self) -> tuple[str, str]:
+        """The hash of the runtime config as the core has published it, and as the provider sees it."""
+        published = dig(self.deployment, "status", "effectiveRuntimeConfig", "hash")
+        return published if isinstance(published, str) else "", self.config.hash if self.config is not None else ""
+
+    @cached_property
+    def disagrees(self) -> bool:
+        """Whether core and provider see different runtime configs for this generation. Without the core's condition (an
+        older core) there are no configs.
+        """
+        if condition_of(self.deployment, CONFIG_READY) is None:
+            return False
+        condition = self.condition(CONFIG_READY)
+        if condition is not None and condition.get("status") == "False" and condition.get("reason") != "InvalidSpec":
+            return False
+        published, own = self.config_hashes
+        return condition is None or published != own
+
+    @property
+    def parts(self) -> list[object]:
+        """The parts of the core that are on, as the core says on deployments that ask for them."""
+        found = dig(self.deployment, "status", "parts")
+        return found if isinstance(found, list) else []
 
     @property
     def is_mine(self) -> bool:

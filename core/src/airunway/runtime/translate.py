@@ -6,7 +6,7 @@ written for, and digests of everything whose change needs a new object (spec rul
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
@@ -41,7 +41,6 @@ from airunway.runtime.recreation import (
 )
 from airunway.runtime.settings_record import Record, new_record
 from airunway.runtime.state import has_part, provider_mark
-from airunway.runtime.volume_claims import claim_fields, unclaimed_volumes, without_claims
 from airunway.sdk.fields import ignored_fields, ignored_pod_settings, tracked
 from airunway.sdk.pods import pod_templates
 
@@ -52,6 +51,7 @@ __all__ = [
     "parsed",
     "selector_of",
     "translate",
+    "unclaimed_volumes",
     "with_counts_of",
     "written_for",
 ]
@@ -117,7 +117,7 @@ def translate(
         for part in placed(overrides.merge, translation.overrides_at):
             objects[0] = merged(objects[0], part)
     warned = {finding.path for finding in warnings}
-    provided = (*claim_fields(reads.paths), *(("spec.model.cache",) if context.cache is not None else ()))
+    provided = (*_claim_fields(reads.paths), *(("spec.model.cache",) if context.cache is not None else ()))
     ignored = [
         *(finding for finding in ignored_fields(typed, reads, provided=provided) if finding.path not in warned),
         *ignored_pod_settings(typed, context, translation.objects, named=warnings),
@@ -215,7 +215,7 @@ def written_for(deployment: Resource, typed: ModelDeployment) -> SpecDigests:
 
 
 def _upstream_spec(typed: ModelDeployment) -> Resource:
-    return without_claims({key: value for key, value in typed.spec.to_essence().items() if key not in _NOT_UPSTREAM})
+    return _without_claims({key: value for key, value in typed.spec.to_essence().items() if key not in _NOT_UPSTREAM})
 
 
 def _input_digest(deployment: Resource, spec: Mapping[str, object]) -> str:
@@ -336,3 +336,41 @@ def _at(obj: Resource, steps: Sequence[str]) -> object:
     for step in steps:
         node = node.get(step) if isinstance(node, dict) else None
     return node
+
+
+# --------------------------------------------------------------------------------- volumes whose claims the core makes
+
+
+_OF_CLAIMS = ("size", "storageClassName", "accessMode")
+
+_VOLUME = "spec.model.storage.volumes[]"
+
+
+def _claim_fields(read: Collection[str]) -> tuple[str, ...]:
+    """Fields of the spec that reach a provider as the claim of a volume, if it has read the claim's name."""
+    return tuple(f"{_VOLUME}.{field}" for field in _OF_CLAIMS) if f"{_VOLUME}.claimName" in read else ()
+
+
+def unclaimed_volumes(typed: ModelDeployment) -> list[Finding]:
+    """Volumes with a size where that part is off: pods would wait for their claims forever."""
+    return [
+        Finding(
+            path=f"spec.model.storage.volumes[{position}].size",
+            reason="IncompatibleConfiguration",
+            message=f"volume {volume.name}: claims are created from size by the model cache part, which is off: start "
+            "the controller with --model-cache=on, or create a PersistentVolumeClaim, name it in claimName and take "
+            "size out",
+        )
+        for position, volume in enumerate(typed.spec.model.storage.volumes)
+        if volume.size is not None
+    ]
+
+
+def _without_claims(spec: Resource) -> Resource:
+    """A spec without what only concerns claims of volumes: a claim that grows is no change for what mounts it."""
+    volumes = dig(spec, "model", "storage", "volumes")
+    if not isinstance(volumes, list) or not any(dig(volume, "size") is not None for volume in volumes):
+        return spec
+    kept = [{key: value for key, value in volume.items() if key not in _OF_CLAIMS} for volume in volumes]
+    model = spec["model"]
+    return {**spec, "model": {**model, "storage": {**model["storage"], "volumes": kept}}}

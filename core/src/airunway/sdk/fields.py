@@ -175,6 +175,9 @@ def _steps(model: type[BaseModel]) -> dict[str, str]:
     return {name: to_camel(name) for name in model.model_fields}
 
 
+_SCALARS = frozenset((str, int, float, bool, type(None)))
+
+
 class _View:
     """A read-recording view of one API model; it behaves like the model except for `type`.
 
@@ -198,9 +201,15 @@ class _View:
             if callable(value):  # a method may read all fields
                 reads.paths.update((path, *_set_fields(model, path)))
             return value
-        found = _seen(value, f"{path}.{step}" if path else step, reads)
-        if not isinstance(value, dict | list):
-            object.__setattr__(self, name, found)
+        here = f"{path}.{step}" if path else step
+        if value.__class__ in _SCALARS:  # most are: read without a further call
+            reads.paths.add(here)
+            found = value
+        else:
+            found = _seen(value, here, reads)
+            if isinstance(value, dict | list):
+                return found
+        object.__setattr__(self, name, found)
         return found
 
     def __setattr__(self, name: str, value: object) -> None:

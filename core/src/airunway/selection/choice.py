@@ -13,7 +13,7 @@ from datetime import datetime
 from airunway.api.defaults import defaulted_spec
 from airunway.api.modeldeployment import ParseError
 from airunway.resource import Resource, condition_of, dig
-from airunway.selection.engine import EngineChoice, choose_engine
+from airunway.selection.engine import EngineChoice, choose_engine, named_engine
 from airunway.selection.facts import ProviderFacts, ProviderRefusal, Request, request_of
 from airunway.selection.provider import ProviderChoice, choose_provider, weigh_at_best
 from airunway.validation import Violation
@@ -53,14 +53,13 @@ def _granted_engine(
     providers: Sequence[ProviderFacts],
     *,
     grants: Grants,
-    explicit: str | None,
     pinned: str | None,
     now: datetime,
 ) -> EngineChoice:
     """`choose_engine` among what the namespace may use; the message mentions the policy if it may be the cause."""
     # A pinned provider is checked with the spec, with a message of its own; here only its engine is open.
     usable = granted(providers, replace(grants, providers=None) if pinned else grants)
-    choice = choose_engine(request, usable, explicit=explicit, pinned=pinned, now=now)
+    choice = choose_engine(request, usable, explicit=None, pinned=pinned, now=now)
     if choice.engine is None and providers and not usable:
         registered = ", ".join(sorted(provider.name for provider in providers))
         message = f"the policy of this namespace allows none of the registered providers ({registered:.500})"
@@ -92,18 +91,20 @@ def select_engine(
         return EngineChoice(
             engine=chosen["type"], reason=str(chosen.get("selectedReason", "")), message=message, kept=True
         )
+    if explicit:
+        return named_engine(explicit)
     pinned = dig(deployment, "spec", "provider", "name") or before
     spec = deployment.get("spec") or {}
-    request = request_of(defaulted_spec(spec, engine=explicit))
+    request = request_of(defaulted_spec(spec, engine=None))
     if refused and not pinned:
         willing = [provider for provider in providers if provider.name not in refused]
-        choice = _granted_engine(request, willing, grants=grants, explicit=explicit, pinned=None, now=now)
+        choice = _granted_engine(request, willing, grants=grants, pinned=None, now=now)
         if choice.engine is not None:
             wanted = request_of(defaulted_spec(spec, engine=choice.engine))
             found = choose_provider(wanted, willing, engine=choice.engine, now=now, denied=denied(willing, grants))
             if found.provider is not None:
                 return choice
-    return _granted_engine(request, providers, grants=grants, explicit=explicit, pinned=pinned, now=now)
+    return _granted_engine(request, providers, grants=grants, pinned=pinned, now=now)
 
 
 def select_provider(

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from airunway.selection.facts import STALE_AFTER, EngineFacts, ProviderFacts, Request
 
-__all__ = ["NO_HEALTHY", "PREFERENCE", "EngineChoice", "choose_engine"]
+__all__ = ["NO_HEALTHY", "PREFERENCE", "EngineChoice", "choose_engine", "named_engine"]
 
 NO_HEALTHY = "No healthy providers available"
 
@@ -40,9 +40,7 @@ def choose_engine(
     selection.
     """
     if explicit:
-        return EngineChoice(
-            engine=explicit, reason="explicit engine selection", message="Engine explicitly specified in spec"
-        )
+        return named_engine(explicit)
     if pinned:
         considered = [provider for provider in providers if provider.name == pinned]
         if not considered:
@@ -77,6 +75,11 @@ def choose_engine(
         reason=f"auto-selected from provider {fitting[best]} capabilities",
         message=f"Engine {best} auto-selected from provider capabilities",
     )
+
+
+def named_engine(name: str) -> EngineChoice:
+    """The engine that the spec names."""
+    return EngineChoice(engine=name, reason="explicit engine selection", message="Engine explicitly specified in spec")
 
 
 def fits(engine: EngineFacts, request: Request) -> bool:

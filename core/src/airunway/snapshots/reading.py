@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from airunway.api import names
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
-from airunway.kube import ApiError, Client, Forbidden, KubeError, NotFound
+from airunway.kube import ApiError, Client, Forbidden, KubeError, NotFound, served_kinds_by_name
 from airunway.kube.errors import AnswerTooLarge
 from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, uid_of
 from airunway.snapshots.sources import Content, Served, Source, event_sources, pod_sources, sources_of
@@ -87,7 +87,7 @@ async def surroundings_of(client: Client, deployment: Resource) -> Surroundings:
 
 async def _served(client: Client) -> Served | Unseen:
     try:
-        return await client.served_kinds_by_name()
+        return await served_kinds_by_name(client)
     except KubeError as error:
         return Unseen(what="kinds of the cluster", why=str(error), right="get /apis" if _denied(error) else "")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind, NotFound
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind, NotFound, is_served
 from airunway.resource import ObjectKey, Resource
 from airunway_kaito_simulator import names
 from airunway_kaito_simulator.kinds import INFERENCE_SET, WORKSPACE
@@ -45,8 +45,8 @@ async def install(client: Client, upstream: Path | None, eventually: Eventually)
         await client.apply(CUSTOM_RESOURCE_DEFINITION, crd, manager=MANAGER, force=True)
 
     async def serves_it() -> bool:
-        ours = await client.is_served(WORKSPACE) and await client.is_served(INFERENCE_SET)
-        return ours and await client.is_served(ONLY_UPSTREAM) == (upstream is not None)
+        ours = await is_served(client, WORKSPACE) and await is_served(client, INFERENCE_SET)
+        return ours and await is_served(client, ONLY_UPSTREAM) == (upstream is not None)
 
     await eventually(serves_it)
 

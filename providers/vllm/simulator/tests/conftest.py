@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, is_served
 from airunway.resource import Resource
 from airunway_testing.eventually import Eventually
 from airunway_testing.simulators import load_simulator
@@ -18,7 +18,7 @@ from airunway_vllm_simulator.kinds import LEADER_WORKER_SET
 async def crd(client: Client, eventually: Eventually) -> None:
     (definition,) = load_simulator("vllm").custom_resource_definitions()
     await client.apply(CUSTOM_RESOURCE_DEFINITION, definition, manager="simulator-tests", force=True)
-    await eventually(lambda: client.is_served(LEADER_WORKER_SET))
+    await eventually(lambda: is_served(client, LEADER_WORKER_SET))
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 from aiohttp import web
 
-from airunway.kube import POD, Client, Kind, NotFound, Reflector, load_config
+from airunway.kube import POD, Client, Kind, NotFound, Reflector, is_served, load_config
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, is_true, labels_of
 from airunway_testing.gatewayapi.health import running_health
 from airunway_testing.gatewayapi.kinds import INFERENCE_POOL
@@ -100,7 +100,7 @@ async def _serve(given: argparse.Namespace) -> int:
     loop.add_signal_handler(signal.SIGTERM, draining.set)
     pool = ObjectKey(given.pool_namespace, given.pool_name)
     async with Client(load_config(kubeconfig=Path(os.environ["KUBECONFIG"]))) as client, AsyncExitStack() as stack:
-        if not await client.is_served(INFERENCE_POOL):
+        if not await is_served(client, INFERENCE_POOL):
             _say(f"no matches for kind InferencePool in version {INFERENCE_POOL.api_version}")
             return 1
         pods = Reflector(client, POD, namespace=pool.namespace)

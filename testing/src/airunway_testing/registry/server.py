@@ -45,6 +45,8 @@ class Image:
     """Labels of its configuration, which a hostile image may give any shape."""
     platforms: tuple[str, ...] = ()
     """Platforms of an index, such as ``linux/amd64``; none: the tag is one manifest."""
+    entrypoint: object = None
+    """Entrypoint of its configuration, which a hostile image may give any shape."""
 
 
 @dataclass(kw_only=True)
@@ -97,13 +99,17 @@ class LocalRegistry:
             for platform in image.platforms:
                 os, _, architecture = platform.partition("/")
                 labels = {**image.labels, "platform": platform}
-                digest, size = self._push(image.repository, self._one(labels, os, architecture), _MANIFEST)
+                digest, size = self._push(
+                    image.repository, self._one(labels, os, architecture, image.entrypoint), _MANIFEST
+                )
                 described = {"os": os, "architecture": architecture}
                 entries.append({"mediaType": _MANIFEST, "digest": digest, "size": size, "platform": described})
             index = {"schemaVersion": 2, "mediaType": _INDEX, "manifests": entries}
             digest, _ = self._push(image.repository, json.dumps(index).encode(), _INDEX)
         else:
-            digest, _ = self._push(image.repository, self._one(image.labels, "linux", "amd64"), _MANIFEST)
+            digest, _ = self._push(
+                image.repository, self._one(image.labels, "linux", "amd64", image.entrypoint), _MANIFEST
+            )
         self._tags.setdefault(image.repository, {})[image.tag] = digest
 
     def put_manifest(self, repository: str, tag: str, body: bytes, media_type: str = _MANIFEST) -> str:
@@ -122,8 +128,9 @@ class LocalRegistry:
         """Change the bytes of all blobs: they are no longer what their digest says."""
         self._blobs = {digest: body + b" " for digest, body in self._blobs.items()}
 
-    def _one(self, labels: Mapping[str, object], os: str, architecture: str) -> bytes:
-        config = {"os": os, "architecture": architecture, "config": {"Labels": dict(labels)}, "rootfs": {}}
+    def _one(self, labels: Mapping[str, object], os: str, architecture: str, entrypoint: object) -> bytes:
+        inner = {"Labels": dict(labels), "Entrypoint": entrypoint, "Cmd": ["serve"]}
+        config = {"os": os, "architecture": architecture, "config": inner, "rootfs": {}}
         body = json.dumps(config).encode()
         described = {"mediaType": _CONFIG, "digest": self.put_blob(body), "size": len(body)}
         manifest = {"schemaVersion": 2, "mediaType": _MANIFEST, "config": described, "layers": []}

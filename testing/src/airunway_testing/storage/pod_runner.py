@@ -6,11 +6,13 @@
         await runner.kill(played.key)          # or evict(...), lose_node(played.node), runner.unpullable.add(image)
 
 The Job controller and the scheduler are the real ones (level "cluster"); KWOK leaves pods with that label alone. A pod
-has one container; its program (`command`, else the image's entrypoint ``airunway-download``) must be one of `programs`.
+has one container, and init containers before it; the program of each (`command`, else the image's entrypoint
+``airunway-download``) must be one of `programs`.
 
 Folders in place of mounts: in `command`, `args` and values of `env`, a word that is a mount path, begins with one, or
 has one after ``=`` gets the folder of the volume in its place (``--into=/cache/a`` → ``--into=/tmp/.../pvc-1/a``).
-`TMPDIR` is the volume at ``/tmp``. The termination message is the file that AIRUNWAY_TERMINATION_LOG names.
+`TMPDIR` is the volume at ``/tmp``. The termination message is the file that AIRUNWAY_TERMINATION_LOG names; with the
+policy FallbackToLogsOnError that of a failure is else the end of the log.
 
 Each pod has an address of its own (127.x.y.z, Linux). The port ``progress`` of the container is served there and passed
 on to the port that the process got in AIRUNWAY_PROGRESS_PORT.
@@ -77,7 +79,7 @@ Progress: TypeAlias = Literal["forwarded", "refused", "silent"] | bytes
 _SECRET = Kind("", "v1", "Secret", "secrets")
 _LOOK = 0.05
 """Seconds between two looks at what sends no event, e.g. whether an image can be pulled by now."""
-_MESSAGE_LIMIT = 4096
+_MESSAGE_LIMIT, _LOG_LIMIT = 4096, 2048
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_.][-\w.]*)\)")
 
 
@@ -97,7 +99,13 @@ class PlayedPod:
     folder: Path
     """Its temporary volumes and its termination message."""
     log: Path
-    """Output of the process."""
+    """Output of the processes."""
+    container: str = ""
+    """Name of the container that runs, or ran last."""
+    states: dict[str, Resource] = field(default_factory=dict)
+    """Last state of each container that was started, by name."""
+    output_from: int = 0
+    """Where the output of the container begins in the log."""
     node: str = ""
     """Empty: not scheduled yet."""
     process: asyncio.subprocess.Process | None = None
@@ -120,7 +128,7 @@ class PlayedPod:
     @property
     def termination_message(self) -> Path:
         """The file that the process writes its message to."""
-        return self.folder / "termination-log"
+        return self.folder / f"termination-log-{self.container}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,8 +250,9 @@ class PodRunner:
     async def _live(self, played: PlayedPod) -> None:
         try:
             try:
-                await self._start(played)
-                await self._follow(played)
+                await self._run(played)
+                while True:
+                    await self._pause(played, patience=None)
             except _Leaving:
                 await self._leave(played)
         except Exception as error:
@@ -254,7 +263,23 @@ class PodRunner:
             if played.process is not None:
                 await played.process.wait()
 
-    async def _start(self, played: PlayedPod) -> None:
+    async def _run(self, played: PlayedPod) -> None:
+        """Run the containers one after the other; the others of a pod in which one fails are not started."""
+        pod = await self._current(played)
+        init = [each["name"] for each in dig(pod, "spec", "initContainers", default=[])]
+        containers = [*dig(pod, "spec", "initContainers", default=[]), *dig(pod, "spec", "containers")]
+        for container in containers:
+            played.container = container["name"]
+            await self._start(played, container)
+            await self._follow(played, container, phase="Pending" if played.container in init else "Running")
+            assert played.process is not None
+            if played.process.returncode:
+                break
+            if container is not containers[-1]:
+                played.states[played.container] = {"terminated": _ending(played, container)}
+        await self._finish(played)
+
+    async def _start(self, played: PlayedPod, container: Resource) -> None:
         pod = await self._current(played)
         while not (node := dig(pod, "spec", "nodeName", default="")):
             await self._pause(played)
@@ -263,12 +288,13 @@ class PodRunner:
         while node in self._lost:
             await self._pause(played)
         shown: _Waiting | None = None
-        while isinstance(found := await self._prepared(played, pod), _Waiting):
+        while isinstance(found := await self._prepared(played, pod, container), _Waiting):
             if found != shown:
                 shown = found
                 await self._write(played, "Pending", {"waiting": {"reason": found.reason, "message": found.message}})
             await self._pause(played)
         prefix, argv, environment = found
+        played.output_from = played.log.stat().st_size if played.log.exists() else 0
         with played.log.open("ab") as output:
             played.process = await asyncio.create_subprocess_exec(
                 *prefix,
@@ -282,12 +308,12 @@ class PodRunner:
             )
         played.started_at = format_time(datetime.now(UTC))
 
-    async def _follow(self, played: PlayedPod) -> None:
+    async def _follow(self, played: PlayedPod, container: Resource, *, phase: str) -> None:
         assert played.process is not None
         ended = asyncio.create_task(played.process.wait())
         try:
-            async with self._serving(played):
-                await self._write(played, "Running", {"running": {"startedAt": played.started_at}})
+            async with self._serving(played, container):
+                await self._write(played, phase, {"running": {"startedAt": played.started_at}})
                 while not ended.done():
                     changed = asyncio.create_task(self._pause(played, patience=None))
                     await asyncio.wait({ended, changed}, return_when=asyncio.FIRST_COMPLETED)
@@ -298,9 +324,6 @@ class PodRunner:
             ended.cancel()
         while played.node in self._lost:
             await self._pause(played)
-        await self._finish(played)
-        while True:
-            await self._pause(played, patience=None)
 
     async def _leave(self, played: PlayedPod) -> None:
         """End a pod that is being deleted; of one that is gone only the process."""
@@ -343,10 +366,9 @@ class PodRunner:
     # ------------------------------------------------------------------------------------------- starting a container
 
     async def _prepared(
-        self, played: PlayedPod, pod: Resource
+        self, played: PlayedPod, pod: Resource, container: Resource
     ) -> _Waiting | tuple[list[str], list[str], dict[str, str]]:
         """What to start: what comes before the command line, the command line, the environment."""
-        container = dig(pod, "spec", "containers")[0]
         mounts = await self._mounts(played, pod, container)
         if isinstance(mounts, _Waiting):
             return mounts
@@ -442,10 +464,8 @@ class PodRunner:
     # ------------------------------------------------------------------------------------------------------- progress
 
     @asynccontextmanager
-    async def _serving(self, played: PlayedPod) -> AsyncIterator[None]:
+    async def _serving(self, played: PlayedPod, container: Resource) -> AsyncIterator[None]:
         """The port ``progress`` on the pod's address while the context lasts."""
-        pod = self._pods.get(played.key)
-        container = dig(pod, "spec", "containers", default=[{}])[0]
         port = _progress_port(container)
         if not port:
             yield
@@ -498,21 +518,16 @@ class PodRunner:
     # --------------------------------------------------------------------------------------------------------- status
 
     async def _finish(self, played: PlayedPod) -> None:
-        """Write how the container ended."""
+        """Write how the pod ended."""
         played.finished = True
-        code = played.process.returncode if played.process is not None else None
-        if code is None:  # never started
+        if played.process is None:  # never started
             await self._write(played, "Failed", {"waiting": {"reason": "ContainerCreating"}})
             return
-        ended: Resource = {
-            "exitCode": 128 - code if code < 0 else code,
-            "reason": played.reason or ("Error" if code else "Completed"),
-            "startedAt": played.started_at,
-            "finishedAt": format_time(datetime.now(UTC)),
-        }
-        if message := _tail(played.termination_message):
-            ended["message"] = message
-        await self._write(played, "Failed" if code else "Succeeded", {"terminated": ended})
+        pod = self._pods.get(played.key)
+        containers = [*dig(pod, "spec", "initContainers", default=[]), *dig(pod, "spec", "containers", default=[])]
+        container: Resource = next((each for each in containers if each["name"] == played.container), {})
+        phase = "Failed" if played.process.returncode else "Succeeded"
+        await self._write(played, phase, {"terminated": _ending(played, container)})
 
     async def _write(self, played: PlayedPod, phase: str, state: Resource) -> None:
         while True:
@@ -532,19 +547,36 @@ class PodRunner:
             return
 
 
+def _ending(played: PlayedPod, container: Resource) -> Resource:
+    """The state of a container that has ended."""
+    assert played.process is not None
+    assert played.process.returncode is not None
+    code = played.process.returncode
+    ended: Resource = {
+        "exitCode": 128 - code if code < 0 else code,
+        "reason": played.reason or ("Error" if code else "Completed"),
+        "startedAt": played.started_at,
+        "finishedAt": format_time(datetime.now(UTC)),
+    }
+    message = _tail(played.termination_message, _MESSAGE_LIMIT)
+    if not message and code and container.get("terminationMessagePolicy") == "FallbackToLogsOnError":
+        message = _tail(played.log, min(_LOG_LIMIT, played.log.stat().st_size - played.output_from))
+    if message:
+        ended["message"] = message
+    return ended
+
+
 def _status(played: PlayedPod, pod: Resource, phase: str, state: Resource) -> Resource:
-    container, now = dig(pod, "spec", "containers")[0], format_time(datetime.now(UTC))
-    running = "running" in state
+    now = format_time(datetime.now(UTC))
+    running = phase == "Running"
     ready = {"status": "True"} if running else {"status": "False", "reason": "ContainersNotReady"}
     conditions = {each["type"]: each for each in dig(pod, "status", "conditions", default=[])}
     for name, content in {"Initialized": {"status": "True"}, "ContainersReady": ready, "Ready": ready}.items():
         if dig(conditions.get(name), "status") != content["status"]:
             conditions[name] = {"type": name, **content, "lastTransitionTime": now}
-    status: Resource = {
-        "phase": phase,
-        "startTime": dig(pod, "status", "startTime") or now,
-        "hostIP": "127.0.0.1",
-        "containerStatuses": [
+    played.states[played.container] = state
+    lists = {
+        listed: [
             {
                 "name": container["name"],
                 "image": container["image"],
@@ -552,10 +584,18 @@ def _status(played: PlayedPod, pod: Resource, phase: str, state: Resource) -> Re
                 "ready": running,
                 "started": running,
                 "restartCount": 0,
-                "state": state,
+                "state": played.states.get(container["name"], {"waiting": {"reason": "PodInitializing"}}),
                 "lastState": {},
             }
-        ],
+            for container in dig(pod, "spec", kind, default=[])
+        ]
+        for kind, listed in (("initContainers", "initContainerStatuses"), ("containers", "containerStatuses"))
+    }
+    status: Resource = {
+        "phase": phase,
+        "startTime": dig(pod, "status", "startTime") or now,
+        "hostIP": "127.0.0.1",
+        **{listed: statuses for listed, statuses in lists.items() if statuses},
     }
     if played.process is not None:
         status |= {"podIP": played.ip, "podIPs": [{"ip": played.ip}]}
@@ -617,8 +657,9 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         await writer.drain()
 
 
-def _tail(path: Path) -> str:
-    return path.read_bytes()[-_MESSAGE_LIMIT:].decode(errors="replace") if path.exists() else ""
+def _tail(path: Path, limit: int) -> str:
+    """The last bytes of a file, as text."""
+    return path.read_bytes()[-limit:].decode(errors="replace") if limit > 0 and path.exists() else ""
 
 
 def _signal(played: PlayedPod, number: signal.Signals) -> None:

@@ -9,15 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from airunway.kube import (
-    DEPLOYMENT,
-    POD,
-    SERVICE,
-    Client,
-    Kind,
-    Reflector,
-    strip_managed_fields,
-)
+from airunway.kube import DEPLOYMENT, POD, SERVICE, Client, Kind, Reflector, is_served, strip_managed_fields
 from airunway.resource import ObjectKey, Resource, dig, format_time, is_deleting, is_true, key_of, labels_of
 from airunway_dynamo_simulator import names
 from airunway_dynamo_simulator.graph import Component, components_of, on_grove, refusals
@@ -68,7 +60,7 @@ class SimulatedOperator:
 
     async def run(self) -> None:
         """Run the operator. Like the real one, it checks only once, at startup, whether Grove is installed."""
-        self._grove = await self._client.is_served(POD_CLIQUE)
+        self._grove = await is_served(self._client, POD_CLIQUE)
         await self._passes.run()
 
     def _on_made(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:

@@ -11,7 +11,7 @@ import logging
 from datetime import UTC, datetime
 from time import monotonic
 
-from airunway.kube import CONFIG_MAP, POD, Client, Kind, KubeError, NotFound, Reflector, strip_managed_fields
+from airunway.kube import CONFIG_MAP, POD, Client, Kind, KubeError, NotFound, Reflector, is_served, strip_managed_fields
 from airunway.resource import ObjectKey, Resource, annotations_of, dig, format_time, is_deleting, key_of, uid_of
 from airunway_llmd_simulator.picker import START, Cluster, Process, Readable, health, looked, started
 from airunway_llmd_simulator.programs import Ended, picker_of, sidecar_of
@@ -89,7 +89,7 @@ class SimulatedPrograms:
     async def _what_is_served(self) -> frozenset[Readable]:
         asked, known = self._served
         if monotonic() - asked >= ASK:
-            found = [(what, await self._client.is_served(kind)) for what, kind in _FOLLOWED.items()]
+            found = [(what, await is_served(self._client, kind)) for what, kind in _FOLLOWED.items()]
             known = frozenset(what for what, there in found if there)
             self._served = (monotonic(), known)
         return known

@@ -1,0 +1,230 @@
+"""Whether a pass may write: what runtime config, model cache, claims and gateway allow (platform.md, "Gate"). Pure.
+
+Example: a config gets another variable while the deployment serves. Core and provider compute the same new hash, so
+the gate is open, and the pods keep their settings (`pod_settings`). As long as the two see different configs, the gate
+is closed: what runs is reported and not changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from airunway.api import names
+from airunway.configs import CONFIG_READY, EffectiveConfig, RoutingRequest, routing_request
+from airunway.plugins.contract import Finding, Gateway, ModelCache, RuntimeSettings
+from airunway.plugins.host import ProviderHost
+from airunway.plugins.runtime_settings import runtime_settings
+from airunway.resource import Resource, condition_of, dig, labels_of, parse_time
+from airunway.runtime.model_cache import cache_faults, cache_verdict
+from airunway.runtime.report import STORAGE_COMPONENT, StepResult
+from airunway.runtime.state import ClusterState, has_part
+from airunway.status import Category, Fault, category_of
+from airunway.templates import TEMPLATE_READY
+
+__all__ = ["DIFFERENT", "DISAGREEMENT", "Gate", "claims_hinder", "foreign_faults", "gate_of", "waits_for_config"]
+
+DISAGREEMENT = timedelta(seconds=30)
+"""How long core and provider may see different runtime configs before the status says so."""
+
+DIFFERENT = "core and provider see different runtime configs"
+"""How the message about a disagreement begins."""
+
+_HARMLESS = ("PvcPending", "DryRun", "Suspended")
+"""Reasons of StorageReady=False with which the first object can be made, or is not made anyway."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """Whether a pass may write, as far as config, model cache and gateway are concerned."""
+
+    config: EffectiveConfig | None = None
+    """The effective config; None: there is none, or it is not known yet."""
+    pods: RuntimeSettings = field(default_factory=RuntimeSettings)
+    """The pod settings that a new primary object gets."""
+    cache: ModelCache | None = None
+    """The model cache that a new primary object mounts."""
+    gateway: Gateway | None = None
+    """The gateway for which a new primary object is made."""
+    closed: bool = False
+    """Nothing is written; what runs is read and reported."""
+    result: StepResult | None = None
+    """Why it is closed; None: another result or a condition of the core says it, or it is too early to say."""
+    warning: Finding | None = None
+    """What the status says although the deployment serves."""
+    again: float | None = None
+    """Seconds after which time alone changes the gate."""
+    frozen: bool = False
+    """The config cannot be used: what exists keeps its recorded settings, also after a change of the spec."""
+    late: StepResult | None = None
+    """The result while it is closed and what runs is not of the newest spec; None: the one for a config."""
+    planned: str = ""
+    """What a dry run says about the model cache; empty without one."""
+
+
+def gate_of(state: ClusterState, host: ProviderHost, *, edited: bool) -> Gate:
+    """The gate for a deployment whose spec is valid: first the config, then the model cache, then the gateway.
+
+    `edited`: the spec has changed, in anything but replica counts, ``gateway``, ``suspend`` and the name of the config,
+    since the primary object was written; True without one.
+    """
+    if dig(state.deployment, "spec", "templateRef") is not None:
+        # Its template is not resolved: the condition of the core is a fault of its own.
+        text = "The newest spec is applied once it is known what its template gives: see the condition TemplateReady"
+        return Gate(closed=True, late=waits_for_config(text))
+    gate = _config_gate(state)
+    if gate.closed:
+        return gate
+    cache = cache_verdict(state, host, changed=edited or (state.renamed and not gate.frozen))
+    pods = runtime_settings(gate.config, labels_of(state.deployment), reserved=host.manifest.reserved_labels)
+    gate = replace(gate, pods=pods, cache=cache.cache, planned=cache.planned)
+    if cache.closed:
+        return replace(gate, closed=True, result=cache.result, late=cache.late)
+    if state.primary is None and (why := claims_hinder(state.deployment)) is not None:
+        result = StepResult(
+            component=STORAGE_COMPONENT, reason="PvcPending", message=why, blocks_ready=True, pending=True
+        )
+        return replace(gate, closed=True, result=result if why else None)
+    return _with_gateway(gate, state, host)
+
+
+def _config_gate(state: ClusterState) -> Gate:
+    if condition_of(state.deployment, CONFIG_READY) is None:
+        return Gate()
+    condition, config = state.condition(CONFIG_READY) or {}, state.config
+    unready = condition.get("status") == "False"
+    if unready and condition.get("reason") != "InvalidSpec":
+        return Gate(closed=True)  # the condition is a fault of its own: `foreign_faults`
+    if state.disagrees:
+        return _waiting_for_config(state)
+    if config is not None and (config.too_large or unready):
+        if state.primary is None:
+            return Gate(config=config, closed=True, result=None if unready else _unusable(config))
+        return Gate(config=config, frozen=True, warning=Finding(path="", reason="InvalidSpec", message=_why(config)))
+    return Gate(config=config, closed=unready and state.primary is None)
+
+
+def _waiting_for_config(state: ClusterState) -> Gate:
+    since = state.disagrees_since or state.now
+    left = (since + DISAGREEMENT - state.now).total_seconds()
+    if left > 0:
+        return Gate(closed=True, again=left)
+    theirs, ours = (found[:12] or "none" for found in state.config_hashes)
+    text = f"{DIFFERENT}: the core's has the hash {theirs}, the provider's {ours}; nothing is changed meanwhile"
+    if state.served:
+        return Gate(closed=True, warning=Finding(path="", reason="WaitingForConfig", message=text))
+    return Gate(closed=True, result=waits_for_config(text, since=since))
+
+
+def waits_for_config(text: str, *, since: datetime | None = None) -> StepResult:
+    """The result while nothing is written because core and provider do not see the same config."""
+    return StepResult(
+        component="RuntimeConfig", reason="WaitingForConfig", message=text, blocks_ready=True, since=since
+    )
+
+
+def _unusable(config: EffectiveConfig) -> StepResult:
+    return StepResult(component="RuntimeConfig", reason="InvalidSpec", message=_why(config), blocks_ready=True)
+
+
+def _why(config: EffectiveConfig) -> str:
+    problem = next((p for p in config.problems if p.field == "spec.env"), next(iter(config.problems), None))
+    about = f": {problem.field}: {problem.message}" if problem is not None else ""
+    return f"runtime config {config.name} cannot be used{about}"
+
+
+def _with_gateway(gate: Gate, state: ClusterState, host: ProviderHost) -> Gate:
+    """The gate with the gateway. It is decided once, before the primary object is made, and only where a route was
+    asked for and the provider itself makes the pool.
+    """
+    request = routing_request(state.deployment, gate.config)
+    if state.primary is not None:
+        # Switched off, the record stays: the provider keeps what the live object has until the spec changes.
+        kept = state.recorded.gateway if state.recorded is not None and request is not RoutingRequest.OFF else None
+        return replace(gate, gateway=kept)
+    status = state.deployment.get("status") or {}
+    engine = dig(status, "engine", "type", default="")
+    manages = any(
+        bool((each.gateway or {}).get("managesInferencePool")) for each in host.manifest.engines if each.name == engine
+    )
+    if not manages or request is not RoutingRequest.REQUIRED or names.GATEWAY_PART not in state.parts:
+        return gate
+    backend = dig(status, "gateway", "backend")
+    condition = state.condition("GatewayReady")
+    if backend in ("Pool", "Service"):
+        chosen = Gateway(
+            name=str(dig(status, "gateway", "gatewayName", default="")),
+            namespace=str(dig(status, "gateway", "gatewayNamespace", default="")),
+            uses_pool=backend == "Pool",
+        )
+        return replace(gate, gateway=chosen)
+    if condition is not None and category_of(str(condition.get("reason"))) is not Category.PROGRESS:
+        return gate  # decided: there is no gateway
+    text = "Waiting until the gateway part has decided what the route points to"
+    result = StepResult(component="Gateway", reason="WaitingForGateway", message=text, blocks_ready=True, pending=True)
+    return replace(gate, closed=True, result=result)
+
+
+def claims_hinder(deployment: Resource) -> str | None:
+    """Why the first object of a deployment is not made yet because of its volumes with a size; None if they do not
+    hinder it, empty if the condition StorageReady says why.
+
+    A claim that is not bound hinders nothing: some are bound only with their first pod. One that is not made yet does:
+    a foreign object may have its name.
+    """
+    volumes = dig(deployment, "spec", "model", "storage", "volumes")
+    sized = isinstance(volumes, list) and any(dig(volume, "size") is not None for volume in volumes)
+    if not sized or not has_part(deployment, names.MODEL_CACHE_PART):
+        return None
+    condition = condition_of(deployment, "StorageReady") or {}
+    if condition.get("observedGeneration") != dig(deployment, "metadata", "generation"):
+        return "Waiting until the claims of the volumes are created"
+    return None if condition.get("status") == "True" or condition.get("reason") in _HARMLESS else ""
+
+
+# --------------------------------------------------------------------------------------------- conditions of others
+
+
+def foreign_faults(state: ClusterState, host: ProviderHost) -> Iterator[Fault]:
+    """The faults of conditions that the core and its parts write and that count for the phase (spec/status.md).
+
+    An older core, without `RuntimeConfigReady`, has none, except that its model cache is off. What waits for others
+    counts until the deployment has served; a fault then degrades it. Routing counts only where it was asked for.
+    """
+    deployment, ready = state.deployment, condition_of(state.deployment, CONFIG_READY)
+    if ready is None:
+        yield from cache_faults(state, host)
+        return
+    invalid = ready.get("reason") == "InvalidSpec" and state.primary is not None
+    template = condition_of(deployment, TEMPLATE_READY)
+    yield from _faults(state, {"RuntimeConfig": None if invalid else ready, "Template": template})
+    yield from cache_faults(state, host)
+    routed = routing_request(deployment, state.config) is RoutingRequest.REQUIRED
+    gateway = condition_of(deployment, "GatewayReady") or _unanswered(state) if routed else None
+    yield from _faults(state, {STORAGE_COMPONENT: condition_of(deployment, "StorageReady"), "Gateway": gateway})
+
+
+def _faults(state: ClusterState, conditions: Mapping[str, Resource | None]) -> Iterator[Fault]:
+    """The faults of conditions, by component."""
+    for component, condition in conditions.items():
+        if condition is None or condition.get("status") != "False":
+            continue
+        reason = str(condition.get("reason"))
+        if state.served and category_of(reason) is Category.PROGRESS:
+            continue
+        yield Fault(
+            component=component,
+            reason=reason,
+            message=str(condition.get("message", "")),
+            since=parse_time(condition.get("lastTransitionTime")),
+            only_degrades=state.served,
+        )
+
+
+def _unanswered(state: ClusterState) -> Resource:
+    """What counts where a route was asked for and the gateway part has not said anything."""
+    if names.GATEWAY_PART in state.parts:
+        return {"status": "False", "reason": "WaitingForGateway", "message": "The gateway part has not answered yet"}
+    text = "A route was asked for, and the gateway part is off: start the controller with --gateway=auto"
+    return {"status": "False", "reason": "GatewayNotConfigured", "message": text}
