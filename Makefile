@@ -46,6 +46,9 @@ demo: sync  ## Start everything on this machine, apply the samples, show what be
 sandbox: sync  ## Start everything on this machine and keep it up until Ctrl-C.
 	@$(RUN) airunway sandbox --providers $(PROVIDERS)
 
+# Programs in Go (helm, kubectl, buildah) end within seconds: with less collecting of garbage helm takes a fifth less.
+test: export GOGC = 400
+
 .PHONY: test
 test: sync  ## Run all tests.
 	@$(RUN) pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder

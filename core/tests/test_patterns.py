@@ -15,6 +15,7 @@ import pkgutil
 import re
 import signal
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
@@ -95,6 +96,7 @@ def schema_patterns(schema: object) -> Iterator[str]:
             yield from schema_patterns(inner)
 
 
+@cache
 def patterns() -> dict[str, re.Pattern[Any]]:
     found: dict[str, re.Pattern[Any]] = {}
     known: set[str | bytes] = set()
@@ -114,9 +116,6 @@ def patterns() -> dict[str, re.Pattern[Any]]:
         for text in schema_patterns(schema_of(kind)):
             add(f"{kind}: {text!r}", re.compile(text))
     return found
-
-
-PATTERNS = patterns()
 
 
 def runs(parsed: Any) -> Iterator[str]:
@@ -192,7 +191,7 @@ def slowest(pattern: re.Pattern[Any], length: int = LENGTH) -> str | None:
 
 
 def test_m8_every_pattern_is_linear() -> None:
-    slow = {name: slowest(pattern, LONGEST.get(name, LENGTH)) for name, pattern in PATTERNS.items()}
+    slow = {name: slowest(pattern, LONGEST.get(name, LENGTH)) for name, pattern in patterns().items()}
     assert {name: text for name, text in slow.items() if text is not None} == {}
 
 
@@ -213,7 +212,7 @@ def test_m8_a_quadratic_pattern_is_found(pattern: str) -> None:
 
 def test_m8_the_tables_are_among_what_is_found() -> None:
     tables = (texts.ENGINE, texts.IMAGE_PULL, texts.SCHEDULING, texts.CREATION, texts.MOUNT, texts.PROVISIONING)
-    known = {pattern.pattern for pattern in PATTERNS.values()}
+    known = {pattern.pattern for pattern in patterns().values()}
     assert {row.pattern.pattern for table in tables for row in table} <= known
-    assert {"airunway.redaction._ESCAPES", "airunway_kaito.reasons.ERRORS"} <= set(PATTERNS)
-    assert len(PATTERNS) > 80
+    assert {"airunway.redaction._ESCAPES", "airunway_kaito.reasons.ERRORS"} <= set(patterns())
+    assert len(patterns()) > 80

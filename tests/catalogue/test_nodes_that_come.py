@@ -8,7 +8,7 @@ import pytest
 from tests.catalogue.conftest import MODEL, Ground, running_catalogue
 
 from airunway.api import names
-from airunway.kinds import RUNTIME_CONFIG
+from airunway.kinds import MODEL_TEMPLATE, RUNTIME_CONFIG
 from airunway.kube import NODE, Client
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, condition_of, dig, uid_of
@@ -67,6 +67,8 @@ async def test_a_pod_that_finds_no_node_gets_the_nodes_that_come_and_one_that_ru
             assert {each.resource for each in written} <= {"modeldeployments/status"}
             assert [uid_of(each) for each in await pods_of(client, key)] == [uid_of(pod)]
             assert MODEL in str(found["status"]["effectiveTemplate"])
+        # A catalogue of another test would report that its nodes are gone, while the namespace is deleted.
+        await client.delete(MODEL_TEMPLATE, template)
 
 
 async def _restarts_at_once(ground: Ground) -> None:

@@ -47,4 +47,5 @@ class Helm:
     def render(self, chart: str, *options: str | Path) -> list[Resource]:
         """The objects that a release called `runway` would have."""
         arguments = ["template", "runway", chart, "-n", NAMESPACE, "--api-versions", MONITORING, *options]
-        return [obj for obj in yaml.safe_load_all(self(*arguments).stdout) if obj]
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        return [obj for obj in yaml.load_all(self(*arguments).stdout, Loader=loader) if obj]

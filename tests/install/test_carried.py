@@ -36,6 +36,8 @@ pytestmark = [pytest.mark.chart, pytest.mark.slow, pytest.mark.timeout(1500)]
 REGISTRY = "registry.internal/team"
 PROVIDERS = ("kaito", "vllm")
 APPLY = ("apply", "--server-side", "--prune", "--applyset=airunway", "-f", "-")
+WITH_HELM_4 = pytest.mark.parametrize("helm", [4], ids=["helm4"], indirect=True)
+"""For what is decided before helm is asked: that both helms do as they are asked is seen where a release is lived."""
 PARTS = ["airunway-crds", "airunway", "airunway-catalogue", *(f"airunway-provider-{name}" for name in PROVIDERS)]
 
 
@@ -112,8 +114,8 @@ def machine(programs: Path, plane: ControlPlane, tmp_path: Path) -> Machine:
 async def _without_definitions(plane: ControlPlane) -> None:
     """Delete all CRDs. kubectl would wait for ever for one whose removal the API server has tried and forgotten."""
     async with Client(load_config(kubeconfig=plane.kubeconfig)) as client:
-        for definition in await client.list_all(CUSTOM_RESOURCE_DEFINITION):
-            await remove_definition(client, definition["metadata"]["name"])
+        listed = await client.list_metadata(CUSTOM_RESOURCE_DEFINITION)
+        await asyncio.gather(*(remove_definition(client, each["metadata"]["name"]) for each in listed))
 
 
 @pytest.fixture
@@ -225,6 +227,7 @@ def test_with_helm_each_part_is_a_release_that_helm_goes_on_with(installed: Mach
 
 
 @pytest.mark.apiserver
+@WITH_HELM_4
 def test_uninstalling_asks_on_a_terminal(installed: Machine, helm: Helm) -> None:
     namespace = f"helm-{helm.major}"
     command = ["script", "-qec", f"{installed.programs}/airunway uninstall -n {namespace}", "/dev/null"]
@@ -287,6 +290,7 @@ def thief(made: Machine, namespace: str) -> Machine:
 
 
 @pytest.mark.apiserver
+@WITH_HELM_4
 def test_a_forged_record_of_what_is_installed_deletes_nothing(installed: Machine, helm: Helm) -> None:
     """A thief forges the ConfigMap that earlier releases read, and then what helm reads: the Secret of a release."""
     namespace = f"helm-{helm.major}"
@@ -334,6 +338,7 @@ def test_a_forged_record_of_what_is_installed_deletes_nothing(installed: Machine
 
 
 @pytest.mark.apiserver
+@WITH_HELM_4
 def test_what_stays_is_counted_of_every_provider(installed: Machine, helm: Helm) -> None:
     """Two of a provider that is installed, one of a provider that was removed before, and one that has none."""
     namespace = f"helm-{helm.major}"
@@ -390,6 +395,7 @@ def test_a_release_that_was_left_halfway_is_said_before_the_first_write(machine:
 
 
 @pytest.mark.apiserver
+@WITH_HELM_4
 def test_what_is_in_the_way_is_said_before_the_first_write(machine: Machine, helm: Helm, plane: ControlPlane) -> None:
     """Objects that kubectl applied, an installation elsewhere, and a CRD that would take a field from an object."""
     namespace = f"way-{helm.major}"
@@ -430,6 +436,7 @@ def test_what_is_in_the_way_is_said_before_the_first_write(machine: Machine, hel
 
 
 @pytest.mark.apiserver
+@WITH_HELM_4
 def test_the_cluster_of_a_context_is_meant(machine: Machine, helm: Helm, tmp_path: Path) -> None:
     """By helm too: the current context leads nowhere."""
     (machine.helms / "helm").symlink_to(helm.program)

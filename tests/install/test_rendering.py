@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 
 import kubernetes_validate
 import pytest
@@ -29,6 +30,14 @@ CLUSTER_SCOPED = {
 @pytest.fixture(params=[3, 4], ids=["helm3", "helm4"])
 def objects(request: pytest.FixtureRequest, rendered: Rendered, case: Case) -> list[Resource]:
     return rendered(request.param, *case)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def schemas() -> Iterator[None]:
+    """Schemas are read once: `kubernetes_validate` reads a megabyte for each object."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kubernetes_validate.utils, "schema_contents", cache(kubernetes_validate.utils.schema_contents))
+        yield
 
 
 def ours(objects: list[Resource]) -> list[Resource]:

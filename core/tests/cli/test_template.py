@@ -221,6 +221,12 @@ def test_a_template_of_a_file_that_is_no_object_is_named(write: Any, broken: Res
     assert (done.exit_code, "must be an object" in done.stderr) == (1, True)
 
 
+def test_show_says_how_many_nodes_are_in_maintenance() -> None:
+    hardware = {"nodes": 3, "nodesOutOfService": 1, "models": ["H100"], "summary": "2 x H100"}
+    lines = list(template_text(template(status={"phase": "Ready", "hardware": hardware}), []))
+    assert "Hardware:   2 x H100 (nodes that have it: 3, 1 of them cordoned or not Ready, H100)" in lines
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.randoms())
 def test_any_template_is_listed_shown_judged_and_merged(chance: Random) -> None:

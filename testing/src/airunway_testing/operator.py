@@ -13,6 +13,7 @@ from datetime import datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
+from time import monotonic
 from typing import Any, TypeAlias
 
 from airunway.api import names
@@ -36,12 +37,12 @@ from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.metrics import Metrics, MetricsRole
 from airunway.process.supervisor import Application, Lead, Supervisor, Work
-from airunway.resource import ObjectKey, Resource, is_deleting, key_of, uid_of
+from airunway.resource import ObjectKey, Resource, digest, is_deleting, key_of, uid_of
 from airunway.runtime.application import ProviderApplication, ProviderSettings
 from airunway.runtime.crd_versions import crd_facts
 from airunway_testing.background import in_background
 from airunway_testing.controlplane.stages import OUTCOME
-from airunway_testing.eventually import PATIENCE
+from airunway_testing.eventually import PATIENCE, pause
 from airunway_testing.simulators import Level, simulators_for
 
 __all__ = [
@@ -77,6 +78,10 @@ _LOOK = 0.2
 _REMINDED = 15
 """Looks after which an API server is reminded of a CRD that it should remove."""
 
+_INSTALLED: dict[tuple[str, str, str], str] = {}
+"""The version of every CRD that was found as wanted, by server, name and digest: until it changes, one list of metadata
+is enough, where reading and comparing all of them takes ten times the processor time."""
+
 Deploy: TypeAlias = Callable[..., Awaitable[ObjectKey]]
 
 
@@ -85,14 +90,16 @@ async def install_definitions(client: Client, definitions: Sequence[Resource] = 
 
     What is there already is left alone: an API server takes long over a large CRD, also where nothing changes.
     """
-    wanted = [*custom_resource_definitions(), *definitions]
-    for definition in wanted:
+    wanted = {key_of(definition): definition for definition in [*custom_resource_definitions(), *definitions]}
+    there = await _versions(client)
+    unknown = {key: each for key, each in wanted.items() if _INSTALLED.get(_mark(client, each)) != there.get(key, "")}
+    for key, definition in unknown.items():
         try:
-            live = await client.get(CUSTOM_RESOURCE_DEFINITION, key_of(definition))
+            live = await client.get(CUSTOM_RESOURCE_DEFINITION, key)
         except NotFound:
             live = None
         if live is not None and is_deleting(live):
-            await _definition_gone(client, key_of(definition))
+            await _definition_gone(client, key)
             live = None
         # A schema of which a test added a part looks like one with defaults: what it is known by tells.
         if (
@@ -101,7 +108,20 @@ async def install_definitions(client: Client, definitions: Sequence[Resource] = 
             or needs_apply(definition, live, manager=_INSTALLER)
         ):
             await client.apply(CUSTOM_RESOURCE_DEFINITION, definition, manager=_INSTALLER, force=True)
-    await wait_until_established(client, (key_of(definition).name for definition in wanted), timeout=PATIENCE)
+    if unknown:
+        await wait_until_established(client, (key.name for key in unknown), timeout=PATIENCE)
+        there = await _versions(client)
+        _INSTALLED.update({_mark(client, each): there[key] for key, each in unknown.items() if key in there})
+
+
+async def _versions(client: Client) -> dict[ObjectKey, str]:
+    """What changes of every CRD that is there with each write to it."""
+    listed = await client.list_metadata(CUSTOM_RESOURCE_DEFINITION)
+    return {key_of(each): f"{uid_of(each)} {each['metadata']['resourceVersion']}" for each in listed}
+
+
+def _mark(client: Client, definition: Resource) -> tuple[str, str, str]:
+    return client.config.server, key_of(definition).name, digest(definition)
 
 
 async def remove_definition(client: Client, name: str) -> None:
@@ -309,13 +329,14 @@ async def until(
     seconds.
     """
     deployment: Resource = {}
+    start = monotonic()
     try:
         async with asyncio.timeout(within):
             while True:
                 deployment = await client.get(MODEL_DEPLOYMENT, key)
                 if holds(deployment):
                     return deployment
-                await asyncio.sleep(0.04)
+                await asyncio.sleep(pause(monotonic() - start, shortest=0.04))
     except TimeoutError as error:
         raise TimeoutError(
             f"{key}: waited for {what or 'a state'} in vain; status: {deployment.get('status')}"
@@ -325,13 +346,14 @@ async def until(
 async def gone(client: Client, kind: Kind, key: ObjectKey) -> None:
     """Wait until the object is no longer there, or another one has its name. Raises TimeoutError after `PATIENCE`."""
     before, live = "", {}
+    start = monotonic()
     try:
         async with asyncio.timeout(PATIENCE):
             while True:
                 live = await client.get(kind, key)
                 if (before := before or uid_of(live)) != uid_of(live):
                     return
-                await asyncio.sleep(0.04)
+                await asyncio.sleep(pause(monotonic() - start, shortest=0.04))
     except NotFound:
         return
     except TimeoutError as error:

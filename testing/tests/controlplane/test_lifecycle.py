@@ -75,13 +75,14 @@ def test_stop_leaves_no_process_no_port_and_no_folder_even_with_watches_open() -
         _ = plane.kubeconfig
 
 
-@pytest.mark.parametrize(("roomy", "growth"), [(False, None), (True, "400")])
-def test_programs_may_be_given_room(roomy: bool, growth: str | None) -> None:
+@pytest.mark.parametrize(("roomy", "settings"), [(False, {}), (True, {"GOGC": "400", "GOMAXPROCS": "1"})])
+def test_programs_may_be_given_room(roomy: bool, settings: dict[str, str]) -> None:
     """Go reads from its environment how far a heap may grow; what is measured runs as it does anywhere."""
     with ControlPlane(roomy=roomy) as plane:
         for pid in plane.pids.values():
             entries = Path(f"/proc/{pid}/environ").read_text().split("\0")
-            assert dict(entry.split("=", 1) for entry in entries if entry).get("GOGC") == growth
+            found = dict(entry.split("=", 1) for entry in entries if entry)
+            assert {name: value for name, value in found.items() if name.startswith("GO")} == settings
 
 
 @pytest.mark.parametrize("victim", ["parent", "supervisor"])

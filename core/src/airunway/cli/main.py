@@ -4,30 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from importlib.metadata import entry_points
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from airunway.cli import options, processes
-from airunway.cli.chat import chat
-from airunway.cli.completion import complete, completion
-from airunway.cli.crds import crds, schema
-from airunway.cli.diff import diff
-from airunway.cli.doctor import doctor
-from airunway.cli.explain import explain
-from airunway.cli.fit import fit
-from airunway.cli.install import install, manifests, uninstall, upgrade
-from airunway.cli.logs import logs
-from airunway.cli.new import new
-from airunway.cli.preflight import preflight
-from airunway.cli.render import render
-from airunway.cli.status import StatusCommand, status
-from airunway.cli.template import template
-from airunway.cli.top import top
-from airunway.cli.validate import validate
+from airunway.cli import options
 
 __all__ = ["app", "kubectl_complete", "main"]
 
@@ -49,9 +35,73 @@ _ADDONS = {"catalogue": "Run the catalogue: the state of templates, and what ima
 """Commands of add-ons, with their help; the distribution `airunway-NAME` provides each as an entry point."""
 
 
-class CommandTree(TyperGroup):
-    """Our commands, and those of `airunway-testing` and of add-ons, which are imported on first use."""
+@dataclass(frozen=True, kw_only=True)
+class _Command:
+    """A command that is imported when it is called; its function has the command's name."""
 
+    module: str
+    """Module below `airunway.cli`."""
+    summary: str
+    """What lists of commands say of it."""
+    cls: str = ""
+    """Class of the module that parses its words, if it needs one of its own."""
+
+
+_COMMANDS = {
+    "crds": _Command(module="crds", summary="Print the CustomResourceDefinitions as YAML."),
+    "validate": _Command(module="validate", summary="Check manifests as the API server would, without one."),
+    "explain": _Command(module="explain", summary="Show why a deployment gets its engine and provider."),
+    "diff": _Command(module="diff", summary="Show what an edit would create, update, restart or recreate."),
+    "fit": _Command(module="fit", summary="Show whether a model fits on the GPUs, with every term."),
+    "new": _Command(module="new", summary="Print a manifest for a model; writes nothing."),
+    "render": _Command(module="render", summary="Print what a provider would create, without a cluster."),
+    "doctor": _Command(module="doctor", summary="Check an installation: what is wrong, and what to do."),
+    "install": _Command(module="install", summary="Install CRDs, core and providers with helm."),
+    "upgrade": _Command(module="install", summary="Upgrade the installed releases with helm."),
+    "uninstall": _Command(module="install", summary="Uninstall core and providers; models stay."),
+    "manifests": _Command(module="install", summary="Print the manifests of core and providers, for kubectl."),
+    "preflight": _Command(module="preflight", summary="Show what an upstream's new CRDs would do to deployments."),
+    "status": _Command(
+        module="status",
+        summary="Show how a deployment is doing, and which part is at fault.",
+        cls="StatusCommand",
+    ),
+    "logs": _Command(module="logs", summary="Print the logs of all containers of a deployment, crashed ones included."),
+    "chat": _Command(module="chat", summary="Ask a deployment's model, and show how fast it answers."),
+    "top": _Command(module="top", summary="Show how busy deployments are, from their engines' metrics."),
+    "completion": _Command(module="completion", summary="Print a script that completes words in bash, zsh or fish."),
+}
+_GROUPS = {
+    "template": _Command(
+        module="template", summary="List model templates, and show what they give and which one is chosen."
+    )
+}
+_COMMANDS_OF_PROVIDERS = {
+    "schema": _Command(module="crds", summary="Print versions and schema hashes of an upstream's CRD.")
+}
+
+
+@cache
+def _imported(name: str, command: _Command) -> Any:
+    """The command as typer makes it of its function, or group of commands."""
+    module = import_module(f"airunway.cli.{command.module}")
+    found = getattr(module, name)
+    above = typer.Typer(rich_markup_mode=None)
+    if isinstance(found, typer.Typer):
+        above.add_typer(found, name=name)
+    else:
+        cls = {"cls": getattr(module, command.cls)} if command.cls else {}
+        above.command(name, short_help=command.summary, **cls)(found)
+    return typer.main.get_group(above).commands[name]
+
+
+class CommandTree(TyperGroup):
+    """Our commands, and those of `airunway-testing` and of add-ons, which are imported on first use.
+
+    typer has a placeholder of each, for its place in lists and for suggestions after a slip of the pen.
+    """
+
+    own: Mapping[str, _Command] = _COMMANDS | _GROUPS
     borrowed: Mapping[str, str] = _DEVELOPMENT | _ADDONS
     within: tuple[str, ...] = ()
 
@@ -59,6 +109,8 @@ class CommandTree(TyperGroup):
         return [*super().list_commands(ctx), *self.borrowed]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in self.own:
+            return _imported(cmd_name, self.own[cmd_name])
         if cmd_name not in self.borrowed:
             return super().get_command(ctx, cmd_name)
         if not self.within and cmd_name in _ADDONS:
@@ -72,6 +124,7 @@ class CommandTree(TyperGroup):
 class ProviderTree(CommandTree):
     """The commands of ``airunway provider``, including those of `airunway-testing`."""
 
+    own = _COMMANDS_OF_PROVIDERS
     borrowed = _DEVELOPMENT_OF_PROVIDERS
     within = ("provider",)
 
@@ -81,6 +134,8 @@ def _development() -> typer.Typer:
 
     If no distribution has it, these are commands of the same names that print what to install.
     """
+    from importlib.metadata import entry_points
+
     found = next(iter(entry_points(group="airunway.commands", name="development")), None)
     if found is not None:
         app: typer.Typer = found.load()
@@ -97,6 +152,8 @@ def _development() -> typer.Typer:
 
 def _addon(name: str) -> typer.Typer:
     """The command of an add-on; without its distribution, one that prints what to install."""
+    from importlib.metadata import entry_points
+
     found = next(iter(entry_points(group="airunway.commands", name=name)), None)
     if found is not None:
         app: typer.Typer = found.load()
@@ -131,28 +188,10 @@ app = typer.Typer(
 )
 provider = typer.Typer(cls=ProviderTree, help="Run, inspect and write provider plugins.", no_args_is_help=True)
 app.add_typer(provider, name="provider")
-app.add_typer(template, name="template")
-for command, summary in (
-    (crds, "Print the CustomResourceDefinitions as YAML."),
-    (validate, "Check manifests as the API server would, without one."),
-    (explain, "Show why a deployment gets its engine and provider."),
-    (diff, "Show what an edit would create, update, restart or recreate."),
-    (fit, "Show whether a model fits on the GPUs, with every term."),
-    (new, "Print a manifest for a model; writes nothing."),
-    (render, "Print what a provider would create, without a cluster."),
-    (doctor, "Check an installation: what is wrong, and what to do."),
-    (install, "Install CRDs, core and providers with helm."),
-    (upgrade, "Upgrade the installed releases with helm."),
-    (uninstall, "Uninstall core and providers; models stay."),
-    (manifests, "Print the manifests of core and providers, for kubectl."),
-    (preflight, "Show what an upstream's new CRDs would do to deployments."),
-):
-    app.command(short_help=summary)(command)
-app.command(short_help="Show how a deployment is doing, and which part is at fault.", cls=StatusCommand)(status)
-app.command(short_help="Print the logs of all containers of a deployment, crashed ones included.")(logs)
-app.command(short_help="Ask a deployment's model, and show how fast it answers.")(chat)
-app.command(short_help="Show how busy deployments are, from their engines' metrics.")(top)
-app.command(short_help="Print a script that completes words in bash, zsh or fish.")(completion)
+for name, entry in _GROUPS.items():
+    app.add_typer(typer.Typer(help=entry.summary), name=name)
+for name, entry in _COMMANDS.items():
+    app.command(name, short_help=entry.summary)(lambda: None)
 
 
 def _print_version(wanted: bool) -> None:
@@ -183,6 +222,8 @@ def version() -> None:
 @options.with_options(options.core, options.common)
 def controller(core: options.CoreOptions, common: options.Common) -> None:
     """Run the core controller: admission, validation, engine and provider selection."""
+    from airunway.cli import processes
+
     processes.run(common, core=core)
 
 
@@ -200,6 +241,8 @@ def run_all(
 
     They share one connection and one cache of deployments. Each has its own Lease, registration and failures.
     """
+    from airunway.cli import processes
+
     providers = processes.named(name) if name else processes.installed()
     processes.run(common, core=core, providers=providers, given=given)
 
@@ -221,6 +264,8 @@ def provider_run(
     """
     if all_ == bool(name):
         raise typer.BadParameter("name the providers to run, or use --all")
+    from airunway.cli import processes
+
     processes.run(common, providers=processes.installed() if all_ else processes.named(name or []), given=given)
 
 
@@ -238,12 +283,15 @@ def provider_list() -> None:
         typer.echo(f"{distribution.name:<{width}}  {distribution.distribution} {distribution.version}")
 
 
-provider.command("schema", short_help="Print versions and schema hashes of an upstream's CRD.")(schema)
+for name, entry in _COMMANDS_OF_PROVIDERS.items():
+    provider.command(name, short_help=entry.summary)(lambda: None)
 
 
 def main() -> None:
     """The entry point of the `airunway` and `kubectl airunway` commands."""
     if sys.argv[1:2] == ["__complete"]:
+        from airunway.cli.completion import complete
+
         complete(app, sys.argv[2:])
         return
     name = Path(sys.argv[0]).name
@@ -252,4 +300,6 @@ def main() -> None:
 
 def kubectl_complete() -> None:
     """The entry point ``kubectl_complete-airunway``, which kubectl calls to complete ``kubectl airunway``."""
+    from airunway.cli.completion import complete
+
     complete(app, sys.argv[1:])
