@@ -98,7 +98,7 @@ def _imported(name: str, command: _Command) -> Any:
 class CommandTree(TyperGroup):
     """Our commands, and those of `airunway-testing` and of add-ons, which are imported on first use.
 
-    typer has a placeholder of each, for its place in lists and for suggestions after a slip of the pen.
+    typer has a placeholder of each, for its place in lists and for suggestions after a typing error.
     """
 
     own: Mapping[str, _Command] = _COMMANDS | _GROUPS
