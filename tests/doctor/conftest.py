@@ -45,6 +45,7 @@ from airunway.kube import (
     Client,
     Kind,
     NotFound,
+    wait_until_established,
 )
 from airunway.plugins.registry import load
 from airunway.process.effective_settings import PART_OF, EffectiveSettings
@@ -333,13 +334,17 @@ class Installation:
         return json.loads(re.sub(r"\$(MICRO|UNIX)?AGO\((-?\d+)\)", moment, text))
 
     async def _settled(self, key: ObjectKey) -> None:
+        """Wait until a CRD is served, or refused for its names."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 live = await self._client.get(CUSTOM_RESOURCE_DEFINITION, key)
                 conditions = (live.get("status") or {}).get("conditions")
-                if is_true(live, "Established") or (conditions and not is_true(live, "NamesAccepted")):
+                if conditions and not is_true(live, "NamesAccepted"):
                     return
+                if is_true(live, "Established"):
+                    break
                 await asyncio.sleep(0.02)
+        await wait_until_established(self._client, [key.name], timeout=PATIENCE)
 
 
 async def remove_routing_kinds(client: Client) -> None:

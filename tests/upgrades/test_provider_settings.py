@@ -13,9 +13,9 @@ import yaml
 from tests.install.helm import NAMESPACE
 
 from airunway.doctor.provider_settings import ProviderRun, provider_run_in
-from airunway.kube import Client, load_config
+from airunway.kube import LEASE, Client, load_config
 from airunway.process.effective_settings import PART_OF, EffectiveSettings
-from airunway.resource import Resource
+from airunway.resource import Resource, key_of
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import install_definitions, remove_leftovers
 from airunway_testing.simulators import load_simulator
@@ -52,10 +52,13 @@ def test_what_is_not_known_is_assumed_and_said() -> None:
 
 
 async def prepare(kubeconfig: Path) -> None:
-    """Our CRDs, and no deployment of other tests: a preflight looks at the whole cluster."""
+    """Our CRDs, and no deployment or Lease of other tests: a preflight looks at the whole cluster."""
     async with Client(load_config(kubeconfig=kubeconfig), user_agent="airunway-tests") as client:
         await install_definitions(client)
         await remove_leftovers(client)
+        for each in await client.list_metadata(LEASE):
+            if key_of(each).name == KAITO:
+                await client.delete(LEASE, key_of(each))
 
 
 @pytest.mark.apiserver

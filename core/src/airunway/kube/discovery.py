@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from airunway.kube.client import Client
 from airunway.kube.errors import NotFound
-from airunway.kube.kinds import CUSTOM_RESOURCE_DEFINITION, Kind
+from airunway.kube.kinds import CUSTOM_RESOURCE_DEFINITION, Kind, kind_of_crd
 from airunway.resource import ObjectKey, Resource, dig, is_true
 
 __all__ = ["is_served", "served_kinds", "served_kinds_by_name", "served_resources", "wait_until_established"]
@@ -76,8 +76,17 @@ async def wait_until_established(client: Client, names: Iterable[str], *, timeou
     """Returns when the CRDs with these names are served. Raises NotFound, and TimeoutError after `timeout` seconds."""
     async with asyncio.timeout(timeout):
         for name in names:
-            while not is_true(await client.get(CUSTOM_RESOURCE_DEFINITION, ObjectKey("", name)), "Established"):
+            while not await _is_established(client, name):
                 await asyncio.sleep(_POLL_INTERVAL)
+
+
+async def _is_established(client: Client, name: str) -> bool:
+    definition = await client.get(CUSTOM_RESOURCE_DEFINITION, ObjectKey("", name))
+    if not is_true(definition, "Established"):
+        return False
+    # The condition comes first: for a moment requests to a new group get 404.
+    versions = [version["name"] for version in definition["spec"]["versions"] if version["served"]]
+    return all([await is_served(client, kind_of_crd(definition, version)) for version in versions])
 
 
 async def _document(client: Client, path: str) -> Resource:
