@@ -129,23 +129,23 @@ async def test_a_fault_of_the_effective_spec_names_the_template(
     origin = f"(with ModelTemplate {namespace}/greedy)"
     await template(client, namespace, "greedy", defaults={"engine": {"type": "vllm"}})
     ask: Resource = {"templateRef": {"name": "greedy"}}
-    told = await seen(apply, refused, "new", **ask)
+    said = await seen(apply, refused, "new", **ask)
     assert (
         f'"new" is invalid: spec.resources.gpu.count: vLLM engine requires GPU (set resources.gpu.count > 0) {origin}'
-        in told
+        in said
     )
     assert await client.find(MODEL_DEPLOYMENT, ObjectKey(namespace, "new")) is None
 
     await template(
         client, namespace, "greedy", defaults={"engine": {"type": "sglang"}, "resources": {"gpu": {"count": 1}}}
     )
-    told = await seen(apply, lambda each: "sglang" in each.stderr, "new", **ask, provider={"name": webhook})
-    assert origin in told, "the provider does not offer the template's engine"
+    said = await seen(apply, lambda each: "sglang" in each.stderr, "new", **ask, provider={"name": webhook})
+    assert origin in said, "the provider does not offer the template's engine"
 
     await template(client, namespace, "greedy", defaults={"engine": {"type": "llamacpp"}, "image": "bad.example/x:1"})
-    told = await seen(apply, lambda each: "bad.example" in each.stderr, "new", **ask)
-    assert "forbidden" in told
-    assert origin in told
+    said = await seen(apply, lambda each: "bad.example" in each.stderr, "new", **ask)
+    assert "forbidden" in said
+    assert origin in said
     found = apply("new", **ask, image="good.example/x:1")
     assert found.returncode == 0, "the deployment's own image counts"
 
@@ -156,8 +156,8 @@ async def test_an_edit_is_judged_with_the_template_as_a_creation_is(
     await template(client, namespace, "small", defaults={"engine": {"type": "llamacpp"}})
     await template(client, namespace, "large", defaults={"engine": {"type": "vllm"}})
     await seen(apply, lambda each: not each.stderr, "edited", templateRef={"name": "small"})
-    told = await seen(apply, refused, "edited", templateRef={"name": "large"})
-    assert f"(with ModelTemplate {namespace}/large)" in told
+    said = await seen(apply, refused, "edited", templateRef={"name": "large"})
+    assert f"(with ModelTemplate {namespace}/large)" in said
     found = apply("edited", templateRef={"name": "small"}, engine={"type": "vllm"})
     assert refused(found), "the deployment's own engine needs a GPU, which the template does not give"
     assert "vLLM engine requires GPU" in found.stderr

@@ -239,16 +239,16 @@ async def test_events_of_a_cluster_template_are_written_where_its_namespace_defa
         key = await ground.template(cluster=True, hardware={"gpu": {"count": 2, "type": resource}})
         await ground.until(key, "NotAvailable")
 
-        async def told() -> bool:
+        async def reported() -> bool:
             found = await client.list_all(EVENT, namespace="default")
             return any(dig(each, "regarding", "name") == key.name for each in found)
 
         if watches_default:
-            await ground.eventually(told)
+            await ground.eventually(reported)
         else:
             await ground.template("later", hardware={"gpu": {"count": 2, "type": resource}})
             await ground.event(ObjectKey(ground.namespace, "later"), "GPUNotAvailable")
-            assert not await told()
+            assert not await reported()
 
 
 async def test_nothing_is_written_while_nothing_happens(
