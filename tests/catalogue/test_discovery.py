@@ -6,7 +6,8 @@ import asyncio
 import base64
 import json
 from collections import Counter
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 
 import pytest
@@ -113,14 +114,18 @@ async def test_a_report_that_a_pod_cannot_carry_is_a_failed_try(
     assert why in failed["status"]["message"]
 
 
-async def source_of(ground: Ground, registry: LocalRegistry) -> ObjectKey:
-    """A ModelSource by which an administrator vouches for a registry of plain HTTP."""
+@asynccontextmanager
+async def source_of(ground: Ground, registry: LocalRegistry) -> AsyncIterator[None]:
+    """While it lasts there is a ModelSource by which an administrator vouches for a registry of plain HTTP."""
     key = ObjectKey("", ground.namespace)
     metadata = {"name": key.name}
     body = {"apiVersion": names.API_VERSION, "kind": MODEL_SOURCE.kind, "metadata": metadata}
     spec = {"registry": registry.host, "insecure": True, "filters": [{"image": "other/*"}]}
     await ground.client.apply(MODEL_SOURCE, {**body, "spec": spec}, manager="platform", force=True)
-    return key
+    try:
+        yield
+    finally:
+        await ground.client.delete(MODEL_SOURCE, key)
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["namespaced", "cluster"])
@@ -128,21 +133,17 @@ async def test_the_program_of_an_image_is_known_from_its_registry(
     ground: Ground, runner: PodRunner, catalogue: CatalogueApplication, *, shared: bool
 ) -> None:
     image = Image("team/tiny", "1.0", entrypoint=[MODEL_SERVER], platforms=("linux/arm64", "linux/amd64"))
-    async with container_registry([image]) as registry:
-        source = await source_of(ground, registry)
-        try:
-            key = await ground.template(cluster=shared, discovery={"image": f"{registry.host}/team/tiny:1.0"})
-            ready = await ground.until(key, "Ready")
-            assert ready["status"]["profile"] == model_image.REPORT["profile"]
-            asked = [each.repository for each in registry.requests].count("team/tiny")
-            assert asked == 3, "index, manifest and configuration, once"
-            (job,) = await ground.jobs(ground.home if shared else ground.namespace)
-            first = dig(job, "spec", "template", "spec", "initContainers")[0]
-            assert first["args"] == [MODEL_SERVER, "dry-run", "--format=json"]
-            await asyncio.sleep(1)
-            assert [each.repository for each in registry.requests].count("team/tiny") == asked, "none at rest"
-        finally:
-            await ground.client.delete(MODEL_SOURCE, source)
+    async with container_registry([image]) as registry, source_of(ground, registry):
+        key = await ground.template(cluster=shared, discovery={"image": f"{registry.host}/team/tiny:1.0"})
+        ready = await ground.until(key, "Ready")
+        assert ready["status"]["profile"] == model_image.REPORT["profile"]
+        asked = [each.repository for each in registry.requests].count("team/tiny")
+        assert asked == 3, "index, manifest and configuration, once"
+        (job,) = await ground.jobs(ground.home if shared else ground.namespace)
+        first = dig(job, "spec", "template", "spec", "initContainers")[0]
+        assert first["args"] == [MODEL_SERVER, "dry-run", "--format=json"]
+        await asyncio.sleep(1)
+        assert [each.repository for each in registry.requests].count("team/tiny") == asked, "none at rest"
 
 
 def login(namespace: str, host: str) -> Resource:
@@ -157,46 +158,44 @@ async def test_pull_secrets_are_used_where_the_catalogue_may_read_them_and_nowhe
     ground: Ground, runner: PodRunner, catalogue: CatalogueApplication
 ) -> None:
     image = Image("team/tiny", "1.0", entrypoint=[MODEL_SERVER])
-    async with container_registry([image], auth="basic", users={"robot": PASSWORD}) as registry:
-        source = await source_of(ground, registry)
-        try:
-            for space in (ground.namespace, ground.home):
-                await ground.client.create(SECRET, login(space, registry.host))
-            discovery = {"image": f"{registry.host}/team/tiny:1.0"}
-            key = await ground.template(discovery=discovery, imagePullSecrets=[{"name": "login"}])
-            failed = await ground.until(key, "Failed", reason="JobFailed")
-            assert "its entrypoint is not known (Unauthorized: " in failed["status"]["message"]
-            assert [each.authorization for each in registry.requests if each.repository == "team/tiny"] == [""]
-            body = {
-                "apiVersion": names.API_VERSION,
-                "kind": RUNTIME_CONFIG.kind,
-                "metadata": {"name": "team", "namespace": ground.home},
-                "spec": {"imagePullSecrets": [{"name": "login"}]},
-            }
-            await ground.client.apply(RUNTIME_CONFIG, body, manager="platform", force=True)
-            shared = await ground.template(cluster=True, discovery=discovery, runtimeConfigName="team")
-            await ground.until(shared, "Ready")
-            assert PASSWORD not in str([await ground.get(each) for each in (key, shared)])
-        finally:
-            await ground.client.delete(MODEL_SOURCE, source)
+    async with (
+        container_registry([image], auth="basic", users={"robot": PASSWORD}) as registry,
+        source_of(ground, registry),
+    ):
+        for space in (ground.namespace, ground.home):
+            await ground.client.create(SECRET, login(space, registry.host))
+        discovery = {"image": f"{registry.host}/team/tiny:1.0"}
+        key = await ground.template(discovery=discovery, imagePullSecrets=[{"name": "login"}])
+        failed = await ground.until(key, "Failed", reason="JobFailed")
+        assert "its entrypoint is not known (Unauthorized: " in failed["status"]["message"]
+        assert [each.authorization for each in registry.requests if each.repository == "team/tiny"] == [""]
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": RUNTIME_CONFIG.kind,
+            "metadata": {"name": "team", "namespace": ground.home},
+            "spec": {"imagePullSecrets": [{"name": "login"}]},
+        }
+        await ground.client.apply(RUNTIME_CONFIG, body, manager="platform", force=True)
+        shared = await ground.template(cluster=True, discovery=discovery, runtimeConfigName="team")
+        await ground.until(shared, "Ready")
+        assert PASSWORD not in str([await ground.get(each) for each in (key, shared)])
 
 
 async def test_an_entrypoint_that_cannot_be_read_is_named_with_its_remedy(
     ground: Ground, runner: PodRunner, catalogue: CatalogueApplication
 ) -> None:
     image = Image("team/tiny", "1.0", entrypoint=[MODEL_SERVER])
-    async with container_registry([image], auth="basic", users={"robot": PASSWORD}) as registry:
-        source = await source_of(ground, registry)
-        try:
-            discovery = {"image": f"{registry.host}/team/tiny:1.0"}
-            key = await ground.template(discovery=discovery)
-            failed = await ground.until(key, "Failed", reason="JobFailed")
-            assert "its entrypoint is not known (Unauthorized: " in failed["status"]["message"]
-            assert "spec.discovery.command" in failed["status"]["message"]
-            await ground.template(discovery={**discovery, "args": ["--into=file"]})  # it writes its report itself
-            await ground.until(key, "Ready")
-        finally:
-            await ground.client.delete(MODEL_SOURCE, source)
+    async with (
+        container_registry([image], auth="basic", users={"robot": PASSWORD}) as registry,
+        source_of(ground, registry),
+    ):
+        discovery = {"image": f"{registry.host}/team/tiny:1.0"}
+        key = await ground.template(discovery=discovery)
+        failed = await ground.until(key, "Failed", reason="JobFailed")
+        assert "its entrypoint is not known (Unauthorized: " in failed["status"]["message"]
+        assert "spec.discovery.command" in failed["status"]["message"]
+        await ground.template(discovery={**discovery, "args": ["--into=file"]})  # it writes its report itself
+        await ground.until(key, "Ready")
 
 
 async def test_an_image_that_cannot_be_pulled_says_so_and_its_job_goes(

@@ -230,25 +230,23 @@ def _vram(text: str) -> int:
 
 def _count(value: object) -> int:
     """A count as Kubernetes writes it; 0 if it cannot be read."""
-    try:
-        found = int(parse_quantity(value))
-    except (ValueError, OverflowError):
-        return 0
-    return found if 0 < found <= 2**31 else 0
+    return _whole(value, most=2**31)
 
 
 def thousandths(value: object) -> int:
     """CPU as Kubernetes writes it, in thousandths of a core; 0 if it cannot be read."""
-    try:
-        found = int(parse_quantity(value) * 1000)
-    except (ValueError, OverflowError):
-        return 0
-    return found if 0 < found <= 2**40 else 0
+    return _whole(value, most=2**40, scale=1000)
 
 
 def in_bytes(value: object) -> int:
+    """A size as Kubernetes writes it, in bytes; 0 if it cannot be read."""
+    return _whole(value, most=2**60)
+
+
+def _whole(value: object, *, most: int, scale: int = 1) -> int:
+    """A quantity times `scale`, without its fraction; 0 if it cannot be read, or is not above 0 and at most `most`."""
     try:
-        found = int(parse_quantity(value))
+        found = int(parse_quantity(value) * scale)
     except (ValueError, OverflowError):
         return 0
-    return found if 0 < found <= 2**60 else 0
+    return found if 0 < found <= most else 0

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from airunway.configs import Resolution
+from airunway.configs import EffectiveConfig, Resolution
 from airunway.kube import JOB, Client, EventRecorder, StatusWriter
 from airunway.owned.error_policies import Occupied, Refused
 from airunway.owned.objects import complete, is_ours, named
@@ -23,7 +23,7 @@ from airunway.status.evidence import Evidence, pod_facts
 from airunway.status.rootcause import RootCause, find_root_cause
 from airunway.templates import contribution_of, keeps_warm, warm_requests
 from airunway_catalogue.caches import MARK, TemplateCaches, View
-from airunway_catalogue.discovery import Entrypoint, pull_secrets_of, request_of
+from airunway_catalogue.discovery import pull_secrets_of, request_of
 from airunway_catalogue.entrypoints import AskedImage, Entrypoints
 from airunway_catalogue.hardware import HardwareFit
 from airunway_catalogue.metrics import Discoveries
@@ -125,8 +125,10 @@ class TemplateReconciler:
             await self._look_up(template)
             decision = self._decide(key, template, memory)
             wrote = await self._report(template, decision)
-            if decision.wants_entrypoint and (asked := self._asked(template)) is not None:
-                self._entrypoints.ask(asked, template=key)
+            if decision.wants_entrypoint:
+                asked = self._asked(template, self._config_of(template).config)
+                if asked is not None:
+                    self._entrypoints.ask(asked, template=key)
             for job in decision.delete:
                 await self._writer.delete(job)
             if decision.create is not None and self._slots.has(key):
@@ -180,6 +182,7 @@ class TemplateReconciler:
         resolution = self._config_of(template)
         keeps = keeps_warm(template)
         requests = warm_requests(template, contribution_of(template), resolution.config) if keeps else ()
+        asked = self._asked(template, resolution.config)
         kept = tuple(each.name for each in requests)
         return Facts(
             template=template,
@@ -193,21 +196,17 @@ class TemplateReconciler:
             cause=memory.cause,
             refused=memory.refused,
             slot=self._slots.has(key),
-            entrypoint=self._entrypoint(template),
+            entrypoint=self._entrypoints.known(asked, began=bool(job)) if asked is not None else None,
             now=now,
         )
 
-    def _entrypoint(self, template: Resource) -> Entrypoint | None:
-        asked = self._asked(template)
-        return self._entrypoints.known(asked, began=bool(open_job(template))) if asked is not None else None
-
-    def _asked(self, template: Resource) -> AskedImage | None:
+    def _asked(self, template: Resource, config: EffectiveConfig | None) -> AskedImage | None:
         """The image of which the entrypoint may be read, with the pull Secrets that may be."""
         request = request_of(template)
         if request is None or not request.image or request.command:
             return None
         at_home = key_of(template).namespace in ("", self._home)
-        secrets = pull_secrets_of(request, self._config_of(template).config) if at_home else ()
+        secrets = pull_secrets_of(request, config) if at_home else ()
         return AskedImage(image=request.image, secrets=secrets)
 
     def _decide(self, key: ObjectKey, template: Resource, memory: _Memory) -> Decision:

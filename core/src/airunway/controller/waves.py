@@ -7,9 +7,10 @@ with a claim whose weights were fetched anew (`CacheWaves`), and with newer valu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, MutableMapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from airunway.resource import ObjectKey, Resource, dig, is_true, key_of
 from airunway.status import SERVED
@@ -83,6 +84,22 @@ def next_wave(members: Iterable[Member], *, limit: int, patience: timedelta, now
     return Wave(granted=granted, wake_after=min(waiting).total_seconds() if waiting else None, busy=len(waiting))
 
 
+_T = TypeVar("_T")
+
+
+def _open_grants(
+    grants: MutableMapping[ObjectKey, _T], users: Iterable[Resource], *, is_over: Callable[[Resource, _T], bool]
+) -> int:
+    """Remove the grants of these deployments that are over; returns how many are not."""
+    count = 0
+    for user in users:
+        key = key_of(user)
+        if key in grants and is_over(user, grants[key]):
+            del grants[key]
+        count += key in grants
+    return count
+
+
 # -------------------------------------------------------------------------------------- weights that were fetched anew
 
 
@@ -153,14 +170,9 @@ class CacheWaves:
 
     def under_way(self, users: Iterable[Resource]) -> int:
         """Note what became of the grants of these deployments; returns how many are not done."""
-        count = 0
-        for user in users:
-            key = key_of(user)
-            grant = self._grants.get(key)
-            if grant is not None and (grant.claim != published_claim(user) or _is_done(user)):
-                del self._grants[key]
-            count += key in self._grants
-        return count
+        return _open_grants(
+            self._grants, users, is_over=lambda user, grant: grant.claim != published_claim(user) or _is_done(user)
+        )
 
     def next(
         self,
@@ -238,13 +250,7 @@ class TemplateWaves:
 
     def under_way(self, users: Iterable[Resource]) -> int:
         """Note what became of the grants of these deployments; returns how many are not done."""
-        count = 0
-        for user in users:
-            key = key_of(user)
-            if key in self._grants and self._is_done(user):
-                del self._grants[key]
-            count += key in self._grants
-        return count
+        return _open_grants(self._grants, users, is_over=lambda user, _: self._is_done(user))
 
     def next(
         self,

@@ -94,9 +94,8 @@ def expand(spec: Resource, contribution: Resource) -> Resource:
 
     Objects are merged field by field, ``env`` and ``imagePullSecrets`` by name; affinities must both hold; of every
     other list and value the deployment's own counts, an explicit ``false``, ``0`` or ``""`` too, but no default that
-    the API server has written into it (`is_default`). Where the deployment
-    names another engine than the template, nothing of the template's ``engine`` and ``image`` counts: flags and images
-    of one engine do not fit another one.
+    the API server has written into it (`is_default`). Where the deployment names another engine than the template,
+    nothing of the template's ``engine`` and ``image`` counts: flags and images of one engine do not fit another one.
     """
     lower = contribution
     own_engine, engine = dig(spec, "engine", "type"), dig(contribution, "engine", "type")

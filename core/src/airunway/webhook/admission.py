@@ -3,8 +3,7 @@
 The rules of the object itself come first (an API server without CEL has not applied them), then the same rules for its
 effective spec where it names a template. Then the cluster is checked: the named provider is registered, its upstream is
 installed, it offers what is requested, the namespace's policy allows it, and the user could create the provider's own
-kind. The messages are those that the status would have without a
-webhook.
+kind. The messages are those that the status would have without a webhook.
 """
 
 from __future__ import annotations
