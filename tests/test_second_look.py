@@ -28,6 +28,13 @@ def test_a_few_that_failed_are_asked_again(tmp_path: Path, options: tuple[str, .
     assert unsteady(tmp_path / ".pytest_cache") == ["test_it.py::test_a"]
 
 
+def test_one_test_counts_once_whatever_its_parameters(tmp_path: Path) -> None:
+    many = f"import pytest\n@pytest.mark.parametrize('n', range({MOST + 1}))\ndef test_a(n): assert False\n"
+    (tmp_path / "test_it.py").write_text(many)
+    run(tmp_path)
+    assert len(unsteady(tmp_path / ".pytest_cache")) == MOST + 1
+
+
 def test_one_that_passes_then_is_asked_no_more(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(FAILS.format("a"))
     run(tmp_path)

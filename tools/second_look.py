@@ -3,7 +3,7 @@
 Thousands of tests on a real control plane and two busy cores meet, now and then, a moment that the author of one did
 not think of. That is a defect, of the test or of the product, and it is printed; but it says little about the change
 that CI judges, which fails a second time if it is at fault. More than a few failures, or a run that did not come to its
-end, are no such moment.
+end, are no such moment. One test with several parameters is one: what they share fails for all of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def unsteady(cache: Path) -> list[str]:
     """The tests to ask again, by what pytest keeps in `cache` (its folder): none if a second look would say nothing."""
     failed = sorted(_read(cache / "v" / "cache" / "lastfailed") or ())
     ended = _read(cache / "v" / _ENDED)
-    return failed if ended == pytest.ExitCode.TESTS_FAILED and len(failed) <= MOST else []
+    functions = {test.partition("[")[0] for test in failed}
+    return failed if ended == pytest.ExitCode.TESTS_FAILED and len(functions) <= MOST else []
 
 
 def _read(path: Path) -> Any:

@@ -143,6 +143,10 @@ class Ground:
         """The Jobs that fetch weights."""
         return [job for job in await self.all_of(JOB) if labels_of(job).get(names.COMPONENT) == "model-storage"]
 
+    def pods(self) -> list[PlayedPod]:
+        """The pods of the namespace that were played; the runner plays those that other tests left, too."""
+        return [each for each in self.runner.pods.values() if each.key.namespace == self.namespace]
+
     async def remove(self, name: str) -> None:
         """Delete a deployment."""
         await self.client.delete(MODEL_DEPLOYMENT, ObjectKey(self.namespace, name))
@@ -165,7 +169,7 @@ class Ground:
         """The pod of the newest download, once it runs."""
 
         def look() -> PlayedPod | None:
-            found = [each for each in self.runner.pods.values() if "-download-" in each.key.name and each.running]
+            found = [each for each in self.pods() if "-download-" in each.key.name and each.running]
             return found[-1] if found else None
 
         found = await self.eventually(look)

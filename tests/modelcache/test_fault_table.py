@@ -237,8 +237,7 @@ async def remove_class(ground: Ground, name: str) -> None:
 
 async def test_a9_a_pod_on_a_lost_node_is_not_replaced_before_it_has_ended(ground: Ground) -> None:
     def pods() -> int:
-        keys = [each.key for each in ground.runner.pods.values()]
-        return sum(key.namespace == ground.namespace and "-download-" in key.name for key in keys)
+        return sum("-download-" in each.key.name for each in ground.pods())
 
     ground.slow(7_000)
     async with running_part(ground.client, namespace=ground.namespace):

@@ -80,10 +80,8 @@ async def kill_download(ground: Ground, chance: random.Random, killed: Counter[s
     """Kill or evict one download at a random byte; none more than twice, since a Job gives up after three failures."""
 
     def candidates() -> list[PlayedPod]:
-        found = [
-            each for each in ground.runner.pods.values() if each.running and each.key.namespace == ground.namespace
-        ]
-        return [each for each in found if "-download-" in each.key.name and killed[artifact_of(each)] < 2]
+        found = [each for each in ground.pods() if each.running and "-download-" in each.key.name]
+        return [each for each in found if killed[artifact_of(each)] < 2]
 
     with suppress(AssertionError):
         await ground.eventually(candidates)
@@ -112,9 +110,7 @@ async def watched(ground: Ground) -> AsyncIterator[set[str]]:
     async def look() -> None:
         while True:
             running = Counter(
-                artifact_of(each)
-                for each in ground.runner.pods.values()
-                if each.running and "-download-" in each.key.name
+                artifact_of(each) for each in ground.pods() if each.running and "-download-" in each.key.name
             )
             twice.update(name for name, count in running.items() if count > 1)
             await asyncio.sleep(0.01)

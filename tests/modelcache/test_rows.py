@@ -41,7 +41,7 @@ async def test_a4_two_processes_at_once_make_one_artifact_one_claim_and_one_down
         await ground.until("Ready", "one")
         await ground.until("Ready", "two")
     assert len(await ground.artifacts()) == len(await claim_names(ground)) == len(await ground.downloads()) == 1
-    assert len(ground.runner.pods) == 2, "one pod for each step"
+    assert len(ground.pods()) == 2, "one pod for each step"
 
 
 async def test_a6_a_download_goes_on_for_its_other_user_and_goes_without_any(ground: Ground) -> None:
@@ -74,7 +74,7 @@ async def test_a6_a_ready_artifact_stays_without_users_and_serves_the_next_one(g
         await ground.deploy("two")
         await ground.until("Ready", "two")
     assert len(await ground.downloads()) == 1
-    assert len(ground.runner.pods) == 2
+    assert len(ground.pods()) == 2
 
 
 async def test_a7_a_dedicated_cache_goes_with_its_deployment(ground: Ground) -> None:
@@ -98,7 +98,7 @@ async def test_a8_an_evicted_pod_is_replaced_and_counts_as_no_attempt(ground: Gr
         await ground.until("Ready")
     artifact = await ground.artifact()
     assert (artifact["status"]["download"]["attempts"], len(await ground.downloads())) == (1, 1)
-    assert len(ground.runner.pods) == 3
+    assert len(ground.pods()) == 3
 
 
 @pytest.mark.parametrize("with_jobs", [True, False])
@@ -217,14 +217,14 @@ async def test_x4_a27_a20_a_restart_a_removed_job_and_another_provider_write_not
         after = await versions(ground)
         assert {key: value for key, value in after.items() if "fence" not in key[1]} == before
         assert await ground.downloads() == []
-        pods = len(ground.runner.pods)
+        pods = len(ground.pods())
         cache = (await ground.get("one"))["status"]["modelCache"]
         other = await move_provider(ground, "one")
         try:
             await settled(ground, part)
             live = await ground.get("one")
             assert dig(live, "status", "provider", "name") == other
-            assert (live["status"]["modelCache"], len(ground.runner.pods)) == (cache, pods)
+            assert (live["status"]["modelCache"], len(ground.pods())) == (cache, pods)
         finally:
             await ground.client.delete(INFERENCE_PROVIDER_CONFIG, ObjectKey("", other))
 

@@ -119,7 +119,8 @@ async def test_a33_a_cache_follows_the_model_once_its_weights_are_there_and_goes
         assert await serving.pods() == before, "the old weights serve until the new ones are Ready"
         waiting = await serving.until(phase_is("Deploying"))
         assert dig(waiting, "status", "reason") == "WaitingForModelCache"
-        assert [each for each in audit.read() if each.resource == "deployments" and each.writes] == []
+        written = [each for each in audit.read() if each.namespace == ground.namespace and each.writes]
+        assert [each for each in written if each.resource == "deployments"] == []
     moved = await serving.until(lambda found: running_at(generation)(found) and has_claim(found))
     new = dig(moved, "status", "modelCache", "claimName")
     assert new != old

@@ -78,14 +78,14 @@ async def test_a_deployment_with_only_a_template_meets_its_warm_weights(ground: 
         warm = await said(ground, phase="Ready", users=["ModelTemplate/fast"])
         assert labels_of(warm)[names.TEMPLATE] == "fast"
         assert (dig(warm, "status", "mode"), dig(warm, "status", "users")) == ("Shared", 1)
-        pods = len(ground.runner.pods)
+        pods = len(ground.pods())
         await deploy_with_template(ground)
         live = await ground.until("Ready")
         assert dig(live, "status", "modelCache", "artifactName") == key_of(warm).name
         assert "model" not in live["spec"]
         await said(ground, phase="Ready", users=["ModelTemplate/fast", "llama"])
     assert len(await ground.downloads()) == 1
-    assert len(ground.runner.pods) == pods == 2, "one pod for each step, none for the deployment"
+    assert len(ground.pods()) == pods == 2, "one pod for each step, none for the deployment"
 
 
 async def test_weights_of_a_bucket_are_warm_and_met_by_the_template_s_deployments(ground: Ground) -> None:
