@@ -202,7 +202,6 @@ def _core_part(options: CoreOptions, namespaces: tuple[str, ...]) -> Part:
     from airunway.controller.application import CoreApplication, CoreSettings
     from airunway.controller.policies import PolicyFile
     from airunway.webhook import webhook_settings
-    from airunway.webhook.application import Webhook
 
     given = {name: value for name, value in asdict(options.webhook).items() if value != ""}
     admission = webhook_settings(**given, namespace=own_namespace())
@@ -218,6 +217,8 @@ def _core_part(options: CoreOptions, namespaces: tuple[str, ...]) -> Part:
         client, metrics = caches.client, caches.metrics
         core = CoreApplication(client=client, instance=instance, settings=settings, caches=caches)
         if admission is not None:
+            from airunway.webhook.application import Webhook  # with what makes certificates: 8 MiB
+
             core.add(
                 Webhook(
                     client,
