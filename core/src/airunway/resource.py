@@ -26,6 +26,7 @@ __all__ = [
     "dig",
     "digest",
     "filled",
+    "finalizers_of",
     "format_time",
     "is_deleting",
     "is_true",
@@ -83,6 +84,12 @@ def labels_of(obj: Resource) -> dict[str, str]:
 
 def annotations_of(obj: Resource) -> dict[str, str]:
     return dig(obj, "metadata", "annotations") or {}
+
+
+def finalizers_of(obj: Resource) -> list[str]:
+    """The finalizers in their order."""
+    found = dig(obj, "metadata", "finalizers")
+    return [str(each) for each in found] if isinstance(found, list) else []
 
 
 def is_deleting(obj: Resource) -> bool:

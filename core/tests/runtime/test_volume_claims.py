@@ -7,6 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from core.tests.conftest import MakeHost
+from core.tests.runtime.views import state
 
 from airunway.resource import Resource
 from airunway.runtime.gate import claims_hinder
@@ -42,8 +44,10 @@ def deployment(*volumes: Resource, parts: list[str] | None = None, **condition: 
     ],
     ids=["named", "part off", "not said", "of an older spec", "bound", "pending", "conflict", "not made", "dry run"],
 )
-def test_the_first_object_waits_for_claims_that_are_not_made(given: Resource, hinders: str | None) -> None:
-    found = claims_hinder(given)
+def test_the_first_object_waits_for_claims_that_are_not_made(
+    toy: MakeHost, given: Resource, hinders: str | None
+) -> None:
+    found = claims_hinder(state(toy(), given))
     assert (found is None) is (hinders is None)
     assert (found or "").startswith(hinders or "")
 

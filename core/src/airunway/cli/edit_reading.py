@@ -33,8 +33,9 @@ from airunway.runtime.crd_versions import detect
 from airunway.runtime.informers import kind_in
 from airunway.runtime.preview import plan_name
 from airunway.runtime.state import is_primary
+from airunway.status.parts import PART_NAMES
 from airunway.templates import TEMPLATE_READY, effective
-from airunway.upgrades.edits import PARTS, Surroundings, Upstream, UpstreamPlan, assigned, deletions, planned, unnamed
+from airunway.upgrades.edits import Surroundings, Upstream, UpstreamPlan, assigned, deletions, planned, unnamed
 from airunway.upgrades.forecast import Cluster
 from airunway.upgrades.preflight import definition_names, objects_of
 from airunway.view import Unseen
@@ -137,12 +138,12 @@ class EditReader:
         if wants_cache(deployment):
             artifacts = await self._client.list_all(MODEL_ARTIFACT, namespace=namespace)
         core = next((each for each in published_in(read.leases or ()) if each.manager == names.CORE_MANAGER), None)
-        off = {part for part in PARTS if core is not None and core.options.get(part) == "off"}
+        off = {part for part in PART_NAMES if core is not None and core.options.get(part) == "off"}
         return Surroundings(
             providers=read.providers,
             configs=tuple(configs),
             artifacts=tuple(artifacts),
-            parts=tuple(part for part in PARTS if part not in off),
+            parts=tuple(part for part in PART_NAMES if part not in off),
         )
 
     async def _upstream(

@@ -39,7 +39,7 @@ from airunway.process.predicates import RelevantMetadata, needs_reconcile
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.process.supervisor import Lead
 from airunway.process.templates import Templates
-from airunway.resource import ObjectKey, Resource, dig, key_of
+from airunway.resource import ObjectKey, Resource, dig, finalizers_of, key_of
 from airunway.selection import REFUSED_BY, STALE_AFTER, ProviderFacts, provider_facts
 from airunway.status import conditions_in, parent_of
 from airunway.status.catalogue import PARTS, conditions_of
@@ -481,7 +481,7 @@ def _is_touched(deployment: Resource, provider: str) -> bool:
 
 
 def _is_held(deployment: Resource, provider: str) -> bool:
-    return names.provider_finalizer(provider) in dig(deployment, "metadata", "finalizers", default=[])
+    return names.provider_finalizer(provider) in finalizers_of(deployment)
 
 
 def _standing(facts: ProviderFacts | None, now: datetime) -> tuple[object, ...] | None:

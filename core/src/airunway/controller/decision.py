@@ -30,6 +30,7 @@ from airunway.resource import (
     condition_of,
     dig,
     filled,
+    finalizers_of,
     format_time,
     is_true,
     key_of,
@@ -406,7 +407,7 @@ def _hindered_handover(
     named, before = dig(deployment, "spec", "provider", "name"), dig(deployment, "status", "provider", "name")
     if not named or not before or named == before:
         return None
-    if names.provider_finalizer(before) not in dig(deployment, "metadata", "finalizers", default=[]):
+    if names.provider_finalizer(before) not in finalizers_of(deployment):
         return None
     next_ = next((provider for provider in providers if provider.name == named), None)
     stays = f"what provider '{before}' runs stays as it is until then"

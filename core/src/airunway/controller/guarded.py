@@ -20,7 +20,7 @@ from typing import TypeAlias
 from airunway.api import names
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import AnyReflector, Client, KubeError, NotFound, is_retryable
-from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of
+from airunway.resource import ObjectKey, Resource, condition_of, dig, finalizers_of, key_of
 
 __all__ = ["MAX_ACCOUNTS", "GuardParameters", "Namespaces", "needed", "noted", "providers_of"]
 
@@ -62,7 +62,7 @@ def needed(deployments: Iterable[Resource], known: Mapping[str, Namespaces]) -> 
 
 def providers_of(deployment: Resource) -> set[str]:
     """The provider that a deployment is assigned to, and those whose finalizers it has."""
-    holders = map(names.provider_of_finalizer, dig(deployment, "metadata", "finalizers", default=[]) or [])
+    holders = map(names.provider_of_finalizer, finalizers_of(deployment))
     return {provider for provider in (dig(deployment, "status", "provider", "name"), *holders) if provider}
 
 

@@ -15,7 +15,7 @@ from airunway.first_seen import FirstSeen
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, EventRecorder, remove_finalizers
 from airunway.process.deployment_cache import with_all_finalizers
-from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, parse_time
+from airunway.resource import ObjectKey, Resource, dig, finalizers_of, is_deleting, key_of, parse_time
 from airunway.selection import ProviderFacts
 
 __all__ = ["OrphanFinalizer", "orphaned_finalizers"]
@@ -40,7 +40,7 @@ def orphaned_finalizers(
         return (), None
     held = [
         finalizer
-        for finalizer in dig(deployment, "metadata", "finalizers", default=[])
+        for finalizer in finalizers_of(deployment)
         if (provider := names.provider_of_finalizer(finalizer)) and not _is_there(providers.get(provider), now)
     ]
     left = (since + names.FINALIZER_TIMEOUT - now).total_seconds()

@@ -12,7 +12,7 @@ from typing import Any
 
 from airunway.api import names
 from airunway.process.deployment_cache import own_spec
-from airunway.resource import ObjectKey, Resource, annotations_of, dig, digest, is_true, key_of
+from airunway.resource import ObjectKey, Resource, annotations_of, dig, digest, finalizers_of, is_true, key_of
 from airunway.status import SERVED, Condition, Fault
 from airunway.templates import (
     CLUSTER_KIND,
@@ -195,8 +195,7 @@ def _template(
 
 def _exists(deployment: Resource) -> bool:
     """Whether anything of the deployment exists: a provider holds it."""
-    finalizers = dig(deployment, "metadata", "finalizers", default=[])
-    return any(names.provider_of_finalizer(str(each)) for each in finalizers)
+    return any(map(names.provider_of_finalizer, finalizers_of(deployment)))
 
 
 def _keeps(deployment: Resource, record: Resource, contribution: Contribution, digest_: str, *, granted: bool) -> bool:

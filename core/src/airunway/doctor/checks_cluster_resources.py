@@ -10,7 +10,17 @@ from airunway.doctor.checks_providers import is_silent
 from airunway.doctor.findings import Found, Severity, check
 from airunway.doctor.snapshot import GATEWAY_GROUP, POOL_GROUPS, Snapshot
 from airunway.quantity import parse_quantity
-from airunway.resource import Resource, annotations_of, dig, is_deleting, is_true, key_of, labels_of, parse_time
+from airunway.resource import (
+    Resource,
+    annotations_of,
+    dig,
+    finalizers_of,
+    is_deleting,
+    is_true,
+    key_of,
+    labels_of,
+    parse_time,
+)
 from airunway.selection import provider_facts
 
 __all__ = ["default_classes"]
@@ -238,8 +248,8 @@ def _held(seen: Snapshot) -> Iterator[Found]:
         since = parse_time(dig(deployment, "metadata", "deletionTimestamp"))
         if since is None or seen.now - since <= names.FINALIZER_TIMEOUT:
             continue
-        for finalizer in dig(deployment, "metadata", "finalizers", default=[]):
-            provider = names.provider_of_finalizer(str(finalizer))
+        for finalizer in finalizers_of(deployment):
+            provider = names.provider_of_finalizer(finalizer)
             if provider and provider not in alive:
                 yield Found(
                     object=_deployment(deployment), what=f"It waits for {provider} since {since:%Y-%m-%d %H:%M}Z."

@@ -28,7 +28,7 @@ from airunway.api.bounds import (
 from airunway.api.names import GROUP, provider_finalizer, provider_of_finalizer, provider_of_manager
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import LAST_APPLIED, Client, compact_bytes, compact_objects
-from airunway.resource import Resource, dig, key_of, uid_of
+from airunway.resource import Resource, dig, finalizers_of, key_of, uid_of
 from airunway.selection import REFUSED_BY, is_denied, refused_by
 from airunway.templates import effective
 
@@ -211,7 +211,7 @@ async def with_all_finalizers(client: Client, deployment: Resource) -> Resource:
 
     Raises KubeError. A deployment that is gone or was recreated is returned as cached: a write to it fails.
     """
-    if len(dig(deployment, "metadata", "finalizers") or ()) < MAX_FINALIZERS:
+    if len(finalizers_of(deployment)) < MAX_FINALIZERS:
         return deployment
     live = await client.find(MODEL_DEPLOYMENT, key_of(deployment))
     return live if live is not None and uid_of(live) == uid_of(deployment) else deployment

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from airunway.api.bounds import EXCESS
 from airunway.api.names import GROUP
-from airunway.resource import Resource, annotations_of, dig, is_deleting, labels_of
+from airunway.resource import Resource, annotations_of, dig, finalizers_of, is_deleting, labels_of
 
 __all__ = ["RelevantMetadata", "has_our_prefix", "is_user_edit", "needs_reconcile"]
 
@@ -48,7 +48,7 @@ def needs_reconcile(old: Resource, new: Resource, *, manager: str, echo: bool, r
     """
     if is_deleting(old) or is_deleting(new) or _relevant(old, relevant) != _relevant(new, relevant):
         return True
-    if any(relevant.finalizers(finalizer) for finalizer in set(_finalizers(old)) ^ set(_finalizers(new))):
+    if any(relevant.finalizers(finalizer) for finalizer in set(finalizers_of(old)) ^ set(finalizers_of(new))):
         return True
     if labels_of(old) != labels_of(new) and relevant.by_labels(old) != relevant.by_labels(new):
         return True
@@ -80,10 +80,6 @@ def _relevant(obj: Resource, relevant: RelevantMetadata) -> tuple[object, ...]:
     labels = {key: value for key, value in labels_of(obj).items() if relevant.labels(key)}
     annotations = {key: value for key, value in annotations_of(obj).items() if relevant.annotations(key)}
     return dig(obj, "metadata", "uid"), dig(obj, "metadata", "generation"), labels, annotations, obj.get(EXCESS)
-
-
-def _finalizers(obj: Resource) -> list[str]:
-    return [str(finalizer) for finalizer in dig(obj, "metadata", "finalizers", default=[])]
 
 
 def _entries(obj: Resource, manager: str) -> list[Resource]:

@@ -34,22 +34,13 @@ from airunway.plugins.host import ProviderHost
 from airunway.plugins.manifest import api_version, namesake_of
 from airunway.process.deployment_cache import with_all_finalizers
 from airunway.redaction import redacted
-from airunway.resource import (
-    ObjectKey,
-    Resource,
-    dig,
-    digest,
-    is_deleting,
-    key_of,
-    parse_time,
-    uid_of,
-)
+from airunway.resource import ObjectKey, Resource, dig, digest, finalizers_of, is_deleting, key_of, parse_time, uid_of
 from airunway.runtime.informers import UpstreamInformers
 from airunway.runtime.memory import Memory
 from airunway.runtime.plan import Decision
 from airunway.runtime.report import StepResult, terminating_status
 from airunway.runtime.retries import Subject
-from airunway.runtime.state import ClusterState, finalizers_of, is_primary, provider_mark
+from airunway.runtime.state import ClusterState, is_primary, provider_mark
 from airunway.status import Category
 
 __all__ = [
@@ -306,13 +297,13 @@ def held_by(obj: Resource, *, now: datetime) -> tuple[str, float | None]:
     seconds until then.
     """
     since = parse_time(dig(obj, "metadata", "deletionTimestamp"))
-    finalizers = dig(obj, "metadata", "finalizers") or []
+    finalizers = finalizers_of(obj)
     if since is None or not finalizers:
         return "", None
     left = (since + _LINGERS - now).total_seconds()
     if left > 0:
         return "", left
-    return f"{named(obj)} is held by its finalizers: {', '.join(map(str, finalizers))}", None
+    return f"{named(obj)} is held by its finalizers: {', '.join(finalizers)}", None
 
 
 def _outcome(

@@ -19,7 +19,7 @@ from airunway.plugins.runtime_settings import runtime_settings
 from airunway.resource import Resource, condition_of, dig, labels_of, parse_time
 from airunway.runtime.model_cache import cache_faults, cache_verdict
 from airunway.runtime.report import STORAGE_COMPONENT, StepResult
-from airunway.runtime.state import ClusterState, has_part
+from airunway.runtime.state import ClusterState
 from airunway.status import Category, Fault, category_of
 from airunway.templates import TEMPLATE_READY
 
@@ -81,7 +81,7 @@ def gate_of(state: ClusterState, host: ProviderHost, *, edited: bool) -> Gate:
     gate = replace(gate, pods=pods, cache=cache.cache, planned=cache.planned)
     if cache.closed:
         return replace(gate, closed=True, result=cache.result, late=cache.late)
-    if state.primary is None and (why := claims_hinder(state.deployment)) is not None:
+    if state.primary is None and (why := claims_hinder(state)) is not None:
         result = StepResult(
             component=STORAGE_COMPONENT, reason="PvcPending", message=why, blocks_ready=True, pending=True
         )
@@ -166,19 +166,20 @@ def _with_gateway(gate: Gate, state: ClusterState, host: ProviderHost) -> Gate:
     return replace(gate, closed=True, result=result)
 
 
-def claims_hinder(deployment: Resource) -> str | None:
+def claims_hinder(state: ClusterState) -> str | None:
     """Why the first object of a deployment is not made yet because of its volumes with a size; None if they do not
     hinder it, empty if the condition StorageReady says why.
 
     A claim that is not bound hinders nothing: some are bound only with their first pod. One that is not made yet does:
     a foreign object may have its name.
     """
-    volumes = dig(deployment, "spec", "model", "storage", "volumes")
-    sized = isinstance(volumes, list) and any(dig(volume, "size") is not None for volume in volumes)
-    if not sized or not has_part(deployment, names.MODEL_CACHE_PART):
+    if names.MODEL_CACHE_PART not in state.parts:
         return None
-    condition = condition_of(deployment, "StorageReady") or {}
-    if condition.get("observedGeneration") != dig(deployment, "metadata", "generation"):
+    volumes = dig(state.deployment, "spec", "model", "storage", "volumes")
+    if not isinstance(volumes, list) or all(dig(volume, "size") is None for volume in volumes):
+        return None
+    condition = state.condition("StorageReady")
+    if condition is None:
         return "Waiting until the claims of the volumes are created"
     return None if condition.get("status") == "True" or condition.get("reason") in _HARMLESS else ""
 

@@ -14,7 +14,6 @@ from enum import StrEnum
 from typing import Any
 
 from airunway.api import names
-from airunway.api.bounds import noted_excess
 from airunway.api.modeldeployment import ModelDeployment, ParseError
 from airunway.owned import plan as owned_plan
 from airunway.owned.objects import Identity, identity_in
@@ -57,6 +56,7 @@ from airunway.runtime.report import StepResult, located
 from airunway.runtime.state import ClusterState, is_primary, provider_mark
 from airunway.runtime.translate import (
     SpecDigests,
+    TooLarge,
     TranslationResult,
     parsed,
     translate,
@@ -166,7 +166,7 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
         typed, unreadable = None, error
     digests = written_for(deployment, typed) if typed is not None else None
     edited = typed is None or digests is None or _is_edited(state, typed, digests)
-    hindrance, subject, gate = _hindrance(state), "", Gate()
+    hindrance, subject, gate = _hindrance(state, unreadable), "", Gate()
     if hindrance is None and state.settled:
         gate = gate_of(state, host, edited=edited)
     if hindrance is None and not gate.closed:
@@ -315,9 +315,9 @@ def _as_it_runs(state: ClusterState, host: ProviderHost) -> Installed | None:
     return Installed(upstream=upstream, reason="", message="")
 
 
-def _hindrance(state: ClusterState) -> StepResult | None:
+def _hindrance(state: ClusterState, unreadable: ParseError | None) -> StepResult | None:
     """Why nothing may be written, as far as the deployment's spec is concerned."""
-    if (invalid := _invalid(state)) is not None:
+    if (invalid := _invalid(state, unreadable)) is not None:
         return StepResult(component="Validated", reason="ValidationFailed", message=invalid, blocks_ready=True)
     return _stays(state) if state.named_instead else None
 
@@ -336,11 +336,10 @@ def _held_back(watched: Decision, state: ClusterState) -> Decision:
     )
 
 
-def _invalid(state: ClusterState) -> str | None:
+def _invalid(state: ClusterState, unreadable: ParseError | None) -> str | None:
     """The error in the spec: exceeded size limits, otherwise the core's message."""
-    large = "; ".join(f"{each.path}: {each.message}" for each in noted_excess(state.deployment))
-    if large:
-        return f"Validation failed: {large}"
+    if isinstance(unreadable, TooLarge):
+        return f"Validation failed: {unreadable}"
     verdict = state.validated or {}
     return None if verdict.get("status") == "True" else str(verdict.get("message"))
 

@@ -30,7 +30,17 @@ from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.process.logs import log_phase
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_deleting, key_of, uid_of
+from airunway.resource import (
+    ObjectKey,
+    Resource,
+    annotations_of,
+    condition_of,
+    dig,
+    finalizers_of,
+    is_deleting,
+    key_of,
+    uid_of,
+)
 from airunway.runtime.apply import Executor, Finalizer, Outcome, refusal_outcome, upstream_writer
 from airunway.runtime.diagnosis import conclude
 from airunway.runtime.evidence import EvidenceCollector
@@ -42,7 +52,7 @@ from airunway.runtime.pod_settings import config_secrets
 from airunway.runtime.preview import Previewer
 from airunway.runtime.report import Report, StepResult, announcements, leaving, planned_status, record_of_service
 from airunway.runtime.retries import FailedTry, Subject
-from airunway.runtime.state import ClusterState, finalizers_of
+from airunway.runtime.state import ClusterState
 from airunway.runtime.translate import selector_of
 from airunway.status.events import EVENTS
 from airunway.status.evidence import Evidence

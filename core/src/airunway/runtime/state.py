@@ -17,6 +17,7 @@ from airunway.resource import (
     condition_of,
     controller_owner,
     dig,
+    finalizers_of,
     key_of,
     uid_of,
 )
@@ -24,12 +25,11 @@ from airunway.runtime.crd_versions import Installed
 from airunway.runtime.settings_record import Record, read_record
 from airunway.status import served_before
 from airunway.status.evidence import EventFacts, Evidence, parse_moment
+from airunway.status.parts import parts_of
 
 __all__ = [
     "ClusterState",
     "applied_at",
-    "finalizers_of",
-    "has_part",
     "is_primary",
     "provider_mark",
 ]
@@ -157,10 +157,9 @@ class ClusterState:
         return condition is None or published != own
 
     @property
-    def parts(self) -> list[object]:
-        """The parts of the core that are on, as the core says on deployments that ask for them."""
-        found = dig(self.deployment, "status", "parts")
-        return found if isinstance(found, list) else []
+    def parts(self) -> list[str]:
+        """The parts of the core that are on."""
+        return parts_of(self.deployment)
 
     @property
     def is_mine(self) -> bool:
@@ -194,10 +193,6 @@ def provider_mark(provider: str) -> Mark:
     return Mark(names.PROVIDER, provider)
 
 
-def finalizers_of(deployment: Resource) -> list[str]:
-    return dig(deployment, "metadata", "finalizers") or []
-
-
 def applied_at(primary: Resource, manager: str) -> datetime | None:
     """When we last changed the object: the time of our entry in managedFields, otherwise its creation."""
     entries = dig(primary, "metadata", "managedFields")
@@ -211,12 +206,6 @@ def applied_at(primary: Resource, manager: str) -> datetime | None:
 
 
 # -------------------------------------------------------------------------------------------------------- what is ours
-
-
-def has_part(deployment: Resource, part: str) -> bool:
-    """Whether a part of the core is on: the core says so (``status.parts``) on deployments that ask for it."""
-    parts = dig(deployment, "status", "parts")
-    return isinstance(parts, list) and part in parts
 
 
 def is_primary(live: Resource) -> bool:

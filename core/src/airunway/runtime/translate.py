@@ -40,12 +40,14 @@ from airunway.runtime.recreation import (
     replacement_record,
 )
 from airunway.runtime.settings_record import Record, new_record
-from airunway.runtime.state import has_part, provider_mark
+from airunway.runtime.state import provider_mark
 from airunway.sdk.fields import ignored_fields, ignored_pod_settings, tracked
 from airunway.sdk.pods import pod_templates
+from airunway.status.parts import parts_of
 
 __all__ = [
     "SpecDigests",
+    "TooLarge",
     "TranslationResult",
     "complete",
     "parsed",
@@ -69,12 +71,14 @@ class TranslationResult:
     """The desired, complete objects, the primary first; empty with blockers or while suspended."""
 
 
+class TooLarge(ParseError):
+    """The deployment exceeds size limits: a cache keeps only an outline of it."""
+
+
 def parsed(deployment: Resource) -> ModelDeployment:
-    """The deployment as plugins see it. Raises ParseError, also for one over the size limits, of which a cache keeps
-    only an outline.
-    """
+    """The deployment as plugins see it. Raises ParseError, and TooLarge with all limits that it exceeds."""
     if large := noted_excess(deployment):
-        raise ParseError(large[0].path, large[0].message)
+        raise TooLarge("", "; ".join(f"{each.path}: {each.message}" for each in large))
     return parse_deployment(deployment)
 
 
@@ -99,7 +103,7 @@ def translate(
     that the spec names are not used, and the record keeps the name that it has. The plugin never sees overrides that
     its schema refuses. A field that the user set and the provider never read is reported here (ruling 18).
     """
-    unclaimed = [] if has_part(deployment, names.MODEL_CACHE_PART) else unclaimed_volumes(typed)
+    unclaimed = [] if names.MODEL_CACHE_PART in parts_of(deployment) else unclaimed_volumes(typed)
     overrides = check_overrides(typed.spec.provider.overrides or {}, host.manifest.override_schema)
     if overrides.errors:  # the plugin never sees them
         return TranslationResult(blockers=(*unclaimed, *overrides.errors), warnings=overrides.unknown)
@@ -207,21 +211,25 @@ def written_for(deployment: Resource, typed: ModelDeployment) -> SpecDigests:
     Default values are left out: the API server sets those of the CRD and a preview does not, and a default value that a
     newer release adds must not count as a change of every deployment. `typed` is the same object, parsed.
     """
+    others = _beside_spec(deployment)
     spec = _upstream_spec(typed)
     lasting = {key: value for key, value in spec.items() if key not in _PASSING}
     if scaling := _without_counts(spec.get("scaling") or {}):
         lasting["scaling"] = scaling
-    return SpecDigests(wanted=_input_digest(deployment, spec), lasting=_input_digest(deployment, lasting))
+    return SpecDigests(wanted=_input_digest(spec, others), lasting=_input_digest(lasting, others))
 
 
 def _upstream_spec(typed: ModelDeployment) -> Resource:
     return _without_claims({key: value for key, value in typed.spec.to_essence().items() if key not in _NOT_UPSTREAM})
 
 
-def _input_digest(deployment: Resource, spec: Mapping[str, object]) -> str:
-    engine = dig(deployment, "status", "engine", "type", default="")
-    adopted = annotations_of(deployment).get(names.ADOPT, "")
-    return digest([spec, engine, adopted], length=_HASH_LENGTH)
+def _beside_spec(deployment: Resource) -> tuple[str, str]:
+    """The engine and the adopt annotation."""
+    return dig(deployment, "status", "engine", "type", default=""), annotations_of(deployment).get(names.ADOPT, "")
+
+
+def _input_digest(spec: Mapping[str, object], others: tuple[str, str]) -> str:
+    return digest([spec, *others], length=_HASH_LENGTH)
 
 
 def with_counts_of(mark: str, deployment: Resource, typed: ModelDeployment) -> ModelDeployment | None:
@@ -232,7 +240,7 @@ def with_counts_of(mark: str, deployment: Resource, typed: ModelDeployment) -> M
     role, so all counts can be tried.
     """
     scaling, counts = typed.spec.scaling, range(MAX_REPLICAS + 1)
-    spec = _upstream_spec(typed)
+    others, spec = _beside_spec(deployment), _upstream_spec(typed)
     spec.pop("suspend", None)
     of_roles = {key: value for key, value in (spec.pop("scaling", None) or {}).items() if key != "replicas"}
     if of_roles:
@@ -244,7 +252,7 @@ def with_counts_of(mark: str, deployment: Resource, typed: ModelDeployment) -> M
     for replicas, by_role in tried:
         found = {role: _with_count(of_roles[role], count) for role, count in by_role.items()}
         wanted = _with_count(found, replicas)
-        if _input_digest(deployment, {**spec, "scaling": wanted} if wanted else spec) == mark:
+        if _input_digest({**spec, "scaling": wanted} if wanted else spec, others) == mark:
             roles = {role: getattr(scaling, role).model_copy(update={"replicas": n}) for role, n in by_role.items()}
             counted = scaling.model_copy(update={"replicas": replicas, **roles})
             return typed.model_copy(update={"spec": typed.spec.model_copy(update={"scaling": counted})})

@@ -10,7 +10,7 @@ from typing import Any
 
 from airunway.api.names import GROUP, provider_of_finalizer, provider_of_manager
 from airunway.cel import DataSize
-from airunway.resource import Resource, annotations_of, condition_of, dig, key_of, parse_time
+from airunway.resource import Resource, annotations_of, condition_of, dig, finalizers_of, key_of, parse_time
 from airunway.selection.rules import size_of_spec
 
 __all__ = [
@@ -207,7 +207,7 @@ def is_undecided(deployment: Resource) -> bool:
     """Whether another provider may still be chosen: the spec names none, and no upstream object exists."""
     if dig(deployment, "spec", "provider", "name") or dig(deployment, "status", "provider", "resourceName"):
         return False
-    return not any(provider_of_finalizer(str(each)) for each in dig(deployment, "metadata", "finalizers", default=[]))
+    return not any(map(provider_of_finalizer, finalizers_of(deployment)))
 
 
 def refusals(deployment: Resource) -> dict[str, ProviderRefusal]:

@@ -20,22 +20,20 @@ from airunway.owned.objects import is_ours
 from airunway.owned.plan import Action, Step, conflict_text
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.runtime_settings import resolve_among
-from airunway.resource import Resource, annotations_of, condition_of, dig, filled
+from airunway.resource import Resource, annotations_of, condition_of, dig, filled, finalizers_of
 from airunway.runtime.plan import Decision, Do, decide
 from airunway.runtime.report import located
-from airunway.runtime.state import ClusterState, finalizers_of, provider_mark
+from airunway.runtime.state import ClusterState, provider_mark
 from airunway.schema import defaulted
 from airunway.selection import provider_facts, unsettled
 from airunway.status import written
+from airunway.status.parts import PART_NAMES, parts_of
 from airunway.templates import TEMPLATE_READY
 from airunway.upgrades.forecast import Cluster, state_in
 from airunway.validation import validate
 from airunway.view.plan import PlanStep, plan_step
 
-__all__ = ["PARTS", "Surroundings", "Upstream", "UpstreamPlan", "assigned", "deletions", "planned", "unnamed"]
-
-PARTS = ("gateway", "model-cache")
-"""The parts of the core that may be on."""
+__all__ = ["Surroundings", "Upstream", "UpstreamPlan", "assigned", "deletions", "planned", "unnamed"]
 
 _OF_CORE = ("Validated", TEMPLATE_READY, "EngineSelected", "ProviderSelected", "RuntimeConfigReady")
 
@@ -61,7 +59,7 @@ class Surroundings:
     """The ModelArtifacts of the namespace, if the deployment asks for a model cache."""
     templates: tuple[Resource, ...] = ()
     """ModelTemplates of the namespace and ClusterModelTemplates, if the deployment names one, or its model."""
-    parts: tuple[str, ...] = PARTS
+    parts: tuple[str, ...] = PART_NAMES
     """The parts of the core that are on."""
 
 
@@ -135,7 +133,7 @@ def assigned(deployment: Resource, around: Surroundings, *, now: datetime) -> Re
 def _with_cache(deployment: Resource, around: Surroundings, *, now: datetime) -> Resource:
     """The deployment with what the model cache part says about this spec."""
     status = deployment["status"]
-    if PARTS[1] not in (status.get("parts") or ()):
+    if names.MODEL_CACHE_PART not in parts_of(deployment):
         return deployment
     resolution = resolve_among(deployment, around.configs)
     used = dig(status, "modelCache", "artifactName")
