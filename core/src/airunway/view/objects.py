@@ -48,14 +48,15 @@ def state_of(obj: Resource) -> ObjectState:
             return ObjectState(word(found.get("reason")) or type_, Health.PROBLEM, line(found.get("message")))
     phase = word(dig(obj, "status", "phase"))
     counts = _counts(obj)
+    counted = counts if _reports_counts(obj) else ""
     for type_ in _READY:
         if (found := conditions.get(type_)) is not None:
-            return _by_condition(found, type_, phase=phase, counts=counts)
+            return _by_condition(found, type_, phase=phase, counts=counted)
     ending = [(name, each) for name, each in conditions.items() if name.endswith(("Ready", "Succeeded"))]
     if ending:
         # The upstream's own words, such as WorkspaceSucceeded: the one that is not True says most.
         name, each = next(((n, c) for n, c in ending if c.get("status") != "True"), ending[-1])
-        return _by_condition(each, name, phase=phase, counts=counts)
+        return _by_condition(each, name, phase=phase, counts=counted)
     if counts:
         ready, _, wanted = counts.partition("/")
         return ObjectState(f"{counts} ready", Health.OK if ready == wanted else Health.PROGRESS, "")
@@ -103,3 +104,8 @@ def _counts(obj: Resource) -> str:
         return ""
     ready = dig(obj, "status", "readyReplicas", default=0)
     return f"{ready}/{wanted}" if isinstance(ready, int) else ""
+
+
+def _reports_counts(obj: Resource) -> bool:
+    """Whether an object counts its replicas in its status: some say with a condition alone that they are ready."""
+    return any(dig(obj, "status", name) is not None for name in ("replicas", "readyReplicas"))
