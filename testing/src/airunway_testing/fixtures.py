@@ -13,9 +13,9 @@ import os
 import subprocess
 import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from threading import Thread
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import pytest
 
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from airunway_testing.eventually import Eventually
 
 __all__ = [
+    "Administrator",
     "Kubectl",
+    "administrator",
     "audit_log",
     "client",
     "cluster",
@@ -42,6 +44,13 @@ __all__ = [
 ]
 
 _UNAVAILABLE = pytest.StashKey[dict[Level, ControlPlaneError]]()
+
+
+Ask: TypeAlias = Callable[["Client"], Coroutine[object, object, object]]
+"""A request."""
+
+Administrator: TypeAlias = Callable[[Path, Ask], None]
+"""Makes a request to the cluster of a kubeconfig, and waits for its end."""
 
 
 class Kubectl(Protocol):
@@ -141,29 +150,49 @@ def kubectl(kubeconfig: Path) -> Kubectl:
 
 
 @pytest.fixture
-def namespace(kubeconfig: Path) -> Iterator[str]:
+def namespace(kubeconfig: Path, administrator: Administrator) -> Iterator[str]:
     """The name of a new namespace, deleted after the test (without waiting until it is gone)."""
     from airunway.kube import NAMESPACE, NotFound
     from airunway.resource import ObjectKey
 
     name = f"test-{uuid.uuid4().hex[:10]}"
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    _asked(kubeconfig, lambda client: client.create(NAMESPACE, body))
+    administrator(kubeconfig, lambda client: client.create(NAMESPACE, body))
     yield name
     with contextlib.suppress(NotFound):
-        _asked(kubeconfig, lambda client: client.delete(NAMESPACE, ObjectKey("", name)))
+        administrator(kubeconfig, lambda client: client.delete(NAMESPACE, ObjectKey("", name)))
 
 
-def _asked(kubeconfig: Path, ask: Callable[["Client"], Coroutine[object, object, object]]) -> None:
-    """One request without an event loop: a fixture of every test must not use the test's own."""
+@pytest.fixture(scope="session")
+def administrator() -> Iterator[Administrator]:
+    """Makes one request as the administrator of a cluster: ``administrator(kubeconfig, lambda client: ...)``.
+
+    It has an event loop of its own, since a fixture of every test must not use the test's, and keeps its connections:
+    to open one takes longer than a request.
+    """
     from airunway.kube import Client, load_config
 
-    async def main() -> None:
-        async with Client(load_config(kubeconfig=kubeconfig), user_agent="airunway-tests") as client:
-            await ask(client)
+    loop = asyncio.new_event_loop()
+    thread = Thread(target=loop.run_forever, name="administrator")
+    thread.start()
+    clients: dict[Path, Client] = {}
+    opened = contextlib.AsyncExitStack()
 
-    with ThreadPoolExecutor(max_workers=1) as thread:
-        thread.submit(asyncio.run, main()).result()
+    async def request(kubeconfig: Path, ask: Ask) -> None:
+        client = clients.get(kubeconfig)
+        if client is None:
+            made = Client(load_config(kubeconfig=kubeconfig), user_agent="airunway-tests")
+            client = clients[kubeconfig] = await opened.enter_async_context(made)
+        await ask(client)
+
+    def ask_and_wait(kubeconfig: Path, ask: Ask) -> None:
+        asyncio.run_coroutine_threadsafe(request(kubeconfig, ask), loop).result()
+
+    yield ask_and_wait
+    asyncio.run_coroutine_threadsafe(opened.aclose(), loop).result()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
 
 
 @pytest.fixture
