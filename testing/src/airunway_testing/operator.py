@@ -6,11 +6,11 @@ What the programs run as processes of their own runs here as tasks, against a re
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 from time import monotonic
@@ -90,9 +90,11 @@ async def install_definitions(client: Client, definitions: Sequence[Resource] = 
 
     What is there already is left alone: an API server takes long over a large CRD, also where nothing changes.
     """
-    wanted = {key_of(definition): definition for definition in [*custom_resource_definitions(), *definitions]}
+    others = {key_of(definition): (definition, digest(definition)) for definition in definitions}
+    wanted = {**_own_definitions(), **others}
     there = await _versions(client)
-    unknown = {key: each for key, each in wanted.items() if _INSTALLED.get(_mark(client, each)) != there.get(key, "")}
+    marks = {key: (client.config.server, key.name, content) for key, (_, content) in wanted.items()}
+    unknown = {key: wanted[key][0] for key, mark in marks.items() if _INSTALLED.get(mark) != there.get(key, "")}
     for key, definition in unknown.items():
         try:
             live = await client.get(CUSTOM_RESOURCE_DEFINITION, key)
@@ -111,17 +113,19 @@ async def install_definitions(client: Client, definitions: Sequence[Resource] = 
     if unknown:
         await wait_until_established(client, (key.name for key in unknown), timeout=PATIENCE)
         there = await _versions(client)
-        _INSTALLED.update({_mark(client, each): there[key] for key, each in unknown.items() if key in there})
+        _INSTALLED.update({marks[key]: there[key] for key in unknown if key in there})
+
+
+@cache
+def _own_definitions() -> Mapping[ObjectKey, tuple[Resource, str]]:
+    """Our CRDs with their digests, made once: every test asks for them."""
+    return {key_of(definition): (definition, digest(definition)) for definition in custom_resource_definitions()}
 
 
 async def _versions(client: Client) -> dict[ObjectKey, str]:
     """What changes of every CRD that is there with each write to it."""
     listed = await client.list_metadata(CUSTOM_RESOURCE_DEFINITION)
     return {key_of(each): f"{uid_of(each)} {each['metadata']['resourceVersion']}" for each in listed}
-
-
-def _mark(client: Client, definition: Resource) -> tuple[str, str, str]:
-    return client.config.server, key_of(definition).name, digest(definition)
 
 
 async def remove_definition(client: Client, name: str) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from importlib import resources
 
 import yaml
 
 from airunway.kube import Kind
-from airunway.resource import Resource
+from airunway.resource import Resource, copy_of
 
 __all__ = [
     "CLASS_NAME",
@@ -59,11 +60,16 @@ def istio_definitions() -> list[Resource]:
 
 
 def _definitions(folder: str) -> list[Resource]:
+    return [copy_of(definition) for definition in _read(folder)]
+
+
+@cache
+def _read(folder: str) -> tuple[Resource, ...]:
     files = (resources.files("airunway_testing.gatewayapi") / folder).iterdir()
-    return [
+    return tuple(
         yaml.load(file.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         for file in sorted(files, key=lambda file: file.name)
-    ]
+    )
 
 
 def gateway_class(name: str = CLASS_NAME, *, controller: str = CONTROLLER_NAME) -> Resource:
