@@ -97,6 +97,28 @@ async def test_a_model_is_asked_for_what_it_does(
     assert (without.code, "name them with --document" in without.err) == (1, True), without
 
 
+@pytest.mark.parametrize("advertises", [True, False])
+async def test_a_request_that_the_model_refuses_is_not_asked_as_another_task(
+    server: ModelServer, key: ObjectKey, run: Run, *, advertises: bool
+) -> None:
+    server.advertises = advertises
+    too_long = "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens."
+    for status in (400, 422):
+        server.faults[CHAT] = answering(json.dumps({"error": {"message": too_long}}), status=status)
+        done = await run("chat", "md/llama", "hello", "-n", key.namespace)
+        assert (done.code, done.out) == (1, ""), done
+        assert done.err == f"airunway: the model's server answered with HTTP {status}: {too_long}\n"
+    assert {each.path for each in server.received if each.method == "POST"} == {CHAT}
+    # What the server says of its task leads on, and is shown.
+    server.models = {"base": Serves.COMPLETION}
+    server.faults[CHAT] = answering(
+        json.dumps({"error": {"message": "tokenizer.chat_template is not set"}}), status=400
+    )
+    base = await run("chat", "md/llama", "one two", "-n", key.namespace)
+    assert (base.code, base.out) == (0, "two one\n"), base
+    assert "refuses chat (HTTP 400: tokenizer.chat_template is not set): asking it for completion" in base.err
+
+
 async def test_what_is_no_answer_is_one_plain_sentence(server: ModelServer, key: ObjectKey, run: Run) -> None:
     hostile = json.dumps({"choices": [{"delta": {"content": "ok \x1b]0;owned\x07\x1b[2J\u202e\x9b5m bad"}}]})
     cases = {
@@ -194,6 +216,12 @@ async def test_a_conversation_on_a_terminal(
         bodies = [each.body for each in server.received if each.path == CHAT]
         # What was answered is part of the next request; an answer that was ended is not.
         assert [each["content"] for each in bodies[-1]["messages"]] == ["one two", "two one", "again"]
+        # A server that has answered a chat does chat: what it refuses then is the request.
+        server.advertises = False
+        server.faults[CHAT] = answering('{"error": {"message": "does not support chat that long"}}', status=400)
+        os.write(ours, b"more\n")
+        await until("HTTP 400: does not support chat that long", "> ")
+        assert {each.path for each in server.received if each.method == "POST"} == {CHAT}
         os.write(ours, b"\x04")
         async with asyncio.timeout(PATIENCE):
             assert await process.wait() == 0

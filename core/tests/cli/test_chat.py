@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from airunway.cli.chat import LONGEST_PROMPT, _sentence, _served_name, _Talk, _Wanted
+from airunway.cli.chat import LONGEST_PROMPT, _sentence, _served_name, _Talk, _Wanted, names_other_task
 from airunway.cli.main import app
 from airunway.kube import SERVICE, Client, ClusterConfig, ConnectionFailed, api_error
 from airunway.resource import ObjectKey, Resource
@@ -85,6 +85,29 @@ def test_an_error_is_one_bounded_sentence(status: int, body: object, says: str) 
     assert says in text
     assert text.isprintable()
     assert len(text) < 400
+
+
+@pytest.mark.parametrize(
+    ("message", "other"),
+    [
+        ("The model does not support Chat Completions API", True),
+        ("The model does not support /v1/chat/completions", True),
+        ("default chat template is no longer allowed, so you must provide a chat template", True),
+        ("Cannot use chat template functions because tokenizer.chat_template is not set", True),
+        ("This model does not appear to be an embedding model by default.", True),
+        ("This server does not support embeddings. Start it with `--embeddings`", True),
+        ('"nomic" does not support generate', True),
+        ("This model's maximum context length is 4096 tokens. However, you requested 5000", False),
+        ("System role not supported", False),
+        ("max_tokens is too large for a chat completion", False),
+        ("The model does not support tools in chat completions", False),
+        ("chat template rendering failed: roles must alternate", False),
+        ("", False),
+        (HOSTILE, False),
+    ],
+)
+def test_a_message_about_the_task_is_known(message: str, *, other: bool) -> None:
+    assert names_other_task(message) is other
 
 
 def test_a_right_that_is_missing_is_the_api_servers_word_only() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 import shlex
 import signal
 import sys
@@ -33,8 +34,24 @@ __all__ = ["chat"]
 LONGEST_PROMPT = 2**20
 """Characters of a prompt."""
 
-_REFUSING = (400, 404, 405, 415, 422, 501)
+_REFUSING = (404, 405, 415, 501)
 """HTTP codes by which a server says that it does not do this task."""
+
+_FAULTY = (400, 422)
+"""HTTP codes of a server that refuses this request, and of some that do not do this task: their message has it."""
+
+_LONGEST_REFUSAL = 2000
+"""Characters of a message that are searched."""
+
+_OTHER_TASK = re.compile(
+    r"chat[_ ]template(?: is)? (?:not (?:set|found|defined)|no longer|missing)"
+    r"|(?:missing|provide|needs|requires|has no|without) (?:a |the )?chat[_ ]template"
+    r"|(?:not|n't) support (?:the |text |this )*[`'\"]*(?:/v1/|(?:chat|completions?|generat|embed|rerank|scor|task))"
+    r"|unsupported task|task is not supported"
+    r"|not (?:appear to be )?an? (?:embedding|chat|generative|rerank)",
+    re.IGNORECASE,
+)
+"""What engines write where a model has no chat template, or does not do what it is asked for."""
 
 
 def chat(
@@ -179,7 +196,7 @@ class _Talk:
     tasks: list[Task]
     """What is asked for: the first one; the others if the server refuses it."""
     certain: bool
-    """Whether the first one is what the user or the server says; if not, a refusal leads to the next."""
+    """Whether the user or the server named the first one, or it was answered; if not, a refusal leads to the next."""
     said: list[dict[str, str]] = field(default_factory=list)
     """The conversation so far."""
 
@@ -232,28 +249,41 @@ class _Talk:
                 _problem("the model ranks documents: name them with --document")
                 return None
             try:
-                return await self._ask(prompt, show=show)
+                found = await self._ask(prompt, show=show)
             except ApiError as error:
-                if not self._is_refusal(error) or not await self._next_task():
+                if not await self._has_next_task(error):
                     _problem(_sentence(error, self.endpoint, self.deployment))
                     return None
             except KubeError as error:
                 _problem(f"the answer broke off, or did not come: {bounded(str(error), 300)}")
                 return None
+            else:
+                self.certain = self.certain or found is not None
+                return found
 
-    def _is_refusal(self, error: ApiError) -> bool:
-        return not self.certain and error.status in _REFUSING and not error.reason
+    async def _has_next_task(self, error: ApiError) -> bool:
+        """After an error: whether the server refuses this task, and another is to be asked for, which a remark names.
 
-    async def _next_task(self) -> bool:
-        """After a refusal: what the server's paths say, else the next in their order. Whether there is one."""
+        It is what the server's paths say, else the next in their order.
+        """
+        from airunway.cli.chat_screen import remark
         from airunway.snapshots import schema_tasks
+        from airunway.view.answers import Task
 
-        if len(self.tasks) < 2:
+        if self.certain or len(self.tasks) < 2 or error.reason or error.status not in (*_REFUSING, *_FAULTY):
             return False
         refused, *rest = self.tasks
-        has = [task for task in await schema_tasks(self.client, self.endpoint) if task is not refused]
+        listed = await schema_tasks(self.client, self.endpoint)
+        # A path that is there answers 404 to a model that it does not have.
+        request_is_at_fault = refused in listed if listed else error.status in _FAULTY
+        if request_is_at_fault and error.status in (404, *_FAULTY) and not names_other_task(error.message):
+            return False
+        has = [task for task in listed if task is not refused]
         self.certain = bool(has)
         self.tasks = has or rest
+        why = f"HTTP {error.status}: {bounded(error.message, 200) or 'no message'}"
+        alone = ", of each prompt alone" if refused is Task.CHAT else ""
+        remark(f"the server refuses {refused} ({why}): asking it for {self.tasks[0]}{alone}")
         return True
 
     async def _ask(self, prompt: str, *, show: bool) -> AnswerView | None:
@@ -307,6 +337,11 @@ class _Talk:
                 remark(f"the prompt has more than {LONGEST_PROMPT} characters")
                 continue
             await _interruptible(self.ask(typed))
+
+
+def names_other_task(message: str) -> bool:
+    """Whether a server's message says that the model has no chat template, or does not do this task."""
+    return _OTHER_TASK.search(message[:_LONGEST_REFUSAL]) is not None
 
 
 async def _interruptible(work: Coroutine[object, object, object]) -> None:
