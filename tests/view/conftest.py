@@ -121,20 +121,24 @@ async def key(client: Client, namespace: str) -> ObjectKey:
 class Grant(Protocol):
     """Gives a new user ClusterRoles and rules (group, resource, verbs) in the namespace: the user's kubeconfig."""
 
-    async def __call__(self, *roles: str, rules: Sequence[tuple[str, str, str]] = ()) -> Path: ...
+    async def __call__(
+        self, *roles: str, rules: Sequence[tuple[str, str, str]] = (), deployments: str = "get list watch"
+    ) -> Path: ...
 
 
 @pytest.fixture
 def grant(client: Client, cluster: Cluster, namespace: str) -> Grant:
     """``await grant("view", rules=[("", "pods/proxy", "get")])``: the kubeconfig of a new user with these rights.
 
-    What the chart's ClusterRole airunway-view adds to Kubernetes' own is always granted.
+    What the chart's ClusterRole airunway-view adds to Kubernetes' own is granted too, or these verbs of it.
     """
     count = iter(range(100))
 
-    async def grant_(*roles: str, rules: Sequence[tuple[str, str, str]] = ()) -> Path:
+    async def grant_(
+        *roles: str, rules: Sequence[tuple[str, str, str]] = (), deployments: str = "get list watch"
+    ) -> Path:
         user = f"user-{next(count)}-of-{namespace}"
-        given = [("airunway.ai", "modeldeployments", "get list watch"), *rules]
+        given = [("airunway.ai", "modeldeployments", deployments), *rules]
         body = [{"apiGroups": [group], "resources": [what], "verbs": verbs.split()} for group, what, verbs in given]
         await client.create(ROLE, {"metadata": {"name": user, "namespace": namespace}, "rules": body})
         for kind, name in (("Role", user), *(("ClusterRole", role) for role in roles)):

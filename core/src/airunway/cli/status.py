@@ -110,34 +110,36 @@ def _print(view: DeploymentView, output: Output) -> None:
 
 
 async def _wait(client: Client, key: ObjectKey, patience: timedelta) -> int:
-    """Wait for the deployment alone: the exit code. Raises NotFound if it does not exist, or is deleted meanwhile."""
+    """Wait for the deployment alone: the exit code. Raises NotFound if it does not exist, or is deleted meanwhile, and
+    Forbidden without the right to list and watch it.
+    """
     from airunway.kinds import MODEL_DEPLOYMENT
-    from airunway.kube import NotFound, Reflector
+    from airunway.kube import NotFound
+    from airunway.snapshots import Watched
     from airunway.view import outcome_of
 
     await client.get(MODEL_DEPLOYMENT, key)
     changed = asyncio.Event()
-    selector = f"metadata.name={key.name}"
-    cache = Reflector(client, MODEL_DEPLOYMENT, namespace=key.namespace, field_selector=selector)
-    cache.add_handler(lambda *_: changed.set())
-    reading = asyncio.create_task(cache.run())
+    watched = Watched(client, MODEL_DEPLOYMENT, key, changed=changed)
     try:
         async with asyncio.timeout(patience.total_seconds()):
-            await cache.synced.wait()
             while True:
+                await changed.wait()
                 changed.clear()
-                deployment = cache.get(key)
+                if watched.refused is not None:
+                    raise watched.refused
+                if not watched.cache.synced.is_set():
+                    continue
+                deployment = watched.cache.get(key)
                 if deployment is None:
                     raise NotFound(404, "NotFound", f"{key} was deleted", {"name": key.name})
                 outcome = outcome_of(deployment)
                 if outcome.done:
                     return 0 if outcome.ready else FAILED
-                await changed.wait()
     except TimeoutError:
         return LATE
     finally:
-        reading.cancel()
-        await asyncio.gather(reading, return_exceptions=True)
+        await watched.close()
 
 
 async def _watch(client: Client, key: ObjectKey, output: Output, patience: timedelta | None) -> int:

@@ -74,7 +74,8 @@ class Reflector:
     - `project` trims an object before it is cached and passed to handlers; it may change the object in place. If it
       returns None, the object is treated as if it did not exist.
     - Handlers run inside the loop that reads: they must be quick and must not wait. An exception in one is logged.
-    - `on_restart(cause)` is called whenever a fault makes a list or watch start again.
+    - `on_restart(cause)` is called whenever a fault makes a list or watch start again. `error` is the newest error of
+      the server or the network; None after a list.
     - `optional`: a cluster that does not serve the kind is nothing to warn about.
     """
 
@@ -98,6 +99,7 @@ class Reflector:
         self.answered = asyncio.Event()
         self.missing = False
         self.restarts = 0
+        self.error: KubeError | None = None
         self.on_restart = on_restart
         self._client = client
         self._label_selector, self._field_selector = label_selector, field_selector
@@ -177,6 +179,7 @@ class Reflector:
 
     async def _recover(self, error: KubeError) -> None:
         """Decides from the error whether to resume the watch or to list again, and waits."""
+        self.error = error
         cause = type(error).__name__
         first = self._backoff.failures == 0
         missing = isinstance(error, NotFound)
@@ -247,7 +250,7 @@ class Reflector:
             self._remove(key, version)
         self._tombstones.clear()
         self._resource_version = self._newest = version
-        self.missing = False
+        self.missing, self.error = False, None
         if not self.synced.is_set():
             log.info("%s: %d objects", self.kind, len(self._objects))
             self.synced.set()

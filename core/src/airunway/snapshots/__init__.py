@@ -15,6 +15,7 @@ from airunway.snapshots.serving import (
     schema_tasks,
 )
 from airunway.snapshots.sources import EVENT, Source, all_pod_sources, sources_of
+from airunway.snapshots.watched import Watched
 
 __all__ = [
     "EVENT",
@@ -22,6 +23,7 @@ __all__ = [
     "Advertised",
     "Endpoint",
     "Source",
+    "Watched",
     "advertised",
     "all_pod_sources",
     "ask",
