@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.view.conftest import Run, is_on_page
+from tests.view.conftest import Grant, Run, is_on_page
 
 from airunway.kube import EVENT, POD, SERVICE_ACCOUNT, Client
 from airunway.resource import ObjectKey, Resource
@@ -16,6 +19,7 @@ from airunway_testing.controlplane import Cluster
 from airunway_testing.eventually import PATIENCE, Eventually
 from airunway_testing.faults import BACK_OFF, ended, running
 from airunway_testing.kubelet import Kubelet
+from airunway_testing.served import write_status
 
 pytestmark = pytest.mark.cluster
 
@@ -23,10 +27,17 @@ KILLED = "RuntimeError: CUDA driver version is insufficient for CUDA runtime ver
 
 
 async def pod(
-    client: Client, kubelet: Kubelet, key: ObjectKey, name: str, role: str, /, **states: Resource | tuple[Any, ...]
+    client: Client,
+    kubelet: Kubelet,
+    key: ObjectKey,
+    name: str,
+    role: str,
+    /,
+    labels: dict[str, str] | None = None,
+    **states: Resource | tuple[Any, ...],
 ) -> None:
     """A pod of the deployment; `states` are those of its containers, or pairs of state and last state."""
-    labels = {"airunway.ai/model-deployment": key.name, "airunway.ai/component": role}
+    labels = labels or {"airunway.ai/model-deployment": key.name, "airunway.ai/component": role}
     containers = [{"name": each, "image": "registry.example/engine:1"} for each in states if each != "setup"]
     setup = [{"name": "setup", "image": "registry.example/setup:1"}] if "setup" in states else []
     async with asyncio.timeout(PATIENCE):
@@ -166,6 +177,106 @@ async def test_following_prints_pods_that_come_and_runs_that_begin(
         process.terminate()
         await process.wait()
     await eventually(lambda: kubelet.open == 0)  # the API server's requests end with the reader
+
+
+class Followed:
+    """``airunway logs -f`` as it runs."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+
+    async def line(self, *, error: bool = False) -> str:
+        stream = self.process.stderr if error else self.process.stdout
+        assert stream is not None
+        async with asyncio.timeout(PATIENCE):
+            return (await stream.readline()).decode().rstrip()
+
+
+@asynccontextmanager
+async def followed(key: ObjectKey, kubeconfig: Path, *options: str) -> AsyncIterator[Followed]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "airunway", "logs", f"md/{key.name}", "-f", "-n", key.namespace, *options),
+        *("--kubeconfig", str(kubeconfig)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield Followed(process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def test_following_prints_pods_that_the_status_names_later(
+    client: Client, kubelet: Kubelet, key: ObjectKey, kubeconfig: Path
+) -> None:
+    async with followed(key, kubeconfig) as logs:
+        await pod(client, kubelet, key, "llama-0", "", model=running())
+        kubelet.write("llama-0", "model", "first")
+        assert await logs.line() == "[llama-0] first"
+        for name, labels, status in (
+            ("preset-0", {"kaito.sh/workspace": "llama"}, {"selector": "kaito.sh/workspace=llama"}),
+            ("fetch", {"airunway.ai/artifact": "weights"}, {"modelCache": {"artifactName": "weights"}}),
+        ):
+            await pod(client, kubelet, key, name, "", labels=labels, model=running())
+            kubelet.write(name, "model", f"out of {name}")
+            await write_status(client, key, **status)
+            assert await logs.line() == f"[{name}] out of {name}"
+
+
+async def test_a_role_that_no_pod_has_is_named_once(
+    client: Client, kubelet: Kubelet, key: ObjectKey, kubeconfig: Path
+) -> None:
+    await pod(client, kubelet, key, "llama-0", "decode", model=running())
+    kubelet.write("llama-0", "model", "decodes")
+    async with followed(key, kubeconfig, "--role", "prefil") as logs:
+        assert await logs.line(error=True) == (
+            "no pod of md/llama has the role 'prefil' (roles: decode); waiting for one"
+        )
+        await pod(client, kubelet, key, "llama-1", "prefil", model=running())
+        kubelet.write("llama-1", "model", "fills")
+        assert await logs.line() == "[prefil/llama-1] fills"
+        logs.process.kill()
+        _, err = await logs.process.communicate()
+        assert b"has the role" not in err
+
+
+async def test_following_ends_quietly_with_its_reader(
+    client: Client, kubelet: Kubelet, key: ObjectKey, kubeconfig: Path
+) -> None:
+    await pod(client, kubelet, key, "llama-0", "", model=running())
+    kubelet.write("llama-0", "model", *(f"step {number}" for number in range(100)))
+    command = [sys.executable, "-m", "airunway", "logs", "md/llama", "-f", "-n", key.namespace]
+    piped = f"{shlex.join([*command, '--kubeconfig', str(kubeconfig)])} | head -n 1"
+    process = await asyncio.create_subprocess_shell(
+        piped, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    reading = asyncio.create_task(process.communicate())
+    async with asyncio.timeout(PATIENCE):
+        while not reading.done():
+            kubelet.write("llama-0", "model", "perhaps to a reader that is gone")
+            await asyncio.wait([reading], timeout=0.2)
+        out, err = await reading
+    assert out.decode().startswith("[llama-0] step")
+    assert err == b""
+
+
+async def test_following_names_the_right_that_is_missing(
+    client: Client, kubelet: Kubelet, key: ObjectKey, kubeconfig: Path, run: Run, grant: Grant
+) -> None:
+    await pod(client, kubelet, key, "llama-0", "", model=running())
+    kubelet.write("llama-0", "model", "first")
+    pods = [("", "pods", "get list"), ("", "pods/log", "get")]
+    less = await grant(rules=pods)
+    refused = await run("logs", "md/llama", "-f", "-n", key.namespace, kubeconfig=less)
+    assert (refused.code, refused.err.count("\n")) == (1, 1), refused
+    assert f"no right to watch pods in namespace {key.namespace}" in refused.err
+    # Without a watch of the deployment its pods are followed all the same.
+    reader = await grant(rules=[("", "pods", "get list watch"), *pods], deployments="get")
+    async with followed(key, reader) as logs:
+        assert await logs.line() == "[llama-0] first"
+        assert "not followed: you have no right to list modeldeployments.airunway.ai" in await logs.line(error=True)
 
 
 async def test_a_user_without_the_right_is_told_its_name(

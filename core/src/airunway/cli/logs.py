@@ -15,11 +15,13 @@ from airunway.cli import inputs
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.targets import Namespace, Target, about_deployment, denied, duration
 from airunway.redaction import bounded, sanitized
+from airunway.resource import uid_of
 
 if TYPE_CHECKING:
     from airunway.cli.log_plan import Run
     from airunway.kube import Client
     from airunway.resource import ObjectKey, Resource
+    from airunway.snapshots import Source, Watched
 
 __all__ = ["logs"]
 
@@ -106,8 +108,7 @@ async def _once(client: Client, key: ObjectKey, wanted: _Wanted) -> None:
     pods = await _pods(client, deployment)
     roles = roles_of(pods, deployment)
     if wanted.role and pods and wanted.role not in roles:
-        known = ", ".join(sorted(roles)) or "they have none"
-        inputs.fail(f"no pod of md/{key.name} has the role {bounded(wanted.role, 80)!r} (roles: {known})")
+        inputs.fail(_no_role(key, wanted.role, roles))
     if not wanted.previous:
         for epitaph in epitaphs(deployment, pods, await _events(client, key)):
             _remark(f"pod {epitaph.pod} is gone, and its log with it; its end was reported as:")
@@ -118,6 +119,11 @@ async def _once(client: Client, key: ObjectKey, wanted: _Wanted) -> None:
         _remark(f"md/{key.name} in namespace {key.namespace} has no {what}: airunway status md/{key.name} shows why")
     for run in runs:
         await _print_run(client, run, wanted)
+
+
+def _no_role(key: ObjectKey, role: str, roles: set[str]) -> str:
+    known = ", ".join(sorted(roles)) or "they have none"
+    return f"no pod of md/{key.name} has the role {bounded(role, 80)!r} (roles: {known})"
 
 
 async def _print_run(client: Client, run: Run, wanted: _Wanted) -> None:
@@ -152,7 +158,6 @@ def _write(prefix: str, line: str) -> None:
 
 
 async def _pods(client: Client, deployment: Resource) -> list[Resource]:
-    from airunway.resource import uid_of
     from airunway.snapshots import all_pod_sources
 
     found: dict[str, Resource] = {}
@@ -188,34 +193,78 @@ class _Follower:
         self._queue: asyncio.Queue[tuple[str, str]] = asyncio.Queue(_QUEUED)
         self._tasks: dict[tuple[str, str, int], asyncio.Task[None]] = {}
         self._waits: set[tuple[str, str]] = set()
-        self._started = False
+        self._changed = asyncio.Event()
+        self._lists: dict[Source, Watched] = {}
+        self._remarked: set[str] = set()
+        self._role_checked = self._started = False
 
     async def run(self) -> None:
         """Print until cancelled. Raises Forbidden without the right to pods or their logs."""
         from airunway.kinds import MODEL_DEPLOYMENT
-        from airunway.kube import Reflector
-        from airunway.snapshots import all_pod_sources
+        from airunway.kube import Forbidden
+        from airunway.snapshots import Watched
 
         deployment = await self._client.get(MODEL_DEPLOYMENT, self._key)
-        await _pods(self._client, deployment)  # its errors are the user's; a cache would try again and again
-        changed = asyncio.Event()
-        caches = []
-        for source in all_pod_sources(deployment):
-            where, labels = source.key.namespace, source.label_selector
-            caches.append(Reflector(self._client, source.kind, namespace=where, label_selector=labels))
-            caches[-1].add_handler(lambda *_: changed.set())
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._print())
-            for cache in caches:
-                group.create_task(cache.run())
-            for cache in caches:
-                await cache.synced.wait()
-            while True:
-                changed.clear()
-                pods = {pod["metadata"]["uid"]: pod for cache in caches for pod in cache.values()}
-                self._adjust(list(pods.values()), deployment, group)
-                self._started = True
-                await changed.wait()
+        await _pods(self._client, deployment)  # its errors are the user's; a watch would try again and again
+        watched = Watched(self._client, MODEL_DEPLOYMENT, self._key, changed=self._changed)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._print())
+                while True:
+                    self._changed.clear()
+                    if (refused := watched.refused) is not None:
+                        why = denied(refused, self._key.namespace) if isinstance(refused, Forbidden) else str(refused)
+                        self._remark_once(f"pods that come under another label are not followed: {why}")
+                    # One that is deleted, or not listed yet, is what it was.
+                    deployment = watched.cache.get(self._key) or deployment
+                    await self._read(deployment)
+                    pods = {uid_of(pod): pod for each in self._lists.values() for pod in each.cache.values()}
+                    self._remark_on_role([*pods.values()], deployment)
+                    self._adjust([*pods.values()], deployment, group)
+                    self._started = True
+                    await self._changed.wait()
+        finally:
+            for each in (watched, *self._lists.values()):
+                await each.close()
+
+    async def _read(self, deployment: Resource) -> None:
+        """Have a list for every label that the deployment's pods have by now, and none besides. Raises Forbidden."""
+        from airunway.snapshots import Watched, all_pod_sources
+
+        wanted = all_pod_sources(deployment)
+        for source in set(self._lists) - set(wanted):
+            await self._lists.pop(source).close()
+        for source in wanted:
+            if source not in self._lists:
+                self._lists[source] = Watched(
+                    self._client,
+                    source.kind,
+                    source.key,
+                    label_selector=source.label_selector,
+                    changed=self._changed,
+                )
+        for source, watched in self._lists.items():
+            await watched.known.wait()
+            if watched.refused is not None:
+                raise watched.refused
+            if watched.error is not None:
+                self._remark_once(f"pods with {source.label_selector} cannot be listed yet: {watched.error}")
+
+    def _remark_once(self, text: str) -> None:
+        if text not in self._remarked:
+            self._remarked.add(text)
+            _remark(text)
+
+    def _remark_on_role(self, pods: list[Resource], deployment: Resource) -> None:
+        """Once there are pods, but none with the role that is wanted: which roles there are."""
+        from airunway.cli.log_plan import roles_of
+
+        role = self._wanted.role
+        if not role or not pods or self._role_checked:
+            return
+        self._role_checked = True
+        if role not in (roles := roles_of(pods, deployment)):
+            _remark(_no_role(self._key, role, roles) + "; waiting for one")
 
     def _adjust(self, pods: list[Resource], deployment: Resource, group: asyncio.TaskGroup) -> None:
         """Start to follow the runs that are new."""
@@ -228,7 +277,7 @@ class _Follower:
                     _remark(f"[{run.prefix}] waits: {run.waiting}")
             elif run.identity not in self._tasks:
                 self._tasks[run.identity] = group.create_task(self._follow(run, first=not self._started))
-        present = {pod["metadata"]["uid"] for pod in pods}
+        present = {uid_of(pod) for pod in pods}
         for identity in [each for each, task in self._tasks.items() if each[0] not in present and task.done()]:
             del self._tasks[identity]
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Namespace", "Target", "about_deployment", "denied", "duration", "on_cluster_reporting"]
 
 T = TypeVar("T")
+E = TypeVar("E", bound=Exception)
 
 Target = Annotated[list[str], typer.Argument(metavar="md/NAME", help="A deployment of the cluster.")]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Namespace (default: the context's).")]
@@ -73,7 +74,7 @@ def on_cluster_reporting(
     work: Callable[[Client], Awaitable[T]], *, namespace: str, kubeconfig: Path | None, context: str | None
 ) -> T:
     """The result of `work`. Exits with 1 and one sentence without a right that it needs, and with 130 on Ctrl-C."""
-    from airunway.kube import Forbidden
+    from airunway.kube import Forbidden, KubeError
 
     async def main(client: Client) -> T:
         where = namespace or client.config.namespace
@@ -83,9 +84,12 @@ def on_cluster_reporting(
             inputs.fail(denied(error, where))
         except ExceptionGroup as errors:
             # A task of several failed: its error is the user's.
-            if (refused := errors.subgroup(Forbidden)) is not None:
-                inputs.fail(denied(_first(refused), where))
-            raise
+            if (refused := _first(errors, Forbidden)) is not None:
+                inputs.fail(denied(refused, where))
+            bare = _first(errors, BrokenPipeError) or _first(errors, KubeError)
+            if bare is None:
+                raise
+            raise bare from None
 
     try:
         return inputs.on_cluster(main, kubeconfig=kubeconfig, context=context)
@@ -93,10 +97,13 @@ def on_cluster_reporting(
         raise typer.Exit(130) from None
 
 
-def _first(errors: BaseExceptionGroup[Forbidden]) -> Forbidden:
-    """The first error of a group."""
-    error = errors.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+def _first(errors: BaseExceptionGroup[Exception], kind: type[E]) -> E | None:
+    """The first error of a kind in a group; None if it has none."""
+    for error in errors.exceptions:
+        found = _first(error, kind) if isinstance(error, BaseExceptionGroup) else error
+        if isinstance(found, kind):
+            return found
+    return None
 
 
 async def _not_found(client: Client, key: ObjectKey) -> str:
