@@ -14,8 +14,10 @@ import pytest
 from aiohttp import web
 from tests.view.conftest import Grant, Run, is_on_page
 
-from airunway.kube import Client
-from airunway.resource import ObjectKey
+from airunway.kube import Client, load_config
+from airunway.resource import ObjectKey, Resource, key_of
+from airunway.snapshots.loads import Scope, deployments_and_pods
+from airunway.view import Unseen
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.kubelet import Kubelet
 from airunway_testing.model_server import ModelServer, Serves, answering, model_server, never, sending
@@ -99,6 +101,44 @@ async def test_watching_takes_rates_from_the_growth_of_counters(
     finally:
         process.terminate()
         await process.wait()
+
+
+def names_of(pods: Sequence[Resource] | Unseen) -> list[str]:
+    assert not isinstance(pods, Unseen)
+    return [key_of(pod).name for pod in pods]
+
+
+async def test_pods_without_our_label_take_few_lists(
+    client: Client, kubelet: Kubelet, key: ObjectKey, server: ModelServer, kubeconfig: Path
+) -> None:
+    label = "kaito.sh/workspace"
+    every = [ObjectKey(key.namespace, f"preset-{number}") for number in range(70)]
+    for each in every:
+        await create_deployment(client, each, alone=False)
+        await write_status(client, each, selector=f"{label}={each.name},apps.kubernetes.io/pod-index=0")
+    odd = ObjectKey(key.namespace, "odd")
+    await create_deployment(client, odd, alone=False)
+    await write_status(client, odd, selector="app notin (x)")
+    for name in ("preset-0", "preset-69", "stranger"):
+        await place_pod(client, kubelet, key, f"pod-of-{name}", server, labels={label: name})
+    await place_pod(client, kubelet, key, "llama-0", server)
+    requests: list[tuple[str, str]] = []
+    async with Client(load_config(kubeconfig=kubeconfig)) as counted:
+        counted.on_request = lambda verb, resource, *_: requests.append((verb, resource))
+        for scope in (Scope(namespace=key.namespace), Scope(namespace="")):
+            requests.clear()
+            _, found = await deployments_and_pods(counted, scope)
+            # Deployments, pods with our label, two lists of 64 values at most, and one of another sort of selector.
+            assert sorted(requests) == [("list", "modeldeployments"), *[("list", "pods")] * 4]
+            pods = {owner.name: names_of(listed) for owner, listed in found.items()}
+            assert {name: listed for name, listed in pods.items() if listed and name != "odd"} == {
+                "llama": ["llama-0"],
+                "preset-0": ["pod-of-preset-0"],
+                "preset-69": ["pod-of-preset-69"],
+            }
+            assert len(pods["odd"]) == 4
+        one = await deployments_and_pods(counted, Scope(namespace=key.namespace, name="preset-69"))
+        assert names_of(one[1][every[-1]]) == ["pod-of-preset-69"]
 
 
 async def test_without_the_right_it_is_named_and_nothing_is_zero(

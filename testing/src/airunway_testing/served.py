@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import ENDPOINT_SLICE, POD, SERVICE, SERVICE_ACCOUNT, Client
@@ -31,8 +32,16 @@ async def create_deployment(client: Client, key: ObjectKey, *, alone: bool = Tru
     await client.create(MODEL_DEPLOYMENT, body)
 
 
-async def place_pod(client: Client, kubelet: Kubelet, key: ObjectKey, name: str, server: ModelServer) -> None:
-    """A ready pod of the deployment with the server's address."""
+async def place_pod(
+    client: Client,
+    kubelet: Kubelet,
+    key: ObjectKey,
+    name: str,
+    server: ModelServer,
+    *,
+    labels: Mapping[str, str] | None = None,
+) -> None:
+    """A ready pod of the deployment, or with other labels than ours, with the server's address."""
     async with asyncio.timeout(PATIENCE):
         while not await client.find(SERVICE_ACCOUNT, ObjectKey(key.namespace, "default")):
             await asyncio.sleep(0.05)  # without its account the API server takes no pod
@@ -44,7 +53,7 @@ async def place_pod(client: Client, kubelet: Kubelet, key: ObjectKey, name: str,
     body: Resource = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": key.namespace, "labels": {LABEL: key.name}},
+        "metadata": {"name": name, "namespace": key.namespace, "labels": labels or {LABEL: key.name}},
         "spec": {"containers": [container]},
     }
     await kubelet.place(body)

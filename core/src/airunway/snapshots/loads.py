@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from time import monotonic
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -36,6 +37,12 @@ WINDOW = 15.0
 MOST_PODS = 64
 """Pods of one deployment that are asked."""
 
+_MOST_VALUES = 64
+"""Values of a label in one list: the URL stays below 8 KiB, as proxies want it."""
+
+_TERM = re.compile(r"([^=!,()\s]+)=([A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)")
+"""A selector that is one label with one value."""
+
 _AT_ONCE = 32
 _PATIENCE = 4.0
 """Seconds for the metrics of one pod."""
@@ -47,6 +54,9 @@ _ABSENT = (404, 405, 501)
 
 _METRICS_PORTS = ("metrics", "http-metrics", "system", "prometheus")
 _OTHER_ROLES = frozenset({"picker", "download"})
+
+_Pods: TypeAlias = Mapping[ObjectKey, Sequence[Resource] | Unseen]
+"""The pods of each deployment, or why they are not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +76,8 @@ class Loads(Protocol):
         """Returns a row for each deployment. Raises KubeError if these cannot be read."""
 
 
-async def deployments_and_pods(
-    client: Client, scope: Scope
-) -> tuple[list[Resource], Mapping[ObjectKey, Sequence[Resource] | Unseen]]:
-    """Returns deployments, and the pods of each: in one list where they have our label. Raises KubeError."""
+async def deployments_and_pods(client: Client, scope: Scope) -> tuple[list[Resource], _Pods]:
+    """Returns deployments, and the pods of each, in few lists. Raises KubeError if deployments cannot be read."""
     if scope.name:
         deployments = [await client.get(MODEL_DEPLOYMENT, ObjectKey(scope.namespace, scope.name))]
     else:
@@ -77,25 +85,61 @@ async def deployments_and_pods(
     selector = f"{names.MODEL_DEPLOYMENT}={scope.name}" if scope.name else names.MODEL_DEPLOYMENT
     labelled = Source(content="pods", kind=POD, key=ObjectKey(scope.namespace, ""), label_selector=selector)
     listed = await _pods(client, labelled)
+    found: dict[ObjectKey, Sequence[Resource] | Unseen] = {}
     by_owner: dict[ObjectKey, list[Resource]] = {}
     for pod in () if isinstance(listed, Unseen) else listed:
         owner = ObjectKey(key_of(pod).namespace, str(labels_of(pod).get(names.MODEL_DEPLOYMENT)))
         by_owner.setdefault(owner, []).append(pod)
-    found: dict[ObjectKey, Sequence[Resource] | Unseen] = {}
+    selectors: dict[ObjectKey, str] = {}
     for deployment in deployments:
         key = key_of(deployment)
-        found[key] = by_owner.get(key) or await _selected(client, deployment, listed)
-    return deployments, found
+        others = [source.label_selector for source in pod_sources(deployment)][1:]
+        if isinstance(listed, Unseen):
+            found[key] = listed
+        elif key in by_owner or not others:
+            found[key] = by_owner.get(key, ())
+        else:
+            selectors[key] = others[0]
+    return deployments, {**found, **await _selected(client, scope, selectors)}
 
 
-async def _selected(
-    client: Client, deployment: Resource, listed: Sequence[Resource] | Unseen
-) -> Sequence[Resource] | Unseen:
-    """The pods of the deployment's own selector, where its provider's operator does not set our label."""
-    others = [*pod_sources(deployment)][1:]
-    if isinstance(listed, Unseen) or not others:
-        return listed if isinstance(listed, Unseen) else ()
-    return await _pods(client, others[0])
+async def _selected(client: Client, scope: Scope, selectors: Mapping[ObjectKey, str]) -> _Pods:
+    """The pods of deployments with selectors of their own, because their provider's operator does not set our label.
+
+    Where selectors differ by the value of one label only, one list is for many of them.
+    """
+    by_label: dict[str, dict[str, list[ObjectKey]]] = {}
+    reads: list[Awaitable[_Pods]] = []
+    for key, selector in selectors.items():
+        if (term := _TERM.fullmatch(selector)) is not None:
+            by_label.setdefault(term[1], {}).setdefault(term[2], []).append(key)
+        else:
+            reads.append(_of_selector(client, key, selector))
+    for label, owners in by_label.items():
+        values = sorted(owners)
+        for start in range(0, len(values), _MOST_VALUES):
+            some = {value: owners[value] for value in values[start : start + _MOST_VALUES]}
+            reads.append(_of_label(client, scope, label, some))
+    return {key: pods for found in await asyncio.gather(*reads) for key, pods in found.items()}
+
+
+async def _of_selector(client: Client, owner: ObjectKey, selector: str) -> _Pods:
+    where = ObjectKey(owner.namespace, "")
+    return {owner: await _pods(client, Source(content="pods", kind=POD, key=where, label_selector=selector))}
+
+
+async def _of_label(client: Client, scope: Scope, label: str, owners: Mapping[str, Sequence[ObjectKey]]) -> _Pods:
+    """The pods that have one of these values of a label, by the deployments whose value that is."""
+    values = [*owners]
+    selector = f"{label}={values[0]}" if len(values) == 1 else f"{label} in ({','.join(values)})"
+    where = ObjectKey(scope.namespace, "")
+    pods = await _pods(client, Source(content="pods", kind=POD, key=where, label_selector=selector))
+    if isinstance(pods, Unseen):
+        return dict.fromkeys((key for keys in owners.values() for key in keys), pods)
+    found: dict[tuple[str, str], list[Resource]] = {}
+    for pod in pods:
+        found.setdefault((key_of(pod).namespace, str(labels_of(pod).get(label))), []).append(pod)
+    return {key: found.get((key.namespace, value), ()) for value, keys in owners.items() for key in keys}
 
 
 async def _pods(client: Client, source: Source) -> list[Resource] | Unseen:
