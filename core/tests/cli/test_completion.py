@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from airunway.cli import completion
 from airunway.cli.completion import FILES, NO_FILES, Asked, completions, names_in_cluster
 from airunway.cli.main import app
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -69,11 +71,19 @@ def test_names_of_deployments_of_the_namespace_that_is_given() -> None:
     asked: list[Asked] = []
     words = ("logs", "-n", "ml", "--kubeconfig=/k", "--context", "c", "md/l")
     assert found(*words, asked=asked) == ["md/llama", "md/lemma"]
-    assert asked == [Asked(what="deployments", namespace="ml", kubeconfig="/k", context="c")]
+    assert asked == [Asked(what="deployments", prefix="l", namespace="ml", kubeconfig="/k", context="c")]
     assert found("status", "") == ["md/llama", "md/lemma"]
     assert found("status", "lla") == ["llama"]
     assert found("status", "md/llama", "") == []
+    for options in (["--wait"], ["--wait=5m"], ["-o", "json"]):
+        assert found("status", *options, "md/l") == ["md/llama", "md/lemma"]
+    assert found("logs", "md", "") == ["llama", "lemma"]
+    assert found("logs", "md", "le") == ["lemma"]
+    assert found("logs", "modeldeployment", "llama", "") == []
+    assert found("logs", "ModelDeployments/lla") == ["ModelDeployments/llama"]
+    assert found("logs", "pod/l") == found("logs", "md", "md/l") == []
     # The prompt after it is the user's own.
+    assert found("chat", "md", "") == []
     assert found("chat", "md/llama", "") == []
     asked.clear()
     assert found("top", "-n", "l", asked=asked) == ["llama", "lemma"]
@@ -119,7 +129,7 @@ def test_bash_completes_what_is_typed(tmp_path: Path) -> None:
 
 @pytest.mark.apiserver
 async def test_names_come_from_the_cluster_and_kubectl_asks_for_them(
-    client: Client, control_plane: Cluster, kubeconfig: Path, namespace: str
+    client: Client, control_plane: Cluster, kubeconfig: Path, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await install_definitions(client)
     await remove_leftovers(client)
@@ -147,6 +157,9 @@ async def test_names_come_from_the_cluster_and_kubectl_asks_for_them(
     completed = kubectl_as_a_user("__complete", "airunway", "status", "-n", namespace, "md/l")
     assert completed.splitlines()[0] == "md/llama", completed
     assert namespace in kubectl_as_a_user("__complete", "airunway", "status", "-n", namespace[:8])
+    monkeypatch.setattr(completion, "_MOST_NAMES", 1)
+    wanted = Asked(what="deployments", prefix="l", namespace=namespace, kubeconfig=str(kubeconfig))
+    assert await asyncio.to_thread(names_in_cluster, wanted) == ["llama"]  # not the first of all names, cut before
     # Without the right to list there are no names, and nothing else is printed in the middle of a line.
     stranger = str(control_plane.kubeconfig_for("stranger"))
     refused = kubectl_as_a_user("__complete", "airunway", "status", "-n", namespace, "--kubeconfig", stranger, "md/l")

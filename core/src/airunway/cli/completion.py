@@ -10,11 +10,13 @@ import asyncio
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
+
+from airunway.cli.inputs import DEPLOYMENT_WORDS
 
 __all__ = ["Asked", "complete", "completion", "completions", "names_in_cluster"]
 
@@ -105,6 +107,8 @@ class Asked:
 
     what: Literal["deployments", "namespaces"]
     """Kind of the names."""
+    prefix: str = ""
+    """How the names begin."""
     namespace: str = ""
     """Namespace of deployments; empty: the context's."""
     kubeconfig: str = ""
@@ -154,7 +158,7 @@ def _of_command(command: Any, rest: Sequence[str], typed: str, names: Names) -> 
             if spelling.startswith(typed) and (spelling not in used or p.multiple) and spelling.startswith("--")
         ), NO_FILES
     last = options.get(rest[-1]) if rest else None
-    if last is not None and not last.is_flag:
+    if last is not None and _takes_word(last):
         return _values(last, typed, where, names)
     return _argument(command, [*_plain(rest, options)], typed, where, names)
 
@@ -169,10 +173,16 @@ def _argument(
     if len(given) >= len(arguments) and argument.nargs != -1:
         return [], NO_FILES
     if _TARGET in (argument.metavar or ""):
-        if given:
+        after_word = len(given) == 1 and given[0].lower() in DEPLOYMENT_WORDS and argument.nargs == -1
+        if given and not after_word:
             return [], NO_FILES
-        prefix = "" if typed and not "md/".startswith(typed) and not typed.startswith("md/") else "md/"
-        return [(f"{prefix}{each}", "") for each in names(where) if f"{prefix}{each}".startswith(typed)], NO_FILES
+        word, slash, begun = typed.rpartition("/")
+        if not slash and not after_word and "md/".startswith(typed):
+            word, slash, begun = "md", "/", ""
+        if slash and (after_word or word.lower() not in DEPLOYMENT_WORDS):
+            return [], NO_FILES
+        matching = names(replace(where, prefix=begun))
+        return [(f"{word}{slash}{each}", "") for each in matching if each.startswith(begun)], NO_FILES
     if choices := _choices(argument):
         return [(each, "") for each in choices if each.startswith(typed)], NO_FILES
     return [], FILES
@@ -183,7 +193,7 @@ def _values(option: Any, typed: str, where: Asked, names: Names) -> tuple[list[t
     if choices := _choices(option):
         return [(each, "") for each in choices if each.startswith(typed)], NO_FILES
     if "--namespace" in option.opts:
-        asked = Asked(what="namespaces", kubeconfig=where.kubeconfig, context=where.context)
+        asked = Asked(what="namespaces", prefix=typed, kubeconfig=where.kubeconfig, context=where.context)
         return [(each, "") for each in names(asked) if each.startswith(typed)], NO_FILES
     return [], FILES if "Path" in str(_type(option)) or "path" in str(_type(option)) else NO_FILES
 
@@ -204,13 +214,18 @@ def _spellings(option: Any) -> list[str]:
     return [] if getattr(option, "hidden", False) else [*option.opts, *option.secondary_opts]
 
 
+def _takes_word(option: Any) -> bool:
+    """Whether the next word is its value; a flag has none, and one with an optional value only after ``=``."""
+    return not option.is_flag and not (option.metavar or "").startswith("[=")
+
+
 def _given(rest: Sequence[str], options: dict[str, Any]) -> Asked:
     """The options that say which cluster and namespace is meant."""
     found = {"--namespace": "", "--kubeconfig": "", "--context": ""}
     for position, word in enumerate(rest):
         name, equals, value = word.partition("=")
         option = options.get(name)
-        if option is None or option.is_flag:
+        if option is None or not (equals or _takes_word(option)):
             continue
         value = value if equals else rest[position + 1] if position + 1 < len(rest) else ""
         for spelling in found.keys() & set(option.opts):
@@ -231,7 +246,7 @@ def _plain(rest: Sequence[str], options: dict[str, Any]) -> Iterator[str]:
         if is_value:
             is_value = False
         elif option is not None:
-            is_value = not option.is_flag
+            is_value = _takes_word(option)
         elif not word.startswith("-"):
             yield word
 
@@ -266,7 +281,7 @@ async def _read(asked: Asked) -> list[str]:
         else:
             listed = await client.list_metadata(MODEL_DEPLOYMENT, namespace=asked.namespace or client.config.namespace)
     found = (str(each["metadata"]["name"]) for each in listed)
-    return sorted(name for name in found if _NAME.fullmatch(name))[:_MOST_NAMES]
+    return sorted(name for name in found if name.startswith(asked.prefix) and _NAME.fullmatch(name))[:_MOST_NAMES]
 
 
 def complete(app: typer.Typer, words: Sequence[str]) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from airunway.validation.policy import Policy
 
 __all__ = [
+    "DEPLOYMENT_WORDS",
     "Choice",
     "Manifests",
     "Unchosen",
@@ -52,13 +53,14 @@ __all__ = [
 
 T = TypeVar("T")
 
-_DEPLOYMENT_WORDS = (
+DEPLOYMENT_WORDS = (
     "md",
     "modeldeployment",
     "modeldeployments",
     "modeldeployment.airunway.ai",
     "modeldeployments.airunway.ai",
 )
+"""The words for the kind, as kubectl has them."""
 
 
 def fail(message: str) -> NoReturn:
@@ -86,7 +88,7 @@ def parse_target(words: list[str]) -> str:
     parts = words[0].split("/") if len(words) == 1 else words
     if len(parts) == 1 and parts[0]:
         return parts[0]
-    if len(parts) != 2 or parts[0].lower() not in _DEPLOYMENT_WORDS or not parts[1]:
+    if len(parts) != 2 or parts[0].lower() not in DEPLOYMENT_WORDS or not parts[1]:
         raise typer.BadParameter(f"{' '.join(words)!r} is not a ModelDeployment: write md/NAME")
     return parts[1]
 
