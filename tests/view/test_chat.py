@@ -97,6 +97,29 @@ async def test_a_model_is_asked_for_what_it_does(
     assert (without.code, "name them with --document" in without.err) == (1, True), without
 
 
+async def test_what_is_no_utf_8_is_asked_with_replacements(
+    server: ModelServer, key: ObjectKey, kubeconfig: Path
+) -> None:
+    async def ask(*arguments: bytes | str, stdin: bytes = b"") -> str:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "airunway", "chat", "md/llama", *arguments),
+            *("-n", key.namespace, "--kubeconfig", str(kubeconfig)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate(stdin)
+        assert process.returncode == 0, err
+        return out.decode()
+
+    assert await ask(stdin=b"caf\xe9 one") == "one caf\ufffd\n"
+    assert await ask(b"caf\xe9 two", "--system", b"\xff") == "two caf\ufffd\n"
+    asked = [each.body["messages"] for each in server.received if each.path == CHAT]
+    assert asked[-1][0]["content"] == "\ufffd"
+    server.models = {"ranker": Serves.RERANK}
+    assert await ask("query", "--document", b"caf\xe9", "--as", "rerank") == "0.200000  caf\ufffd\n"
+
+
 @pytest.mark.parametrize("advertises", [True, False])
 async def test_a_request_that_the_model_refuses_is_not_asked_as_another_task(
     server: ModelServer, key: ObjectKey, run: Run, *, advertises: bool

@@ -34,6 +34,8 @@ __all__ = ["chat"]
 LONGEST_PROMPT = 2**20
 """Characters of a prompt."""
 
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
 _REFUSING = (404, 405, 415, 501)
 """HTTP codes by which a server says that it does not do this task."""
 
@@ -93,7 +95,10 @@ def chat(
     model.
     """
     if prompt is None and not sys.stdin.isatty():
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(errors="replace")
         prompt = sys.stdin.read(LONGEST_PROMPT + 1)
+    prompt = None if prompt is None else _decodable(prompt)
     if prompt is not None and not prompt.strip():
         raise typer.BadParameter("the prompt is empty")
     if prompt is not None and len(prompt) > LONGEST_PROMPT:
@@ -102,9 +107,9 @@ def chat(
         raise typer.BadParameter("--raw, --output and --document need a PROMPT")
     wanted = _Wanted(
         task="rerank" if document and task == "auto" else task,
-        model=model,
-        system=system,
-        documents=tuple(document or ()),
+        model=_decodable(model),
+        system=_decodable(system),
+        documents=tuple(map(_decodable, document or ())),
         max_tokens=max_tokens,
         silence=duration(timeout).total_seconds(),
     )
@@ -125,6 +130,11 @@ def chat(
             typer.echo(as_document([found.as_resource()], output), nl=False)
 
     about_deployment([target], work, namespace=namespace, kubeconfig=kubeconfig, context=context)
+
+
+def _decodable(text: str) -> str:
+    """The text with U+FFFD for bytes that are no UTF-8: arguments have surrogates for them, and JSON takes none."""
+    return _SURROGATES.sub("\ufffd", text)
 
 
 @dataclass(frozen=True, kw_only=True)
