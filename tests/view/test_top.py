@@ -70,6 +70,8 @@ async def test_a_table_of_what_engines_report(
     assert is_on_page("top -n ml", table.out), table
     one = await run("top", "md/llama", "-n", key.namespace)
     assert "quiet" not in one.out
+    names = await run("top", "-n", key.namespace, "-o", "name")
+    assert names.out == "modeldeployment.airunway.ai/llama\nmodeldeployment.airunway.ai/quiet\n", names
     every = await run("top", "-A")
     assert every.out.splitlines()[0].split()[:2] == ["NAMESPACE", "NAME"]
     assert any(line.split()[:2] == [key.namespace, "llama"] for line in every.out.splitlines())

@@ -259,6 +259,10 @@ def test_the_spec_of_a_file_is_judged(
     done = run("fit", "-f", str(file), "--gpu", "h100", "--providers", single, "-o", "json")
     assert done.exit_code == code, done.output
     assert json.loads(done.stdout)["roles"][0]["verdict"] == verdict
+    named = run("fit", "-f", str(file), "--gpu", "h100", "--providers", single, "-o", "name")
+    assert (named.exit_code, named.stdout) == (code, "modeldeployment.airunway.ai/llama\n")
+    model = run("fit", LLAMA, "--gpu", "h100", "-o", "name")
+    assert (model.exit_code, "MODEL is no object" in " ".join(model.stderr.split())) == (2, True), model.output
 
 
 @pytest.mark.parametrize(

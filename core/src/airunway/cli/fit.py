@@ -73,7 +73,9 @@ def fit(
             "Default: those of the cluster; with --nodes or --gpu the installed plugins."
         ),
     ] = "",
-    output: Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="Format.")] = "table",
+    output: Annotated[
+        Literal["table", "json", "yaml", "name"], typer.Option("--output", "-o", help="Format.")
+    ] = "table",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
@@ -93,6 +95,8 @@ def fit(
         raise typer.BadParameter("--engine and --context-length are for MODEL: a file says them itself")
     if nodes is not None and gpu:
         raise typer.BadParameter("use --nodes or --gpu, not both")
+    if file is None and output == "name":
+        raise typer.BadParameter("-o name is for the deployments of a file: MODEL is no object")
     from airunway.cli.template_inputs import with_templates
     from airunway.sizing import ModelConfigError
 
@@ -130,6 +134,9 @@ def fit(
             inputs.fail(str(error))
     if output == "table":
         typer.echo("\n\n".join("\n".join(map(printable, _lines(each))) for each in found))
+    elif output == "name":
+        for each in found:
+            typer.echo(printable(f"modeldeployment.airunway.ai/{key_of(each.deployment).name}"))
     else:
         typer.echo(as_document([each.as_resource() for each in found], output), nl=False)
     if any(each.refused for each in found):

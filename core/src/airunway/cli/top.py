@@ -48,7 +48,9 @@ def top(
             metavar="URL", help="Ask this Prometheus instead of the pods; its rates are over the last minute."
         ),
     ] = "",
-    output: Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="Format.")] = "table",
+    output: Annotated[
+        Literal["table", "json", "yaml", "name"], typer.Option("--output", "-o", help="Format.")
+    ] = "table",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
@@ -91,7 +93,7 @@ async def _show(client: Client, key: ObjectKey, *, prometheus: str, watch: bool,
     scope = Scope(namespace=key.namespace, name=key.name)
     loads: Loads = PrometheusMetrics(client, scope, prometheus) if prometheus else PodMetrics(client, scope)
     try:
-        if not prometheus:
+        if not prometheus and output != "name":
             await loads.rows()
             await asyncio.sleep(pause)
         while True:
@@ -109,6 +111,10 @@ async def _show(client: Client, key: ObjectKey, *, prometheus: str, watch: bool,
 def _print(rows: list[LoadRow], output: str, *, wide: bool, redraw: bool) -> None:
     from airunway.cli.screens import Screen, wrapped
 
+    if output == "name":
+        for row in rows:
+            typer.echo(f"modeldeployment.airunway.ai/{row.name}")
+        return
     if output != "table":
         document = {"apiVersion": "v1", "kind": "List", "items": [row.as_resource() for row in rows]}
         typer.echo(as_document([document], output), nl=False)
