@@ -142,6 +142,7 @@ async def test_a_request_that_the_model_refuses_is_not_asked_as_another_task(
     assert "refuses chat (HTTP 400: tokenizer.chat_template is not set): asking it for completion" in base.err
 
 
+@pytest.mark.slow
 async def test_what_is_no_answer_is_one_plain_sentence(server: ModelServer, key: ObjectKey, run: Run) -> None:
     hostile = json.dumps({"choices": [{"delta": {"content": "ok \x1b]0;owned\x07\x1b[2J\u202e\x9b5m bad"}}]})
     cases = {
