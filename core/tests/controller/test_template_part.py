@@ -207,6 +207,47 @@ def test_the_choice_by_model_stays_once_something_exists() -> None:
     assert free.status["effectiveTemplate"]["ref"]["name"] == "better"
 
 
+def made_again(**spec: Any) -> Resource:
+    """A Ready template with the name of the first one, for something else."""
+    return {**TEMPLATE, "spec": {**TEMPLATE["spec"], **spec}, "status": {"phase": "Ready"}}
+
+
+@pytest.mark.parametrize(
+    ("asked", "other"),
+    [
+        ({"modelName": "org/m"}, {"modelName": "org/other"}),
+        ({"modelName": "org/m", "metric": "latency"}, {"metric": "throughput"}),
+        ({"modelName": "org/m", "precision": "fp8"}, {"precision": "bf16"}),
+    ],
+)
+@pytest.mark.parametrize("served", [True, False])
+def test_a_template_made_again_for_something_else_is_not_what_was_asked_for(
+    asked: Resource, other: Resource, served: bool
+) -> None:
+    spec: Resource = {"templateRef": asked}
+    before = made_again(metric="latency", precision="fp8")
+    first = template_part({**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], **spec}}, templates(before))
+    assert first.status["effectiveTemplate"]["ref"]["name"] == "fast"
+    after = made_again(**{"metric": "latency", "precision": "fp8", **other})
+    change: Resource = {"env": [{"name": "A", "value": "1"}]}
+    for own in ({}, change):
+        for granted in (True, False):
+            gone = template_part(cached(first, served=served, **spec, **own), templates(after), granted=granted)
+            assert gone.fault is not None, "the deployment gets no other model"
+            assert (gone.fault.reason, gone.status) == ("TemplateNotFound", first.status)
+            assert gone.deployment["spec"]["model"] == {"id": "org/m"}
+    assert newest_hash(cached(first, served=served, **spec), templates(after)) == ""
+    second: Resource = {**before, "metadata": {"name": "second", "namespace": "team"}}
+    found = template_part(cached(first, served=served, **spec, **change), templates(after, second))
+    assert found.status["effectiveTemplate"]["ref"]["name"] == "second", "another one for the same request is taken"
+
+
+def test_a_template_that_is_asked_for_by_name_is_what_has_the_name() -> None:
+    first = template_part(DEPLOYMENT, templates(TEMPLATE))
+    taken = template_part(cached(first), templates(made_again(modelName="org/other")))
+    assert taken.deployment["spec"]["model"] == {"id": "org/other"}
+
+
 def test_a_template_that_cannot_be_used_is_named_with_its_field() -> None:
     s3 = {**TEMPLATE, "spec": {"modelName": "org/m", "modelSources": [{"uri": "s3://bucket/m"}]}}
     part = template_part(DEPLOYMENT, templates(s3))

@@ -21,6 +21,7 @@ from airunway.templates import (
     Choice,
     Contribution,
     Request,
+    answers,
     choose,
     contribution_of,
     effective,
@@ -181,13 +182,15 @@ def _changed(before: Resource, now: Resource) -> str:
 def _template(
     deployment: Resource, request: Request, record: Resource | None, templates: TemplateSource
 ) -> tuple[Resource | None, Choice]:
-    """The template to use: the recorded one for as long as it exists and the request is the same, else the best one."""
+    """The template to use: the recorded one for as long as it exists, the request is the same and it still answers it,
+    else the best one. A template that was deleted and made again may be for another model.
+    """
     namespace = key_of(deployment).namespace
     if record is not None and record.get("asked") == request.digest and _exists(deployment):
         ref = record.get("ref")
         key = ObjectKey(str(dig(ref, "namespace", default="")), str(dig(ref, "name", default="")))
         found = templates.find(key) if key.namespace in ("", namespace) else None
-        if found is not None:
+        if found is not None and answers(found, request):
             return found, Choice()
     choice = templates.choose(request, namespace)
     return (choice.chosen.template if choice.chosen is not None else None), choice

@@ -19,6 +19,7 @@ __all__ = [
     "Choice",
     "Request",
     "TemplateScope",
+    "answers",
     "choose",
     "request_of",
 ]
@@ -136,6 +137,11 @@ def choose(
     return _by_name(request, found) if request.name else _by_model(request, found, every=every)
 
 
+def answers(template: Resource, request: Request) -> bool:
+    """Whether a template is what was asked for, whatever its state: a request by model asks for no name."""
+    return _matches(template, request) and not _another(template, request)
+
+
 def _matches(template: Resource, request: Request) -> bool:
     if request.name:
         return key_of(template).name == request.name
@@ -150,12 +156,19 @@ def _considered(template: Resource, kind: str, request: Request) -> Candidate:
 
 def _against(template: Resource, request: Request) -> tuple[str, str]:
     """Reason and sentence for what speaks against a template; the sentence is empty if it can be chosen."""
+    if another := _another(template, request):
+        return "", another
+    return _state(template, named=bool(request.name))
+
+
+def _another(template: Resource, request: Request) -> str:
+    """Why a template of the model is for another metric or precision than was asked for; empty if it is not."""
     if not request.name and (request.metric or request.precision):
         for field_, asked in (("metric", request.metric), ("precision", request.precision)):
             has = _text(template, "spec", field_)
             if asked and asked != has:
-                return "", f"its {field_} is {has or 'not given'}, and {asked} was asked for"
-    return _state(template, named=bool(request.name))
+                return f"its {field_} is {has or 'not given'}, and {asked} was asked for"
+    return ""
 
 
 def _state(template: Resource, *, named: bool) -> tuple[str, str]:
