@@ -164,6 +164,27 @@ def test_a_replica_that_finds_no_node_takes_the_newest_ones(served: bool) -> Non
     assert required(template_part(pulling, after)) == ["a"], "it has a node"
 
 
+@pytest.mark.parametrize("ready", [0, 1])
+def test_a_record_from_before_the_catalogue_s_first_status_gets_its_node_affinity(ready: int) -> None:
+    own: Resource = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}
+    for affinity in ({}, own):
+        new = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "defaults": {"affinity": affinity} if affinity else {}}}
+        first, after = template_part(DEPLOYMENT, templates(new)), templates(with_nodes("a", template=new))
+        taken = template_part(running(first, served=False, ready=ready), after)
+        assert required(taken) == ["a"], "its pods may be on any node"
+        again = template_part(running(taken, served=False, ready=ready), templates(with_nodes("a", "b", template=new)))
+        assert required(again) == ["a"], "and a node that comes replaces none of them"
+
+
+def test_what_serves_without_node_affinity_keeps_running_and_says_so() -> None:
+    first, after = template_part(DEPLOYMENT, templates(TEMPLATE)), templates(with_nodes("a"))
+    kept = template_part(running(first), after)
+    assert kept.status == first.status
+    assert kept.condition is not None
+    assert "without the node affinity for its GPUs, which was not known" in kept.condition.message
+    assert required(template_part(running(first, ready=0, cause="Unschedulable.InsufficientGPU"), after)) == ["a"]
+
+
 def test_a_template_that_is_deleted_leaves_what_was_recorded() -> None:
     first = template_part(DEPLOYMENT, templates(TEMPLATE))
     gone = template_part(cached(first, served=True), templates())

@@ -135,9 +135,12 @@ def template_part(deployment: Resource, templates: TemplateSource, *, granted: b
             f"annotation {names.ADOPT}, takes the new values ({_changed(given, contribution.spec)})"
         )
     elif given != contribution.spec:
+        taken = "with the node affinity for the nodes that were there when its values were taken"
+        if _without_nodes(published, contribution):
+            taken = "without the node affinity for its GPUs, which was not known when its values were taken"
         text += (
-            ", with the node affinity for the nodes that were there when its values were taken: the next change of the "
-            f"deployment's own spec, or a new value of the annotation {names.ADOPT}, takes that for the nodes of today"
+            f", {taken}: the next change of the deployment's own spec, or a new value of the annotation {names.ADOPT}, "
+            "takes that for the nodes of today"
         )
     ignored = "; ".join(f"{each.field}: {each.message}" for each in contribution.problems[:4])
     return TemplatePart(
@@ -206,13 +209,23 @@ def _keeps(deployment: Resource, record: Resource, contribution: Contribution, d
 
     What serves keeps its record when the template is edited. If only what nodes must have is another, everything that
     exists keeps it: a node that comes must not replace a pod that runs. A deployment whose only replica finds no node
-    takes the newest.
+    takes the newest. So does one that has not served, if its record was made before the catalogue had looked for nodes:
+    its pods may be on any.
     """
     if record.get("takenFor") != digest_:
         return False
     if record.get("hash") == contribution.hash:
+        if not is_true(deployment, SERVED) and _without_nodes(record, contribution):
+            return False
         return _has_object(deployment) and not _waits_for_a_node(deployment)
     return is_true(deployment, SERVED) and not granted
+
+
+def _without_nodes(record: Resource, contribution: Contribution) -> bool:
+    """Whether the record of the same hash lacks what nodes must have, which the template gives now: the hash is that of
+    a contribution without it.
+    """
+    return record["spec"] != contribution.spec and digest(record["spec"]) == contribution.hash
 
 
 def _has_object(deployment: Resource) -> bool:
