@@ -30,6 +30,7 @@ def templates(*found: Resource) -> TemplateSource:
             request,
             namespaced=[each for each in found if key_of(each).namespace == namespace],
             cluster=[each for each in found if not key_of(each).namespace],
+            unusable=lambda template: contribution_of(template).unusable,
         ),
         find=known.get,
         contribution=contribution_of,

@@ -73,7 +73,10 @@ def source_among(templates: Sequence[Resource]) -> TemplateSource:
 
     def chosen(request: Request, namespace: str) -> Choice:
         own = [each for key, each in found.items() if key.namespace == namespace]
-        return choose(request, namespaced=own, cluster=[each for key, each in found.items() if not key.namespace])
+        shared = [each for key, each in found.items() if not key.namespace]
+        return choose(
+            request, namespaced=own, cluster=shared, unusable=lambda template: contribution_of(template).unusable
+        )
 
     return TemplateSource(choose=chosen, find=found.get, contribution=contribution_of)
 
