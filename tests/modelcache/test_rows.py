@@ -9,11 +9,12 @@ from tests.modelcache.conftest import Ground, running_part
 
 from airunway.api import names
 from airunway.artifacts.names import claim_name
+from airunway.artifacts.results import finished
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_ARTIFACT, MODEL_DEPLOYMENT, RUNTIME_CONFIG
 from airunway.kube import JOB, NAMESPACE, PERSISTENT_VOLUME_CLAIM, POD, Kind
 from airunway.modelcache import artifacts, progress
 from airunway.modelcache.application import DEFAULT_DOWNLOADER_IMAGE, ModelCacheApplication, ModelCacheSettings
-from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, labels_of, uid_of
+from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, key_of, labels_of, uid_of
 from airunway_testing.modelhub.serving import Stall
 
 pytestmark = pytest.mark.cluster
@@ -116,6 +117,30 @@ async def test_a14_a_claim_deleted_by_hand_is_fetched_anew_under_another_name(gr
         assert dig(lost, "status", "modelCache", "claimName") == before, "what serves goes on with its claim"
         after = (await ground.until("Ready"))["status"]["modelCache"]["claimName"]
         assert after != before
+
+
+async def test_a14_a_claim_deleted_while_no_core_ran_is_not_ready_by_its_finished_job(ground: Ground) -> None:
+    with ground.held():
+        async with running_part(ground.client, namespace=ground.namespace):
+            await ground.deploy()
+            await ground.downloading()
+    await ground.eventually(lambda: fetched(ground))
+    (claim,), (job,) = await ground.all_of(PERSISTENT_VOLUME_CLAIM), await ground.downloads()
+    assert annotations_of(job)[names.CLAIM_UID] == uid_of(claim)
+    await ground.client.delete(PERSISTENT_VOLUME_CLAIM, key_of(claim))
+    await ground.eventually(lambda: no_claims(ground))
+    async with running_part(ground.client, namespace=ground.namespace):
+        found = (await ground.until("Ready"))["status"]["modelCache"]["claimName"]
+    assert found != key_of(claim).name
+    assert len(await ground.downloads()) == 2
+
+
+async def fetched(ground: Ground) -> bool:
+    return all([finished(job) == "Complete" for job in await ground.downloads()])
+
+
+async def no_claims(ground: Ground) -> bool:
+    return not await ground.client.list_all(PERSISTENT_VOLUME_CLAIM, namespace=ground.namespace)
 
 
 async def no_pods(ground: Ground) -> bool:

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from airunway.artifacts.claims import size_with_headroom
 from airunway.artifacts.decision import ArtifactDecision, ArtifactFacts, Flags, decide_artifact
+from airunway.artifacts.deployments import is_usable
+from airunway.artifacts.jobs import bound_to
 from airunway.artifacts.names import artifact_name, claim_name, job_name
 from airunway.artifacts.request import request_of
 from airunway.artifacts.results import next_attempt, result_of
@@ -237,6 +239,45 @@ def test_a14_a_claim_that_is_gone_is_made_anew_under_another_name(jobs: bool) ->
     assert names[0] != done.claims[0]["metadata"]["name"]
     unread = after(decision, lost, claims=())  # the new claim is not in the cache yet
     assert next(o["metadata"]["name"] for o in decide_artifact(unread).objects or ()) == names[0]
+
+
+@pytest.mark.parametrize("bound", [True, False])
+def test_a14_the_finished_job_of_a_claim_that_is_gone_completes_no_other_claim(bound: bool) -> None:
+    """The Job ended while the core was away, and its claim was deleted before the status had the proof."""
+    running = measured()
+    (claim,) = running.claims
+    if bound:
+        running = replace(running, jobs=(*running.jobs[:-1], bound_to(running.jobs[-1], claim)))
+    done = ended(running, {"ok": FETCHED}, complete=True)
+    lost = replace(done, claims=())
+    first = decide_artifact(lost)
+    assert (state(first)[0], kinds(first)) == ("Starting", ["PersistentVolumeClaim", "Job"])
+    assert (first.status or {}).get("completed") is None
+    anew = after(first, lost)
+    assert anew.claims[0]["metadata"]["name"] != claim["metadata"]["name"]
+    assert state(decide_artifact(anew))[0] != "Ready"
+    if bound:  # a claim of the same name, which an earlier release would have made
+        same = {**claim, "metadata": {**claim["metadata"], "uid": "another"}}
+        decision = decide_artifact(replace(done, claims=(same,)))
+        assert (state(decision)[0], kinds(decision)) == ("Starting", ["PersistentVolumeClaim", "Job"])
+
+
+def test_a14_a_job_that_runs_for_an_earlier_claim_of_the_same_name_goes() -> None:
+    running = measured()
+    (claim,) = running.claims
+    job = bound_to(running.jobs[-1], claim)
+    assert job["metadata"]["name"] in decide_artifact(replace(running, jobs=(job,))).kept
+    same = {**claim, "metadata": {**claim["metadata"], "uid": "another"}}
+    decision = decide_artifact(replace(running, jobs=(job,), claims=(same,)))
+    assert job["metadata"]["name"] not in decision.kept
+    assert kinds(decision) == ["PersistentVolumeClaim", "Job"]
+
+
+def test_a_status_without_the_uid_of_a_claim_is_not_usable() -> None:
+    done = ready().artifact
+    assert is_usable(done)
+    for proof in ({}, {"claimUID": ""}, None):
+        assert not is_usable({**done, "status": {**done["status"], "completed": proof}})
 
 
 @pytest.mark.parametrize(

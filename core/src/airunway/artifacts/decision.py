@@ -22,7 +22,7 @@ from airunway.artifacts.claims import (
     possible,
     size_with_headroom,
 )
-from airunway.artifacts.jobs import SETTINGS, Step, job_of
+from airunway.artifacts.jobs import SETTINGS, Step, claim_of_job, fills, job_of
 from airunway.artifacts.names import claim_name, job_name
 from airunway.artifacts.results import (
     MAX_BYTES,
@@ -271,7 +271,7 @@ def _step(facts: ArtifactFacts, state: _State, step: Step, *, claim: str) -> tup
     if state.attempts:
         own = job_name(name, step, uid=uid, attempt=state.attempts)
         live = next((job for job in facts.jobs if key_of(job).name == own), None)
-        if live is not None and not is_deleting(live) and _claim_of_job(live) in ("", claim):
+        if live is not None and not is_deleting(live) and _is_for(live, claim, state.claim):
             return _follow(facts, state, step, live, claim=claim)
         if live is None and state.next is not None:
             return _wait_for_next(facts, state, step, claim=claim)
@@ -280,6 +280,13 @@ def _step(facts: ArtifactFacts, state: _State, step: Step, *, claim: str) -> tup
         if live is None:
             return None, _kept(facts, state)
     return _start(facts, state, step, claim=claim, attempt=state.attempts + 1)
+
+
+def _is_for(job: Resource, claim: str, live: Resource | None) -> bool:
+    """Whether a Job is for the claim of that name, of which `live` is None before it is made or while a watch lags."""
+    if not (named := claim_of_job(job)):
+        return True
+    return named == claim and (fills(job, live) if live is not None else not finished(job))
 
 
 def _start(
@@ -417,19 +424,12 @@ def _size_hint(facts: ArtifactFacts, state: _State) -> str:
 def _kept_jobs(facts: ArtifactFacts, objects: tuple[Resource, ...] | None) -> frozenset[str]:
     """Jobs that have ended stay until their time to live is over; one that runs for another claim goes."""
     claim = next((str(o["metadata"]["name"]) for o in objects or () if o["kind"] == "PersistentVolumeClaim"), "")
+    live = next((each for each in facts.claims if key_of(each).name == claim), None)
     return frozenset(
         key_of(job).name
         for job in facts.jobs
-        if is_deleting(job) or finished(job) or objects is None or _claim_of_job(job) in ("", claim)
+        if is_deleting(job) or finished(job) or objects is None or _is_for(job, claim, live)
     )
-
-
-def _claim_of_job(job: Resource) -> str:
-    volumes = dig(job, "spec", "template", "spec", "volumes")
-    for volume in volumes if isinstance(volumes, list) else ():
-        if isinstance(name := dig(volume, "persistentVolumeClaim", "claimName"), str):
-            return name
-    return ""
 
 
 def _ended(job: Resource) -> datetime | None:
@@ -493,10 +493,13 @@ def _access_mode(facts: ArtifactFacts) -> str:
 
 
 def _free_name(facts: ArtifactFacts, state: _State) -> str:
-    """A name for a new claim: not that of a claim that was lost, or is going away while pods still mount it."""
+    """A name for a new claim: not that of a claim that was lost, that a Job has filled, or that is going away while
+    pods still mount it.
+    """
     artifact = facts.artifact
     named = _text(dig(artifact, "status", "persistentVolumeClaim"))
     taken = {key_of(claim).name for claim in facts.claims}
+    taken |= {claim_of_job(job) for job in facts.jobs if finished(job)}
     if named and named not in taken and dig(artifact, "status", "completed") is None:
         return named  # the claim of an earlier pass, which may not be in the cache yet
     taken.add(named)

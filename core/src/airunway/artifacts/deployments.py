@@ -64,8 +64,8 @@ def is_usable(artifact: Resource) -> bool:
     config that is deleted takes no cache away.
     """
     status = artifact.get("status")
-    claim, completed = dig(status, "persistentVolumeClaim"), dig(status, "completed")
-    return isinstance(claim, str) and bool(claim) and isinstance(completed, dict) and not is_deleting(artifact)
+    claim, filled = dig(status, "persistentVolumeClaim"), dig(status, "completed", "claimUID")
+    return all(isinstance(each, str) and each for each in (claim, filled)) and not is_deleting(artifact)
 
 
 def wants_cache(deployment: Resource) -> bool:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from airunway.api import names
 from airunway.artifacts.claims import labels_for
 from airunway.artifacts.results import PERMANENT_EXIT
 from airunway.configs import EffectiveConfig
-from airunway.resource import Resource, dig, filled, uid_of
+from airunway.resource import Resource, annotations_of, dig, filled, uid_of
 
 __all__ = [
     "CACHE_PATH",
@@ -20,6 +21,9 @@ __all__ = [
     "SETTINGS",
     "USER",
     "Step",
+    "bound_to",
+    "claim_of_job",
+    "fills",
     "job_of",
     "restricted_container",
     "restricted_pod",
@@ -118,6 +122,27 @@ def job_of(
             "template": {"metadata": {"labels": labels}, "spec": pod},
         },
     }
+
+
+def claim_of_job(job: Resource) -> str:
+    """Name of the claim that a Job mounts; empty for one that mounts none."""
+    volumes = dig(job, "spec", "template", "spec", "volumes")
+    for volume in volumes if isinstance(volumes, list) else ():
+        if isinstance(name := dig(volume, "persistentVolumeClaim", "claimName"), str):
+            return name
+    return ""
+
+
+def bound_to(job: Resource, claim: Resource) -> Resource:
+    """The Job with the uid of the claim that it fills: a later claim may have the same name."""
+    metadata = job["metadata"]
+    annotations = {**(metadata.get("annotations") or {}), names.CLAIM_UID: uid_of(claim)}
+    return {**job, "metadata": {**metadata, "annotations": annotations}}
+
+
+def fills(job: Resource, claim: Resource) -> bool:
+    """Whether a Job fills exactly this claim. One of an earlier release does not say it and is believed."""
+    return annotations_of(job).get(names.CLAIM_UID) in (None, "", uid_of(claim))
 
 
 def restricted_container() -> Resource:

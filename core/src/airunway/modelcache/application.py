@@ -369,7 +369,7 @@ def _shown(artifact: Resource | None) -> tuple[object, ...] | None:
         status.get("reason"),
         status.get("message"),
         status.get("persistentVolumeClaim"),
-        "completed" in status,
+        dig(status, "completed", "claimUID"),
         done // 10 if isinstance(done, int) else None,
     )
 

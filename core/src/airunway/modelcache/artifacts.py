@@ -14,6 +14,7 @@ from datetime import datetime
 from airunway.api import names
 from airunway.artifacts.claims import artifact_labels
 from airunway.artifacts.decision import ArtifactDecision, ArtifactFacts, Flags, decide_artifact, is_made
+from airunway.artifacts.jobs import bound_to
 from airunway.artifacts.results import finished
 from airunway.configs import propagated
 from airunway.kinds import MODEL_ARTIFACT
@@ -212,8 +213,10 @@ class ArtifactReconciler:
         jobs = [obj for obj in wanted if obj["kind"] == JOB.kind and identity_in(obj) not in stay]
         applied = await self._apply(claims, known, artifact, facts=facts, memory=memory)
         memory.refused = _trouble(applied)
-        if memory.refused is None and jobs:
+        filled = [live for identity, live in applied.live.items() if identity in map(identity_in, claims)]
+        if memory.refused is None and jobs and len(filled) == len(claims):
             known = {identity: obj for identity, obj in known.items() if identity.kind == JOB.kind} | {**applied.live}
+            jobs = [bound_to(job, claim) for job in jobs for claim in filled] if claims else jobs
             made = await self._apply([*claims, *jobs], known, artifact, facts=facts, memory=memory)
             memory.refused = _trouble(made)
             applied = replace(made, again=min((w for w in (applied.again, made.again) if w is not None), default=None))
