@@ -370,6 +370,24 @@ def test_a36_without_a_slot_it_is_queued_without_a_timer() -> None:
     assert (state(waiting), waiting.wants_slot, waiting.requeue_after) == (("Pending", "Queued"), True, None)
 
 
+@pytest.mark.parametrize("why", ["slot", "config", "class"])
+def test_a36_a_try_that_is_due_and_cannot_begin_has_no_timer(why: str) -> None:
+    failing = ended(measured(), {"error": {"reason": "Timeout", "message": "x"}}, complete=False)
+    failed = after(decide_artifact(failing), failing, claims=failing.claims)
+    due = replace(failed, jobs=(), pods=(), now=NOW + timedelta(minutes=20))
+    hindrance: dict[str, Any] = {
+        "slot": {"slot": False},
+        "config": {"resolution": resolve("gone", namespaced=None, cluster=None)},
+        "class": {"class_found": False, "claims": ({**due.claims[0], "status": {"phase": "Pending"}},)},
+    }[why]
+    waiting = decide_artifact(replace(due, **hindrance))
+    assert waiting.status is not None
+    assert "Job" not in kinds(waiting)
+    assert waiting.requeue_after is None or waiting.requeue_after > 0
+    later = replace(due, artifact={**due.artifact, "status": waiting.status})
+    assert kinds(decide_artifact(later)) == ["PersistentVolumeClaim", "Job"], "it begins when nothing hinders it"
+
+
 def test_labels_of_the_artifact_reach_claim_and_jobs_and_never_win_over_ours() -> None:
     labels = {"team": "x", "other": "y", "airunway.ai/artifact": "not-mine"}
     config = {"labelPropagation": {"enabled": True, "match": ["team"]}}

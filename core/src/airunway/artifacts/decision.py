@@ -581,7 +581,8 @@ def _decision(
         "effectiveRuntimeConfig": config.status() if config is not None else None,
     }
     status |= {key: value for key, value in parts.items() if value is not None}
-    due = (state.next - now).total_seconds() if state.next is not None else None
+    # A try that is due and has not begun waits for a change: a slot, its config, its class.
+    due = (state.next - now).total_seconds() if state.next is not None and state.next > now else None
     look = (state.look - now).total_seconds() if state.look is not None else None
     waits = [each for each in (wake, left, due, look) if each is not None]
     return ArtifactDecision(objects=objects, status=status, requeue_after=max(0.0, min(waits)) if waits else None)
