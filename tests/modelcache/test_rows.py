@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from tests.modelcache.conftest import Ground, running_part
@@ -11,11 +12,13 @@ from airunway.api import names
 from airunway.artifacts.names import claim_name
 from airunway.artifacts.results import finished
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_ARTIFACT, MODEL_DEPLOYMENT, RUNTIME_CONFIG
-from airunway.kube import JOB, NAMESPACE, PERSISTENT_VOLUME_CLAIM, POD, Kind
+from airunway.kube import JOB, NAMESPACE, PERSISTENT_VOLUME_CLAIM, POD, STORAGE_CLASS, Kind
 from airunway.modelcache import artifacts, progress
 from airunway.modelcache.application import DEFAULT_DOWNLOADER_IMAGE, ModelCacheApplication, ModelCacheSettings
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, key_of, labels_of, uid_of
 from airunway_testing.modelhub.serving import Stall
+from airunway_testing.storage.provisioner import storage_class
+from airunway_testing.storage.volumes import limits_work
 
 pytestmark = pytest.mark.cluster
 
@@ -102,6 +105,25 @@ async def test_a8_an_evicted_pod_is_replaced_and_counts_as_no_attempt(ground: Gr
     assert len(ground.pods()) == 3
 
 
+@pytest.mark.skipif(not limits_work(), reason="volumes cannot be limited here")
+async def test_a12_a_full_volume_that_grows_slowly_is_tried_once_it_has_grown(ground: Ground) -> None:
+    options: dict[str, Any] = {"bytes_per_gib": 20_000, "expandable": True, "resize_delay": 3}
+    await ground.client.create(STORAGE_CLASS, storage_class(f"grows-{ground.class_name}", **options))
+    cache = {"mode": "Shared", "storageClassName": f"grows-{ground.class_name}", "size": "1Gi"}
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.deploy(cache=cache)
+        await ground.until("StorageFull")
+        key = key_of(await ground.artifact())
+        await ground.client.merge_patch(MODEL_ARTIFACT, key, {"spec": {"size": "3Gi"}})
+        await ground.until("PvcPending")
+        assert len(await ground.downloads()) == 1, "no try begins before the volume has grown"
+        await ground.until("Ready")
+    status = (await ground.artifact())["status"]
+    assert (status["download"]["attempts"], status["allocatedSize"]) == (2, "3Gi")
+    assert len(await claim_names(ground)) == 1
+    await ground.client.delete(STORAGE_CLASS, ObjectKey("", cache["storageClassName"]))
+
+
 @pytest.mark.parametrize("with_jobs", [True, False])
 async def test_a14_a_claim_deleted_by_hand_is_fetched_anew_under_another_name(ground: Ground, with_jobs: bool) -> None:
     async with running_part(ground.client, namespace=ground.namespace):
@@ -128,6 +150,8 @@ async def test_a14_a_claim_deleted_while_no_core_ran_is_not_ready_by_its_finishe
     (claim,), (job,) = await ground.all_of(PERSISTENT_VOLUME_CLAIM), await ground.downloads()
     assert annotations_of(job)[names.CLAIM_UID] == uid_of(claim)
     await ground.client.delete(PERSISTENT_VOLUME_CLAIM, key_of(claim))
+    unprotected = {"metadata": {"finalizers": None}}  # else it goes with the Job's pod
+    await ground.client.merge_patch(PERSISTENT_VOLUME_CLAIM, key_of(claim), unprotected)
     await ground.eventually(lambda: no_claims(ground))
     async with running_part(ground.client, namespace=ground.namespace):
         found = (await ground.until("Ready"))["status"]["modelCache"]["claimName"]

@@ -21,6 +21,7 @@ from airunway.artifacts.results import next_attempt, result_of
 from airunway.configs import resolve
 from airunway.resource import Resource, condition_of, format_time
 from airunway.status import Condition
+from airunway.status.rootcause import RootCause
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DIGEST = f"sha256:{'a' * 64}"
@@ -176,17 +177,103 @@ def test_a12_a_full_claim_waits_for_a_larger_size() -> None:
     assert kinds(decide_artifact(replace(kept, now=NOW + timedelta(days=1)))) == ["PersistentVolumeClaim"]
     larger = {**kept.artifact, "spec": {**kept.artifact["spec"], "size": "10Gi"}}
     old = kept.claims[0]["metadata"]["name"]
-    grown = decide_artifact(replace(kept, artifact=larger, storage_class={"allowVolumeExpansion": True}))
-    assert next(o["metadata"]["name"] for o in grown.objects or ()) == old
-    assert kinds(grown) == ["PersistentVolumeClaim", "Job"]
+    expandable = replace(kept, artifact=larger, storage_class={"allowVolumeExpansion": True})
+    raised = decide_artifact(expandable)
+    assert next(o["metadata"]["name"] for o in raised.objects or ()) == old
+    assert (kinds(raised), state(raised)[1]) == (["PersistentVolumeClaim"], "PvcPending")
+    grown = replace(after(raised, expandable), claims=(of_size(full, "10Gi"),))
+    assert kinds(decide_artifact(grown)) == ["PersistentVolumeClaim", "Job"]
     anew = decide_artifact(replace(kept, artifact=larger, storage_class={}))
     assert next(o["metadata"]["name"] for o in anew.objects or ()) != old
     assert kinds(anew) == ["PersistentVolumeClaim", "Job"]
-    queued = replace(kept, artifact=larger, storage_class={"allowVolumeExpansion": True}, slot=False)
+    queued = replace(grown, slot=False)
     waiting = decide_artifact(queued)
     assert state(waiting)[1] == "Queued"
     started = replace(after(waiting, queued), slot=True)
     assert kinds(decide_artifact(started)) == ["PersistentVolumeClaim", "Job"]
+
+
+def of_size(found: ArtifactFacts, asked: str, has: str = "", *, waits_for_pod: bool = False) -> Resource:
+    """The claim of which so much was asked, and whose volume has so much."""
+    (claim,) = found.claims
+    conditions = [{"type": "FileSystemResizePending", "status": "True"}] if waits_for_pod else []
+    return {
+        **claim,
+        "spec": {**claim["spec"], "resources": {"requests": {"storage": asked}}},
+        "status": {"phase": "Bound", "capacity": {"storage": has or asked}, "conditions": conditions},
+    }
+
+
+def filled_up(found: ArtifactFacts) -> ArtifactFacts:
+    """The claim is full, and the status says so."""
+    full = ended(found, {"error": {"reason": "StorageFull", "message": "no space"}}, complete=False)
+    return after(decide_artifact(full), full, claims=full.claims)
+
+
+@pytest.mark.parametrize("job", [True, False])
+def test_a12_no_try_begins_before_the_volume_has_grown(job: bool) -> None:
+    """A driver expands the volume some time after the claim asks for more; a pod that starts before fills it again."""
+    full = filled_up(replace(measured(), storage_class={"allowVolumeExpansion": True}))
+    if not job:
+        full = replace(full, jobs=(), pods=())
+    full = replace(full, artifact={**full.artifact, "spec": {**full.artifact["spec"], "size": "10Gi"}})
+    for claim in (full.claims[0], of_size(full, "6Gi"), of_size(full, "10Gi", "6Gi"), of_size(full, "10Gi", "8Gi")):
+        waiting = decide_artifact(replace(full, claims=(claim,)))
+        assert kinds(waiting) == ["PersistentVolumeClaim"]
+        assert (state(waiting), waiting.requeue_after, waiting.wants_slot) == (("Starting", "PvcPending"), None, False)
+        assert waiting.status is not None
+        assert waiting.status["allocatedSize"] == "6Gi"
+        assert "being expanded to 10Gi" in condition_of({"status": waiting.status}, "DownloadReady")["message"]  # type: ignore[index]
+        full = replace(full, artifact={**full.artifact, "status": waiting.status})
+    for claim in (of_size(full, "10Gi"), of_size(full, "10Gi", "6Gi", waits_for_pod=True)):
+        grown = replace(full, claims=(claim,))
+        decision = decide_artifact(grown)
+        assert (kinds(decision), decision.wants_slot) == (["PersistentVolumeClaim", "Job"], True)
+        assert (decision.status or {})["allocatedSize"] == "10Gi"
+        again = filled_up(after(decision, grown, claims=(claim,)))
+        assert kinds(decide_artifact(replace(again, now=NOW + timedelta(days=1)))) == ["PersistentVolumeClaim"]
+
+
+@pytest.mark.parametrize("job", [True, False])
+def test_a12_more_headroom_starts_nothing_on_a_full_claim_that_cannot_grow(job: bool) -> None:
+    full = filled_up(replace(measured(), storage_class={}))
+    if not job:
+        full = replace(full, jobs=(), pods=())
+    more = facts(full.artifact, config={"storage": {"pvcHeadroomPercent": 100}}).resolution
+    waiting = decide_artifact(replace(full, resolution=more))
+    assert (kinds(waiting), state(waiting)) == (["PersistentVolumeClaim"], ("Failed", "StorageFull"))
+    assert waiting.status is not None
+    assert "the claim has 6Gi: set spec.size" in waiting.status["message"]
+    assert waiting.requeue_after is None
+
+
+@pytest.mark.parametrize("job", [True, False])
+def test_a12_a_claim_that_was_expanded_by_hand_is_tried_again(job: bool) -> None:
+    full = filled_up(replace(measured(), storage_class={"allowVolumeExpansion": True}))
+    if not job:
+        full = replace(full, jobs=(), pods=())
+    raised = replace(full, claims=(of_size(full, "10Gi", "6Gi"),))
+    waiting = decide_artifact(raised)
+    assert (kinds(waiting), state(waiting)[1]) == (["PersistentVolumeClaim"], "PvcPending")
+    grown = after(waiting, raised, claims=(of_size(full, "10Gi"),))
+    grown = replace(grown, artifact={**grown.artifact, "spec": {**grown.artifact["spec"], "size": "10Gi"}})
+    assert kinds(decide_artifact(grown)) == ["PersistentVolumeClaim", "Job"]
+
+
+def test_a_job_that_is_deleted_while_its_pod_waits_for_the_claim_is_made_again() -> None:
+    cause = RootCause(
+        code="Storage.PvcPending",
+        object="Pod/ml/p",
+        field="",
+        message="not bound",
+        since=NOW,
+        remedy="",
+        reason="PvcPending",
+    )
+    running = replace(measured(), cause=cause)
+    waiting = after(decide_artifact(running), running, claims=running.claims, jobs=())
+    assert state(decide_artifact(running))[1] == "PvcPending"
+    assert kinds(decide_artifact(waiting)) == ["PersistentVolumeClaim", "Job"]
 
 
 @pytest.mark.parametrize("child", ["StorageReady", "DownloadReady"])

@@ -20,6 +20,7 @@ from airunway.artifacts.claims import (
     is_smaller,
     labels_for,
     possible,
+    room_of,
     size_with_headroom,
 )
 from airunway.artifacts.jobs import SETTINGS, Step, claim_of_job, fills, job_of
@@ -150,6 +151,10 @@ class _State:
     """Resolved commit."""
     completed: Resource | None = None
     """The proof of completion."""
+    asked: str = ""
+    """Size that its claim must have; empty until there is to be one."""
+    full: str = ""
+    """Size of the claim that the last try filled; empty if none did, or once a larger one is there."""
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     """What each child condition says, by its type."""
 
@@ -275,10 +280,10 @@ def _step(facts: ArtifactFacts, state: _State, step: Step, *, claim: str) -> tup
             return _follow(facts, state, step, live, claim=claim)
         if live is None and state.next is not None:
             return _wait_for_next(facts, state, step, claim=claim)
-        if live is None and not _must_grow(facts, state):
-            return _start(facts, state, step, claim=claim, attempt=state.attempts)
+        if live is None and (full := _filled(facts, state)) is not None:
+            return None, full
         if live is None:
-            return None, _kept(facts, state)
+            return _start(facts, state, step, claim=claim, attempt=state.attempts)
     return _start(facts, state, step, claim=claim, attempt=state.attempts + 1)
 
 
@@ -375,11 +380,11 @@ def _failed(
     due = next_attempt(result, attempts=state.attempts, ended=result.at or _ended(live) or facts.now)
     if due is not None and due <= facts.now:
         return _start(facts, state, step, claim=claim, attempt=state.attempts + 1)
-    if due is None and not _must_grow(facts, state, full=True):
-        return _start(facts, state, step, claim=claim, attempt=state.attempts + 1)
-    when = f"; it is tried again at {format_time(due)}" if due is not None else _size_hint(facts, state)
-    failed = _waits(replace(state, next=due), result.reason, f"{result.message}{when}")
-    return None, failed
+    if due is not None:
+        text = f"{result.message}; it is tried again at {format_time(due)}"
+        return None, _waits(replace(state, next=due), result.reason, text)
+    full = _filled(facts, replace(state, next=None), result=result)
+    return (None, full) if full is not None else _start(facts, state, step, claim=claim, attempt=state.attempts + 1)
 
 
 def _wait_for_next(facts: ArtifactFacts, state: _State, step: Step, *, claim: str) -> tuple[Resource | None, _State]:
@@ -403,22 +408,33 @@ def _kept(facts: ArtifactFacts, state: _State) -> _State:
     return _waits(state, _text(before.get("reason")) or "JobFailed", _text(before.get("message")))
 
 
-def _must_grow(facts: ArtifactFacts, state: _State, *, full: bool = False) -> bool:
-    """Whether the last try filled the claim (`full`: its Job says so), and no larger claim was asked for since."""
-    before = dig(condition_of(facts.artifact, "DownloadReady"), "reason")
-    if full and before == "Queued":  # it was asked for, and the new try waits for its turn
-        return False
-    return (full or before == "StorageFull") and not _has_grown(facts, state)
+def _filled(facts: ArtifactFacts, state: _State, *, result: Result | None = None) -> _State | None:
+    """What is said while the claim that the last try filled has not grown; None if a new try may begin.
 
-
-def _has_grown(facts: ArtifactFacts, state: _State) -> bool:
-    """Whether a larger size was asked for than the status says was allocated."""
-    return is_smaller(dig(facts.artifact, "status", "allocatedSize"), _wanted_size(facts, state))
-
-
-def _size_hint(facts: ArtifactFacts, state: _State) -> str:
-    now = _wanted_size(facts, state)
-    return f"; the claim has {now}: set spec.size of ModelArtifact {key_of(facts.artifact).name} to more"
+    `result` is that try's, if its Job is still there. Else the reason in the status says what the try came to:
+    PvcPending, that a larger volume was asked for.
+    """
+    before = _text(dig(condition_of(facts.artifact, "DownloadReady"), "reason"))
+    if before == "Queued" or (result is None and before not in ("StorageFull", "PvcPending")):
+        return None
+    if state.claim is None and state.asked:
+        return None  # made anew
+    room, recorded = room_of(state.claim), _text(dig(facts.artifact, "status", "allocatedSize"))
+    grows = is_smaller(room, state.asked)
+    if before == "PvcPending" and result is None and not grows:
+        return None
+    grown = is_smaller(recorded, dig(state.claim, "spec", "resources", "requests", "storage"))
+    full = (recorded if grown or before in ("StorageFull", "PvcPending") else "") or room
+    if grows:
+        text = f"the volume of claim {key_of(state.claim or {}).name} is being expanded to {state.asked}"
+        return _waits(replace(state, full=full), "PvcPending", f"{text}; then the download is tried again")
+    if is_smaller(full, room):
+        return None
+    waits = replace(state, full=full)
+    if result is None:
+        return _kept(facts, waits)
+    hint = f"the claim has {room or _wanted_size(facts, state)}: set spec.size of ModelArtifact"
+    return _waits(waits, result.reason, f"{result.message}; {hint} {key_of(facts.artifact).name} to more")
 
 
 def _kept_jobs(facts: ArtifactFacts, objects: tuple[Resource, ...] | None) -> frozenset[str]:
@@ -475,7 +491,7 @@ def _claim(facts: ArtifactFacts, state: _State) -> tuple[Resource, _State]:
         storage_class=facts.storage_class,
         first_user="the download's pod",
     )
-    return claim, replace(state, claim=live)
+    return claim, replace(state, claim=live, asked=can_be.size)
 
 
 def _class_name(facts: ArtifactFacts) -> str:
@@ -570,7 +586,7 @@ def _decision(
         "progress": _progress(facts, state),
         "download": {key: value for key, value in download.items() if value is not None} or None,
         "discoveredSizeBytes": state.size,
-        "allocatedSize": allocated,
+        "allocatedSize": state.full or allocated,
         "headroomPercent": config.storage.headroom_percent if config is not None else 10,
         "resolvedRevision": state.revision or None,
         "persistentVolumeClaim": claim or dig(facts.artifact, "status", "persistentVolumeClaim"),
