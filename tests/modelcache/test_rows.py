@@ -11,6 +11,7 @@ from tests.modelcache.conftest import Ground, running_part
 from airunway.api import names
 from airunway.artifacts.names import claim_name
 from airunway.artifacts.results import finished
+from airunway.configs import resolve
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_ARTIFACT, MODEL_DEPLOYMENT, RUNTIME_CONFIG
 from airunway.kube import JOB, NAMESPACE, PERSISTENT_VOLUME_CLAIM, POD, STORAGE_CLASS, Kind
 from airunway.modelcache import artifacts, progress
@@ -105,6 +106,37 @@ async def test_a8_an_evicted_pod_is_replaced_and_counts_as_no_attempt(ground: Gr
     assert len(ground.pods()) == 3
 
 
+async def test_a13_an_edited_config_and_a_class_that_goes_stop_no_download(ground: Ground) -> None:
+    mine = {
+        "apiVersion": names.API_VERSION,
+        "kind": MODEL_ARTIFACT.kind,
+        "metadata": {"name": "mine", "namespace": ground.namespace},
+        "spec": {"source": {"uri": "hf://acme/tiny"}},
+    }
+    async with running_part(ground.client, namespace=ground.namespace):
+        with ground.held():
+            await ground.client.create(MODEL_ARTIFACT, mine)
+            await ground.downloading()
+            await ground.config(storage={"defaultStorageClassName": "there-is-none"})
+            await ground.client.delete(STORAGE_CLASS, ObjectKey("", ground.class_name))
+            await ground.eventually(lambda: follows_none(ground))
+        await ground.eventually(lambda: is_complete(ground))
+    assert len(await ground.downloads()) == len(await claim_names(ground)) == 1
+
+
+async def follows_none(ground: Ground) -> bool:
+    """Whether the part has read the edited config."""
+    config = await ground.client.get(RUNTIME_CONFIG, ObjectKey(ground.namespace, "default"))
+    status = (await ground.artifact())["status"]
+    seen = dig(status, "effectiveRuntimeConfig", "hash")
+    expected = resolve("default", namespaced=config, cluster=None).config
+    return expected is not None and seen == expected.hash
+
+
+async def is_complete(ground: Ground) -> bool:
+    return bool(dig(await ground.artifact(), "status", "phase") == "Ready")
+
+
 @pytest.mark.skipif(not limits_work(), reason="volumes cannot be limited here")
 async def test_a12_a_full_volume_that_grows_slowly_is_tried_once_it_has_grown(ground: Ground) -> None:
     options: dict[str, Any] = {"bytes_per_gib": 20_000, "expandable": True, "resize_delay": 3}
@@ -160,7 +192,7 @@ async def test_a14_a_claim_deleted_while_no_core_ran_is_not_ready_by_its_finishe
 
 
 async def fetched(ground: Ground) -> bool:
-    return all([finished(job) == "Complete" for job in await ground.downloads()])
+    return all(finished(job) == "Complete" for job in await ground.downloads())
 
 
 async def no_claims(ground: Ground) -> bool:

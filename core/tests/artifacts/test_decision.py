@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airunway.artifacts.claims import size_with_headroom
-from airunway.artifacts.decision import ArtifactDecision, ArtifactFacts, Flags, decide_artifact
+from airunway.artifacts.decision import ArtifactDecision, ArtifactFacts, Flags, class_name_of, decide_artifact
 from airunway.artifacts.deployments import is_usable
 from airunway.artifacts.jobs import bound_to
 from airunway.artifacts.names import artifact_name, claim_name, job_name
@@ -313,6 +313,35 @@ def test_a13_a_missing_class() -> None:
     assert state(decision) == ("NotAvailable", "StorageClassNotFound")
     assert decision.status is not None
     assert "fast" in condition_of({"status": decision.status}, "StorageReady")["message"]  # type: ignore[index]
+
+
+def test_a13_a_class_that_goes_stops_no_download_on_a_bound_claim() -> None:
+    gone = {"class_found": False, "storage_class": None}
+    running = replace(measured(), **gone)
+    decision = decide_artifact(running)
+    assert (state(decision), decision.wants_slot) == (("Progressing", "Downloading"), True)
+    assert running.jobs[-1]["metadata"]["name"] in decision.kept
+    assert state(decide_artifact(ended(running, {"ok": FETCHED}, complete=True)))[0] == "Ready"
+    pending = replace(running, claims=({**running.claims[0], "status": {"phase": "Pending"}},))
+    waiting = decide_artifact(pending)
+    assert (state(waiting), waiting.wants_slot) == (("NotAvailable", "StorageClassNotFound"), True)
+    assert not decide_artifact(replace(pending, jobs=())).wants_slot
+
+
+def test_a_download_that_runs_keeps_its_slot_while_its_config_is_missing() -> None:
+    missing = resolve("gone", namespaced=None, cluster=None)
+    decision = decide_artifact(replace(measured(), resolution=missing))
+    assert (decision.wants_slot, decision.objects) == (True, None)
+    assert not decide_artifact(replace(measured(), jobs=(), resolution=missing)).wants_slot
+
+
+def test_a_claim_that_exists_decides_the_class() -> None:
+    first = facts(artifact(size="1Gi"), config={"storage": {"defaultStorageClassName": "old"}})
+    claim = after(decide_artifact(first), first).claims[0]
+    edited = facts(artifact(size="1Gi"), config={"storage": {"defaultStorageClassName": "new"}}).resolution.config
+    assert class_name_of(artifact(), edited, claim) == "old"
+    assert class_name_of(artifact(), edited, None) == "new"
+    assert class_name_of(artifact(storageClassName="own"), edited, None) == "own"
 
 
 @pytest.mark.parametrize("jobs", [True, False])

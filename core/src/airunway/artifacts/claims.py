@@ -102,7 +102,8 @@ def room_of(claim: Resource | None) -> str:
 
     A volume whose file system only a pod that mounts it can expand counts as expanded.
     """
-    request, capacity = dig(claim, "spec", "resources", "requests", "storage"), dig(claim, "status", "capacity", "storage")
+    request = dig(claim, "spec", "resources", "requests", "storage")
+    capacity = dig(claim, "status", "capacity", "storage")
     conditions = dig(claim, "status", "conditions")
     waits = any(
         (dig(each, "type"), dig(each, "status")) == ("FileSystemResizePending", "True")

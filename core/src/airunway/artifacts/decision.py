@@ -9,6 +9,7 @@ restart repeats nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -36,7 +37,7 @@ from airunway.artifacts.results import (
     result_of,
 )
 from airunway.artifacts.verdict import status_of
-from airunway.configs import Resolution, parse_duration
+from airunway.configs import EffectiveConfig, Resolution, parse_duration
 from airunway.resource import (
     Resource,
     condition_of,
@@ -53,7 +54,16 @@ from airunway.status.evidence import parse_moment
 from airunway.status.rootcause import RootCause
 from airunway.status.summary import Verdict
 
-__all__ = ["ArtifactDecision", "ArtifactFacts", "Flags", "decide_artifact", "is_complete", "is_made"]
+__all__ = [
+    "ArtifactDecision",
+    "ArtifactFacts",
+    "Flags",
+    "class_name_of",
+    "decide_artifact",
+    "is_complete",
+    "is_made",
+    "present_claim",
+]
 
 _ABANDONED = timedelta(minutes=5)
 """How long a made artifact that is not complete stays without a user."""
@@ -183,19 +193,20 @@ def decide_artifact(facts: ArtifactFacts) -> ArtifactDecision:
     config = _config_verdict(facts.resolution, begun=state.claim is not None or state.attempts > 0)
     state.verdicts["RuntimeConfigReady"] = config
     if config.ready is not True:
-        return _decision(facts, state, objects=None, unused=unused, left=left)
+        decision = _decision(facts, state, objects=None, unused=unused, left=left)
+        return replace(decision, wants_slot=_downloads(facts))
     objects, state, wants_slot = _steps(facts, state)
     if facts.refused is not None and state.completed is None:  # a claim that could not grow still has its weights
         refused = facts.refused
         state.verdicts[refused.type] = Verdict(ready=refused.status, reason=refused.reason, message=refused.message)
     decision = _decision(facts, state, objects=objects, unused=unused, left=left)
-    return replace(decision, wants_slot=wants_slot, kept=_kept_jobs(facts, objects))
+    return replace(decision, wants_slot=wants_slot or _downloads(facts), kept=_kept_jobs(facts, objects))
 
 
 def _before(facts: ArtifactFacts) -> _State:
     """What the status says, in so far as it still holds."""
     status = facts.artifact.get("status")
-    claim = _present_claim(facts)
+    claim = present_claim(facts.artifact, facts.claims)
     size, attempts = dig(status, "discoveredSizeBytes"), dig(status, "download", "attempts")
     completed = dig(status, "completed")
     return _State(
@@ -209,10 +220,10 @@ def _before(facts: ArtifactFacts) -> _State:
     )
 
 
-def _present_claim(facts: ArtifactFacts) -> Resource | None:
+def present_claim(artifact: Resource, claims: Iterable[Resource]) -> Resource | None:
     """The claim that the status names, else any that is not going away: a pass may have ended before its status."""
-    alive = [claim for claim in facts.claims if not is_deleting(claim) and dig(claim, "status", "phase") != "Lost"]
-    named = dig(facts.artifact, "status", "persistentVolumeClaim")
+    alive = [claim for claim in claims if not is_deleting(claim) and dig(claim, "status", "phase") != "Lost"]
+    named = dig(artifact, "status", "persistentVolumeClaim")
     alive.sort(key=lambda claim: (key_of(claim).name != named, key_of(claim).name))
     return alive[0] if alive else None
 
@@ -243,21 +254,20 @@ def _steps(facts: ArtifactFacts, state: _State) -> tuple[tuple[Resource, ...] | 
     if state.completed is not None:
         state.verdicts["DownloadReady"] = _complete(state)
         return (claim,), state, False
-    if not facts.class_found:
+    if not facts.class_found and dig(state.claim, "status", "phase") != "Bound":
         return (claim,), _waits(state, "Starting", "the download waits for the claim"), False
     name = str(claim["metadata"]["name"])
     job, state = _step(facts, state, Step.DOWNLOAD, claim=name)
     if state.completed is not None:
         return (claim,), state, False
-    return (claim, job) if job is not None else (claim,), state, job is not None or _holds_slot(facts, state)
+    queued = state.verdicts["DownloadReady"].reason == "Queued"
+    return (claim, job) if job is not None else (claim,), state, job is not None or queued
 
 
-def _holds_slot(facts: ArtifactFacts, state: _State) -> bool:
-    """Whether a download runs or waits for its turn; one that failed and waits for its next try holds back no other."""
-    if state.verdicts["DownloadReady"].reason == "Queued":
-        return True
-    own = job_name(key_of(facts.artifact).name, Step.DOWNLOAD, uid=uid_of(facts.artifact), attempt=state.attempts)
-    return any(key_of(job).name == own and not finished(job) for job in facts.jobs)
+def _downloads(facts: ArtifactFacts) -> bool:
+    """Whether a download runs; one that failed and waits for its next try holds back no other."""
+    component = SETTINGS[Step.DOWNLOAD].component
+    return any(labels_of(job).get(names.COMPONENT) == component and not finished(job) for job in facts.jobs)
 
 
 def _complete(state: _State) -> Verdict:
@@ -475,18 +485,23 @@ def _wanted_size(facts: ArtifactFacts, state: _State) -> str:
 def _claim(facts: ArtifactFacts, state: _State) -> tuple[Resource, _State]:
     """The claim that must exist, and the state with what StorageReady says."""
     artifact, live = facts.artifact, state.claim
-    wish = Wish(size=_wanted_size(facts, state), class_name=_class_name(facts) or None, access_mode=_access_mode(facts))
+    config = facts.resolution.config
+    wish = Wish(
+        size=_wanted_size(facts, state),
+        class_name=class_name_of(artifact, config, None) or None,
+        access_mode=_access_mode(facts),
+    )
     can_be = possible(wish, live, facts.storage_class)
     if is_smaller(can_be.size, wish.size) and state.completed is None and _explicit_size(artifact):
         live, can_be = None, wish  # made anew: it is not complete, and a larger one cannot be had otherwise
     claim = claim_of(
         key_of(live).name if live is not None else _free_name(facts, state),
         can_be,
-        labels=labels_for(artifact, facts.resolution.config),
+        labels=labels_for(artifact, config),
     )
     state.verdicts["StorageReady"] = claim_verdict(
         live,
-        class_name=_class_name(facts),
+        class_name=class_name_of(artifact, config, live),
         class_found=facts.class_found,
         storage_class=facts.storage_class,
         first_user="the download's pod",
@@ -494,11 +509,14 @@ def _claim(facts: ArtifactFacts, state: _State) -> tuple[Resource, _State]:
     return claim, replace(state, claim=live, asked=can_be.size)
 
 
-def _class_name(facts: ArtifactFacts) -> str:
-    config = facts.resolution.config
-    return _text(dig(facts.artifact, "spec", "storageClassName")) or (
-        config.storage.class_name if config is not None else ""
-    )
+def class_name_of(artifact: Resource, config: EffectiveConfig | None, claim: Resource | None) -> str:
+    """Name of the StorageClass of an artifact's claim: that of the claim if there is one, else that of the next one.
+    Empty: the cluster's default class, or none.
+    """
+    if claim is not None:
+        return _text(dig(claim, "spec", "storageClassName"))
+    own = _text(dig(artifact, "spec", "storageClassName"))
+    return own or (config.storage.class_name if config is not None else "")
 
 
 def _access_mode(facts: ArtifactFacts) -> str:

@@ -13,7 +13,15 @@ from datetime import datetime
 
 from airunway.api import names
 from airunway.artifacts.claims import artifact_labels
-from airunway.artifacts.decision import ArtifactDecision, ArtifactFacts, Flags, decide_artifact, is_made
+from airunway.artifacts.decision import (
+    ArtifactDecision,
+    ArtifactFacts,
+    Flags,
+    class_name_of,
+    decide_artifact,
+    is_made,
+    present_claim,
+)
 from airunway.artifacts.jobs import bound_to
 from airunway.artifacts.results import finished
 from airunway.configs import propagated
@@ -141,12 +149,8 @@ class ArtifactReconciler:
         resolution = self._configs.resolve(artifact)
         owned = self._caches.owned(artifact)
         claims, jobs, pods = owned.claims, owned.jobs, owned.pods
-        class_name = dig(artifact, "spec", "storageClassName")
-        if not class_name and resolution.config is not None:
-            class_name = resolution.config.storage.class_name
-        if not class_name and claims:
-            class_name = dig(claims[0], "spec", "storageClassName")
-        storage_class = self._caches.classes.get(ObjectKey("", class_name)) if isinstance(class_name, str) else None
+        class_name = class_name_of(artifact, resolution.config, present_claim(artifact, claims))
+        storage_class = self._caches.classes.get(ObjectKey("", class_name))
         memory.cause = find_root_cause(
             evidence_of(artifact, claims=claims, pods=pods, events=self._caches.events_of((*pods, *claims))),
             now=now,
