@@ -231,6 +231,24 @@ async def test_a16_read_write_once_is_refused_to_three_replicas_before_anything_
         assert await ground.artifacts() == []
 
 
+async def test_a16_the_access_mode_of_a_users_artifact_is_that_of_its_claim_or_its_own_config(ground: Ground) -> None:
+    spec = {"storage": {"defaultStorageClassName": ground.class_name, "accessMode": "ReadWriteOnce"}}
+    metadata = {"name": "single", "namespace": ground.namespace}
+    own = {"apiVersion": names.API_VERSION, "kind": "RuntimeConfig", "metadata": metadata, "spec": spec}
+    await ground.client.create(RUNTIME_CONFIG, own)
+    mine = {
+        "apiVersion": names.API_VERSION,
+        "kind": MODEL_ARTIFACT.kind,
+        "metadata": {"name": "mine", "namespace": ground.namespace},
+        "spec": {"source": {"uri": "hf://acme/tiny"}, "runtimeConfigName": "single"},
+    }
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.client.create(MODEL_ARTIFACT, mine)
+        await ground.deploy("three", cache={"mode": "Shared", "artifactName": "mine"}, scaling={"replicas": 3})
+        conflict = await ground.until("AccessModeConflict", "three")
+        assert "ReadWriteOnce" in (condition_of(conflict, "ModelCacheReady") or {})["message"]
+
+
 async def test_a16_a_second_user_of_read_write_once_waits_for_the_first_to_leave(ground: Ground) -> None:
     async with running_part(ground.client, namespace=ground.namespace):
         cache = {"mode": "Shared", "accessMode": "ReadWriteOnce"}

@@ -12,8 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airunway.artifacts.claims import size_with_headroom
-from airunway.artifacts.decision import ArtifactDecision, ArtifactFacts, Flags, class_name_of, decide_artifact
-from airunway.artifacts.deployments import is_usable
+from airunway.artifacts.decision import (
+    ArtifactDecision,
+    ArtifactFacts,
+    Flags,
+    access_mode_of,
+    class_name_of,
+    decide_artifact,
+)
+from airunway.artifacts.deployments import CacheFacts, decide_cache, is_usable
 from airunway.artifacts.jobs import bound_to
 from airunway.artifacts.names import artifact_name, claim_name, job_name
 from airunway.artifacts.request import request_of
@@ -342,6 +349,39 @@ def test_a_claim_that_exists_decides_the_class() -> None:
     assert class_name_of(artifact(), edited, claim) == "old"
     assert class_name_of(artifact(), edited, None) == "new"
     assert class_name_of(artifact(storageClassName="own"), edited, None) == "own"
+
+
+def test_a16_the_access_mode_is_that_of_the_claim_else_of_the_artifact_else_of_its_own_config() -> None:
+    config = facts(artifact(), config={"storage": {"accessMode": "ReadWriteOnce"}}).resolution.config
+    claim = {"spec": {"accessModes": ["ReadWriteOncePod"]}}
+    found = [
+        access_mode_of(artifact(accessMode="ReadOnlyMany"), config, claim),
+        access_mode_of(artifact(accessMode="ReadOnlyMany"), config, None),
+        access_mode_of(artifact(), config, {}),
+        access_mode_of(artifact(), None, None),
+    ]
+    assert found == ["ReadWriteOncePod", "ReadOnlyMany", "ReadWriteOnce", "ReadWriteMany"]
+    users_own = artifact()
+    deployment = {
+        "metadata": {"name": "chat", "namespace": "ml", "uid": "d", "generation": 1},
+        "spec": {
+            "model": {"id": "a/b", "cache": {"mode": "Shared", "artifactName": "llama"}},
+            "scaling": {"replicas": 3},
+        },
+        "status": {"conditions": [{"type": "Validated", "status": "True", "observedGeneration": 1}]},
+    }
+    asked = CacheFacts(
+        deployment=deployment,
+        request=request_of(deployment, None),
+        artifact=users_own,
+        engine={"name": "vllm", "modelCache": True},
+    )
+    reasons = [
+        said.reason
+        for mode in ("ReadWriteMany", "ReadWriteOnce")
+        if (said := decide_cache(replace(asked, access_mode=mode)).condition) is not None
+    ]
+    assert reasons == ["Starting", "AccessModeConflict"]
 
 
 @pytest.mark.parametrize("jobs", [True, False])

@@ -58,6 +58,7 @@ __all__ = [
     "ArtifactDecision",
     "ArtifactFacts",
     "Flags",
+    "access_mode_of",
     "class_name_of",
     "decide_artifact",
     "is_complete",
@@ -489,7 +490,7 @@ def _claim(facts: ArtifactFacts, state: _State) -> tuple[Resource, _State]:
     wish = Wish(
         size=_wanted_size(facts, state),
         class_name=class_name_of(artifact, config, None) or None,
-        access_mode=_access_mode(facts),
+        access_mode=access_mode_of(artifact, config, None),
     )
     can_be = possible(wish, live, facts.storage_class)
     if is_smaller(can_be.size, wish.size) and state.completed is None and _explicit_size(artifact):
@@ -519,11 +520,12 @@ def class_name_of(artifact: Resource, config: EffectiveConfig | None, claim: Res
     return own or (config.storage.class_name if config is not None else "")
 
 
-def _access_mode(facts: ArtifactFacts) -> str:
-    config = facts.resolution.config
-    return _text(dig(facts.artifact, "spec", "accessMode")) or (
-        config.storage.access_mode if config is not None else "ReadWriteMany"
-    )
+def access_mode_of(artifact: Resource, config: EffectiveConfig | None, claim: Resource | None) -> str:
+    """Access mode of an artifact's claim: that of the claim if there is one, else that of the next one."""
+    modes = dig(claim, "spec", "accessModes")
+    own = _text(modes[0]) if isinstance(modes, list) and modes else ""
+    usual = config.storage.access_mode if config is not None else "ReadWriteMany"
+    return own or _text(dig(artifact, "spec", "accessMode")) or usual
 
 
 def _free_name(facts: ArtifactFacts, state: _State) -> str:

@@ -37,6 +37,8 @@ class CacheFacts:
     """What it asks for; None: no cache."""
     artifact: Resource | None = None
     """The ModelArtifact of the request's name; None if there is none."""
+    access_mode: str = ""
+    """Access mode of the artifact's claim, or the one that its config gives the claim; empty if there is no artifact."""
     config_missing: bool = False
     """Whether the runtime config that the deployment names does not exist."""
     engine: Resource | None = None
@@ -132,7 +134,7 @@ def _problem(facts: CacheFacts) -> tuple[str, str] | None:
 
 
 def _access_mode(facts: CacheFacts, request: CacheRequest) -> str:
-    return str(dig(facts.artifact, "spec", "accessMode", default="") or request.access_mode)
+    return facts.access_mode or str(dig(facts.artifact, "spec", "accessMode", default="") or request.access_mode)
 
 
 def _without_artifact(facts: CacheFacts, request: CacheRequest) -> CacheDecision:
