@@ -511,6 +511,26 @@ def test_a17_the_download_runs_where_the_deployments_pods_may_run() -> None:
     assert {field: pod[field] for field in place} == place
 
 
+def token_of(obj: Resource, config: Resource) -> object:
+    """The variable HF_TOKEN of the Job's container."""
+    objects = decide_artifact(facts(obj, config=config)).objects
+    assert objects is not None
+    (job,) = (each for each in objects if each["kind"] == "Job")
+    env = job["spec"]["template"]["spec"]["containers"][0]["env"]
+    (found,) = (
+        each.get("value") or each["valueFrom"]["secretKeyRef"]["name"] for each in env if each["name"] == "HF_TOKEN"
+    )
+    return found
+
+
+def test_the_artifacts_own_token_comes_before_all_that_its_config_says() -> None:
+    variable = [{"name": "HF_TOKEN", "value": "shared"}]
+    secret = {"secrets": {"huggingFaceToken": "mine"}}
+    assert token_of(artifact(**secret), {"env": variable}) == "mine"
+    assert token_of(artifact(), {"env": variable}) == "shared"
+    assert token_of(artifact(**secret, env=[{"name": "HF_TOKEN", "value": "own"}]), {"env": variable}) == "own"
+
+
 def test_a28_names_fit_and_differ() -> None:
     uris = [f"hf://a/{'x' * n}.Y_{n}" for n in (1, 60, 61, 253)] + ["hf://a/B.c", "hf://a/b-c", "hf://a/---"]
     names = [artifact_name(uri, "ns") for uri in uris]

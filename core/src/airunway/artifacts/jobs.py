@@ -187,19 +187,19 @@ def _words(spec: Resource, step: Step, revision: str) -> list[str]:
 
 
 def _environment(artifact: Resource, config: EffectiveConfig | None) -> list[Resource]:
-    """The config's variables, then the artifact's, the token, and what names the artifact."""
+    """The config's variables, then the token, the artifact's variables, and what names the artifact."""
     spec = _object(artifact.get("spec"))
     found = {str(each.get("name")): dict(each) for each in (config.env if config is not None else ())}
+    token = dig(spec, "secrets", "huggingFaceToken") or (config.token if config is not None else "")
+    if token:
+        source = {"secretKeyRef": {"name": token, "key": _TOKEN_KEY}}
+        found[_TOKEN_KEY] = {"name": _TOKEN_KEY, "valueFrom": source}
     own = spec.get("env")
     found |= (
         {str(each["name"]): dict(each) for each in own if isinstance(each, dict) and "name" in each}
         if isinstance(own, list)
         else {}
     )
-    token = dig(spec, "secrets", "huggingFaceToken") or (config.token if config is not None else "")
-    if token and _TOKEN_KEY not in found:
-        source = {"secretKeyRef": {"name": token, "key": _TOKEN_KEY}}
-        found[_TOKEN_KEY] = {"name": _TOKEN_KEY, "valueFrom": source}
     found["AIRUNWAY_ARTIFACT_UID"] = {"name": "AIRUNWAY_ARTIFACT_UID", "value": uid_of(artifact)}
     return list(found.values())
 
