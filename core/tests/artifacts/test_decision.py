@@ -474,14 +474,12 @@ def test_a25_headroom() -> None:
 
 
 def test_a26_attempts_and_next_time_survive_a_restart() -> None:
-    failing = ended(measured(), {"error": {"reason": "Timeout", "message": "x"}}, complete=False)
+    failing = ended(measured(), {"error": {"reason": "SourceNotFound", "message": "x"}}, complete=False)
     failed = decide_artifact(failing)
     gone = replace(after(failed, failing, claims=failing.claims), jobs=(), pods=())
-    late = {**gone.artifact["status"]["download"], "lastAttemptTime": format_time(NOW - timedelta(hours=1))}
-    gone = replace(gone, artifact={**gone.artifact, "status": {**gone.artifact["status"], "download": late}})
-    waits = decide_artifact(replace(gone, now=NOW + timedelta(seconds=30)))
-    assert (kinds(waits), waits.requeue_after) == (["PersistentVolumeClaim"], 30)
-    again = decide_artifact(replace(gone, now=NOW + timedelta(seconds=60)))
+    waits = decide_artifact(replace(gone, now=NOW + timedelta(minutes=30)))
+    assert (kinds(waits), waits.requeue_after) == (["PersistentVolumeClaim"], 1800)
+    again = decide_artifact(replace(gone, now=NOW + timedelta(minutes=60)))
     assert again.status is not None
     assert (again.status["download"]["attempts"], kinds(again)) == (2, ["PersistentVolumeClaim", "Job"])
 
@@ -490,6 +488,44 @@ def test_a27_a_failed_job_that_is_deleted_by_hand_is_tried_at_once() -> None:
     failing = ended(measured(), {"error": {"reason": "Timeout", "message": "x"}}, complete=False)
     gone = replace(after(decide_artifact(failing), failing, claims=failing.claims), jobs=(), pods=())
     assert kinds(decide_artifact(gone)) == ["PersistentVolumeClaim", "Job"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "attempts", "minutes", "by_hand"),
+    [
+        ("Timeout", 5, 5, True),
+        ("Timeout", 5, 11, False),  # after its time to live the Job goes by itself
+        ("SourceNotFound", 1, 5, True),
+        ("SourceNotFound", 1, 11, False),
+        ("RateLimited", 5, 5, False),  # when the try ended is not known: the server may have asked for more time
+    ],
+)
+def test_a27_a_job_of_a_long_try_that_is_deleted_by_hand_is_tried_at_once(
+    reason: str, attempts: int, minutes: int, by_hand: bool
+) -> None:
+    """The try ran for three hours, and its Job would stay for ten minutes after its end."""
+    running = measured()
+    running = replace(running, jobs=(renamed(running.jobs[-1], attempts),))
+    download = {"attempts": attempts, "lastAttemptTime": format_time(NOW - timedelta(hours=3))}
+    running = replace(
+        running, artifact={**running.artifact, "status": {**running.artifact["status"], "download": download}}
+    )
+    failing = ended(running, {"error": {"reason": reason, "message": "x"}}, complete=False)
+    gone = after(decide_artifact(failing), failing, claims=failing.claims, jobs=(), pods=())
+    later = replace(gone, now=NOW + timedelta(minutes=minutes))
+    decision = decide_artifact(later)
+    assert ("Job" in kinds(decision)) is by_hand
+    if by_hand:
+        queued = replace(later, slot=False)
+        waiting = after(decide_artifact(queued), queued, claims=failing.claims)
+        assert decide_artifact(replace(waiting, now=NOW + timedelta(minutes=12))).wants_slot
+        assert "Job" in kinds(decide_artifact(replace(waiting, slot=True)))
+
+
+def renamed(job: Resource, attempt: int) -> Resource:
+    """The Job of a later try."""
+    name = job_name("llama", "download", uid="u1", attempt=attempt)
+    return {**job, "metadata": {**job["metadata"], "name": name}}
 
 
 def test_a17_the_download_runs_where_the_deployments_pods_may_run() -> None:

@@ -30,6 +30,7 @@ from airunway.artifacts.results import (
     MAX_BYTES,
     PERMANENT_EXIT,
     Result,
+    end_of_try,
     exit_code,
     finished,
     newest_pod,
@@ -407,8 +408,12 @@ def _wait_for_next(facts: ArtifactFacts, state: _State, step: Step, *, claim: st
 
 def _deleted_by_hand(facts: ArtifactFacts, state: _State, step: Step) -> bool:
     """Whether the Job went before its time to live was over: a user asks for a new try."""
-    began = parse_moment(state.last)
-    return began is not None and began <= facts.now < began + timedelta(seconds=SETTINGS[step].ttl)
+    reason = _text(dig(condition_of(facts.artifact, "DownloadReady"), "reason"))
+    if reason == "Queued":  # it was asked for, and waits for its turn
+        return True
+    ended = end_of_try(reason, attempts=state.attempts, due=state.next) if state.next is not None else None
+    since = ended or parse_moment(state.last)  # the time to live begins with the Job's end, which is after its start
+    return since is not None and since <= facts.now < since + timedelta(seconds=SETTINGS[step].ttl)
 
 
 def _kept(facts: ArtifactFacts, state: _State) -> _State:

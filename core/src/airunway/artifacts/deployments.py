@@ -38,7 +38,7 @@ class CacheFacts:
     artifact: Resource | None = None
     """The ModelArtifact of the request's name; None if there is none."""
     access_mode: str = ""
-    """Access mode of the artifact's claim, or the one that its config gives the claim; empty if there is no artifact."""
+    """Access mode of the artifact's claim, or what its config gives the next one; empty if there is no artifact."""
     config_missing: bool = False
     """Whether the runtime config that the deployment names does not exist."""
     engine: Resource | None = None
