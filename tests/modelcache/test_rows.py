@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -80,6 +81,36 @@ async def test_a6_a_ready_artifact_stays_without_users_and_serves_the_next_one(g
         await ground.until("Ready", "two")
     assert len(await ground.downloads()) == 1
     assert len(ground.pods()) == 2
+
+
+async def test_a33_weights_that_serve_are_in_use_until_the_new_ones_serve(ground: Ground) -> None:
+    """The model was edited: the status names the new artifact at once, and the pods go on with the old claim."""
+    key = ObjectKey(ground.namespace, "one")
+
+    async def serves(claim: str) -> None:
+        status = {"status": {"provider": {"claimName": claim}}}
+        await ground.client.merge_patch(MODEL_DEPLOYMENT, key, status, subresource="status", manager="provider")
+
+    async def unused(name: str) -> bool:
+        live = await ground.client.get(MODEL_ARTIFACT, ObjectKey(ground.namespace, name))
+        return bool(dig(live, "status", "users") == 0)
+
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.deploy("one")
+        before = (await ground.until("Ready", "one"))["status"]["modelCache"]
+        await serves(before["claimName"])
+        with ground.held():
+            edited = await ground.client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": {"model": {"id": "acme/other"}}})
+            await ground.validate(edited)
+            await ground.downloading()
+            assert (await ground.get("one"))["status"]["modelCache"]["artifactName"] != before["artifactName"]
+            await asyncio.sleep(7)  # users are counted anew after five seconds
+            assert not await unused(before["artifactName"])
+        after = (await ground.until("Ready", "one"))["status"]["modelCache"]
+        assert not await unused(before["artifactName"])
+        await serves(after["claimName"])
+        await ground.eventually(lambda: unused(before["artifactName"]))
+        assert not await unused(after["artifactName"])
 
 
 async def test_a7_a_dedicated_cache_goes_with_its_deployment(ground: Ground) -> None:
