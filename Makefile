@@ -47,11 +47,22 @@ sandbox: sync  ## Start everything on this machine and keep it up until Ctrl-C.
 	@$(RUN) airunway sandbox --providers $(PROVIDERS)
 
 # Programs in Go (helm, kubectl, buildah) end within seconds: with less collecting of garbage helm takes a fifth less.
-test: export GOGC = 400
+test test-slow test-all: export GOGC = 400
+
+IN_PROCESSES = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+ASKED_FOR = soak or ray or picker
 
 .PHONY: test
-test: sync  ## Run all tests.
-	@$(RUN) pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+test: sync  ## Run the tests but the slow ones: 20 minutes on two cores.
+	@$(RUN) pytest $(IN_PROCESSES) -m 'not (slow or $(ASKED_FOR))'
+
+.PHONY: test-slow
+test-slow: sync  ## Run the slow ones: another 25 minutes.
+	@$(RUN) pytest $(IN_PROCESSES) -m 'slow and not ($(ASKED_FOR))'
+
+.PHONY: test-all
+test-all: sync  ## Run both in one go.
+	@$(RUN) pytest $(IN_PROCESSES)
 
 .PHONY: test-again
 test-again: sync  ## Run the tests that failed last, one after another.

@@ -190,6 +190,7 @@ def slowest(pattern: re.Pattern[Any], length: int = LENGTH) -> str | None:
     return None
 
 
+@pytest.mark.slow
 def test_m8_every_pattern_is_linear() -> None:
     slow = {name: slowest(pattern, LONGEST.get(name, LENGTH)) for name, pattern in patterns().items()}
     assert {name: text for name, text in slow.items() if text is not None} == {}

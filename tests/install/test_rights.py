@@ -75,6 +75,7 @@ def test_a_provider_is_granted_its_rights(helms: dict[Major, Helm], name: str, w
 
 
 @pytest.mark.parametrize("watched", [[], WATCHED], ids=["everywhere", "namespaces"])
+@pytest.mark.slow
 def test_the_core_is_granted_the_rights_of_what_is_switched_on(helms: dict[Major, Helm], watched: list[str]) -> None:
     switches = [(*each, each[-1]) for each in product([True, False], repeat=5)] + [
         (True,) * 5 + (False,),

@@ -193,6 +193,7 @@ async def cleared(ground: Ground, fault: CacheFault) -> None:
     assert set(false) <= {"Reconciling", "Stalled"}, (fault.name, false)
 
 
+@pytest.mark.slow
 async def test_a11_a12_a13_a18_a19_a21_a37_each_fault_is_named_on_artifact_and_deployment_and_its_end_clears_it(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -174,6 +174,7 @@ async def verify(ground: Ground, models: int) -> None:
         assert sent <= 1.2 * SIZE, f"model {number}: {sent} bytes for {SIZE}"
 
 
+@pytest.mark.slow
 async def test_x2_x3_the_part_and_its_downloads_are_killed(ground: Ground) -> None:
     crashes, kills = await live_through(ground, seed=1, models=3, crashes=4, kills=3)
     assert crashes >= 3

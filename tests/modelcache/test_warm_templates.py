@@ -107,6 +107,7 @@ async def test_weights_of_a_bucket_are_warm_and_met_by_the_template_s_deployment
     assert len(await ground.downloads()) == 1
 
 
+@pytest.mark.slow
 async def test_weights_of_a_removed_template_stay_for_their_users_and_by_retention(ground: Ground) -> None:
     async with running_part(ground.client, namespace=ground.namespace):
         await write(ground)

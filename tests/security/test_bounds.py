@@ -73,6 +73,7 @@ def memory(value: Any) -> int:
     return sys.getsizeof(value) + below
 
 
+@pytest.mark.slow
 async def test_c1_h1_what_is_too_large_gets_its_condition_and_nobody_else_suffers(
     installed: None, client: Client, kubeconfig: Path, kaito: ProviderHost, manifest: Make, namespace: str
 ) -> None:
@@ -108,6 +109,7 @@ async def test_c1_h1_what_is_too_large_gets_its_condition_and_nobody_else_suffer
             await gone(client, MODEL_DEPLOYMENT, ObjectKey(namespace, name))
 
 
+@pytest.mark.slow
 async def test_what_runs_is_left_alone_when_its_deployment_becomes_too_large(
     operator: None, client: Client, manifest: Make, namespace: str
 ) -> None:
@@ -233,6 +235,7 @@ def without_limits(crd: Resource) -> Resource:
     return crd
 
 
+@pytest.mark.slow
 async def test_what_was_stored_before_the_limits_gets_its_condition_and_can_be_repaired(
     older: Path, kaito: ProviderHost
 ) -> None:

@@ -13,9 +13,9 @@ import yaml
 from tests.install.helm import NAMESPACE
 
 from airunway.doctor.provider_settings import ProviderRun, provider_run_in
-from airunway.kube import LEASE, Client, load_config
+from airunway.kube import Client, load_config
 from airunway.process.effective_settings import PART_OF, EffectiveSettings
-from airunway.resource import Resource, key_of
+from airunway.resource import Resource
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import install_definitions, remove_leftovers
 from airunway_testing.simulators import load_simulator
@@ -56,9 +56,6 @@ async def prepare(kubeconfig: Path) -> None:
     async with Client(load_config(kubeconfig=kubeconfig), user_agent="airunway-tests") as client:
         await install_definitions(client)
         await remove_leftovers(client)
-        for each in await client.list_metadata(LEASE):
-            if key_of(each).name == KAITO:
-                await client.delete(LEASE, key_of(each))
 
 
 @pytest.mark.apiserver

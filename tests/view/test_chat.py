@@ -97,6 +97,7 @@ async def test_a_model_is_asked_for_what_it_does(
     assert (without.code, "name them with --document" in without.err) == (1, True), without
 
 
+@pytest.mark.slow
 async def test_what_is_no_answer_is_one_plain_sentence(server: ModelServer, key: ObjectKey, run: Run) -> None:
     hostile = json.dumps({"choices": [{"delta": {"content": "ok \x1b]0;owned\x07\x1b[2J\u202e\x9b5m bad"}}]})
     cases = {

@@ -145,6 +145,7 @@ async def test_strict_is_strict(
     assert "spec.suspend" in found
 
 
+@pytest.mark.slow
 def test_each_stored_release_is_known_by_its_schema(recordings: Path) -> None:
     known = {short: transformer.since for transformer in TRANSFORMERS for short in transformer.schema_hashes}
     assert {

@@ -22,6 +22,7 @@ from airunway.controller.application import CoreApplication, CoreSettings
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import (
     CUSTOM_RESOURCE_DEFINITION,
+    LEASE,
     POD,
     Client,
     Kind,
@@ -171,8 +172,8 @@ async def _definition_gone(client: Client, key: ObjectKey) -> None:
 
 
 async def remove_leftovers(client: Client) -> None:
-    """What earlier tests on the same API server left, were it because they failed: registered providers, and
-    deployments, whose provider no longer runs and would be waited for."""
+    """What earlier tests on the same API server left, were it because they failed: registered providers, deployments,
+    whose provider no longer runs and would be waited for, and Leases, which say how a process runs."""
     for config in await client.list_all(INFERENCE_PROVIDER_CONFIG):
         with suppress(NotFound):
             await client.delete(INFERENCE_PROVIDER_CONFIG, key_of(config))
@@ -180,6 +181,10 @@ async def remove_leftovers(client: Client) -> None:
         with suppress(NotFound):
             await client.delete(MODEL_DEPLOYMENT, key_of(deployment))
             await client.merge_patch(MODEL_DEPLOYMENT, key_of(deployment), {"metadata": {"finalizers": None}})
+    for lease in await client.list_metadata(LEASE):
+        if key_of(lease).name.startswith("airunway-"):
+            with suppress(NotFound):
+                await client.delete(LEASE, key_of(lease))
 
 
 @asynccontextmanager

@@ -302,6 +302,7 @@ def test_the_same_seed_gives_the_same_attacks() -> None:
 @pytest.mark.filterwarnings(LARGE)
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("webhook", [False, True], ids=["without webhook", "with webhook"])
+@pytest.mark.slow
 async def test_a_hostile_tenant_harms_nobody_else(world: Build, webhook: bool) -> None:
     await suffer(world, webhook=webhook, count=200, neighbours=10)
 
