@@ -94,7 +94,12 @@ def _pure(samples: int) -> dict[str, Any]:
         assert isinstance(spec, dict)
         request = request_of(spec)
         assert request is not None
-        choice = choose(request, namespaced=templates, cluster=())
+        choice = choose(
+            request,
+            namespaced=templates,
+            cluster=(),
+            unusable=lambda template: contributions[template["metadata"]["name"]].unusable,
+        )
         assert choice.chosen is not None
         return expand(spec, contributions[choice.chosen.key.name].spec)
 

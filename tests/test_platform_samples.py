@@ -21,7 +21,7 @@ from airunway.kinds import (
 )
 from airunway.kube import NAMESPACE, Client, NotFound
 from airunway.resource import ObjectKey, Resource, key_of
-from airunway.templates import choose, effective
+from airunway.templates import choose, contribution_of, effective
 from airunway.templates import request_of as request_for
 from airunway.templates.contribution import EXCLUDED
 from airunway_testing.operator import gone, install_definitions
@@ -139,7 +139,12 @@ async def test_the_samples_of_templates_apply_as_they_stand(
         for name, chosen in (("assistant", "llama-latency"), ("batch", "llama-throughput")):
             request = request_for(deployments[name]["spec"])
             assert request is not None
-            choice = choose(request, namespaced=own, cluster=shared)
+            choice = choose(
+                request,
+                namespaced=own,
+                cluster=shared,
+                unusable=lambda template: contribution_of(template).unusable,
+            )
             assert choice.chosen is not None
             assert choice.chosen.key.name == chosen
     finally:

@@ -168,6 +168,34 @@ def test_a_slice_of_a_gpu_has_the_memory_that_its_name_says() -> None:
     assert not found(sliced, type="nvidia.com/mig-3g.40gb", minVram="80G").available
 
 
+@pytest.mark.parametrize("shared", ["", "-SHARED"])
+def test_a_slice_with_the_resource_name_of_a_gpu_is_no_whole_gpu(shared: str) -> None:
+    product = f"NVIDIA-H100-80GB-HBM3-MIG-1g.10gb{shared}"
+    sliced = {
+        "metadata": {
+            "labels": {
+                "nvidia.com/gpu.product": product,
+                "nvidia.com/gpu.memory": "9728",
+                "cloud.google.com/gke-accelerator": "nvidia-h100-80gb",
+            }
+        },
+        "status": {"allocatable": {"nvidia.com/gpu": "7"}},
+    }
+    for whole in ("H100", "NVIDIA-H100-80GB-HBM3", "nvidia-h100-80gb-hbm3"):
+        assert not found(sliced, model=whole).available, whole
+    assert not found(sliced, minVram="40Gi").available
+    own, small = found(sliced, model="NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"), found(sliced, minVram="9Gi")
+    for fit in (own, small):
+        assert (fit.available, fit.tier, fit.models) == (True, None, (product,))
+        (requirement,) = fit.requirements
+        assert (requirement["key"], requirement["values"]) == ("nvidia.com/gpu.product", [product])
+    both = found(sliced, H100, model="H100")
+    assert (both.nodes, both.models) == (1, ("H100",))
+    (requirement,) = both.requirements
+    assert (requirement["key"], requirement["values"]) == ("nvidia.com/gpu.product", ["NVIDIA-H100-80GB-HBM3"])
+    assert "x nvidia.com/gpu NVIDIA-H100-80GB-HBM3-MIG-1g.10gb" in found(sliced, model="H100").message
+
+
 def test_a_node_is_kept_without_what_nothing_depends_on() -> None:
     whole = {
         "metadata": {

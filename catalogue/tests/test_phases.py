@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +11,11 @@ from catalogue.tests.world import MISSING, PRESENT, World, cause_of, template_of
 
 from airunway.configs import resolve
 from airunway.resource import Resource
+from airunway.templates import USABLE
 from airunway_catalogue.gpu_models import GpuModels
-from airunway_catalogue.hardware import demand_of, find_hardware
+from airunway_catalogue.hardware import HardwareFit, demand_of, find_hardware
 from airunway_catalogue.nodes import inventory_of
+from airunway_catalogue.template_status import CHILDREN
 
 IMAGE = {"discovery": {"image": "registry.example/vllm:1"}}
 
@@ -224,3 +227,63 @@ def test_a_template_that_is_being_deleted_is_left_alone() -> None:
     decision = found.step()
     assert decision == replace(decision, status=None, create=None, delete=())
     assert found.writes == 0
+
+
+S3 = [{"uri": "s3://bucket/m", "modelId": "acme/tiny"}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        pytest.param({"modelSources": S3, "caching": {"enabled": True}}, "spec.modelSources: the weights", id="bucket"),
+        pytest.param({"defaults": {"env": [{"name": "A", "value": "x" * 20_000}]}}, "spec.defaults: it", id="large"),
+    ],
+)
+@pytest.mark.parametrize("hardware", [PRESENT, MISSING])
+def test_a_template_that_no_deployment_can_use_has_an_invalid_spec(
+    spec: Resource, why: str, hardware: HardwareFit
+) -> None:
+    found = world(namespace="", **spec)
+    found.facts["hardware"] = hardware
+    for _ in range(3):
+        found.step()
+        assert found.phase not in USABLE
+        assert found.condition("ConfigValid") == ("False", "InvalidSpec")
+        assert f"no deployment can use it: {why}" in found.message("ConfigValid")
+        assert found.condition("Ready")[0] == "False"
+        found.pass_time(hours=1)
+    if hardware is PRESENT:
+        assert (found.phase, found.status["reason"]) == ("Pending", "InvalidSpec")
+    assert {each["type"] for each in found.status["conditions"]} >= {"ConfigValid", *CHILDREN}
+    assert "Spec" not in {each["type"] for each in found.status["conditions"]}
+    found.template["spec"] = {"modelName": "acme/tiny"}
+    found.facts["hardware"] = PRESENT
+    found.step()
+    assert (found.phase, found.condition("ConfigValid")[0]) == ("Ready", "True"), "an edit heals it"
+
+
+def test_weights_that_discovery_finds_in_a_bucket_make_a_cluster_template_unusable_at_once() -> None:
+    found, seen = world(namespace="", **IMAGE), set[str]()
+    found.step()
+    found.end(output=json.dumps({"profile": {"a": 1}, "modelSources": S3}))
+    while (status := found.decide().status) != found.template["status"]:
+        assert status is not None
+        found.template["status"] = status
+        seen.add(found.phase)
+    assert seen == {"Failed"}, "it is Ready at no moment"
+    assert found.condition("ConfigValid") == ("False", "InvalidSpec")
+    own = world(**IMAGE, caching={"enabled": True})
+    own.step()
+    own.end(output=json.dumps({"profile": {"a": 1}, "modelSources": S3}))
+    own.step()
+    assert own.phase == "Ready", "a namespaced one keeps them in a ModelArtifact"
+
+
+def test_fields_that_are_ignored_are_in_the_message() -> None:
+    found = world(defaults={"provider": {"name": "kaito"}, "gateway": {"enabled": True}})
+    found.step()
+    assert (found.phase, found.condition("ConfigValid")[0]) == ("Ready", "True")
+    assert found.status["message"] == (
+        "The template can be used; spec.defaults.gateway: a template cannot give this: it is ignored; "
+        "spec.defaults.provider.name: a template cannot give this: it is ignored"
+    )

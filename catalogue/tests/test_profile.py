@@ -24,7 +24,7 @@ REPORT = {
 def test_an_object_or_the_first_of_a_list_is_read(output: str) -> None:
     report = read_report(output)
     assert report.profile == REPORT["profile"]
-    assert report.sources == ({"uri": "hf://acme/tiny", "modelId": "acme/tiny", "size": "16060000000"},)
+    assert report.sources == ({"uri": "hf://acme/tiny", "modelId": "acme/tiny", "size": "17244293694"},)
 
 
 def test_sources_may_be_as_a_template_has_them() -> None:

@@ -339,3 +339,21 @@ async def test_a_paused_source_is_left_alone(ground: Ground) -> None:
         await ground.client.merge_patch(MODEL_SOURCE, source, {"metadata": {"annotations": {names.PAUSED: None}}})
         status = await ground.scanned(source)
         assert status["models"] == 5
+
+
+async def test_a_source_that_is_paused_while_it_waits_takes_no_turn_from_others(ground: Ground) -> None:
+    async with container_registry(IMAGES) as registry, running_worker(ground.client, ground.home):
+        registry.faults.inject(Hang(seconds=2), route="tags")
+        wanted = {"registry": registry.host, "filters": [{"image": "team/qwen"}]}
+        first = [await ground.write(f"first-{number}", **wanted) for number in range(2)]
+        for key in first:
+            await ground.status_when(key, lambda status: status.get("phase") == "Starting")
+        for number in range(2):
+            paused = await ground.write(f"paused-{number}", **wanted)
+            await ground.status_when(paused, lambda status: status.get("reason") == "Queued")
+            stop = {"metadata": {"annotations": {names.PAUSED: "true"}}}
+            await ground.client.merge_patch(MODEL_SOURCE, paused, stop)
+        last = await ground.write("last", **wanted)
+        assert "lastSyncTime" not in ((await ground.read(first[0])).get("status") or {}), "the first ones scan still"
+        for key in (*first, last):
+            assert (await ground.scanned(key))["phase"] == "Ready"

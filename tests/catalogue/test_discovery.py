@@ -52,7 +52,7 @@ async def test_a_success_fills_profile_and_sources(
     status = ready["status"]
     assert reasons(ready)["DiscoveryReady"] == ("True", "Discovered")
     assert status["profile"] == model_image.REPORT["profile"]
-    assert status["modelSources"] == [{"modelId": "acme/tiny", "uri": "hf://acme/tiny", "size": "1500000000"}]
+    assert status["modelSources"] == [{"modelId": "acme/tiny", "uri": "hf://acme/tiny", "size": "1610612736"}]
     assert (status["discovery"]["attempts"], status["discovery"]["job"]) == (1, key_of(job).name)
     if not shared:  # events of cluster-scoped objects are in the namespace default, which is not watched here
         await ground.event(key, "DiscoveryStarted")

@@ -11,12 +11,15 @@ import pytest
 from tests.catalogue.conftest import Ground
 
 from airunway.api import names
-from airunway.kube import JOB, ApiError, Client, load_config
+from airunway.kinds import CLUSTER_MODEL_TEMPLATE
+from airunway.kube import JOB, ApiError, Client, Kind, load_config
 from airunway.resource import Resource, copy_of, key_of
 from airunway_catalogue.discovery import Entrypoint, Request, job_of
 from airunway_catalogue.guard import catalogue_guard
+from airunway_catalogue.labels import ImageLabels, Recommendation
 from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.rights import catalogue_rules
+from airunway_catalogue.scan import Image, templates_of
 from airunway_testing.controlplane import Cluster
 from airunway_testing.rights import applied, granted
 
@@ -43,10 +46,10 @@ class Thief:
         made["metadata"] |= {"namespace": namespace, "ownerReferences": [reference]}
         return made
 
-    async def refusal(self, job: Resource) -> str:
-        """What the API server says to the Job; empty if it takes it."""
+    async def refusal(self, obj: Resource, kind: Kind = JOB) -> str:
+        """What the API server says to the object; empty if it takes it."""
         try:
-            await self.client.apply(JOB, job, manager=CATALOGUE_MANAGER, dry_run=True)
+            await self.client.apply(kind, obj, manager=CATALOGUE_MANAGER, dry_run=True)
         except ApiError as error:
             return error.message
         return ""
@@ -153,3 +156,58 @@ async def test_a_job_without_the_script_runs_the_image_s_own_program(thief: Thie
     job = copy_of(thief.job(known=False))
     change(job)
     assert says in await thief.refusal(job), key_of(job)
+
+
+WAYS = (
+    Recommendation(),
+    Recommendation(
+        gpu_model="MI300X", gpu_count=8, gpu_type="amd.com/gpu", precision="fp8", metric="latency", optimized=True
+    ),
+)
+
+
+def made_templates(way: Recommendation, source: Resource | None = None) -> list[Resource]:
+    """ClusterModelTemplates as a scan makes them."""
+    image = Image(name="team/m", repository="team/m", tag="1.0", reference="registry.example/team/m:1.0")
+    source = source or {"metadata": {"name": "team"}, "spec": {"runtimeConfigName": "gold"}}
+    return templates_of(image, ImageLabels(model="org/m", recommended=(way,)), source=source, config=None)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_templates_of_a_scan_pass(thief: Thief, way: Recommendation) -> None:
+    for template in made_templates(way):
+        assert await thief.refusal(template, CLUSTER_MODEL_TEMPLATE) == ""
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"serviceAccountName": "admin"},
+        {"modelSources": [{"uri": "hf://thief/m"}]},
+        {"caching": {"enabled": False}},
+        {"hardware": {"cpu": "1"}},
+        {"hardware": {"gpu": {"count": 1, "minVram": "1Gi"}}},
+        {"discovery": {"image": "a", "args": ["x"]}},
+        {"discovery": {"image": "a", "command": ["id"]}},
+        {"defaults": {"provider": {"overrides": {"spec": {"hostNetwork": True}}}}},
+        {"defaults": {"env": [{"name": "HF_ENDPOINT", "value": "https://thief.example"}]}},
+        {"defaults": {"securityContext": {"runAsUser": 1}}},
+        {"defaults": {"engine": {"args": {"trust-remote-code": "true"}}}},
+        {"defaults": {"image": "a", "nodeSelector": {"control-plane": "true"}}},
+        {"defaults": {"affinity": {"nodeAffinity": {}}}},
+        {"defaults": {"tolerations": [{"operator": "Exists"}]}},
+        {"defaults": {"priorityClassName": "system-node-critical"}},
+    ],
+    ids=str,
+)
+async def test_a_template_with_more_than_a_scan_writes_is_refused(thief: Thief, more: Resource) -> None:
+    (template,) = made_templates(Recommendation())
+    template["spec"] |= more
+    refusal = await thief.refusal(template, CLUSTER_MODEL_TEMPLATE)
+    assert "writes of a template only spec.modelName, spec.metric" in refusal
+
+
+async def test_a_template_without_a_source_is_refused(thief: Thief) -> None:
+    (template,) = made_templates(Recommendation())
+    del template["metadata"]["labels"]
+    assert "makes ClusterModelTemplates with the label" in await thief.refusal(template, CLUSTER_MODEL_TEMPLATE)

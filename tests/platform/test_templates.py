@@ -43,17 +43,23 @@ class TemplateFiles:
     def __init__(self, client: Client, namespace: str) -> None:
         self._client, self._namespace = client, namespace
 
-    async def write(self, name: str, *, cluster: bool = False, phase: str = "", **spec: Any) -> None:
-        """Apply a template of `MODEL`; with a `phase` as the catalogue would report it."""
+    async def write(
+        self, name: str, *, cluster: bool = False, phase: str = "", found: Resource | None = None, **spec: Any
+    ) -> None:
+        """Apply a template of `MODEL`; with a `phase` as the catalogue would report it, and the hardware that it has
+        `found`.
+        """
         kind = CLUSTER_MODEL_TEMPLATE if cluster else MODEL_TEMPLATE
         metadata = {"name": name, **({} if cluster else {"namespace": self._namespace})}
         body = {"apiVersion": names.API_VERSION, "kind": kind.kind, "metadata": metadata}
         wanted = {"modelName": MODEL, "defaults": DEFAULTS, **spec}
         await self._client.apply(kind, {**body, "spec": wanted}, manager="platform", force=True)
         if phase:
-            status = {"phase": phase, "reason": "GPUNotAvailable" if phase == "NotAvailable" else phase}
+            written: Resource = {"phase": phase, "reason": "GPUNotAvailable" if phase == "NotAvailable" else phase}
+            if found is not None:
+                written["hardware"] = found
             await self._client.apply(
-                kind, {**body, "status": status}, manager="airunway-catalogue", force=True, subresource="status"
+                kind, {**body, "status": written}, manager="airunway-catalogue", force=True, subresource="status"
             )
 
     async def delete(self, name: str) -> None:
@@ -164,6 +170,54 @@ async def test_by_model_the_best_ready_template_is_chosen_and_stays(
     )
     found = await until(client, other, phase_is("Running"))
     assert dig(found, "status", "effectiveTemplate", "ref", "name") == "slow"
+
+
+async def test_a_template_made_again_for_another_model_changes_no_deployment(
+    templates: TemplateFiles, deploy: Deploy, client: Client
+) -> None:
+    await templates.write("best", phase="Ready")
+    key = await deploy("chosen", templateRef={"modelName": MODEL})
+    await until(client, key, phase_is("Running"))
+    await templates.delete("best")
+    await templates.write("best", phase="Ready", modelName="org/other")
+    await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": {"env": [{"name": "OWN", "value": "1"}]}}, manager="user")
+
+    found = await until(client, key, phase_is("Degraded"))
+    assert ready(found) == "False/TemplateNotFound"
+    assert dig(found, "status", "effectiveTemplate", "spec", "model", "id") == MODEL
+    assert str(await client.get(WORKSPACE, key)).count("org/other") == 0, "what runs stays"
+    await templates.write("second", phase="Ready")
+
+    async def taken() -> bool:
+        return {"name": "OWN", "value": "1"} in (await container(client, key)).get("env", [])
+
+    await eventually(taken)
+    found = await until(client, key, phase_is("Running"))
+    assert (dig(found, "status", "effectiveTemplate", "ref", "name"), ready(found)) == ("second", "True/TemplateFound")
+
+
+async def test_a_deployment_from_before_the_catalogue_s_first_status_gets_its_node_affinity(
+    templates: TemplateFiles, client: Client, kubeconfig: Path, namespace: str
+) -> None:
+    hardware = {"gpu": {"count": 1, "model": "H100"}}
+    await templates.write("fast", hardware=hardware)
+    base = {"templateRef": {"name": "fast"}, "provider": {"name": "vllm"}}
+    async with running_provider(kubeconfig, load("vllm")), deployments(client, namespace, base) as make:
+        key = await make("early")
+        found = await until(client, key, lambda md: dig(md, "status", "provider", "resourceName") is not None)
+        made = ObjectKey(key.namespace, found["status"]["provider"]["resourceName"])
+        uid = uid_of(await client.get(DEPLOYMENT, made))
+        requirement = {"key": "nvidia.com/gpu.product", "operator": "In", "values": ["NVIDIA-H100-80GB-HBM3"]}
+
+        async def required() -> bool:
+            affinity = dig(await client.get(DEPLOYMENT, made), "spec", "template", "spec", "affinity", "nodeAffinity")
+            terms = dig(affinity, "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+            return bool(terms) and requirement in terms[0]["matchExpressions"]
+
+        assert not await required()
+        await templates.write("fast", hardware=hardware, phase="Ready", found={"requirements": [requirement]})
+        await eventually(required)
+        assert uid_of(await client.get(DEPLOYMENT, made)) == uid
 
 
 async def test_another_template_recreates_only_for_another_identity(

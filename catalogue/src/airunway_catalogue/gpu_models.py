@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 GROUP = "airunway.gpu_models"
 """The entry point group of tables."""
 
-_SUFFIX = re.compile(r"(-shared|-mig-.*)$")
+_SHARED = re.compile(r"-shared$")
 _VENDOR = re.compile(r"^(nvidia|amd|amd-instinct|tesla|nvidia-tesla|nvidia-geforce|geforce|instinct|amd-radeon)-")
 
 _INSTINCT = re.compile(r"^(?:amd-)?instinct-(mi\d+[a-z]?)-")
@@ -74,8 +74,8 @@ class GpuModels:
 
 
 def normal(name: str) -> str:
-    """A product's name as it is compared: lower case, one dash for blanks, without what a device plugin appends."""
-    return _SUFFIX.sub("", re.sub(r"[\s_-]+", "-", name.strip().lower()))
+    """A product's name as it is compared: lower case, one dash for blanks, without what marks a GPU as shared."""
+    return _SHARED.sub("", re.sub(r"[\s_-]+", "-", name.strip().lower()))
 
 
 def installed_models() -> GpuModels:

@@ -3,9 +3,10 @@
 Example: a stolen token of the account makes a Job in the operator's namespace that reads a Secret there. RBAC allows
 that; the guard refuses it, because Jobs in that namespace take no values out of other objects.
 
-What the guard cannot limit: which image a Job in a template's namespace runs, which program of that image and with
-which arguments besides ``dry-run --format=json``, and which Secrets of that namespace it gets as variables. They are
-the template's and the image's, and a policy can read neither.
+What the guard cannot limit: which image a ClusterModelTemplate names, and for which model; which image a Job in a
+template's namespace runs, which program of that image and with which arguments besides ``dry-run --format=json``, and
+which Secrets of that namespace it gets as variables. They are the registry's, the template's and the image's, and a
+policy can read none of them.
 """
 
 from __future__ import annotations
@@ -103,6 +104,10 @@ def catalogue_guard(user: str, *, own: str, namespaces: Sequence[str] = (), name
                     message=f"{_WHO} makes ClusterModelTemplates with the label {MODEL_SOURCE_LABEL}, and no owner or "
                     "finalizer",
                 ),
+                PolicyRule(
+                    expression=f"object == null || {_only_fields(('spec',), _WRITTEN)}",
+                    message=f"{_WHO} writes of a template only {', '.join(_written_fields())}",
+                ),
             ],
         ),
         *policy_and_binding(
@@ -134,6 +139,39 @@ _PROGRAM = (
     "? ['dry-run', '--format=json'].all(w, w in c.?args.orValue([])) : c.?args.orValue([]) == []))"
 )
 """CEL: the container `c` runs the image's own program, or the script of the variable ``script``."""
+
+
+_WRITTEN: dict[str, object] = {
+    "modelName": None,
+    "metric": None,
+    "precision": None,
+    "optimized": None,
+    "runtimeConfigName": None,
+    "hardware": {"gpu": {"count": None, "model": None, "type": None}},
+    "defaults": {"image": None},
+    "discovery": {"image": None},
+}
+"""The fields of a spec that the catalogue writes (`scan.templates_of`); those of an object are in it."""
+
+
+def _only_fields(at: tuple[str, ...], fields: dict[str, object]) -> str:
+    """CEL: the object at that path of ``variables.o`` has no other fields, nor have those in it."""
+    found = f"variables.o.{'.?'.join(at)}{'.orValue({})' if len(at) > 1 else ''}"
+    inner = [_only_fields((*at, name), value) for name, value in fields.items() if isinstance(value, dict)]
+    return " && ".join((f"{found}.all(k, k in {literals(fields)})", *inner))
+
+
+def _written_fields() -> list[str]:
+    """The same fields as paths in ``spec``."""
+
+    def leaves(fields: dict[str, object], at: str) -> list[str]:
+        return [
+            path
+            for name, value in fields.items()
+            for path in (leaves(value, f"{at}{name}.") if isinstance(value, dict) else [f"{at}{name}"])
+        ]
+
+    return leaves(_WRITTEN, "spec.")
 
 
 def _owner(own: str) -> str:

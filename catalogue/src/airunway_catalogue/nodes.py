@@ -33,6 +33,8 @@ _CLOUD_LABELS = ("cloud.google.com/gke-accelerator", "karpenter.k8s.aws/instance
 _AMD_PREFIXES = ("amd.com/gpu.", "beta.amd.com/gpu.")
 _MIB, GIB = 2**20, 2**30
 _NUMBER = re.compile(r"[0-9]{1,7}", re.ASCII)
+_SLICE = re.compile(r"-MIG-.*", re.ASCII)
+"""What a product's label has after the GPU's own name, where the node's GPUs are divided."""
 _PARTITION = re.compile(r"nvidia\.com/mig-\d+g\.(\d{1,4})gb.*", re.ASCII)
 
 
@@ -163,7 +165,10 @@ def _nvidia(labels: Mapping[str, str], resource: str, models: GpuModels) -> Gpu:
         if labels.get(key)
     ]
     product = marks[0].value if marks else ""
-    model = next((found for mark in marks if (found := models.of_product(mark.value)) is not None), None)
+    # With the MIG strategy "single" a slice has the resource name of a whole GPU, and only this label tells them apart.
+    whole = resource.startswith("nvidia.com/mig-") or not _SLICE.search(product)
+    named = [_SLICE.sub("", mark.value) for mark in marks] if whole else []
+    model = next((found for each in named if (found := models.of_product(each)) is not None), None)
     size = labels.get("nvidia.com/gpu.memory", "")
     memory = int(size) * _MIB if _NUMBER.fullmatch(size) else model.memory * GIB if model is not None else 0
     if partition := _PARTITION.fullmatch(resource):

@@ -32,7 +32,6 @@ MAX_PROFILE = 64 * 2**10
 MAX_DEPTH = 16
 """Levels of a profile."""
 
-_GB = 10**9
 _URI = re.compile(r"hf://[^/\s]+/[^/\s]+(/[^/\s]+)*|s3://[^/\s]+(/[^/\s]+)*/?")
 _SIZE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?([KMGT]i?)?", re.ASCII)
 _LONGEST_URI, _LONGEST_ID = 1024, 512
@@ -233,7 +232,7 @@ def _climbs(uri: str) -> bool:
 
 
 def _size(entry: object, where: str) -> str:
-    """The size as a quantity: ``size``, or ``size_gb`` as a number; empty if neither is there."""
+    """The size as a quantity: ``size``, or ``size_gb`` as a number of GiB; empty if neither is there."""
     given, gigabytes = dig(entry, "size"), dig(entry, "size_gb")
     if given is not None:
         if not isinstance(given, str) or not _SIZE.fullmatch(given):
@@ -244,4 +243,4 @@ def _size(entry: object, where: str) -> str:
     number = isinstance(gigabytes, int | float) and not isinstance(gigabytes, bool)
     if not number or not math.isfinite(gigabytes) or not 0 < gigabytes < 1e6:
         raise Unreadable(f"{where} has a size_gb that is no number of gigabytes: {_begin(str(gigabytes))}")
-    return str(max(1, math.ceil(gigabytes * _GB)))
+    return str(max(1, math.ceil(gigabytes * 2**30)))

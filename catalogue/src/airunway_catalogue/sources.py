@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from time import monotonic
@@ -69,6 +68,7 @@ from airunway_catalogue.source_status import (
     next_scan,
     status_of,
 )
+from airunway_catalogue.turns import Turns
 
 __all__ = ["PER_REGISTRY", "SourceReconciler"]
 
@@ -117,28 +117,25 @@ class SourceReconciler:
         self._made = made
         self._resolve = resolve
         self._namespace = namespace
-        self._wake = wake
         self._events = events
         self._scans = scans
         self._clock = clock
         self._scan_time = scan_time
         self._open = open_registry or (lambda address, found: Registry(address, credentials=found, limits=limits))
         self._status = StatusWriter(client=client, kind=MODEL_SOURCE, objects=sources, manager=CATALOGUE_MANAGER)
-        self._running: Counter[str] = Counter()
-        self._waiting: dict[str, dict[ObjectKey, None]] = {}
+        self._turns = Turns(most=PER_REGISTRY, wake=wake)
         self._recent: dict[str, set[str]] = {}
         """Names of templates that were made from a source and that the watch has not delivered yet, by its label."""
         self.scans = 0
         """Scans that have begun in this process."""
 
     def forget(self, key: ObjectKey) -> None:
-        """Release what is remembered of a source that is gone."""
-        for waiting in self._waiting.values():
-            waiting.pop(key, None)
+        """Release what is remembered of a source that does not scan now."""
+        self._turns.leave(key)
 
     def clear(self) -> None:
         """Forget all that waits: a new leader looks at every source anyway."""
-        self._waiting.clear()
+        self._turns.clear()
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         """Reconcile one source; returns the seconds until the next pass, or None. Raises KubeError for a transient
@@ -149,37 +146,26 @@ class SourceReconciler:
             self.forget(key)
             return None
         if annotations_of(source).get(names.PAUSED) == "true":
+            self.forget(key)
             return None
         resolution = self._resolve(source)
         scan = last_scan(source)
         if due_in(source, now=self._clock()) == 0 and not resolution.missing:
             host = plan_of(source).address.host
-            if self._running[host] >= PER_REGISTRY:
-                self._waiting.setdefault(host, {})[key] = None
+            if not self._turns.take(key, host):
                 if scan is None:
                     await self._report(key, source, scan=None, progress="Queued")
                 return None
-            self._running[host] += 1
             try:
                 scan = await self._scan(key, source, resolution)
             finally:
-                self._give_back(host)
+                self._turns.give_back(host)
+        else:
+            self.forget(key)
         wake_after = await self._report(key, source, scan=scan)
         if scan is None or resolution.missing:  # the config's watch brings the next pass
             return wake_after
         return soonest(wake_after, max(1.0, (scan.following - self._clock()).total_seconds()))
-
-    def _give_back(self, host: str) -> None:
-        self._running[host] -= 1
-        if not self._running[host]:
-            del self._running[host]
-        waiting = self._waiting.get(host, {})
-        if waiting:
-            first = next(iter(waiting))
-            del waiting[first]
-            self._wake(first)
-        if not waiting:
-            self._waiting.pop(host, None)
 
     # ------------------------------------------------------------------------------------------------------------ scan
 

@@ -29,6 +29,7 @@ from airunway.status import Category, Condition, category_of
 from airunway.status.evidence import parse_moment
 from airunway.status.rootcause import RootCause
 from airunway.status.summary import Verdict
+from airunway.templates import contribution_of
 from airunway_catalogue.discovery import (
     TTL,
     Entrypoint,
@@ -154,15 +155,6 @@ def decide_template(facts: Facts) -> Decision:
     assert tuple(verdicts) == CHILDREN, "the children are in the order of the status"
     config = facts.resolution.config
     policy = config.status_policy if config is not None else None
-    status, wake = status_of(
-        template,
-        verdicts,
-        created=found.attempts > 0,
-        served=found.profile is not None,
-        policy=policy,
-        cause=facts.cause,
-        now=facts.now,
-    )
     discovery = filled(
         attempts=found.attempts or None,
         lastAttemptTime=found.last,
@@ -172,7 +164,7 @@ def decide_template(facts: Facts) -> Decision:
     )
     if not found.shell:
         discovery["shell"] = False
-    parts: Resource = {
+    published: Resource = {
         "effectiveRuntimeConfig": config.status() if config is not None else None,
         "profile": found.profile,
         "modelSources": [dict(each) for each in found.sources] or None,
@@ -181,7 +173,18 @@ def decide_template(facts: Facts) -> Decision:
         "cache": cache,
         "usedBy": facts.users,
     }
-    status |= {key: value for key, value in parts.items() if value is not None}
+    parts = {key: value for key, value in published.items() if value is not None}
+    status, wake = status_of(
+        template,
+        verdicts,
+        contribution=contribution_of({**template, "status": parts}),
+        created=found.attempts > 0,
+        served=found.profile is not None,
+        policy=policy,
+        cause=facts.cause,
+        now=facts.now,
+    )
+    status |= parts
     times = [each for each in (found.next, found.look) if each is not None]
     waits = [seconds for each in times if (seconds := (each - facts.now).total_seconds()) > 0]
     waits += [wake] if wake is not None else []

@@ -20,11 +20,15 @@ from airunway.status import (
 )
 from airunway.status.rootcause import RootCause
 from airunway.status.summary import Verdict, root_cause_status, stored_conditions, summary_of
+from airunway.templates import Contribution
 
 __all__ = ["CHILDREN", "status_of"]
 
 CHILDREN = ("RuntimeConfigReady", "HardwareReady", "DiscoveryReady", "CacheReady")
 """The children, in the order in which they decide."""
+
+_MOST_PROBLEMS = 4
+"""Ignored fields that the message names."""
 
 _AT_WORK = frozenset({"JobRunning", "Pulling"})
 
@@ -33,6 +37,7 @@ def status_of(
     template: Resource,
     verdicts: Mapping[str, Verdict],
     *,
+    contribution: Contribution,
     created: bool,
     served: bool,
     policy: StatusPolicy | None,
@@ -41,7 +46,8 @@ def status_of(
 ) -> tuple[Resource, float | None]:
     """Phase, reason, message, root cause and conditions; and after how many seconds they change by time alone.
 
-    `created`: an image was asked; `served`: it has reported before, so that a fault now degrades.
+    `contribution` is what it gives to deployments. `created`: an image was asked; `served`: it has reported before, so
+    that a fault now degrades.
     """
     before = stored_conditions(template)
     faults = [
@@ -55,6 +61,11 @@ def status_of(
         for type_ in CHILDREN
         if (verdict := verdicts[type_]).ready is not True and not _harmless(type_, verdict)
     ]
+    failures: list[Resource] = []
+    if contribution.unusable:
+        message = f"no deployment can use it: {contribution.unusable}"
+        faults.insert(0, Fault(component="Spec", reason="InvalidSpec", message=message))
+        failures.append({"type": "Spec", "status": "False", "reason": "InvalidSpec", "message": message})
     summary = summary_of(
         template,
         [Condition(type=t, status=v.ready, reason=v.reason, message=v.message) for t, v in verdicts.items()],
@@ -62,7 +73,8 @@ def status_of(
         created=created,
         served=served,
         not_available=Phase.PENDING,  # it is no fault that a later one could hide
-        running_message="The template can be used",
+        failures=failures,
+        running_message="; ".join(["The template can be used", *_ignored(contribution)]),
         now=now,
         grace=policy.grace if policy is not None else DEPENDENCY_GRACE,
         patience=policy.patience if policy is not None else CAPACITY_PATIENCE,
@@ -78,6 +90,10 @@ def status_of(
     if cause is not None and rollup.phase is not Phase.RUNNING:
         status["rootCause"] = root_cause_status(cause, field=_FIELDS.get(cause.code, "spec.discovery"))
     return status, rollup.wake_after
+
+
+def _ignored(contribution: Contribution) -> list[str]:
+    return [f"{each.field}: {each.message}" for each in contribution.problems[:_MOST_PROBLEMS]]
 
 
 _FIELDS = {

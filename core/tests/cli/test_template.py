@@ -247,7 +247,12 @@ def test_any_template_is_listed_shown_judged_and_merged(chance: Random) -> None:
     made = {**base, **spoiled, "metadata": {"name": "fast", "namespace": "ml"}}
     user = {**deployment(), "metadata": {"name": "llama", "namespace": "ml"}, "status": spoiled["status"]}
     asked = Request(model=MODEL, metric="latency", digest="x")
-    choice = choose(asked, namespaced=[made, template("other", status={"phase": "Ready"})], cluster=[])
+    choice = choose(
+        asked,
+        namespaced=[made, template("other", status={"phase": "Ready"})],
+        cluster=[],
+        unusable=lambda template: contribution_of(template).unusable,
+    )
     texts = [*list_row(made), *template_text(made, [user]), *choice_text(asked, choice, namespace="ml", width=80)]
     assert all(isinstance(text, str) for text in texts)
     json.dumps([template_resource(made, [user]), choice_resource(asked, choice, [])])

@@ -30,6 +30,7 @@ def templates(*found: Resource) -> TemplateSource:
             request,
             namespaced=[each for each in found if key_of(each).namespace == namespace],
             cluster=[each for each in found if not key_of(each).namespace],
+            unusable=lambda template: contribution_of(template).unusable,
         ),
         find=known.get,
         contribution=contribution_of,
@@ -164,6 +165,27 @@ def test_a_replica_that_finds_no_node_takes_the_newest_ones(served: bool) -> Non
     assert required(template_part(pulling, after)) == ["a"], "it has a node"
 
 
+@pytest.mark.parametrize("ready", [0, 1])
+def test_a_record_from_before_the_catalogue_s_first_status_gets_its_node_affinity(ready: int) -> None:
+    own: Resource = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}
+    for affinity in ({}, own):
+        new = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "defaults": {"affinity": affinity} if affinity else {}}}
+        first, after = template_part(DEPLOYMENT, templates(new)), templates(with_nodes("a", template=new))
+        taken = template_part(running(first, served=False, ready=ready), after)
+        assert required(taken) == ["a"], "its pods may be on any node"
+        again = template_part(running(taken, served=False, ready=ready), templates(with_nodes("a", "b", template=new)))
+        assert required(again) == ["a"], "and a node that comes replaces none of them"
+
+
+def test_what_serves_without_node_affinity_keeps_running_and_says_so() -> None:
+    first, after = template_part(DEPLOYMENT, templates(TEMPLATE)), templates(with_nodes("a"))
+    kept = template_part(running(first), after)
+    assert kept.status == first.status
+    assert kept.condition is not None
+    assert "without the node affinity for its GPUs, which was not known" in kept.condition.message
+    assert required(template_part(running(first, ready=0, cause="Unschedulable.InsufficientGPU"), after)) == ["a"]
+
+
 def test_a_template_that_is_deleted_leaves_what_was_recorded() -> None:
     first = template_part(DEPLOYMENT, templates(TEMPLATE))
     gone = template_part(cached(first, served=True), templates())
@@ -205,6 +227,47 @@ def test_the_choice_by_model_stays_once_something_exists() -> None:
     assert stays.status["effectiveTemplate"]["ref"]["name"] == "fast"
     free = template_part(cached(first, held=False, **spec), templates(plain, better))
     assert free.status["effectiveTemplate"]["ref"]["name"] == "better"
+
+
+def made_again(**spec: Any) -> Resource:
+    """A Ready template with the name of the first one, for something else."""
+    return {**TEMPLATE, "spec": {**TEMPLATE["spec"], **spec}, "status": {"phase": "Ready"}}
+
+
+@pytest.mark.parametrize(
+    ("asked", "other"),
+    [
+        ({"modelName": "org/m"}, {"modelName": "org/other"}),
+        ({"modelName": "org/m", "metric": "latency"}, {"metric": "throughput"}),
+        ({"modelName": "org/m", "precision": "fp8"}, {"precision": "bf16"}),
+    ],
+)
+@pytest.mark.parametrize("served", [True, False])
+def test_a_template_made_again_for_something_else_is_not_what_was_asked_for(
+    asked: Resource, other: Resource, served: bool
+) -> None:
+    spec: Resource = {"templateRef": asked}
+    before = made_again(metric="latency", precision="fp8")
+    first = template_part({**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], **spec}}, templates(before))
+    assert first.status["effectiveTemplate"]["ref"]["name"] == "fast"
+    after = made_again(**{"metric": "latency", "precision": "fp8", **other})
+    change: Resource = {"env": [{"name": "A", "value": "1"}]}
+    for own in ({}, change):
+        for granted in (True, False):
+            gone = template_part(cached(first, served=served, **spec, **own), templates(after), granted=granted)
+            assert gone.fault is not None, "the deployment gets no other model"
+            assert (gone.fault.reason, gone.status) == ("TemplateNotFound", first.status)
+            assert gone.deployment["spec"]["model"] == {"id": "org/m"}
+    assert newest_hash(cached(first, served=served, **spec), templates(after)) == ""
+    second: Resource = {**before, "metadata": {"name": "second", "namespace": "team"}}
+    found = template_part(cached(first, served=served, **spec, **change), templates(after, second))
+    assert found.status["effectiveTemplate"]["ref"]["name"] == "second", "another one for the same request is taken"
+
+
+def test_a_template_that_is_asked_for_by_name_is_what_has_the_name() -> None:
+    first = template_part(DEPLOYMENT, templates(TEMPLATE))
+    taken = template_part(cached(first), templates(made_again(modelName="org/other")))
+    assert taken.deployment["spec"]["model"] == {"id": "org/other"}
 
 
 def test_a_template_that_cannot_be_used_is_named_with_its_field() -> None:

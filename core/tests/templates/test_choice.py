@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.resource import Resource
-from airunway.templates import Choice, choose, request_of
+from airunway.templates import Choice, choose, contribution_of, request_of
 
 
 def template(name: str, *, namespace: str = "", phase: str = "Ready", tier: int | None = None, **spec: Any) -> Resource:
@@ -22,13 +22,17 @@ def template(name: str, *, namespace: str = "", phase: str = "Ready", tier: int 
     return {"metadata": metadata, "spec": {"modelName": "org/m", **spec}, "status": status}
 
 
+def unusable(template: Resource) -> str:
+    return contribution_of(template).unusable
+
+
 def chosen(*templates: Resource, **asked: str) -> Choice:
     request = request_of({"templateRef": asked or {"modelName": "org/m"}})
     assert request is not None
     own = [each for each in templates if "namespace" in each["metadata"]]
     shared = [each for each in templates if "namespace" not in each["metadata"]]
-    found = choose(request, namespaced=own, cluster=shared, every=True)
-    short = choose(request, namespaced=own, cluster=shared)
+    found = choose(request, namespaced=own, cluster=shared, unusable=unusable, every=True)
+    short = choose(request, namespaced=own, cluster=shared, unusable=unusable)
     assert (short.chosen, short.reason, short.message) == (found.chosen, found.reason, found.message)
     return found
 
@@ -76,6 +80,22 @@ def test_none_that_can_be_used_says_what_speaks_against_each() -> None:
     assert found.reason == "TemplateNotFound"
     assert "ClusterModelTemplate a: it is NotAvailable: no node has an MI300X" in found.message
     assert "ClusterModelTemplate b: it has no status" in found.message
+
+
+def test_one_that_no_deployment_can_use_is_passed_over_whatever_its_status_says() -> None:
+    far = template("far", optimized=True, modelSources=[{"uri": "s3://bucket/m"}])
+    large = template("large", namespace="team", defaults={"env": [{"name": "A", "value": "x" * 20_000}]})
+    found = chosen(far, large, template("plain"), template("worse", optimized=False))
+    assert found.chosen is not None
+    assert found.chosen.key.name == "plain"
+    against = {each.key.name: (each.reason, each.against) for each in found.candidates if each.against}
+    assert against["far"][0] == "InvalidSpec"
+    assert against["far"][1].startswith("no deployment can use it: spec.modelSources: the weights are at s3://bucket/m")
+    assert "spec.defaults: it gives" in against["large"][1]
+    none = chosen(far, large)
+    assert none.reason == "TemplateNotFound"
+    assert "no deployment can use it: spec.modelSources" in none.message
+    assert chosen(template("plain"), template("other"), far).reason == "TemplateSelectionAmbiguous"
 
 
 def test_by_name_the_namespace_comes_first_and_no_catalogue_is_needed() -> None:

@@ -174,6 +174,23 @@ def test_a_template_gives_model_hardware_and_defaults() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("gpu", "defaults", "resources"),
+    [
+        ({"model": "H100"}, {}, {"gpu": {"count": 1}}),
+        ({"minVram": "80Gi", "count": 0}, {}, {"gpu": {"count": 1}}),
+        ({"model": "MI300X", "type": "amd.com/gpu"}, {}, {"gpu": {"count": 1, "type": "amd.com/gpu"}}),
+        ({"model": "H100"}, {"resources": {"gpu": {"count": 4}}}, {"gpu": {"count": 4}}),
+        ({"model": "H100", "count": 2}, {}, {"gpu": {"count": 2}}),
+        ({"type": "amd.com/gpu"}, {}, {"gpu": {"type": "amd.com/gpu"}}),
+        ({"model": "H100"}, {"serving": {"mode": "disaggregated"}}, None),
+    ],
+)
+def test_a_gpu_model_without_a_count_is_one_gpu(gpu: Resource, defaults: Resource, resources: Resource | None) -> None:
+    spec = {"modelName": "org/m", "hardware": {"gpu": gpu}, "defaults": defaults}
+    assert contribution_of({"kind": "ModelTemplate", "spec": spec}).spec.get("resources") == resources
+
+
 def test_what_a_template_cannot_give_is_named() -> None:
     spec = {
         "modelName": "org/m",

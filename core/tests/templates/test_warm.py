@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from airunway.artifacts.request import request_of
 from airunway.configs import EffectiveConfig, resolve
 from airunway.resource import Resource, dig
@@ -101,6 +103,23 @@ def test_sources_are_those_of_the_spec_then_those_found_then_the_hub_s() -> None
         modelSources=[{"uri": "hf://org/a"}, {"uri": "hf://org/b", "modelId": "org/b"}, {"uri": "hf://org/a"}]
     )
     assert [uri for _, uri in warm({**said, "status": found})] == ["hf://org/a", "hf://org/b"]
+
+
+@pytest.mark.parametrize("uri", ["hf://org/m", "s3://bucket/m"])
+def test_a_size_that_an_image_reports_is_measured_and_not_claimed(uri: str) -> None:
+    listed = {"modelSources": [{"uri": uri, "size": "20Gi", "modelId": "org/m"}]}
+    said, found = template(**listed), {**template(), "status": listed}
+    for each, size in ((said, "20Gi"), (found, None)):
+        contribution = contribution_of(each)
+        assert dig(contribution.spec, "model", "cache", "size") == size
+        (request,) = warm_requests(each, contribution, None)
+        assert request.artifact is not None
+        assert dig(request.artifact, "spec", "size") == size
+        if uri.startswith("hf:"):
+            assert asked(each) == request.name, "the deployment meets the same artifact"
+        else:
+            assert dig(contribution.spec, "model", "cache", "artifactName") == request.name
+    assert [name for name, _ in warm(said)] == [name for name, _ in warm(found)]
 
 
 def test_nothing_is_kept_before_discovery_has_found_where_the_weights_are() -> None:

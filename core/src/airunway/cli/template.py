@@ -199,7 +199,7 @@ def why(
     A deployment that runs keeps its template: the answer is for a new one. Exits with 3 if none would be chosen.
     """
     from airunway.cli.template_view import choice_resource, choice_text
-    from airunway.templates import choose, request_of
+    from airunway.templates import choose, contribution_of, request_of
 
     asked = {
         "modelName": model,
@@ -211,7 +211,13 @@ def why(
     found, where = _read(file, namespace, kubeconfig, context)
     own = [each for each in found.templates if key_of(each).namespace == where]
     shared = [each for each in found.templates if not key_of(each).namespace]
-    choice = choose(request, namespaced=own, cluster=shared, every=True)
+    choice = choose(
+        request,
+        namespaced=own,
+        cluster=shared,
+        unusable=lambda template: contribution_of(template).unusable,
+        every=True,
+    )
     if output == "table":
         typer.echo("\n".join(choice_text(request, choice, namespace=where, width=terminal_width())))
         _say_unseen(found.unseen, err=False)

@@ -21,6 +21,7 @@ from airunway.templates import (
     Choice,
     Contribution,
     Request,
+    answers,
     choose,
     contribution_of,
     effective,
@@ -72,7 +73,10 @@ def source_among(templates: Sequence[Resource]) -> TemplateSource:
 
     def chosen(request: Request, namespace: str) -> Choice:
         own = [each for key, each in found.items() if key.namespace == namespace]
-        return choose(request, namespaced=own, cluster=[each for key, each in found.items() if not key.namespace])
+        shared = [each for key, each in found.items() if not key.namespace]
+        return choose(
+            request, namespaced=own, cluster=shared, unusable=lambda template: contribution_of(template).unusable
+        )
 
     return TemplateSource(choose=chosen, find=found.get, contribution=contribution_of)
 
@@ -134,9 +138,12 @@ def template_part(deployment: Resource, templates: TemplateSource, *, granted: b
             f"annotation {names.ADOPT}, takes the new values ({_changed(given, contribution.spec)})"
         )
     elif given != contribution.spec:
+        taken = "with the node affinity for the nodes that were there when its values were taken"
+        if _without_nodes(published, contribution):
+            taken = "without the node affinity for its GPUs, which was not known when its values were taken"
         text += (
-            ", with the node affinity for the nodes that were there when its values were taken: the next change of the "
-            f"deployment's own spec, or a new value of the annotation {names.ADOPT}, takes that for the nodes of today"
+            f", {taken}: the next change of the deployment's own spec, or a new value of the annotation {names.ADOPT}, "
+            "takes that for the nodes of today"
         )
     ignored = "; ".join(f"{each.field}: {each.message}" for each in contribution.problems[:4])
     return TemplatePart(
@@ -181,13 +188,15 @@ def _changed(before: Resource, now: Resource) -> str:
 def _template(
     deployment: Resource, request: Request, record: Resource | None, templates: TemplateSource
 ) -> tuple[Resource | None, Choice]:
-    """The template to use: the recorded one for as long as it exists and the request is the same, else the best one."""
+    """The template to use: the recorded one for as long as it exists, the request is the same and it still answers it,
+    else the best one. A template that was deleted and made again may be for another model.
+    """
     namespace = key_of(deployment).namespace
     if record is not None and record.get("asked") == request.digest and _exists(deployment):
         ref = record.get("ref")
         key = ObjectKey(str(dig(ref, "namespace", default="")), str(dig(ref, "name", default="")))
         found = templates.find(key) if key.namespace in ("", namespace) else None
-        if found is not None:
+        if found is not None and answers(found, request):
             return found, Choice()
     choice = templates.choose(request, namespace)
     return (choice.chosen.template if choice.chosen is not None else None), choice
@@ -203,13 +212,23 @@ def _keeps(deployment: Resource, record: Resource, contribution: Contribution, d
 
     What serves keeps its record when the template is edited. If only what nodes must have is another, everything that
     exists keeps it: a node that comes must not replace a pod that runs. A deployment whose only replica finds no node
-    takes the newest.
+    takes the newest. So does one that has not served, if its record was made before the catalogue had looked for nodes:
+    its pods may be on any.
     """
     if record.get("takenFor") != digest_:
         return False
     if record.get("hash") == contribution.hash:
+        if not is_true(deployment, SERVED) and _without_nodes(record, contribution):
+            return False
         return _has_object(deployment) and not _waits_for_a_node(deployment)
     return is_true(deployment, SERVED) and not granted
+
+
+def _without_nodes(record: Resource, contribution: Contribution) -> bool:
+    """Whether the record of the same hash lacks what nodes must have, which the template gives now: the hash is that of
+    a contribution without it.
+    """
+    return record["spec"] != contribution.spec and digest(record["spec"]) == contribution.hash
 
 
 def _has_object(deployment: Resource) -> bool:

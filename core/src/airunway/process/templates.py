@@ -74,11 +74,17 @@ class Templates(ScopedCaches):
         if request.name:
             own = self.namespaced.get(ObjectKey(namespace, request.name))
             shared = self.cluster.get(ObjectKey("", request.name))
-            return choose(request, namespaced=[own] if own else [], cluster=[shared] if shared else [])
+            return choose(
+                request,
+                namespaced=[own] if own else [],
+                cluster=[shared] if shared else [],
+                unusable=self._unusable,
+            )
         return choose(
             request,
             namespaced=self._models[self.namespaced].get((namespace, request.model)),
             cluster=self._models[self.cluster].get(("", request.model)),
+            unusable=self._unusable,
         )
 
     def find(self, key: ObjectKey) -> Resource | None:
@@ -93,6 +99,9 @@ class Templates(ScopedCaches):
         if known is None or known[0] is not template:
             known = self._contributions[key] = (template, contribution_of(template))
         return known[1]
+
+    def _unusable(self, template: Resource) -> str:
+        return self.contribution(template).unusable
 
     # ---------------------------------------------------------------------------------------------- following
 

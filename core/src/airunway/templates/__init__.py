@@ -1,6 +1,16 @@
 """Model templates: which one a deployment uses, what it gives, and the effective spec. Pure (platform.md)."""
 
-from airunway.templates.choice import CLUSTER_KIND, KIND, USABLE, Candidate, Choice, Request, choose, request_of
+from airunway.templates.choice import (
+    CLUSTER_KIND,
+    KIND,
+    USABLE,
+    Candidate,
+    Choice,
+    Request,
+    answers,
+    choose,
+    request_of,
+)
 from airunway.templates.contribution import MAX_CONTRIBUTION, Contribution, contribution_of
 from airunway.templates.expansion import (
     TEMPLATE_READY,
@@ -24,6 +34,7 @@ __all__ = [
     "Contribution",
     "Expansion",
     "Request",
+    "answers",
     "choose",
     "contribution_of",
     "effective",

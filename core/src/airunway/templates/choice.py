@@ -6,7 +6,7 @@ that counts are ambiguous: the deployment has to name one, or a metric, or a pre
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from airunway.resource import ObjectKey, Resource, dig, digest, key_of
@@ -19,6 +19,7 @@ __all__ = [
     "Choice",
     "Request",
     "TemplateScope",
+    "answers",
     "choose",
     "request_of",
 ]
@@ -121,19 +122,36 @@ def request_of(spec: Resource) -> Request | None:
     )
 
 
+Unusable = Callable[[Resource], str]
+"""Why no deployment can use a template (`Contribution.unusable`); empty if one can."""
+
+
 def choose(
-    request: Request, *, namespaced: Iterable[Resource], cluster: Iterable[Resource], every: bool = False
+    request: Request,
+    *,
+    namespaced: Iterable[Resource],
+    cluster: Iterable[Resource],
+    unusable: Unusable,
+    every: bool = False,
 ) -> Choice:
     """Returns the template for a request, given the templates of the deployment's namespace and of the cluster: those
     of the name, or of the model, that was asked for; others are passed over.
 
-    `every`: all that were considered are named although one is chosen, which takes longer.
+    `unusable` is asked for the best templates, and for the others where that is needed. `every`: all that were
+    considered are named although one is chosen, which takes longer.
     """
     found = [
         *((each, KIND) for each in namespaced if _matches(each, request)),
         *((each, CLUSTER_KIND) for each in cluster if _matches(each, request)),
     ]
-    return _by_name(request, found) if request.name else _by_model(request, found, every=every)
+    if request.name:
+        return _by_name(request, found)
+    return _by_model(request, found, unusable=unusable, every=every)
+
+
+def answers(template: Resource, request: Request) -> bool:
+    """Whether a template is what was asked for, whatever its state: a request by model asks for no name."""
+    return _matches(template, request) and not _another(template, request)
 
 
 def _matches(template: Resource, request: Request) -> bool:
@@ -142,20 +160,29 @@ def _matches(template: Resource, request: Request) -> bool:
     return bool(request.model) and dig(template, "spec", "modelName") == request.model
 
 
-def _considered(template: Resource, kind: str, request: Request) -> Candidate:
+def _considered(template: Resource, kind: str, request: Request, *, unusable: Unusable | None = None) -> Candidate:
     reason, against = _against(template, request)
+    if unusable is not None and not against and (why := unusable(template)):
+        reason, against = "InvalidSpec", f"no deployment can use it: {why}"
     key = key_of(template) if kind == KIND else ObjectKey("", key_of(template).name)
     return Candidate(template=template, kind=kind, key=key, against=against, reason=reason, rank=_rank(template))
 
 
 def _against(template: Resource, request: Request) -> tuple[str, str]:
     """Reason and sentence for what speaks against a template; the sentence is empty if it can be chosen."""
+    if another := _another(template, request):
+        return "", another
+    return _state(template, named=bool(request.name))
+
+
+def _another(template: Resource, request: Request) -> str:
+    """Why a template of the model is for another metric or precision than was asked for; empty if it is not."""
     if not request.name and (request.metric or request.precision):
         for field_, asked in (("metric", request.metric), ("precision", request.precision)):
             has = _text(template, "spec", field_)
             if asked and asked != has:
-                return "", f"its {field_} is {has or 'not given'}, and {asked} was asked for"
-    return _state(template, named=bool(request.name))
+                return f"its {field_} is {has or 'not given'}, and {asked} was asked for"
+    return ""
 
 
 def _state(template: Resource, *, named: bool) -> tuple[str, str]:
@@ -200,20 +227,14 @@ def _by_name(request: Request, found: Sequence[tuple[Resource, str]]) -> Choice:
     return Choice(chosen=first, message=f"{first.label} was named", candidates=candidates)
 
 
-def _by_model(request: Request, found: Sequence[tuple[Resource, str]], *, every: bool) -> Choice:
+def _by_model(request: Request, found: Sequence[tuple[Resource, str]], *, unusable: Unusable, every: bool) -> Choice:
     usable = [each for each in found if not _against(each[0], request)[1]]
-    scope = [each for each in usable if each[1] == usable[0][1]]  # the namespace's own come first
-    best: list[tuple[Resource, str]] = []
-    least: tuple[int, ...] | None = None
-    for each in scope:
-        rank = _rank(each[0])
-        if least is None or rank < least:
-            best, least = [each], rank
-        elif rank == least:
-            best.append(each)
+    best = _best(usable)
+    if any(unusable(template) for template, _ in best):  # its status may be older than its spec
+        best = _best([each for each in usable if not unusable(each[0])])
     candidates: tuple[Candidate, ...] = ()
     if every or len(best) != 1:
-        considered = (_considered(template, kind, request) for template, kind in found)
+        considered = (_considered(template, kind, request, unusable=unusable) for template, kind in found)
         ordered = sorted(considered, key=lambda each: (bool(each.against), not each.key.namespace, each.rank, each.key))
         candidates = tuple(ordered)
     if not best:
@@ -227,6 +248,21 @@ def _by_model(request: Request, found: Sequence[tuple[Resource, str]], *, every:
         return Choice(reason="TemplateSelectionAmbiguous", message=text, candidates=candidates)
     chosen = _considered(*best[0], request)
     return Choice(chosen=chosen, message=f"{chosen.label} is the best of {len(found)}", candidates=candidates)
+
+
+def _best(usable: Sequence[tuple[Resource, str]]) -> list[tuple[Resource, str]]:
+    """Those of the smallest rank, of the namespace if there are any: they come first in `usable`."""
+    best: list[tuple[Resource, str]] = []
+    least: tuple[int, ...] | None = None
+    for each in usable:
+        if each[1] != usable[0][1]:
+            continue
+        rank = _rank(each[0])
+        if least is None or rank < least:
+            best, least = [each], rank
+        elif rank == least:
+            best.append(each)
+    return best
 
 
 def _none(request: Request, candidates: tuple[Candidate, ...]) -> Choice:

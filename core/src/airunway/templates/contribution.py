@@ -81,13 +81,20 @@ def contribution_of(template: Resource) -> Contribution:
 
 
 def sources_of(template: Resource) -> tuple[Resource, ...]:
-    """Where the weights are: as the spec says, else as discovery found it, else the hub's repository of the model."""
-    for part in (template.get("spec"), template.get("status")):
-        listed = dig(part, "modelSources")
-        found = [each for each in listed if isinstance(dig(each, "uri"), str)] if isinstance(listed, list) else []
-        if found:
-            return tuple(found)
+    """Where the weights are: as the spec says, else as discovery found it, else the hub's repository of the model.
+
+    The size is that of the spec alone: what an image reports is an estimate, and too small a claim cannot be filled.
+    """
+    if said := _listed(template.get("spec")):
+        return tuple(said)
+    if found := _listed(template.get("status")):
+        return tuple({key: value for key, value in each.items() if key != "size"} for each in found)
     return ({"uri": f"hf://{dig(template, 'spec', 'modelName', default='')}"},)
+
+
+def _listed(part: object) -> list[Resource]:
+    listed = dig(part, "modelSources")
+    return [each for each in listed if isinstance(dig(each, "uri"), str)] if isinstance(listed, list) else []
 
 
 def model_of(template: Resource, source: Resource) -> tuple[Resource, str]:
@@ -121,11 +128,20 @@ def _resources(spec: Resource) -> Resource:
     found: Resource = {}
     if isinstance(gpu, dict):
         kept = {key: gpu[key] for key in ("count", "type") if gpu.get(key)}
+        if "count" not in kept and _asks_for_one_gpu(spec, gpu):
+            kept["count"] = 1
         if kept:
             found["gpu"] = kept
     if isinstance(cpu, str | int) and not isinstance(cpu, bool) and cpu:
         found["cpu"] = cpu
     return found
+
+
+def _asks_for_one_gpu(spec: Resource, gpu: Resource) -> bool:
+    """Whether a GPU's model or memory is asked for, for which the catalogue looks for one GPU where no count is given.
+    In disaggregated mode the roles have the GPUs.
+    """
+    return bool(gpu.get("model") or gpu.get("minVram")) and dig(spec, "defaults", "serving", "mode") != "disaggregated"
 
 
 def _requirements(template: Resource) -> list[Any]:
