@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from tests.modelcache.conftest import Ground, running_part
 
 from airunway.api import names
 from airunway.artifacts.names import claim_name
+from airunway.artifacts.results import finished
+from airunway.configs import resolve
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_ARTIFACT, MODEL_DEPLOYMENT, RUNTIME_CONFIG
-from airunway.kube import JOB, NAMESPACE, PERSISTENT_VOLUME_CLAIM, POD, Kind
+from airunway.kube import JOB, NAMESPACE, PERSISTENT_VOLUME_CLAIM, POD, STORAGE_CLASS, Kind
 from airunway.modelcache import artifacts, progress
 from airunway.modelcache.application import DEFAULT_DOWNLOADER_IMAGE, ModelCacheApplication, ModelCacheSettings
-from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, labels_of, uid_of
+from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, key_of, labels_of, uid_of
 from airunway_testing.modelhub.serving import Stall
+from airunway_testing.storage.provisioner import storage_class
+from airunway_testing.storage.volumes import limits_work
 
 pytestmark = pytest.mark.cluster
 
@@ -77,6 +83,36 @@ async def test_a6_a_ready_artifact_stays_without_users_and_serves_the_next_one(g
     assert len(ground.pods()) == 2
 
 
+async def test_a33_weights_that_serve_are_in_use_until_the_new_ones_serve(ground: Ground) -> None:
+    """The model was edited: the status names the new artifact at once, and the pods go on with the old claim."""
+    key = ObjectKey(ground.namespace, "one")
+
+    async def serves(claim: str) -> None:
+        status = {"status": {"provider": {"claimName": claim}}}
+        await ground.client.merge_patch(MODEL_DEPLOYMENT, key, status, subresource="status", manager="provider")
+
+    async def unused(name: str) -> bool:
+        live = await ground.client.get(MODEL_ARTIFACT, ObjectKey(ground.namespace, name))
+        return bool(dig(live, "status", "users") == 0)
+
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.deploy("one")
+        before = (await ground.until("Ready", "one"))["status"]["modelCache"]
+        await serves(before["claimName"])
+        with ground.held():
+            edited = await ground.client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": {"model": {"id": "acme/other"}}})
+            await ground.validate(edited)
+            await ground.downloading()
+            assert (await ground.get("one"))["status"]["modelCache"]["artifactName"] != before["artifactName"]
+            await asyncio.sleep(7)  # users are counted anew after five seconds
+            assert not await unused(before["artifactName"])
+        after = (await ground.until("Ready", "one"))["status"]["modelCache"]
+        assert not await unused(before["artifactName"])
+        await serves(after["claimName"])
+        await ground.eventually(lambda: unused(before["artifactName"]))
+        assert not await unused(after["artifactName"])
+
+
 async def test_a7_a_dedicated_cache_goes_with_its_deployment(ground: Ground) -> None:
     ground.hub.inject(Stall(after=100))
     async with running_part(ground.client, namespace=ground.namespace):
@@ -101,6 +137,56 @@ async def test_a8_an_evicted_pod_is_replaced_and_counts_as_no_attempt(ground: Gr
     assert len(ground.pods()) == 3
 
 
+async def test_a13_an_edited_config_and_a_class_that_goes_stop_no_download(ground: Ground) -> None:
+    mine = {
+        "apiVersion": names.API_VERSION,
+        "kind": MODEL_ARTIFACT.kind,
+        "metadata": {"name": "mine", "namespace": ground.namespace},
+        "spec": {"source": {"uri": "hf://acme/tiny"}},
+    }
+    async with running_part(ground.client, namespace=ground.namespace):
+        with ground.held():
+            await ground.client.create(MODEL_ARTIFACT, mine)
+            await ground.downloading()
+            await ground.config(storage={"defaultStorageClassName": "there-is-none"})
+            await ground.client.delete(STORAGE_CLASS, ObjectKey("", ground.class_name))
+            await ground.eventually(lambda: follows_none(ground))
+        await ground.eventually(lambda: is_complete(ground))
+    assert len(await ground.downloads()) == len(await claim_names(ground)) == 1
+
+
+async def follows_none(ground: Ground) -> bool:
+    """Whether the part has read the edited config."""
+    config = await ground.client.get(RUNTIME_CONFIG, ObjectKey(ground.namespace, "default"))
+    status = (await ground.artifact())["status"]
+    seen = dig(status, "effectiveRuntimeConfig", "hash")
+    expected = resolve("default", namespaced=config, cluster=None).config
+    return expected is not None and seen == expected.hash
+
+
+async def is_complete(ground: Ground) -> bool:
+    return bool(dig(await ground.artifact(), "status", "phase") == "Ready")
+
+
+@pytest.mark.skipif(not limits_work(), reason="volumes cannot be limited here")
+async def test_a12_a_full_volume_that_grows_slowly_is_tried_once_it_has_grown(ground: Ground) -> None:
+    options: dict[str, Any] = {"bytes_per_gib": 20_000, "expandable": True, "resize_delay": 3}
+    await ground.client.create(STORAGE_CLASS, storage_class(f"grows-{ground.class_name}", **options))
+    cache = {"mode": "Shared", "storageClassName": f"grows-{ground.class_name}", "size": "1Gi"}
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.deploy(cache=cache)
+        await ground.until("StorageFull")
+        key = key_of(await ground.artifact())
+        await ground.client.merge_patch(MODEL_ARTIFACT, key, {"spec": {"size": "3Gi"}})
+        await ground.until("PvcPending")
+        assert len(await ground.downloads()) == 1, "no try begins before the volume has grown"
+        await ground.until("Ready")
+    status = (await ground.artifact())["status"]
+    assert (status["download"]["attempts"], status["allocatedSize"]) == (2, "3Gi")
+    assert len(await claim_names(ground)) == 1
+    await ground.client.delete(STORAGE_CLASS, ObjectKey("", cache["storageClassName"]))
+
+
 @pytest.mark.parametrize("with_jobs", [True, False])
 async def test_a14_a_claim_deleted_by_hand_is_fetched_anew_under_another_name(ground: Ground, with_jobs: bool) -> None:
     async with running_part(ground.client, namespace=ground.namespace):
@@ -116,6 +202,32 @@ async def test_a14_a_claim_deleted_by_hand_is_fetched_anew_under_another_name(gr
         assert dig(lost, "status", "modelCache", "claimName") == before, "what serves goes on with its claim"
         after = (await ground.until("Ready"))["status"]["modelCache"]["claimName"]
         assert after != before
+
+
+async def test_a14_a_claim_deleted_while_no_core_ran_is_not_ready_by_its_finished_job(ground: Ground) -> None:
+    with ground.held():
+        async with running_part(ground.client, namespace=ground.namespace):
+            await ground.deploy()
+            await ground.downloading()
+    await ground.eventually(lambda: fetched(ground))
+    (claim,), (job,) = await ground.all_of(PERSISTENT_VOLUME_CLAIM), await ground.downloads()
+    assert annotations_of(job)[names.CLAIM_UID] == uid_of(claim)
+    await ground.client.delete(PERSISTENT_VOLUME_CLAIM, key_of(claim))
+    unprotected = {"metadata": {"finalizers": None}}  # else it goes with the Job's pod
+    await ground.client.merge_patch(PERSISTENT_VOLUME_CLAIM, key_of(claim), unprotected)
+    await ground.eventually(lambda: no_claims(ground))
+    async with running_part(ground.client, namespace=ground.namespace):
+        found = (await ground.until("Ready"))["status"]["modelCache"]["claimName"]
+    assert found != key_of(claim).name
+    assert len(await ground.downloads()) == 2
+
+
+async def fetched(ground: Ground) -> bool:
+    return all(finished(job) == "Complete" for job in await ground.downloads())
+
+
+async def no_claims(ground: Ground) -> bool:
+    return not await ground.client.list_all(PERSISTENT_VOLUME_CLAIM, namespace=ground.namespace)
 
 
 async def no_pods(ground: Ground) -> bool:
@@ -148,6 +260,24 @@ async def test_a16_read_write_once_is_refused_to_three_replicas_before_anything_
         await ground.deploy(cache=cache, scaling={"replicas": 3})
         await ground.until("AccessModeConflict")
         assert await ground.artifacts() == []
+
+
+async def test_a16_the_access_mode_of_a_users_artifact_is_that_of_its_claim_or_its_own_config(ground: Ground) -> None:
+    spec = {"storage": {"defaultStorageClassName": ground.class_name, "accessMode": "ReadWriteOnce"}}
+    metadata = {"name": "single", "namespace": ground.namespace}
+    own = {"apiVersion": names.API_VERSION, "kind": "RuntimeConfig", "metadata": metadata, "spec": spec}
+    await ground.client.create(RUNTIME_CONFIG, own)
+    mine = {
+        "apiVersion": names.API_VERSION,
+        "kind": MODEL_ARTIFACT.kind,
+        "metadata": {"name": "mine", "namespace": ground.namespace},
+        "spec": {"source": {"uri": "hf://acme/tiny"}, "runtimeConfigName": "single"},
+    }
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.client.create(MODEL_ARTIFACT, mine)
+        await ground.deploy("three", cache={"mode": "Shared", "artifactName": "mine"}, scaling={"replicas": 3})
+        conflict = await ground.until("AccessModeConflict", "three")
+        assert "ReadWriteOnce" in (condition_of(conflict, "ModelCacheReady") or {})["message"]
 
 
 async def test_a16_a_second_user_of_read_write_once_waits_for_the_first_to_leave(ground: Ground) -> None:

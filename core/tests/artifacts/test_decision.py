@@ -12,13 +12,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airunway.artifacts.claims import size_with_headroom
-from airunway.artifacts.decision import ArtifactDecision, ArtifactFacts, Flags, decide_artifact
+from airunway.artifacts.decision import (
+    ArtifactDecision,
+    ArtifactFacts,
+    Flags,
+    access_mode_of,
+    class_name_of,
+    decide_artifact,
+)
+from airunway.artifacts.deployments import CacheFacts, decide_cache, is_usable
+from airunway.artifacts.jobs import bound_to
 from airunway.artifacts.names import artifact_name, claim_name, job_name
 from airunway.artifacts.request import request_of
 from airunway.artifacts.results import next_attempt, result_of
 from airunway.configs import resolve
 from airunway.resource import Resource, condition_of, format_time
 from airunway.status import Condition
+from airunway.status.rootcause import RootCause
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DIGEST = f"sha256:{'a' * 64}"
@@ -174,17 +184,103 @@ def test_a12_a_full_claim_waits_for_a_larger_size() -> None:
     assert kinds(decide_artifact(replace(kept, now=NOW + timedelta(days=1)))) == ["PersistentVolumeClaim"]
     larger = {**kept.artifact, "spec": {**kept.artifact["spec"], "size": "10Gi"}}
     old = kept.claims[0]["metadata"]["name"]
-    grown = decide_artifact(replace(kept, artifact=larger, storage_class={"allowVolumeExpansion": True}))
-    assert next(o["metadata"]["name"] for o in grown.objects or ()) == old
-    assert kinds(grown) == ["PersistentVolumeClaim", "Job"]
+    expandable = replace(kept, artifact=larger, storage_class={"allowVolumeExpansion": True})
+    raised = decide_artifact(expandable)
+    assert next(o["metadata"]["name"] for o in raised.objects or ()) == old
+    assert (kinds(raised), state(raised)[1]) == (["PersistentVolumeClaim"], "PvcPending")
+    grown = replace(after(raised, expandable), claims=(of_size(full, "10Gi"),))
+    assert kinds(decide_artifact(grown)) == ["PersistentVolumeClaim", "Job"]
     anew = decide_artifact(replace(kept, artifact=larger, storage_class={}))
     assert next(o["metadata"]["name"] for o in anew.objects or ()) != old
     assert kinds(anew) == ["PersistentVolumeClaim", "Job"]
-    queued = replace(kept, artifact=larger, storage_class={"allowVolumeExpansion": True}, slot=False)
+    queued = replace(grown, slot=False)
     waiting = decide_artifact(queued)
     assert state(waiting)[1] == "Queued"
     started = replace(after(waiting, queued), slot=True)
     assert kinds(decide_artifact(started)) == ["PersistentVolumeClaim", "Job"]
+
+
+def of_size(found: ArtifactFacts, asked: str, has: str = "", *, waits_for_pod: bool = False) -> Resource:
+    """The claim of which so much was asked, and whose volume has so much."""
+    (claim,) = found.claims
+    conditions = [{"type": "FileSystemResizePending", "status": "True"}] if waits_for_pod else []
+    return {
+        **claim,
+        "spec": {**claim["spec"], "resources": {"requests": {"storage": asked}}},
+        "status": {"phase": "Bound", "capacity": {"storage": has or asked}, "conditions": conditions},
+    }
+
+
+def filled_up(found: ArtifactFacts) -> ArtifactFacts:
+    """The claim is full, and the status says so."""
+    full = ended(found, {"error": {"reason": "StorageFull", "message": "no space"}}, complete=False)
+    return after(decide_artifact(full), full, claims=full.claims)
+
+
+@pytest.mark.parametrize("job", [True, False])
+def test_a12_no_try_begins_before_the_volume_has_grown(job: bool) -> None:
+    """A driver expands the volume some time after the claim asks for more; a pod that starts before fills it again."""
+    full = filled_up(replace(measured(), storage_class={"allowVolumeExpansion": True}))
+    if not job:
+        full = replace(full, jobs=(), pods=())
+    full = replace(full, artifact={**full.artifact, "spec": {**full.artifact["spec"], "size": "10Gi"}})
+    for claim in (full.claims[0], of_size(full, "6Gi"), of_size(full, "10Gi", "6Gi"), of_size(full, "10Gi", "8Gi")):
+        waiting = decide_artifact(replace(full, claims=(claim,)))
+        assert kinds(waiting) == ["PersistentVolumeClaim"]
+        assert (state(waiting), waiting.requeue_after, waiting.wants_slot) == (("Starting", "PvcPending"), None, False)
+        assert waiting.status is not None
+        assert waiting.status["allocatedSize"] == "6Gi"
+        assert "being expanded to 10Gi" in condition_of({"status": waiting.status}, "DownloadReady")["message"]  # type: ignore[index]
+        full = replace(full, artifact={**full.artifact, "status": waiting.status})
+    for claim in (of_size(full, "10Gi"), of_size(full, "10Gi", "6Gi", waits_for_pod=True)):
+        grown = replace(full, claims=(claim,))
+        decision = decide_artifact(grown)
+        assert (kinds(decision), decision.wants_slot) == (["PersistentVolumeClaim", "Job"], True)
+        assert (decision.status or {})["allocatedSize"] == "10Gi"
+        again = filled_up(after(decision, grown, claims=(claim,)))
+        assert kinds(decide_artifact(replace(again, now=NOW + timedelta(days=1)))) == ["PersistentVolumeClaim"]
+
+
+@pytest.mark.parametrize("job", [True, False])
+def test_a12_more_headroom_starts_nothing_on_a_full_claim_that_cannot_grow(job: bool) -> None:
+    full = filled_up(replace(measured(), storage_class={}))
+    if not job:
+        full = replace(full, jobs=(), pods=())
+    more = facts(full.artifact, config={"storage": {"pvcHeadroomPercent": 100}}).resolution
+    waiting = decide_artifact(replace(full, resolution=more))
+    assert (kinds(waiting), state(waiting)) == (["PersistentVolumeClaim"], ("Failed", "StorageFull"))
+    assert waiting.status is not None
+    assert "the claim has 6Gi: set spec.size" in waiting.status["message"]
+    assert waiting.requeue_after is None or waiting.requeue_after > 0
+
+
+@pytest.mark.parametrize("job", [True, False])
+def test_a12_a_claim_that_was_expanded_by_hand_is_tried_again(job: bool) -> None:
+    full = filled_up(replace(measured(), storage_class={"allowVolumeExpansion": True}))
+    if not job:
+        full = replace(full, jobs=(), pods=())
+    raised = replace(full, claims=(of_size(full, "10Gi", "6Gi"),))
+    waiting = decide_artifact(raised)
+    assert (kinds(waiting), state(waiting)[1]) == (["PersistentVolumeClaim"], "PvcPending")
+    grown = after(waiting, raised, claims=(of_size(full, "10Gi"),))
+    grown = replace(grown, artifact={**grown.artifact, "spec": {**grown.artifact["spec"], "size": "10Gi"}})
+    assert kinds(decide_artifact(grown)) == ["PersistentVolumeClaim", "Job"]
+
+
+def test_a_job_that_is_deleted_while_its_pod_waits_for_the_claim_is_made_again() -> None:
+    cause = RootCause(
+        code="Storage.PvcPending",
+        object="Pod/ml/p",
+        field="",
+        message="not bound",
+        since=NOW,
+        remedy="",
+        reason="PvcPending",
+    )
+    running = replace(measured(), cause=cause)
+    waiting = after(decide_artifact(running), running, claims=running.claims, jobs=())
+    assert state(decide_artifact(running))[1] == "PvcPending"
+    assert kinds(decide_artifact(waiting)) == ["PersistentVolumeClaim", "Job"]
 
 
 @pytest.mark.parametrize("child", ["StorageReady", "DownloadReady"])
@@ -226,6 +322,67 @@ def test_a13_a_missing_class() -> None:
     assert "fast" in condition_of({"status": decision.status}, "StorageReady")["message"]  # type: ignore[index]
 
 
+def test_a13_a_class_that_goes_stops_no_download_on_a_bound_claim() -> None:
+    running = replace(measured(), class_found=False, storage_class=None)
+    decision = decide_artifact(running)
+    assert (state(decision), decision.wants_slot) == (("Progressing", "Downloading"), True)
+    assert running.jobs[-1]["metadata"]["name"] in decision.kept
+    assert state(decide_artifact(ended(running, {"ok": FETCHED}, complete=True)))[0] == "Ready"
+    pending = replace(running, claims=({**running.claims[0], "status": {"phase": "Pending"}},))
+    waiting = decide_artifact(pending)
+    assert (state(waiting), waiting.wants_slot) == (("NotAvailable", "StorageClassNotFound"), True)
+    assert not decide_artifact(replace(pending, jobs=())).wants_slot
+
+
+def test_a_download_that_runs_keeps_its_slot_while_its_config_is_missing() -> None:
+    missing = resolve("gone", namespaced=None, cluster=None)
+    decision = decide_artifact(replace(measured(), resolution=missing))
+    assert (decision.wants_slot, decision.objects) == (True, None)
+    assert not decide_artifact(replace(measured(), jobs=(), resolution=missing)).wants_slot
+
+
+def test_a_claim_that_exists_decides_the_class() -> None:
+    first = facts(artifact(size="1Gi"), config={"storage": {"defaultStorageClassName": "old"}})
+    claim = after(decide_artifact(first), first).claims[0]
+    edited = facts(artifact(size="1Gi"), config={"storage": {"defaultStorageClassName": "new"}}).resolution.config
+    assert class_name_of(artifact(), edited, claim) == "old"
+    assert class_name_of(artifact(), edited, None) == "new"
+    assert class_name_of(artifact(storageClassName="own"), edited, None) == "own"
+
+
+def test_a16_the_access_mode_is_that_of_the_claim_else_of_the_artifact_else_of_its_own_config() -> None:
+    config = facts(artifact(), config={"storage": {"accessMode": "ReadWriteOnce"}}).resolution.config
+    claim = {"spec": {"accessModes": ["ReadWriteOncePod"]}}
+    found = [
+        access_mode_of(artifact(accessMode="ReadOnlyMany"), config, claim),
+        access_mode_of(artifact(accessMode="ReadOnlyMany"), config, None),
+        access_mode_of(artifact(), config, {}),
+        access_mode_of(artifact(), None, None),
+    ]
+    assert found == ["ReadWriteOncePod", "ReadOnlyMany", "ReadWriteOnce", "ReadWriteMany"]
+    users_own = artifact()
+    deployment = {
+        "metadata": {"name": "chat", "namespace": "ml", "uid": "d", "generation": 1},
+        "spec": {
+            "model": {"id": "a/b", "cache": {"mode": "Shared", "artifactName": "llama"}},
+            "scaling": {"replicas": 3},
+        },
+        "status": {"conditions": [{"type": "Validated", "status": "True", "observedGeneration": 1}]},
+    }
+    asked = CacheFacts(
+        deployment=deployment,
+        request=request_of(deployment, None),
+        artifact=users_own,
+        engine={"name": "vllm", "modelCache": True},
+    )
+    reasons = [
+        said.reason
+        for mode in ("ReadWriteMany", "ReadWriteOnce")
+        if (said := decide_cache(replace(asked, access_mode=mode)).condition) is not None
+    ]
+    assert reasons == ["Starting", "AccessModeConflict"]
+
+
 @pytest.mark.parametrize("jobs", [True, False])
 def test_a14_a_claim_that_is_gone_is_made_anew_under_another_name(jobs: bool) -> None:
     done = ready()
@@ -237,6 +394,45 @@ def test_a14_a_claim_that_is_gone_is_made_anew_under_another_name(jobs: bool) ->
     assert names[0] != done.claims[0]["metadata"]["name"]
     unread = after(decision, lost, claims=())  # the new claim is not in the cache yet
     assert next(o["metadata"]["name"] for o in decide_artifact(unread).objects or ()) == names[0]
+
+
+@pytest.mark.parametrize("bound", [True, False])
+def test_a14_the_finished_job_of_a_claim_that_is_gone_completes_no_other_claim(bound: bool) -> None:
+    """The Job ended while the core was away, and its claim was deleted before the status had the proof."""
+    running = measured()
+    (claim,) = running.claims
+    if bound:
+        running = replace(running, jobs=(*running.jobs[:-1], bound_to(running.jobs[-1], claim)))
+    done = ended(running, {"ok": FETCHED}, complete=True)
+    lost = replace(done, claims=())
+    first = decide_artifact(lost)
+    assert (state(first)[0], kinds(first)) == ("Starting", ["PersistentVolumeClaim", "Job"])
+    assert (first.status or {}).get("completed") is None
+    anew = after(first, lost)
+    assert anew.claims[0]["metadata"]["name"] != claim["metadata"]["name"]
+    assert state(decide_artifact(anew))[0] != "Ready"
+    if bound:  # a claim of the same name, which an earlier release would have made
+        same = {**claim, "metadata": {**claim["metadata"], "uid": "another"}}
+        decision = decide_artifact(replace(done, claims=(same,)))
+        assert (state(decision)[0], kinds(decision)) == ("Starting", ["PersistentVolumeClaim", "Job"])
+
+
+def test_a14_a_job_that_runs_for_an_earlier_claim_of_the_same_name_goes() -> None:
+    running = measured()
+    (claim,) = running.claims
+    job = bound_to(running.jobs[-1], claim)
+    assert job["metadata"]["name"] in decide_artifact(replace(running, jobs=(job,))).kept
+    same = {**claim, "metadata": {**claim["metadata"], "uid": "another"}}
+    decision = decide_artifact(replace(running, jobs=(job,), claims=(same,)))
+    assert job["metadata"]["name"] not in decision.kept
+    assert kinds(decision) == ["PersistentVolumeClaim", "Job"]
+
+
+def test_a_status_without_the_uid_of_a_claim_is_not_usable() -> None:
+    done = ready().artifact
+    assert is_usable(done)
+    for proof in ({}, {"claimUID": ""}, None):
+        assert not is_usable({**done, "status": {**done["status"], "completed": proof}})
 
 
 @pytest.mark.parametrize(
@@ -277,14 +473,12 @@ def test_a25_headroom() -> None:
 
 
 def test_a26_attempts_and_next_time_survive_a_restart() -> None:
-    failing = ended(measured(), {"error": {"reason": "Timeout", "message": "x"}}, complete=False)
+    failing = ended(measured(), {"error": {"reason": "SourceNotFound", "message": "x"}}, complete=False)
     failed = decide_artifact(failing)
     gone = replace(after(failed, failing, claims=failing.claims), jobs=(), pods=())
-    late = {**gone.artifact["status"]["download"], "lastAttemptTime": format_time(NOW - timedelta(hours=1))}
-    gone = replace(gone, artifact={**gone.artifact, "status": {**gone.artifact["status"], "download": late}})
-    waits = decide_artifact(replace(gone, now=NOW + timedelta(seconds=30)))
-    assert (kinds(waits), waits.requeue_after) == (["PersistentVolumeClaim"], 30)
-    again = decide_artifact(replace(gone, now=NOW + timedelta(seconds=60)))
+    waits = decide_artifact(replace(gone, now=NOW + timedelta(minutes=30)))
+    assert (kinds(waits), waits.requeue_after) == (["PersistentVolumeClaim"], 1800)
+    again = decide_artifact(replace(gone, now=NOW + timedelta(minutes=60)))
     assert again.status is not None
     assert (again.status["download"]["attempts"], kinds(again)) == (2, ["PersistentVolumeClaim", "Job"])
 
@@ -293,6 +487,44 @@ def test_a27_a_failed_job_that_is_deleted_by_hand_is_tried_at_once() -> None:
     failing = ended(measured(), {"error": {"reason": "Timeout", "message": "x"}}, complete=False)
     gone = replace(after(decide_artifact(failing), failing, claims=failing.claims), jobs=(), pods=())
     assert kinds(decide_artifact(gone)) == ["PersistentVolumeClaim", "Job"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "attempts", "minutes", "by_hand"),
+    [
+        ("Timeout", 5, 5, True),
+        ("Timeout", 5, 11, False),  # after its time to live the Job goes by itself
+        ("SourceNotFound", 1, 5, True),
+        ("SourceNotFound", 1, 11, False),
+        ("RateLimited", 5, 5, False),  # when the try ended is not known: the server may have asked for more time
+    ],
+)
+def test_a27_a_job_of_a_long_try_that_is_deleted_by_hand_is_tried_at_once(
+    reason: str, attempts: int, minutes: int, by_hand: bool
+) -> None:
+    """The try ran for three hours, and its Job would stay for ten minutes after its end."""
+    running = measured()
+    running = replace(running, jobs=(renamed(running.jobs[-1], attempts),))
+    download = {"attempts": attempts, "lastAttemptTime": format_time(NOW - timedelta(hours=3))}
+    running = replace(
+        running, artifact={**running.artifact, "status": {**running.artifact["status"], "download": download}}
+    )
+    failing = ended(running, {"error": {"reason": reason, "message": "x"}}, complete=False)
+    gone = after(decide_artifact(failing), failing, claims=failing.claims, jobs=(), pods=())
+    later = replace(gone, now=NOW + timedelta(minutes=minutes))
+    decision = decide_artifact(later)
+    assert ("Job" in kinds(decision)) is by_hand
+    if by_hand:
+        queued = replace(later, slot=False)
+        waiting = after(decide_artifact(queued), queued, claims=failing.claims)
+        assert decide_artifact(replace(waiting, now=NOW + timedelta(minutes=12))).wants_slot
+        assert "Job" in kinds(decide_artifact(replace(waiting, slot=True)))
+
+
+def renamed(job: Resource, attempt: int) -> Resource:
+    """The Job of a later try."""
+    name = job_name("llama", "download", uid="u1", attempt=attempt)
+    return {**job, "metadata": {**job["metadata"], "name": name}}
 
 
 def test_a17_the_download_runs_where_the_deployments_pods_may_run() -> None:
@@ -314,6 +546,26 @@ def test_a17_the_download_runs_where_the_deployments_pods_may_run() -> None:
     assert {field: pod[field] for field in place} == place
 
 
+def token_of(obj: Resource, config: Resource) -> object:
+    """The variable HF_TOKEN of the Job's container."""
+    objects = decide_artifact(facts(obj, config=config)).objects
+    assert objects is not None
+    (job,) = (each for each in objects if each["kind"] == "Job")
+    env = job["spec"]["template"]["spec"]["containers"][0]["env"]
+    (found,) = (
+        each.get("value") or each["valueFrom"]["secretKeyRef"]["name"] for each in env if each["name"] == "HF_TOKEN"
+    )
+    return found
+
+
+def test_the_artifacts_own_token_comes_before_all_that_its_config_says() -> None:
+    variable = [{"name": "HF_TOKEN", "value": "shared"}]
+    secret = {"secrets": {"huggingFaceToken": "mine"}}
+    assert token_of(artifact(**secret), {"env": variable}) == "mine"
+    assert token_of(artifact(), {"env": variable}) == "shared"
+    assert token_of(artifact(**secret, env=[{"name": "HF_TOKEN", "value": "own"}]), {"env": variable}) == "own"
+
+
 def test_a28_names_fit_and_differ() -> None:
     uris = [f"hf://a/{'x' * n}.Y_{n}" for n in (1, 60, 61, 253)] + ["hf://a/B.c", "hf://a/b-c", "hf://a/---"]
     names = [artifact_name(uri, "ns") for uri in uris]
@@ -327,6 +579,24 @@ def test_a28_names_fit_and_differ() -> None:
 def test_a36_without_a_slot_it_is_queued_without_a_timer() -> None:
     waiting = decide_artifact(replace(measured(), jobs=(), slot=False))
     assert (state(waiting), waiting.wants_slot, waiting.requeue_after) == (("Pending", "Queued"), True, None)
+
+
+@pytest.mark.parametrize("why", ["slot", "config", "class"])
+def test_a36_a_try_that_is_due_and_cannot_begin_has_no_timer(why: str) -> None:
+    failing = ended(measured(), {"error": {"reason": "Timeout", "message": "x"}}, complete=False)
+    failed = after(decide_artifact(failing), failing, claims=failing.claims)
+    due = replace(failed, jobs=(), pods=(), now=NOW + timedelta(minutes=20))
+    hindrances: dict[str, dict[str, Any]] = {
+        "slot": {"slot": False},
+        "config": {"resolution": resolve("gone", namespaced=None, cluster=None)},
+        "class": {"class_found": False, "claims": ({**due.claims[0], "status": {"phase": "Pending"}},)},
+    }
+    waiting = decide_artifact(replace(due, **hindrances[why]))
+    assert waiting.status is not None
+    assert "Job" not in kinds(waiting)
+    assert waiting.requeue_after is None or waiting.requeue_after > 0
+    later = replace(due, artifact={**due.artifact, "status": waiting.status})
+    assert kinds(decide_artifact(later)) == ["PersistentVolumeClaim", "Job"], "it begins when nothing hinders it"
 
 
 def test_labels_of_the_artifact_reach_claim_and_jobs_and_never_win_over_ours() -> None:

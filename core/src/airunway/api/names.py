@@ -9,6 +9,7 @@ __all__ = [
     "API_VERSION",
     "ARTIFACT",
     "CACHE_TYPE",
+    "CLAIM_UID",
     "COMPONENT",
     "CORE_MANAGER",
     "DEPLOYMENT_UID",
@@ -77,6 +78,9 @@ GATEWAY_PART = "gateway"
 
 MODEL_CACHE_PART = "model-cache"
 """Value of the label `PART` on what the model cache part makes; its name in ``status.parts``."""
+
+CLAIM_UID = f"{GROUP}/claim-uid"
+"""Annotation on the Job of a download: the uid of the claim that it fills."""
 
 INFERENCE_GATEWAY = f"{GROUP}/inference-gateway"
 """Label on a Gateway: ``"true"`` chooses it among several for deployments that name none."""

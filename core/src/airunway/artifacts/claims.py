@@ -24,6 +24,7 @@ __all__ = [
     "is_smaller",
     "labels_for",
     "possible",
+    "room_of",
     "size_with_headroom",
 ]
 
@@ -94,6 +95,22 @@ def possible(wish: Wish, live: Resource | None, storage_class: Resource | None) 
     if isinstance(modes, list) and modes and isinstance(modes[0], str):
         found = replace(found, access_mode=modes[0])
     return replace(found, size=str(allocated)) if stays else found
+
+
+def room_of(claim: Resource | None) -> str:
+    """How much fits on a claim: what its volume has, else what was asked for; empty for no claim.
+
+    A volume whose file system only a pod that mounts it can expand counts as expanded.
+    """
+    request = dig(claim, "spec", "resources", "requests", "storage")
+    capacity = dig(claim, "status", "capacity", "storage")
+    conditions = dig(claim, "status", "conditions")
+    waits = any(
+        (dig(each, "type"), dig(each, "status")) == ("FileSystemResizePending", "True")
+        for each in (conditions if isinstance(conditions, list) else ())
+    )
+    found = request if waits or capacity is None else capacity
+    return found if isinstance(found, str) else ""
 
 
 def claim_of(name: str, wish: Wish, *, labels: Mapping[str, str] | None = None) -> Resource:

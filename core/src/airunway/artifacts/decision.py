@@ -9,6 +9,7 @@ restart repeats nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -20,14 +21,16 @@ from airunway.artifacts.claims import (
     is_smaller,
     labels_for,
     possible,
+    room_of,
     size_with_headroom,
 )
-from airunway.artifacts.jobs import SETTINGS, Step, job_of
+from airunway.artifacts.jobs import SETTINGS, Step, claim_of_job, fills, job_of
 from airunway.artifacts.names import claim_name, job_name
 from airunway.artifacts.results import (
     MAX_BYTES,
     PERMANENT_EXIT,
     Result,
+    end_of_try,
     exit_code,
     finished,
     newest_pod,
@@ -35,7 +38,7 @@ from airunway.artifacts.results import (
     result_of,
 )
 from airunway.artifacts.verdict import status_of
-from airunway.configs import Resolution, parse_duration
+from airunway.configs import EffectiveConfig, Resolution, parse_duration
 from airunway.resource import (
     Resource,
     condition_of,
@@ -52,7 +55,17 @@ from airunway.status.evidence import parse_moment
 from airunway.status.rootcause import RootCause
 from airunway.status.summary import Verdict
 
-__all__ = ["ArtifactDecision", "ArtifactFacts", "Flags", "decide_artifact", "is_complete", "is_made"]
+__all__ = [
+    "ArtifactDecision",
+    "ArtifactFacts",
+    "Flags",
+    "access_mode_of",
+    "class_name_of",
+    "decide_artifact",
+    "is_complete",
+    "is_made",
+    "present_claim",
+]
 
 _ABANDONED = timedelta(minutes=5)
 """How long a made artifact that is not complete stays without a user."""
@@ -150,6 +163,10 @@ class _State:
     """Resolved commit."""
     completed: Resource | None = None
     """The proof of completion."""
+    asked: str = ""
+    """Size that its claim must have; empty until there is to be one."""
+    full: str = ""
+    """Size of the claim that the last try filled; empty if none did, or once a larger one is there."""
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     """What each child condition says, by its type."""
 
@@ -178,19 +195,20 @@ def decide_artifact(facts: ArtifactFacts) -> ArtifactDecision:
     config = _config_verdict(facts.resolution, begun=state.claim is not None or state.attempts > 0)
     state.verdicts["RuntimeConfigReady"] = config
     if config.ready is not True:
-        return _decision(facts, state, objects=None, unused=unused, left=left)
+        decision = _decision(facts, state, objects=None, unused=unused, left=left)
+        return replace(decision, wants_slot=_downloads(facts))
     objects, state, wants_slot = _steps(facts, state)
     if facts.refused is not None and state.completed is None:  # a claim that could not grow still has its weights
         refused = facts.refused
         state.verdicts[refused.type] = Verdict(ready=refused.status, reason=refused.reason, message=refused.message)
     decision = _decision(facts, state, objects=objects, unused=unused, left=left)
-    return replace(decision, wants_slot=wants_slot, kept=_kept_jobs(facts, objects))
+    return replace(decision, wants_slot=wants_slot or _downloads(facts), kept=_kept_jobs(facts, objects))
 
 
 def _before(facts: ArtifactFacts) -> _State:
     """What the status says, in so far as it still holds."""
     status = facts.artifact.get("status")
-    claim = _present_claim(facts)
+    claim = present_claim(facts.artifact, facts.claims)
     size, attempts = dig(status, "discoveredSizeBytes"), dig(status, "download", "attempts")
     completed = dig(status, "completed")
     return _State(
@@ -204,10 +222,10 @@ def _before(facts: ArtifactFacts) -> _State:
     )
 
 
-def _present_claim(facts: ArtifactFacts) -> Resource | None:
+def present_claim(artifact: Resource, claims: Iterable[Resource]) -> Resource | None:
     """The claim that the status names, else any that is not going away: a pass may have ended before its status."""
-    alive = [claim for claim in facts.claims if not is_deleting(claim) and dig(claim, "status", "phase") != "Lost"]
-    named = dig(facts.artifact, "status", "persistentVolumeClaim")
+    alive = [claim for claim in claims if not is_deleting(claim) and dig(claim, "status", "phase") != "Lost"]
+    named = dig(artifact, "status", "persistentVolumeClaim")
     alive.sort(key=lambda claim: (key_of(claim).name != named, key_of(claim).name))
     return alive[0] if alive else None
 
@@ -238,21 +256,20 @@ def _steps(facts: ArtifactFacts, state: _State) -> tuple[tuple[Resource, ...] | 
     if state.completed is not None:
         state.verdicts["DownloadReady"] = _complete(state)
         return (claim,), state, False
-    if not facts.class_found:
+    if not facts.class_found and dig(state.claim, "status", "phase") != "Bound":
         return (claim,), _waits(state, "Starting", "the download waits for the claim"), False
     name = str(claim["metadata"]["name"])
     job, state = _step(facts, state, Step.DOWNLOAD, claim=name)
     if state.completed is not None:
         return (claim,), state, False
-    return (claim, job) if job is not None else (claim,), state, job is not None or _holds_slot(facts, state)
+    queued = state.verdicts["DownloadReady"].reason == "Queued"
+    return (claim, job) if job is not None else (claim,), state, job is not None or queued
 
 
-def _holds_slot(facts: ArtifactFacts, state: _State) -> bool:
-    """Whether a download runs or waits for its turn; one that failed and waits for its next try holds back no other."""
-    if state.verdicts["DownloadReady"].reason == "Queued":
-        return True
-    own = job_name(key_of(facts.artifact).name, Step.DOWNLOAD, uid=uid_of(facts.artifact), attempt=state.attempts)
-    return any(key_of(job).name == own and not finished(job) for job in facts.jobs)
+def _downloads(facts: ArtifactFacts) -> bool:
+    """Whether a download runs; one that failed and waits for its next try holds back no other."""
+    component = SETTINGS[Step.DOWNLOAD].component
+    return any(labels_of(job).get(names.COMPONENT) == component and not finished(job) for job in facts.jobs)
 
 
 def _complete(state: _State) -> Verdict:
@@ -271,15 +288,22 @@ def _step(facts: ArtifactFacts, state: _State, step: Step, *, claim: str) -> tup
     if state.attempts:
         own = job_name(name, step, uid=uid, attempt=state.attempts)
         live = next((job for job in facts.jobs if key_of(job).name == own), None)
-        if live is not None and not is_deleting(live) and _claim_of_job(live) in ("", claim):
+        if live is not None and not is_deleting(live) and _is_for(live, claim, state.claim):
             return _follow(facts, state, step, live, claim=claim)
         if live is None and state.next is not None:
             return _wait_for_next(facts, state, step, claim=claim)
-        if live is None and not _must_grow(facts, state):
-            return _start(facts, state, step, claim=claim, attempt=state.attempts)
+        if live is None and (full := _filled(facts, state)) is not None:
+            return None, full
         if live is None:
-            return None, _kept(facts, state)
+            return _start(facts, state, step, claim=claim, attempt=state.attempts)
     return _start(facts, state, step, claim=claim, attempt=state.attempts + 1)
+
+
+def _is_for(job: Resource, claim: str, live: Resource | None) -> bool:
+    """Whether a Job is for the claim of that name, of which `live` is None before it is made or while a watch lags."""
+    if not (named := claim_of_job(job)):
+        return True
+    return named == claim and (fills(job, live) if live is not None else not finished(job))
 
 
 def _start(
@@ -368,11 +392,11 @@ def _failed(
     due = next_attempt(result, attempts=state.attempts, ended=result.at or _ended(live) or facts.now)
     if due is not None and due <= facts.now:
         return _start(facts, state, step, claim=claim, attempt=state.attempts + 1)
-    if due is None and not _must_grow(facts, state, full=True):
-        return _start(facts, state, step, claim=claim, attempt=state.attempts + 1)
-    when = f"; it is tried again at {format_time(due)}" if due is not None else _size_hint(facts, state)
-    failed = _waits(replace(state, next=due), result.reason, f"{result.message}{when}")
-    return None, failed
+    if due is not None:
+        text = f"{result.message}; it is tried again at {format_time(due)}"
+        return None, _waits(replace(state, next=due), result.reason, text)
+    full = _filled(facts, replace(state, next=None), result=result)
+    return (None, full) if full is not None else _start(facts, state, step, claim=claim, attempt=state.attempts + 1)
 
 
 def _wait_for_next(facts: ArtifactFacts, state: _State, step: Step, *, claim: str) -> tuple[Resource | None, _State]:
@@ -384,8 +408,12 @@ def _wait_for_next(facts: ArtifactFacts, state: _State, step: Step, *, claim: st
 
 def _deleted_by_hand(facts: ArtifactFacts, state: _State, step: Step) -> bool:
     """Whether the Job went before its time to live was over: a user asks for a new try."""
-    began = parse_moment(state.last)
-    return began is not None and began <= facts.now < began + timedelta(seconds=SETTINGS[step].ttl)
+    reason = _text(dig(condition_of(facts.artifact, "DownloadReady"), "reason"))
+    if reason == "Queued":  # it was asked for, and waits for its turn
+        return True
+    ended = end_of_try(reason, attempts=state.attempts, due=state.next) if state.next is not None else None
+    since = ended or parse_moment(state.last)  # the time to live begins with the Job's end, which is after its start
+    return since is not None and since <= facts.now < since + timedelta(seconds=SETTINGS[step].ttl)
 
 
 def _kept(facts: ArtifactFacts, state: _State) -> _State:
@@ -396,40 +424,44 @@ def _kept(facts: ArtifactFacts, state: _State) -> _State:
     return _waits(state, _text(before.get("reason")) or "JobFailed", _text(before.get("message")))
 
 
-def _must_grow(facts: ArtifactFacts, state: _State, *, full: bool = False) -> bool:
-    """Whether the last try filled the claim (`full`: its Job says so), and no larger claim was asked for since."""
-    before = dig(condition_of(facts.artifact, "DownloadReady"), "reason")
-    if full and before == "Queued":  # it was asked for, and the new try waits for its turn
-        return False
-    return (full or before == "StorageFull") and not _has_grown(facts, state)
+def _filled(facts: ArtifactFacts, state: _State, *, result: Result | None = None) -> _State | None:
+    """What is said while the claim that the last try filled has not grown; None if a new try may begin.
 
-
-def _has_grown(facts: ArtifactFacts, state: _State) -> bool:
-    """Whether a larger size was asked for than the status says was allocated."""
-    return is_smaller(dig(facts.artifact, "status", "allocatedSize"), _wanted_size(facts, state))
-
-
-def _size_hint(facts: ArtifactFacts, state: _State) -> str:
-    now = _wanted_size(facts, state)
-    return f"; the claim has {now}: set spec.size of ModelArtifact {key_of(facts.artifact).name} to more"
+    `result` is that try's, if its Job is still there. Else the reason in the status says what the try came to:
+    PvcPending, that a larger volume was asked for.
+    """
+    before = _text(dig(condition_of(facts.artifact, "DownloadReady"), "reason"))
+    if before == "Queued" or (result is None and before not in ("StorageFull", "PvcPending")):
+        return None
+    if state.claim is None and state.asked:
+        return None  # made anew
+    room, recorded = room_of(state.claim), _text(dig(facts.artifact, "status", "allocatedSize"))
+    grows = is_smaller(room, state.asked)
+    if before == "PvcPending" and result is None and not grows:
+        return None
+    grown = is_smaller(recorded, dig(state.claim, "spec", "resources", "requests", "storage"))
+    full = (recorded if grown or before in ("StorageFull", "PvcPending") else "") or room
+    if grows:
+        text = f"the volume of claim {key_of(state.claim or {}).name} is being expanded to {state.asked}"
+        return _waits(replace(state, full=full), "PvcPending", f"{text}; then the download is tried again")
+    if is_smaller(full, room):
+        return None
+    waits = replace(state, full=full)
+    if result is None:
+        return _kept(facts, waits)
+    hint = f"the claim has {room or _wanted_size(facts, state)}: set spec.size of ModelArtifact"
+    return _waits(waits, result.reason, f"{result.message}; {hint} {key_of(facts.artifact).name} to more")
 
 
 def _kept_jobs(facts: ArtifactFacts, objects: tuple[Resource, ...] | None) -> frozenset[str]:
     """Jobs that have ended stay until their time to live is over; one that runs for another claim goes."""
     claim = next((str(o["metadata"]["name"]) for o in objects or () if o["kind"] == "PersistentVolumeClaim"), "")
+    live = next((each for each in facts.claims if key_of(each).name == claim), None)
     return frozenset(
         key_of(job).name
         for job in facts.jobs
-        if is_deleting(job) or finished(job) or objects is None or _claim_of_job(job) in ("", claim)
+        if is_deleting(job) or finished(job) or objects is None or _is_for(job, claim, live)
     )
-
-
-def _claim_of_job(job: Resource) -> str:
-    volumes = dig(job, "spec", "template", "spec", "volumes")
-    for volume in volumes if isinstance(volumes, list) else ():
-        if isinstance(name := dig(volume, "persistentVolumeClaim", "claimName"), str):
-            return name
-    return ""
 
 
 def _ended(job: Resource) -> datetime | None:
@@ -459,44 +491,56 @@ def _wanted_size(facts: ArtifactFacts, state: _State) -> str:
 def _claim(facts: ArtifactFacts, state: _State) -> tuple[Resource, _State]:
     """The claim that must exist, and the state with what StorageReady says."""
     artifact, live = facts.artifact, state.claim
-    wish = Wish(size=_wanted_size(facts, state), class_name=_class_name(facts) or None, access_mode=_access_mode(facts))
+    config = facts.resolution.config
+    wish = Wish(
+        size=_wanted_size(facts, state),
+        class_name=class_name_of(artifact, config, None) or None,
+        access_mode=access_mode_of(artifact, config, None),
+    )
     can_be = possible(wish, live, facts.storage_class)
     if is_smaller(can_be.size, wish.size) and state.completed is None and _explicit_size(artifact):
         live, can_be = None, wish  # made anew: it is not complete, and a larger one cannot be had otherwise
     claim = claim_of(
         key_of(live).name if live is not None else _free_name(facts, state),
         can_be,
-        labels=labels_for(artifact, facts.resolution.config),
+        labels=labels_for(artifact, config),
     )
     state.verdicts["StorageReady"] = claim_verdict(
         live,
-        class_name=_class_name(facts),
+        class_name=class_name_of(artifact, config, live),
         class_found=facts.class_found,
         storage_class=facts.storage_class,
         first_user="the download's pod",
     )
-    return claim, replace(state, claim=live)
+    return claim, replace(state, claim=live, asked=can_be.size)
 
 
-def _class_name(facts: ArtifactFacts) -> str:
-    config = facts.resolution.config
-    return _text(dig(facts.artifact, "spec", "storageClassName")) or (
-        config.storage.class_name if config is not None else ""
-    )
+def class_name_of(artifact: Resource, config: EffectiveConfig | None, claim: Resource | None) -> str:
+    """Name of the StorageClass of an artifact's claim: that of the claim if there is one, else that of the next one.
+    Empty: the cluster's default class, or none.
+    """
+    if claim is not None:
+        return _text(dig(claim, "spec", "storageClassName"))
+    own = _text(dig(artifact, "spec", "storageClassName"))
+    return own or (config.storage.class_name if config is not None else "")
 
 
-def _access_mode(facts: ArtifactFacts) -> str:
-    config = facts.resolution.config
-    return _text(dig(facts.artifact, "spec", "accessMode")) or (
-        config.storage.access_mode if config is not None else "ReadWriteMany"
-    )
+def access_mode_of(artifact: Resource, config: EffectiveConfig | None, claim: Resource | None) -> str:
+    """Access mode of an artifact's claim: that of the claim if there is one, else that of the next one."""
+    modes = dig(claim, "spec", "accessModes")
+    own = _text(modes[0]) if isinstance(modes, list) and modes else ""
+    usual = config.storage.access_mode if config is not None else "ReadWriteMany"
+    return own or _text(dig(artifact, "spec", "accessMode")) or usual
 
 
 def _free_name(facts: ArtifactFacts, state: _State) -> str:
-    """A name for a new claim: not that of a claim that was lost, or is going away while pods still mount it."""
+    """A name for a new claim: not that of a claim that was lost, that a Job has filled, or that is going away while
+    pods still mount it.
+    """
     artifact = facts.artifact
     named = _text(dig(artifact, "status", "persistentVolumeClaim"))
     taken = {key_of(claim).name for claim in facts.claims}
+    taken |= {claim_of_job(job) for job in facts.jobs if finished(job)}
     if named and named not in taken and dig(artifact, "status", "completed") is None:
         return named  # the claim of an earlier pass, which may not be in the cache yet
     taken.add(named)
@@ -567,7 +611,7 @@ def _decision(
         "progress": _progress(facts, state),
         "download": {key: value for key, value in download.items() if value is not None} or None,
         "discoveredSizeBytes": state.size,
-        "allocatedSize": allocated,
+        "allocatedSize": state.full or allocated,
         "headroomPercent": config.storage.headroom_percent if config is not None else 10,
         "resolvedRevision": state.revision or None,
         "persistentVolumeClaim": claim or dig(facts.artifact, "status", "persistentVolumeClaim"),
@@ -578,7 +622,8 @@ def _decision(
         "effectiveRuntimeConfig": config.status() if config is not None else None,
     }
     status |= {key: value for key, value in parts.items() if value is not None}
-    due = (state.next - now).total_seconds() if state.next is not None else None
+    # A try that is due and has not begun waits for a change: a slot, its config, its class.
+    due = (state.next - now).total_seconds() if state.next is not None and state.next > now else None
     look = (state.look - now).total_seconds() if state.look is not None else None
     waits = [each for each in (wake, left, due, look) if each is not None]
     return ArtifactDecision(objects=objects, status=status, requeue_after=max(0.0, min(waits)) if waits else None)

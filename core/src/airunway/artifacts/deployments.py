@@ -37,6 +37,8 @@ class CacheFacts:
     """What it asks for; None: no cache."""
     artifact: Resource | None = None
     """The ModelArtifact of the request's name; None if there is none."""
+    access_mode: str = ""
+    """Access mode of the artifact's claim, or what its config gives the next one; empty if there is no artifact."""
     config_missing: bool = False
     """Whether the runtime config that the deployment names does not exist."""
     engine: Resource | None = None
@@ -64,8 +66,8 @@ def is_usable(artifact: Resource) -> bool:
     config that is deleted takes no cache away.
     """
     status = artifact.get("status")
-    claim, completed = dig(status, "persistentVolumeClaim"), dig(status, "completed")
-    return isinstance(claim, str) and bool(claim) and isinstance(completed, dict) and not is_deleting(artifact)
+    claim, filled = dig(status, "persistentVolumeClaim"), dig(status, "completed", "claimUID")
+    return all(isinstance(each, str) and each for each in (claim, filled)) and not is_deleting(artifact)
 
 
 def wants_cache(deployment: Resource) -> bool:
@@ -132,7 +134,7 @@ def _problem(facts: CacheFacts) -> tuple[str, str] | None:
 
 
 def _access_mode(facts: CacheFacts, request: CacheRequest) -> str:
-    return str(dig(facts.artifact, "spec", "accessMode", default="") or request.access_mode)
+    return facts.access_mode or str(dig(facts.artifact, "spec", "accessMode", default="") or request.access_mode)
 
 
 def _without_artifact(facts: CacheFacts, request: CacheRequest) -> CacheDecision:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from airunway.api import names
 from airunway.artifacts.claims import labels_for
 from airunway.artifacts.results import PERMANENT_EXIT
 from airunway.configs import EffectiveConfig
-from airunway.resource import Resource, dig, filled, uid_of
+from airunway.resource import Resource, annotations_of, dig, filled, uid_of
 
 __all__ = [
     "CACHE_PATH",
@@ -20,6 +21,9 @@ __all__ = [
     "SETTINGS",
     "USER",
     "Step",
+    "bound_to",
+    "claim_of_job",
+    "fills",
     "job_of",
     "restricted_container",
     "restricted_pod",
@@ -120,6 +124,27 @@ def job_of(
     }
 
 
+def claim_of_job(job: Resource) -> str:
+    """Name of the claim that a Job mounts; empty for one that mounts none."""
+    volumes = dig(job, "spec", "template", "spec", "volumes")
+    for volume in volumes if isinstance(volumes, list) else ():
+        if isinstance(name := dig(volume, "persistentVolumeClaim", "claimName"), str):
+            return name
+    return ""
+
+
+def bound_to(job: Resource, claim: Resource) -> Resource:
+    """The Job with the uid of the claim that it fills: a later claim may have the same name."""
+    metadata = job["metadata"]
+    annotations = {**(metadata.get("annotations") or {}), names.CLAIM_UID: uid_of(claim)}
+    return {**job, "metadata": {**metadata, "annotations": annotations}}
+
+
+def fills(job: Resource, claim: Resource) -> bool:
+    """Whether a Job fills exactly this claim. One of an earlier release does not say it and is believed."""
+    return annotations_of(job).get(names.CLAIM_UID) in (None, "", uid_of(claim))
+
+
 def restricted_container() -> Resource:
     """The security context of the container of a Job of ours: as the Pod Security Standard ``restricted`` wants it."""
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
@@ -162,19 +187,19 @@ def _words(spec: Resource, step: Step, revision: str) -> list[str]:
 
 
 def _environment(artifact: Resource, config: EffectiveConfig | None) -> list[Resource]:
-    """The config's variables, then the artifact's, the token, and what names the artifact."""
+    """The config's variables, then the token, the artifact's variables, and what names the artifact."""
     spec = _object(artifact.get("spec"))
     found = {str(each.get("name")): dict(each) for each in (config.env if config is not None else ())}
+    token = dig(spec, "secrets", "huggingFaceToken") or (config.token if config is not None else "")
+    if token:
+        source = {"secretKeyRef": {"name": token, "key": _TOKEN_KEY}}
+        found[_TOKEN_KEY] = {"name": _TOKEN_KEY, "valueFrom": source}
     own = spec.get("env")
     found |= (
         {str(each["name"]): dict(each) for each in own if isinstance(each, dict) and "name" in each}
         if isinstance(own, list)
         else {}
     )
-    token = dig(spec, "secrets", "huggingFaceToken") or (config.token if config is not None else "")
-    if token and _TOKEN_KEY not in found:
-        source = {"secretKeyRef": {"name": token, "key": _TOKEN_KEY}}
-        found[_TOKEN_KEY] = {"name": _TOKEN_KEY, "valueFrom": source}
     found["AIRUNWAY_ARTIFACT_UID"] = {"name": "AIRUNWAY_ARTIFACT_UID", "value": uid_of(artifact)}
     return list(found.values())
 

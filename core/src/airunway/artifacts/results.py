@@ -22,6 +22,7 @@ __all__ = [
     "MAX_BYTES",
     "PERMANENT_EXIT",
     "Result",
+    "end_of_try",
     "exit_code",
     "finished",
     "newest_pod",
@@ -187,3 +188,17 @@ def next_attempt(result: Result, *, attempts: int, ended: datetime) -> datetime 
     asked = result.retry_after or 0.0
     # A server that asks for more than an hour gets it.
     return ended + max(min(LONGEST, timedelta(seconds=seconds)), timedelta(seconds=asked))
+
+
+def end_of_try(reason: str, *, attempts: int, due: datetime) -> datetime | None:
+    """When the try ended that failed with `reason` and after which the next one is due; None if that is not known, as
+    after an answer with which a server may have asked for more time.
+    """
+    if reason in _MAY_ASK or category_of(reason) is Category.PROGRESS:
+        return None
+    next_due = next_attempt(Result(ok=False, reason=reason), attempts=attempts, ended=due)
+    return due - (next_due - due) if next_due is not None else None
+
+
+_MAY_ASK = frozenset({"", "RateLimited", "ServerError"})
+"""Reasons with which the downloader says how long a server asks it to wait; and none, which says nothing."""

@@ -81,6 +81,7 @@ class ModelCacheApplication:
         self._artifact_queue = self._base.queue("model-artifacts")
         self._template_queue = self._base.queue("warm-templates")
         self._users = self._deployments.add_index(_artifact_used)
+        self._serving = self._deployments.add_index(_claim_served)
         self._known = self._base.overlay()
         self._configs = RuntimeConfigs(
             caches,
@@ -223,6 +224,9 @@ class ModelCacheApplication:
                 self._wake_conflicting(artifact)
             if new is not None:  # what became of the artifact before its index had this user woke no pass
                 self._queue.add(key, self._base.urgency)
+        for claim in set(_claim_served(old)) - set(_claim_served(new)):
+            if owner := labels_of(self._caches.claim(claim) or {}).get(names.ARTIFACT):
+                self._note_users(ObjectKey(claim.namespace, owner))
         if new is None:
             self._reconciler.forget(key)
             return
@@ -301,7 +305,9 @@ class ModelCacheApplication:
     # ------------------------------------------------------------------------------------------------ what is read
 
     def _users_of(self, artifact: ObjectKey) -> tuple[str, ...]:
-        deployments = (key_of(user).name for user in self._users.get(artifact))
+        claim = dig(self._caches.artifact(artifact), "status", "persistentVolumeClaim")
+        serving = self._serving.get(ObjectKey(artifact.namespace, claim)) if isinstance(claim, str) else []
+        deployments = {key_of(user).name for user in (*self._users.get(artifact), *serving)}
         templates = (user_name(template) for template in self._templates.users_of(artifact))
         return tuple(sorted((*deployments, *templates)))
 
@@ -344,6 +350,15 @@ def _artifact_used(deployment: Resource) -> Iterator[ObjectKey]:
         yield ObjectKey(key_of(deployment).namespace, name)
 
 
+def _claim_served(deployment: Resource | None) -> Iterator[ObjectKey]:
+    """The claim with which a deployment serves; after an edit of its model it is not that of the artifact that it uses
+    by its status, until the new weights are Ready.
+    """
+    claim = dig(deployment, "status", "provider", "claimName")
+    if deployment is not None and isinstance(claim, str) and claim and not is_deleting(deployment):
+        yield ObjectKey(key_of(deployment).namespace, claim)
+
+
 def _seniority(deployment: Resource) -> tuple[bool, str, str]:
     """The order in which deployments get a claim that one pod can mount."""
     created = str(dig(deployment, "metadata", "creationTimestamp", default=""))
@@ -369,7 +384,7 @@ def _shown(artifact: Resource | None) -> tuple[object, ...] | None:
         status.get("reason"),
         status.get("message"),
         status.get("persistentVolumeClaim"),
-        "completed" in status,
+        dig(status, "completed", "claimUID"),
         done // 10 if isinstance(done, int) else None,
     )
 

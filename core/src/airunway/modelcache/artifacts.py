@@ -13,7 +13,16 @@ from datetime import datetime
 
 from airunway.api import names
 from airunway.artifacts.claims import artifact_labels
-from airunway.artifacts.decision import ArtifactDecision, ArtifactFacts, Flags, decide_artifact, is_made
+from airunway.artifacts.decision import (
+    ArtifactDecision,
+    ArtifactFacts,
+    Flags,
+    class_name_of,
+    decide_artifact,
+    is_made,
+    present_claim,
+)
+from airunway.artifacts.jobs import bound_to
 from airunway.artifacts.results import finished
 from airunway.configs import propagated
 from airunway.kinds import MODEL_ARTIFACT
@@ -140,12 +149,8 @@ class ArtifactReconciler:
         resolution = self._configs.resolve(artifact)
         owned = self._caches.owned(artifact)
         claims, jobs, pods = owned.claims, owned.jobs, owned.pods
-        class_name = dig(artifact, "spec", "storageClassName")
-        if not class_name and resolution.config is not None:
-            class_name = resolution.config.storage.class_name
-        if not class_name and claims:
-            class_name = dig(claims[0], "spec", "storageClassName")
-        storage_class = self._caches.classes.get(ObjectKey("", class_name)) if isinstance(class_name, str) else None
+        class_name = class_name_of(artifact, resolution.config, present_claim(artifact, claims))
+        storage_class = self._caches.classes.get(ObjectKey("", class_name))
         memory.cause = find_root_cause(
             evidence_of(artifact, claims=claims, pods=pods, events=self._caches.events_of((*pods, *claims))),
             now=now,
@@ -212,8 +217,10 @@ class ArtifactReconciler:
         jobs = [obj for obj in wanted if obj["kind"] == JOB.kind and identity_in(obj) not in stay]
         applied = await self._apply(claims, known, artifact, facts=facts, memory=memory)
         memory.refused = _trouble(applied)
-        if memory.refused is None and jobs:
+        filled = [live for identity, live in applied.live.items() if identity in map(identity_in, claims)]
+        if memory.refused is None and jobs and len(filled) == len(claims):
             known = {identity: obj for identity, obj in known.items() if identity.kind == JOB.kind} | {**applied.live}
+            jobs = [bound_to(job, claim) for job in jobs for claim in filled] if claims else jobs
             made = await self._apply([*claims, *jobs], known, artifact, facts=facts, memory=memory)
             memory.refused = _trouble(made)
             applied = replace(made, again=min((w for w in (applied.again, made.again) if w is not None), default=None))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from airunway.api import names
+from airunway.artifacts.decision import access_mode_of, present_claim
 from airunway.artifacts.deployments import CONDITION, CacheDecision, CacheFacts, decide_cache, is_usable
 from airunway.artifacts.request import CacheRequest, request_of
 from airunway.artifacts.volumes import STORAGE, VolumeDecision, VolumeFacts, claims_named, decide_volumes
@@ -158,11 +159,16 @@ class CacheReconciler:
         """What is said about the weights, once their artifact is made; and the seconds until the next try."""
         request = self.request(deployment)
         artifact = self._caches.artifact(ObjectKey(key.namespace, request.name)) if request is not None else None
+        access_mode = ""
+        if artifact is not None:
+            claim = present_claim(artifact, self._caches.owned(artifact).claims)
+            access_mode = access_mode_of(artifact, self._configs.resolve(artifact).config, claim)
         decision = decide_cache(
             CacheFacts(
                 deployment=deployment,
                 request=request,
                 artifact=artifact,
+                access_mode=access_mode,
                 config_missing=self._configs.resolve(deployment).missing,
                 engine=self._engine_of(deployment),
                 others=self._others(deployment, request.name) if request is not None else 0,

@@ -68,6 +68,7 @@ def storage_class(
     bytes_per_gib: int | None = None,
     expandable: bool = False,
     delay: float = 0.0,
+    resize_delay: float = 0.0,
     fails: str = "",
     reclaim: Literal["Delete", "Retain"] = "Delete",
     default: bool = False,
@@ -80,6 +81,7 @@ def storage_class(
     bytes_per_gib:  a volume is full after so many bytes for each GiB of its size (needs `volumes.limits_work`).
     expandable:     its claims may grow.
     delay:          seconds until a volume is there.
+    resize_delay:   seconds until a volume has grown.
     fails:          every attempt fails with this text.
     reclaim:        whether a volume goes with its claim.
     default:        the class of claims that name none.
@@ -90,6 +92,7 @@ def storage_class(
         "node": node,
         "bytesPerGiB": "" if bytes_per_gib is None else str(bytes_per_gib),
         "delaySeconds": str(delay),
+        "resizeDelaySeconds": str(resize_delay),
         "fails": fails,
     }
     annotations = {"storageclass.kubernetes.io/is-default-class": "true"} if default else {}
@@ -156,16 +159,13 @@ class Provisioner:
         if found is None or found["provisioner"] != PROVISIONER:
             return None
         if dig(claim, "spec", "volumeName"):
-            await self._resize(claim, found)
-            return None
+            return await self._resize(claim, found)
         annotations = annotations_of(claim)
         # The real binder assigns a claim to its provisioner; one that waits for a consumer only once it has a node.
         if annotations.get(_ASSIGNED) != PROVISIONER:
             return None
         parameters: Mapping[str, str] = found.get("parameters") or {}
-        now = asyncio.get_running_loop().time()
-        remaining = self._begun.setdefault(uid_of(claim), now) + float(parameters.get("delaySeconds", 0)) - now
-        if remaining > 0:
+        if (remaining := self._remaining(uid_of(claim), float(parameters.get("delaySeconds", 0)))) > 0:
             return remaining
         name = key_of(found).name
         if problem := _problem(claim, parameters):
@@ -174,6 +174,11 @@ class Provisioner:
             return _AGAIN
         await self._provision(claim, found, annotations.get(_SELECTED_NODE, ""))
         return None
+
+    def _remaining(self, what: str, delay: float) -> float:
+        """Seconds that are left of a delay since this was first asked."""
+        now = asyncio.get_running_loop().time()
+        return self._begun.setdefault(what, now) + delay - now
 
     async def _provision(self, claim: Resource, found: Resource, selected: str) -> None:
         key, parameters = key_of(claim), found.get("parameters") or {}
@@ -209,13 +214,17 @@ class Provisioner:
             await self._client.create(PERSISTENT_VOLUME, volume)
             await self._emit(claim, "ProvisioningSucceeded", f"Successfully provisioned volume {name}")
 
-    async def _resize(self, claim: Resource, found: Resource) -> None:
+    async def _resize(self, claim: Resource, found: Resource) -> float | None:
         """What the external resizer does; that the class allows it the API server has verified."""
         name, size = dig(claim, "spec", "volumeName"), dig(claim, "spec", "resources", "requests", "storage")
         has = dig(claim, "status", "capacity", "storage")
         if not found.get("allowVolumeExpansion") or has is None or _bytes(size) <= _bytes(has):
-            return
-        limit = _limit(found.get("parameters") or {}, size)
+            return None
+        parameters = found.get("parameters") or {}
+        delay = float(parameters.get("resizeDelaySeconds", 0))
+        if (remaining := self._remaining(f"{uid_of(claim)}/{size}", delay)) > 0:
+            return remaining
+        limit = _limit(parameters, size)
         if limit is not None and name in self.volumes:
             await asyncio.to_thread(self.volumes.resize, name, limit=limit)
         await self._client.merge_patch(
@@ -226,6 +235,7 @@ class Provisioner:
         patch = {"metadata": {"resourceVersion": version}, "status": status}
         await self._client.merge_patch(PERSISTENT_VOLUME_CLAIM, key_of(claim), patch, subresource="status")
         await self._emit(claim, "VolumeResizeSuccessful", "Resize volume succeeded")
+        return None
 
     # ------------------------------------------------------------------------------------------------------- volumes
 
