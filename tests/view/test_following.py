@@ -13,7 +13,7 @@ from tests.view.conftest import Grant, Run
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Forbidden, Unauthorized, load_config
 from airunway.resource import ObjectKey, dig
-from airunway.snapshots import follow_snapshots
+from airunway.snapshots import Watched, follow_snapshots
 from airunway.view import DeploymentSnapshot, Unseen
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.faultproxy import Fault, FaultProxy
@@ -93,6 +93,22 @@ async def test_credentials_are_read_anew_once(proxy: FaultProxy, client: Client,
     async with following(proxy, key) as snapshots:
         with pytest.raises(Unauthorized):
             await snapshots.until_phase("Running")
+
+
+async def test_another_cause_after_a_refusal_is_no_second_refusal(client: Client, key: ObjectKey) -> None:
+    """A watch goes on after a 401 without a list, and the server ends it soon for reasons of its own."""
+    watched = Watched(client, MODEL_DEPLOYMENT, key, changed=asyncio.Event())
+    try:
+        await watched.known.wait()
+        watched.cache.error = Unauthorized(401, "Unauthorized", "the token has expired")
+        assert watched.cache.on_restart is not None
+        for cause in ("Unauthorized", "short stream", "short stream"):
+            watched.cache.on_restart(cause)
+        assert watched.refused is None
+        watched.cache.on_restart("Unauthorized")
+        assert watched.refused is watched.cache.error
+    finally:
+        await watched.close()
 
 
 async def test_a_right_that_is_lost_meanwhile_is_not_a_deletion(proxy: FaultProxy, key: ObjectKey) -> None:

@@ -27,9 +27,6 @@ __all__ = ["CHILDREN", "status_of"]
 CHILDREN = ("RuntimeConfigReady", "HardwareReady", "DiscoveryReady", "CacheReady")
 """The children, in the order in which they decide."""
 
-_MOST_PROBLEMS = 4
-"""Ignored fields that the message names."""
-
 _AT_WORK = frozenset({"JobRunning", "Pulling"})
 
 
@@ -74,7 +71,7 @@ def status_of(
         served=served,
         not_available=Phase.PENDING,  # it is no fault that a later one could hide
         failures=failures,
-        running_message="; ".join(["The template can be used", *_ignored(contribution)]),
+        running_message="; ".join(["The template can be used", *contribution.ignored]),
         now=now,
         grace=policy.grace if policy is not None else DEPENDENCY_GRACE,
         patience=policy.patience if policy is not None else CAPACITY_PATIENCE,
@@ -90,10 +87,6 @@ def status_of(
     if cause is not None and rollup.phase is not Phase.RUNNING:
         status["rootCause"] = root_cause_status(cause, field=_FIELDS.get(cause.code, "spec.discovery"))
     return status, rollup.wake_after
-
-
-def _ignored(contribution: Contribution) -> list[str]:
-    return [f"{each.field}: {each.message}" for each in contribution.problems[:_MOST_PROBLEMS]]
 
 
 _FIELDS = {

@@ -267,6 +267,14 @@ def test_a12_a_claim_that_was_expanded_by_hand_is_tried_again(job: bool) -> None
     assert kinds(decide_artifact(grown)) == ["PersistentVolumeClaim", "Job"]
 
 
+def test_a12_a_volume_that_was_larger_from_the_start_has_not_grown() -> None:
+    """A driver rounds sizes up, and an earlier release recorded the size that was asked for."""
+    full = replace(filled_up(replace(measured(), storage_class={})), jobs=(), pods=())
+    status = {**full.artifact["status"], "allocatedSize": "6Gi"}
+    rounded = replace(full, artifact={**full.artifact, "status": status}, claims=(of_size(full, "6Gi", "8Gi"),))
+    assert kinds(decide_artifact(rounded)) == ["PersistentVolumeClaim"]
+
+
 def test_a_job_that_is_deleted_while_its_pod_waits_for_the_claim_is_made_again() -> None:
     cause = RootCause(
         code="Storage.PvcPending",

@@ -440,7 +440,7 @@ def _filled(facts: ArtifactFacts, state: _State, *, result: Result | None = None
     if before == "PvcPending" and result is None and not grows:
         return None
     grown = is_smaller(recorded, dig(state.claim, "spec", "resources", "requests", "storage"))
-    full = (recorded if grown or before in ("StorageFull", "PvcPending") else "") or room
+    full = recorded if grown else room
     if grows:
         text = f"the volume of claim {key_of(state.claim or {}).name} is being expanded to {state.asked}"
         return _waits(replace(state, full=full), "PvcPending", f"{text}; then the download is tried again")

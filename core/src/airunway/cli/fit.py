@@ -12,7 +12,7 @@ import typer
 
 from airunway.cli import inputs
 from airunway.cli.options import Context, Kubeconfig
-from airunway.cli.printing import as_document, terminal_width
+from airunway.cli.printing import as_document, object_name, terminal_width
 from airunway.redaction import printable
 from airunway.resource import dig, filled, key_of
 from airunway.table import format_table
@@ -136,7 +136,7 @@ def fit(
         typer.echo("\n\n".join("\n".join(map(printable, _lines(each))) for each in found))
     elif output == "name":
         for each in found:
-            typer.echo(printable(f"modeldeployment.airunway.ai/{key_of(each.deployment).name}"))
+            typer.echo(object_name(key_of(each.deployment).name))
     else:
         typer.echo(as_document([each.as_resource() for each in found], output), nl=False)
     if any(each.refused for each in found):

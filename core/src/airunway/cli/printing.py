@@ -7,15 +7,21 @@ import shutil
 import sys
 from collections.abc import Sequence
 
-from airunway.redaction import escaped
+from airunway.api.names import GROUP
+from airunway.redaction import escaped, printable
 from airunway.resource import Resource
 
-__all__ = ["as_document", "terminal_width"]
+__all__ = ["as_document", "object_name", "terminal_width"]
 
 
 def terminal_width() -> int | None:
     """The columns of the terminal; None if standard output is no terminal, so that lines are not wrapped."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def object_name(name: str) -> str:
+    """A deployment as ``-o name`` prints it, and as kubectl takes it."""
+    return printable(f"modeldeployment.{GROUP}/{name}")
 
 
 def as_document(items: Sequence[Resource], output: str) -> str:

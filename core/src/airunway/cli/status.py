@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from airunway.cli.options import Context, Kubeconfig
-from airunway.cli.printing import as_document, terminal_width
+from airunway.cli.printing import as_document, object_name, terminal_width
 from airunway.cli.targets import Namespace, Target, about_deployment, duration
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _print(view: DeploymentView, output: Output) -> None:
     from airunway.cli.status_screen import status_lines
 
     if output == "name":
-        typer.echo(f"modeldeployment.airunway.ai/{view.name}")
+        typer.echo(object_name(view.name))
     elif output == "text":
         lines = status_lines(view, now=datetime.now(UTC), width=terminal_width(), ascii_only=is_ascii())
         Screen().print(lines)

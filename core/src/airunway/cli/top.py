@@ -11,9 +11,9 @@ import typer
 
 from airunway.cli import inputs
 from airunway.cli.options import Context, Kubeconfig
-from airunway.cli.printing import as_document
+from airunway.cli.printing import as_document, object_name
 from airunway.cli.targets import Namespace, about_deployment, duration, on_cluster_reporting
-from airunway.resource import ObjectKey
+from airunway.resource import ObjectKey, key_of
 
 if TYPE_CHECKING:
     from airunway.cli.screens import Line
@@ -87,13 +87,17 @@ def top(
 
 
 async def _show(client: Client, key: ObjectKey, *, prometheus: str, watch: bool, pause: float, output: str) -> None:
-    from airunway.snapshots.loads import PodMetrics, Scope
+    from airunway.snapshots.loads import PodMetrics, Scope, deployments_in
     from airunway.snapshots.prometheus import PrometheusError, PrometheusMetrics
 
     scope = Scope(namespace=key.namespace, name=key.name)
+    if output == "name":
+        for each in sorted(map(key_of, await deployments_in(client, scope))):
+            typer.echo(object_name(each.name))
+        return
     loads: Loads = PrometheusMetrics(client, scope, prometheus) if prometheus else PodMetrics(client, scope)
     try:
-        if not prometheus and output != "name":
+        if not prometheus:
             await loads.rows()
             await asyncio.sleep(pause)
         while True:
@@ -111,10 +115,6 @@ async def _show(client: Client, key: ObjectKey, *, prometheus: str, watch: bool,
 def _print(rows: list[LoadRow], output: str, *, wide: bool, redraw: bool) -> None:
     from airunway.cli.screens import Screen, wrapped
 
-    if output == "name":
-        for row in rows:
-            typer.echo(f"modeldeployment.airunway.ai/{row.name}")
-        return
     if output != "table":
         document = {"apiVersion": "v1", "kind": "List", "items": [row.as_resource() for row in rows]}
         typer.echo(as_document([document], output), nl=False)

@@ -145,7 +145,7 @@ def template_part(deployment: Resource, templates: TemplateSource, *, granted: b
             f", {taken}: the next change of the deployment's own spec, or a new value of the annotation {names.ADOPT}, "
             "takes that for the nodes of today"
         )
-    ignored = "; ".join(f"{each.field}: {each.message}" for each in contribution.problems[:4])
+    ignored = "; ".join(contribution.ignored)
     return TemplatePart(
         deployment=_with(deployment, spec, published),
         status={"effectiveTemplate": published},

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from airunway import __version__
+from airunway.artifacts.decision import access_mode_of, class_name_of
 from airunway.artifacts.deployments import wants_cache
 from airunway.doctor.checks_cluster import INSTALL
 from airunway.doctor.checks_cluster_resources import default_classes
@@ -110,10 +111,9 @@ def _no_class(seen: Snapshot) -> Iterator[Found]:
     classes = {key_of(found).name: found for found in seen.storage_classes or ()}
     for name, artifact in _unfinished(seen):
         config = resolved(artifact, configs).config
-        asked = dig(artifact, "spec", "storageClassName") or (config.storage.class_name if config else "")
-        mode = dig(artifact, "spec", "accessMode") or (config.storage.access_mode if config else "ReadWriteMany")
+        asked, mode = class_name_of(artifact, config, None), access_mode_of(artifact, config, None)
         defaults = default_classes(seen)
-        chosen = str(asked or (defaults[0] if defaults else ""))
+        chosen = asked or (defaults[0] if defaults else "")
         provisioner = str(dig(classes.get(chosen), "provisioner", default=""))
         if not chosen:
             yield Found(object=name, what="It names no StorageClass, and none is the default.")

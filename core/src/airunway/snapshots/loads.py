@@ -29,7 +29,7 @@ from airunway.view.engine_metrics import (
 )
 from airunway.view.unseen import Unseen
 
-__all__ = ["Loads", "PodMetrics", "Scope", "deployments_and_pods", "engine_of", "ready_pods"]
+__all__ = ["Loads", "PodMetrics", "Scope", "deployments_and_pods", "deployments_in", "engine_of", "ready_pods"]
 
 WINDOW = 15.0
 """Seconds over which rates are taken."""
@@ -76,12 +76,16 @@ class Loads(Protocol):
         """Returns a row for each deployment. Raises KubeError if these cannot be read."""
 
 
+async def deployments_in(client: Client, scope: Scope) -> list[Resource]:
+    """Returns the deployments. Raises KubeError."""
+    if scope.name:
+        return [await client.get(MODEL_DEPLOYMENT, ObjectKey(scope.namespace, scope.name))]
+    return await client.list_all(MODEL_DEPLOYMENT, namespace=scope.namespace)
+
+
 async def deployments_and_pods(client: Client, scope: Scope) -> tuple[list[Resource], _Pods]:
     """Returns deployments, and the pods of each, in few lists. Raises KubeError if deployments cannot be read."""
-    if scope.name:
-        deployments = [await client.get(MODEL_DEPLOYMENT, ObjectKey(scope.namespace, scope.name))]
-    else:
-        deployments = await client.list_all(MODEL_DEPLOYMENT, namespace=scope.namespace)
+    deployments = await deployments_in(client, scope)
     selector = f"{names.MODEL_DEPLOYMENT}={scope.name}" if scope.name else names.MODEL_DEPLOYMENT
     labelled = Source(content="pods", kind=POD, key=ObjectKey(scope.namespace, ""), label_selector=selector)
     listed = await _pods(client, labelled)

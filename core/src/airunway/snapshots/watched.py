@@ -59,8 +59,9 @@ class Watched:
         self.error = None
         self._report()
 
-    def _on_restart(self, _: str) -> None:
-        error = self.cache.error
+    def _on_restart(self, cause: str) -> None:
+        # A watch goes on after an error without a list, and may then end for another cause.
+        error = self.cache.error if type(self.cache.error).__name__ == cause else None
         if isinstance(error, Unauthorized):
             now = asyncio.get_running_loop().time()
             first, self._unauthorized_at = now - self._unauthorized_at > _AGAIN, now

@@ -21,6 +21,9 @@ __all__ = ["EXCLUDED", "MAX_CONTRIBUTION", "Contribution", "contribution_of", "m
 MAX_CONTRIBUTION = 16 * 2**10
 """Maximum bytes of JSON: it is recorded in the status of each deployment that uses the template."""
 
+_MOST_NAMED = 4
+"""Ignored fields that a message names."""
+
 EXCLUDED = ("model", "templateRef", "gateway", "runtimeConfigName", "suspend")
 """Fields of a deployment's spec that ``defaults`` never gives; nor ``provider.name`` and ``scaling.replicas``."""
 
@@ -40,6 +43,11 @@ class Contribution:
     """What of the template is ignored."""
     unusable: str = ""
     """Why it cannot be used at all, as the end of a sentence; empty if it can."""
+
+    @property
+    def ignored(self) -> list[str]:
+        """What of the template is ignored, as texts for a message; not more than a reader of it wants."""
+        return [f"{each.field}: {each.message}" for each in self.problems[:_MOST_NAMED]]
 
 
 def contribution_of(template: Resource) -> Contribution:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from airunway.api import names
+from airunway.artifacts.decision import access_mode_of
 from airunway.artifacts.deployments import CONDITION, CacheFacts, decide_cache
 from airunway.artifacts.request import request_of
 from airunway.controller.decision import decide as decide_core
@@ -140,11 +141,16 @@ def _with_cache(deployment: Resource, around: Surroundings, *, now: datetime) ->
     named = {str(dig(each, "metadata", "name")): each for each in around.artifacts}
     request = artifact_of(deployment, request_of(deployment, resolution.config), named.get(str(used)))
     name = request.name if request is not None else ""
+    artifact, access_mode = named.get(name), ""
+    if artifact is not None:  # its claim is not read: what was published about it has the mode
+        published = dig(status, "modelCache", "accessMode") if name == used else None
+        access_mode = published or access_mode_of(artifact, resolve_among(artifact, around.configs).config, None)
     decision = decide_cache(
         CacheFacts(
             deployment=deployment,
             request=request,
-            artifact=named.get(name),
+            artifact=artifact,
+            access_mode=access_mode,
             config_missing=resolution.missing,
             engine=_engine(around.providers, status),
         )
