@@ -130,7 +130,7 @@ async def _story(fleet: Fleet, kubeconfig: Path, audit: AuditReader, folder: Pat
         before = await fleet.standing()
         audit.read()
         await _nodes_come(fleet, "fast")
-        await fleet.every(_has_older_nodes, what="the node affinity from before")
+        await fleet.every(_has_no_nodes, what="no node affinity, as before")
         await fleet.settled()
         assert upstream_writes(audit.read(), namespace) == [], "rollout: Immediately is about edits"
         assert await fleet.standing() == before
@@ -223,9 +223,9 @@ def _waits(found: Resource) -> bool:
     return dig(found, "status", "effectiveTemplate", "newerHash") is not None
 
 
-def _has_older_nodes(found: Resource) -> bool:
+def _has_no_nodes(found: Resource) -> bool:
     text = str(dig(condition_of(found, "TemplateReady"), "message"))
-    return phase_is("Running")(found) and "with the node affinity for the nodes that were there" in text
+    return phase_is("Running")(found) and "without the node affinity for its GPUs" in text
 
 
 def _warns(found: Resource) -> bool:

@@ -182,7 +182,10 @@ async def test_servers_that_report_nothing_or_anything(
     }
     for says, fault in faults.items():
         server.faults["/metrics"] = fault
-        done = await run("top", "-n", key.namespace, "--window", "100ms")
+        for _ in range(3):  # on a busy machine a server may answer too late
+            done = await run("top", "-n", key.namespace, "--window", "100ms")
+            if says in done.out or "does not answer" not in done.out:
+                break
         assert done.code == 0, done
         assert says in done.out, (says, done.out)
         assert done.out.splitlines()[1].split()[3] == "?", done.out

@@ -40,8 +40,8 @@ MOST_PODS = 64
 _MOST_VALUES = 64
 """Values of a label in one list: the URL stays below 8 KiB, as proxies want it."""
 
-_TERM = re.compile(r"([^=!,()\s]+)=([A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)")
-"""A selector that is one label with one value."""
+_LABEL = re.compile(r"[^=!,()\s]{1,317}")
+_VALUE = re.compile(r"[-A-Za-z0-9_.]{1,63}")
 
 _AT_ONCE = 32
 _PATIENCE = 4.0
@@ -115,8 +115,9 @@ async def _selected(client: Client, scope: Scope, selectors: Mapping[ObjectKey, 
     by_label: dict[str, dict[str, list[ObjectKey]]] = {}
     reads: list[Awaitable[_Pods]] = []
     for key, selector in selectors.items():
-        if (term := _TERM.fullmatch(selector)) is not None:
-            by_label.setdefault(term[1], {}).setdefault(term[2], []).append(key)
+        label, _, value = selector.partition("=")
+        if _LABEL.fullmatch(label) and _VALUE.fullmatch(value) and value == value.strip("-_."):
+            by_label.setdefault(label, {}).setdefault(value, []).append(key)
         else:
             reads.append(_of_selector(client, key, selector))
     for label, owners in by_label.items():
