@@ -201,9 +201,9 @@ _BY_PRECISION = {precision: place for place, group in enumerate(PRECISIONS) for 
 
 
 def _rank(template: Resource) -> tuple[int, ...]:
-    spec, tier = template.get("spec"), dig(template, "status", "hardware", "tier")
-    optimized = dig(spec, "optimized")
-    metric, precision = dig(spec, "metric"), dig(spec, "precision")
+    found, tier = template.get("spec"), dig(template, "status", "hardware", "tier")
+    spec = found if isinstance(found, dict) else {}
+    optimized, metric, precision = spec.get("optimized"), spec.get("metric"), spec.get("precision")
     return (
         0 if optimized is True else 2 if optimized is False else 1,
         -tier if isinstance(tier, int) and not isinstance(tier, bool) else 0,
