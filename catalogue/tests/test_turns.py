@@ -45,7 +45,7 @@ def test_one_that_scans_no_more_waits_nowhere_and_its_turn_is_that_of_the_next()
 
 
 def test_no_source_is_forgotten() -> None:
-    """Sources are paused, moved and looked at in any order. When nothing runs and none is woken, none waits."""
+    """Sources are paused, moved and reconciled in any order. When nothing runs and none is woken, none waits."""
     for seed in range(300):
         assert settled(Random(seed)), f"{seed=}"
 

@@ -425,7 +425,7 @@ def _kept(facts: ArtifactFacts, state: _State) -> _State:
 
 
 def _filled(facts: ArtifactFacts, state: _State, *, result: Result | None = None) -> _State | None:
-    """What is said while the claim that the last try filled has not grown; None if a new try may begin.
+    """The state while the claim that the last try filled has not grown; None if a new try may begin.
 
     `result` is that try's, if its Job is still there. Else the reason in the status says what the try came to:
     PvcPending, that a larger volume was asked for.

@@ -134,7 +134,7 @@ def _problem(facts: CacheFacts) -> tuple[str, str] | None:
 
 
 def _access_mode(facts: CacheFacts, request: CacheRequest) -> str:
-    return facts.access_mode or str(dig(facts.artifact, "spec", "accessMode", default="") or request.access_mode)
+    return facts.access_mode or request.access_mode
 
 
 def _without_artifact(facts: CacheFacts, request: CacheRequest) -> CacheDecision:
