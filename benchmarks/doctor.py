@@ -25,7 +25,7 @@ from benchmarks.shapes import SHAPES
 
 from airunway import __version__
 from airunway.api import names
-from airunway.doctor.components import GUARDED
+from airunway.doctor.snapshot import GUARDED
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import DEPLOYMENT, LEASE, NAMESPACE, SERVICE_ACCOUNT, Client, Kind, load_config
 from airunway.plugins.host import ProviderHost

@@ -14,10 +14,11 @@ import yaml
 from airunway import __version__
 from airunway.api.crds import custom_resource_definitions
 from airunway.doctor import CHECKS, Snapshot, Unseen, run_checks
-from airunway.doctor.components import ProcessDeployment, components_in, rivals
+from airunway.doctor.checks_accounts import shuts_out
+from airunway.doctor.checks_processes import rivals
 from airunway.doctor.findings import AREAS
-from airunway.doctor.guards import shuts_out
 from airunway.doctor.report import document, lines
+from airunway.doctor.snapshot import ProcessDeployment, components_in
 from airunway.process.effective_settings import ANNOTATION, PART_OF, EffectiveSettings, published_in
 from airunway.rbac.admission_policies import status_guard
 from airunway.resource import ObjectKey, Resource, copy_of, format_time, key_of

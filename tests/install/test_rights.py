@@ -12,7 +12,7 @@ from tools.charts.package import UNRELEASED
 
 from airunway import __version__
 from airunway.api import names
-from airunway.doctor.guards import difference
+from airunway.doctor.checks_accounts import difference
 from airunway.plugins.registry import load
 from airunway.rbac.admission_policies import (
     core_guard,

@@ -12,10 +12,10 @@ import pytest
 import yaml
 from tests.install.helm import NAMESPACE
 
-from airunway.doctor.provider_settings import ProviderRun, provider_run_in
 from airunway.kube import Client, load_config
 from airunway.process.effective_settings import PART_OF, EffectiveSettings
 from airunway.resource import Resource
+from airunway.upgrades.preflight import ProviderRun, provider_run_in
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import install_definitions, remove_leftovers
 from airunway_testing.simulators import load_simulator

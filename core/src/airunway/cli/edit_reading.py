@@ -17,7 +17,6 @@ from airunway.artifacts.deployments import wants_cache
 from airunway.cli.template_inputs import read_for, with_given
 from airunway.configs import config_name
 from airunway.controller.templates import source_among, template_part
-from airunway.doctor.provider_settings import ProviderRun, provider_run_in
 from airunway.kinds import (
     CLUSTER_RUNTIME_CONFIG,
     INFERENCE_PROVIDER_CONFIG,
@@ -37,7 +36,7 @@ from airunway.status.parts import PART_NAMES
 from airunway.templates import TEMPLATE_READY, effective
 from airunway.upgrades.edits import Surroundings, Upstream, UpstreamPlan, assigned, deletions, planned, unnamed
 from airunway.upgrades.forecast import Cluster
-from airunway.upgrades.preflight import definition_names, objects_of
+from airunway.upgrades.preflight import ProviderRun, definition_names, objects_of, provider_run_in
 from airunway.view import Unseen
 from airunway.view.plan import DeploymentPlan, edit_step
 

@@ -19,11 +19,10 @@ from airunway.table import format_table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from airunway.doctor.provider_settings import ProviderRun
     from airunway.kube import Client
     from airunway.plugins.host import ProviderHost
     from airunway.upgrades.forecast import Effect, Forecast
-    from airunway.upgrades.preflight import Preflight, Running
+    from airunway.upgrades.preflight import Preflight, ProviderRun, Running
 
 __all__ = ["preflight"]
 
@@ -82,10 +81,10 @@ def preflight(
     Exits with 0 if nothing breaks or is recreated, with 3 if something is at once, with 5 if something is at its next
     change and would not be without the upgrade, with 1 if the forecast cannot be made.
     """
-    from airunway.doctor.provider_settings import ProviderRun
     from airunway.plugins.errors import PluginError
     from airunway.plugins.registry import load
     from airunway.upgrades import preflight as reading
+    from airunway.upgrades.preflight import ProviderRun
 
     name, separator, where = upstream.partition("=")
     if not separator or not name or not where:
@@ -191,8 +190,7 @@ def _read_definitions(path: Path, wanted: set[str]) -> dict[str, Resource]:
 def _from_cluster(
     host: ProviderHost, namespace: str, kubeconfig: Path | None, context: str | None
 ) -> tuple[Running, ProviderRun]:
-    from airunway.doctor.provider_settings import read_provider_run
-    from airunway.upgrades.preflight import read_running
+    from airunway.upgrades.preflight import read_provider_run, read_running
 
     async def read(client: Client) -> tuple[Running, ProviderRun]:
         return await read_running(client, host, namespace=namespace), await read_provider_run(client, host.name)

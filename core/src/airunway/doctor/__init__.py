@@ -6,7 +6,7 @@ code: facts about providers come from their InferenceProviderConfigs and from th
 
 from airunway.doctor.findings import CHECKS, DoctorCheck, DoctorFinding, Severity
 from airunway.doctor.gather import gather
-from airunway.doctor.runner import DoctorReport, run_checks
+from airunway.doctor.report import DoctorReport, run_checks
 from airunway.doctor.snapshot import Snapshot, Unseen
 
 __all__ = [

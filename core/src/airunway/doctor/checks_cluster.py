@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from functools import cache
 
@@ -21,6 +21,7 @@ from airunway.kinds import (
 )
 from airunway.resource import Resource, condition_of, dig, is_deleting, is_true, key_of
 from airunway.schema import fields_of, schema_in, storage_version
+from airunway.upgrades.crd_compatibility import stored_versions
 
 __all__ = ["INSTALL", "OLDEST"]
 
@@ -34,7 +35,7 @@ _OPTIONAL = tuple(f"{kind.plural}.{kind.group}" for kind in (RUNTIME_CONFIG, CLU
 _OF_TEMPLATES = tuple(f"{kind.plural}.{kind.group}" for kind in (MODEL_TEMPLATE, CLUSTER_MODEL_TEMPLATE, MODEL_SOURCE))
 """CRDs of ours that only deployments with a template and the catalogue need."""
 _OF_PARTS = (f"{MODEL_ARTIFACT.plural}.{MODEL_ARTIFACT.group}",)
-"""CRDs of ours that a part of the core needs, where it is on: the checks of the part look for them."""
+"""CRDs of ours that a part of the core needs, where it is on: the checks of the part look for them (ARW1001)."""
 
 INSTALL = "airunway crds | kubectl apply --server-side -f -"
 
@@ -45,8 +46,14 @@ def _ours() -> tuple[Resource, ...]:
     return tuple(custom_resource_definitions())
 
 
-def _named(name: str) -> str:
-    return f"CustomResourceDefinition/{name}"
+def _name(crd: str) -> str:
+    return f"CustomResourceDefinition/{crd}"
+
+
+def _absent(seen: Snapshot, crds: Iterable[str]) -> Iterator[Found]:
+    for name in crds:
+        if name not in (seen.definitions or {}):
+            yield Found(_name(name), "It is not installed.")
 
 
 @check(
@@ -59,7 +66,7 @@ def _named(name: str) -> str:
 def _too_old(seen: Snapshot) -> Iterator[Found]:
     if seen.kubernetes < OLDEST:
         major, minor = seen.kubernetes
-        yield Found(object=f"Cluster/{seen.server}", what=f"It runs Kubernetes {major}.{minor}.")
+        yield Found(f"Cluster/{seen.server}", f"It runs Kubernetes {major}.{minor}.")
 
 
 @check(
@@ -71,13 +78,8 @@ def _too_old(seen: Snapshot) -> Iterator[Found]:
     needs=("definitions",),
 )
 def _missing(seen: Snapshot) -> Iterator[Found]:
-    for crd in _ours():
-        if (name := key_of(crd).name) not in (seen.definitions or {}) and name not in (
-            *_OPTIONAL,
-            *_OF_PARTS,
-            *_OF_TEMPLATES,
-        ):
-            yield Found(object=_named(name), what="It is not installed.")
+    others = {*_OPTIONAL, *_OF_PARTS, *_OF_TEMPLATES}
+    return _absent(seen, [name for crd in _ours() if (name := key_of(crd).name) not in others])
 
 
 @check(
@@ -90,9 +92,7 @@ def _missing(seen: Snapshot) -> Iterator[Found]:
     needs=("definitions",),
 )
 def _configs_missing(seen: Snapshot) -> Iterator[Found]:
-    for name in _OPTIONAL:
-        if name not in (seen.definitions or {}):
-            yield Found(object=_named(name), what="It is not installed.")
+    return _absent(seen, _OPTIONAL)
 
 
 @check(
@@ -105,9 +105,7 @@ def _configs_missing(seen: Snapshot) -> Iterator[Found]:
     needs=("definitions",),
 )
 def _templates_missing(seen: Snapshot) -> Iterator[Found]:
-    for name in _OF_TEMPLATES:
-        if name not in (seen.definitions or {}):
-            yield Found(object=_named(name), what="It is not installed.")
+    return _absent(seen, _OF_TEMPLATES)
 
 
 @check(
@@ -125,9 +123,9 @@ def _not_served(seen: Snapshot) -> Iterator[Found]:
             continue
         names_ = condition_of(crd, "NamesAccepted") or {}
         if names_.get("status") == "False":
-            yield Found(object=_named(name), what=f"Its names are not accepted: {names_.get('message')}")
+            yield Found(_name(name), f"Its names are not accepted: {names_.get('message')}")
         elif not is_true(crd, "Established"):
-            yield Found(object=_named(name), what="It is not established.")
+            yield Found(_name(name), "It is not established.")
 
 
 @check(
@@ -142,8 +140,7 @@ def _not_served(seen: Snapshot) -> Iterator[Found]:
 def _leaving(seen: Snapshot) -> Iterator[Found]:
     for name, crd in (seen.definitions or {}).items():
         if is_deleting(crd):
-            since = dig(crd, "metadata", "deletionTimestamp")
-            yield Found(object=_named(name), what=f"Its deletion was asked for at {since}.")
+            yield Found(_name(name), f"Its deletion was asked for at {crd['metadata']['deletionTimestamp']}.")
 
 
 @check(
@@ -158,9 +155,9 @@ def _leaving(seen: Snapshot) -> Iterator[Found]:
 def _older(seen: Snapshot) -> Iterator[Found]:
     for name, live, ours in _compared(seen):
         if ours is not None and live is None:
-            yield Found(object=_named(name), what=f"It has no version {names.VERSION}.")
+            yield Found(_name(name), f"It has no version {names.VERSION}.")
         elif missing := sorted(set(fields_of(ours or {})) - set(fields_of(live or {}))):
-            yield Found(object=_named(name), what=f"It lacks {_some(missing)}.")
+            yield Found(_name(name), f"It lacks {_some(missing)}.")
 
 
 @check(
@@ -177,7 +174,7 @@ def _newer(seen: Snapshot) -> Iterator[Found]:
             continue
         theirs, known = set(fields_of(live)), set(fields_of(ours))
         if known <= theirs and (more := sorted(theirs - known)):
-            yield Found(object=_named(name), what=f"It has {_some(more)}, which airunway {__version__} does not know.")
+            yield Found(_name(name), f"It has {_some(more)}, which airunway {__version__} does not know.")
 
 
 @check(
@@ -192,11 +189,8 @@ def _newer(seen: Snapshot) -> Iterator[Found]:
 def _stored(seen: Snapshot) -> Iterator[Found]:
     for name, crd in (seen.definitions or {}).items():
         current = storage_version(crd)
-        stored = [str(version) for version in dig(crd, "status", "storedVersions", default=[])]
-        if others := [version for version in stored if version != current]:
-            yield Found(
-                object=_named(name), what=f"Its objects are stored as {current}, and older ones as {', '.join(others)}."
-            )
+        if others := [version for version in stored_versions(crd) if version != current]:
+            yield Found(_name(name), f"Its objects are stored as {current}, and older ones as {', '.join(others)}.")
 
 
 @check(
@@ -210,7 +204,7 @@ def _clocks(seen: Snapshot) -> Iterator[Found]:
     if abs(seen.ahead) > _CLOCKS:
         word = "ahead of" if seen.ahead > timedelta() else "behind"
         seconds = abs(seen.ahead).total_seconds()
-        yield Found(object=f"Cluster/{seen.server}", what=f"Its clock is {seconds:.0f} s {word} this machine's.")
+        yield Found(f"Cluster/{seen.server}", f"Its clock is {seconds:.0f} s {word} this machine's.")
 
 
 @check(
@@ -226,20 +220,14 @@ def _without_subresource(seen: Snapshot) -> Iterator[Found]:
     for crd in _ours():
         name = key_of(crd).name
         live = _version((seen.definitions or {}).get(name, {}))
-        lacking = sorted(set(_subresources(_version(crd))) - set(_subresources(live)))
+        lacking = sorted(set(_version(crd).get("subresources") or {}) - set(live.get("subresources") or {}))
         if live and lacking:
-            yield Found(
-                object=_named(name), what=f"Its version {names.VERSION} has no subresource {' and no '.join(lacking)}."
-            )
+            yield Found(_name(name), f"Its version {names.VERSION} has no subresource {' and no '.join(lacking)}.")
 
 
 def _version(crd: Resource) -> Resource:
     versions = dig(crd, "spec", "versions", default=[])
     return next((each for each in versions if each.get("name") == names.VERSION), {})
-
-
-def _subresources(version: Resource) -> list[str]:
-    return list(dig(version, "subresources", default={}))
 
 
 def _compared(seen: Snapshot) -> Iterator[tuple[str, Resource | None, Resource | None]]:

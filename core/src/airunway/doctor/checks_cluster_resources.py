@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from airunway.api import names
 from airunway.doctor.checks_providers import is_silent
 from airunway.doctor.findings import Found, Severity, check
-from airunway.doctor.snapshot import GATEWAY_GROUP, POOL_GROUPS, Snapshot
+from airunway.doctor.snapshot import GATEWAY_GROUP, POOL_GROUPS, Snapshot, named
+from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.quantity import parse_quantity
 from airunway.resource import (
     Resource,
@@ -62,21 +64,12 @@ _DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.b
 def _gpus(node: Resource, vendor: _Vendor) -> bool:
     """Whether the node has allocatable GPUs of that vendor, whole or partitioned."""
     offered = dig(node, "status", "allocatable", default={})
-    return any(
-        (name == vendor.resource or name.startswith(vendor.partition)) and _some(amount)
-        for name, amount in offered.items()
-    )
-
-
-def _some(amount: object) -> bool:
-    try:
-        return parse_quantity(str(amount)) > 0
-    except ValueError:
-        return False
-
-
-def _node(node: Resource) -> str:
-    return f"Node/{key_of(node).name}"
+    for name, amount in offered.items():
+        if name == vendor.resource or name.startswith(vendor.partition):
+            with suppress(ValueError):
+                if parse_quantity(str(amount)) > 0:
+                    return True
+    return False
 
 
 @check(
@@ -92,7 +85,7 @@ def _no_gpu(seen: Snapshot) -> Iterator[Found]:
         return
     engines = [engine for config in seen.providers or () for engine in provider_facts(config).engines]
     if engines and not any(engine.cpu for engine in engines):
-        yield Found(object="Node", what=f"None of {len(seen.nodes)} nodes has one to allocate.")
+        yield Found("Node", f"None of {len(seen.nodes)} nodes has one to allocate.")
 
 
 @check(
@@ -107,7 +100,7 @@ def _not_offered(seen: Snapshot) -> Iterator[Found]:
     for node in seen.nodes or ():
         for vendor in _VENDORS:
             if any(labels_of(node).get(label) == "true" for label in vendor.present) and not _gpus(node, vendor):
-                yield Found(object=_node(node), what=f"It allocates no {vendor.resource}.")
+                yield Found(named("Node", node), f"It allocates no {vendor.resource}.")
 
 
 @check(
@@ -122,7 +115,7 @@ def _unlabelled(seen: Snapshot) -> Iterator[Found]:
     for node in seen.nodes or ():
         for vendor in _VENDORS:
             if _gpus(node, vendor) and not set(vendor.product) & set(labels_of(node)):
-                yield Found(object=_node(node), what=f"It has none of {', '.join(vendor.product)}.")
+                yield Found(named("Node", node), f"It has none of {', '.join(vendor.product)}.")
 
 
 @check(
@@ -138,7 +131,7 @@ def _closed(seen: Snapshot) -> Iterator[Found]:
     open_ = [node for node in with_gpus if is_true(node, "Ready") and not dig(node, "spec", "unschedulable")]
     if with_gpus and not open_:
         listed = ", ".join(key_of(node).name for node in with_gpus[:5])
-        yield Found(object="Node", what=f"None of the {len(with_gpus)} nodes with GPUs does ({listed}).")
+        yield Found("Node", f"None of the {len(with_gpus)} nodes with GPUs does ({listed}).")
 
 
 def default_classes(seen: Snapshot) -> list[str]:
@@ -160,7 +153,7 @@ def default_classes(seen: Snapshot) -> list[str]:
 )
 def _no_default(seen: Snapshot) -> Iterator[Found]:
     if not default_classes(seen):
-        yield Found(object="StorageClass", what=f"None of {len(seen.storage_classes or ())} is the default.")
+        yield Found("StorageClass", f"None of {len(seen.storage_classes or ())} is the default.")
 
 
 @check(
@@ -173,7 +166,7 @@ def _no_default(seen: Snapshot) -> Iterator[Found]:
 )
 def _defaults_many(seen: Snapshot) -> Iterator[Found]:
     if len(found := default_classes(seen)) > 1:
-        yield Found(object="StorageClass", what=f"{', '.join(sorted(found))} are.")
+        yield Found("StorageClass", f"{', '.join(sorted(found))} are.")
 
 
 @check(
@@ -187,7 +180,7 @@ def _defaults_many(seen: Snapshot) -> Iterator[Found]:
 def _no_gateway(seen: Snapshot) -> Iterator[Found]:
     installed = any((seen.served or {}).get(GATEWAY_GROUP, {}).values())
     if installed and not any(is_true(found, "Accepted") for found in seen.gateway_classes or ()):
-        yield Found(object="GatewayClass", what=f"None of {len(seen.gateway_classes or ())} is accepted.")
+        yield Found("GatewayClass", f"None of {len(seen.gateway_classes or ())} is accepted.")
 
 
 @check(
@@ -206,15 +199,10 @@ def _old_pools(seen: Snapshot) -> Iterator[Found]:
         if "InferencePool" in kinds
     ]
     if found and f"{POOL_GROUPS[0]}/v1" not in found:
-        yield Found(object="InferencePool", what=f"They are served as {', '.join(found)}.")
+        yield Found("InferencePool", f"They are served as {', '.join(found)}.")
 
 
 # ------------------------------------------------------------------------------------------------------- deployments
-
-
-def _deployment(deployment: Resource) -> str:
-    key = key_of(deployment)
-    return f"ModelDeployment/{key.namespace}/{key.name}"
 
 
 @check(
@@ -230,7 +218,7 @@ def _unknown_provider(seen: Snapshot) -> Iterator[Found]:
         name = dig(deployment, "spec", "provider", "name", default="")
         if name and name not in seen.registered and not is_deleting(deployment):
             known = ", ".join(seen.registered) or "none"
-            yield Found(object=_deployment(deployment), what=f"It names {name}; registered are: {known}.")
+            yield Found(named(MODEL_DEPLOYMENT.kind, deployment), f"It names {name}; registered are: {known}.")
 
 
 @check(
@@ -252,5 +240,6 @@ def _held(seen: Snapshot) -> Iterator[Found]:
             provider = names.provider_of_finalizer(finalizer)
             if provider and provider not in alive:
                 yield Found(
-                    object=_deployment(deployment), what=f"It waits for {provider} since {since:%Y-%m-%d %H:%M}Z."
+                    named(MODEL_DEPLOYMENT.kind, deployment),
+                    f"It waits for {provider} since {since:%Y-%m-%d %H:%M}Z.",
                 )

@@ -2,28 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from airunway.api import names
-from airunway.configs import DEFAULT, RoutingRequest, Scope, routing_request
+from airunway.configs import DEFAULT, Resolution, RoutingRequest, Scope, config_name, routing_request
 from airunway.configs import check as problems_of
-from airunway.doctor.components import ProcessDeployment
-from airunway.doctor.configs import configs_by_name, configs_in, resolved
 from airunway.doctor.findings import Found, Severity, check
-from airunway.doctor.snapshot import POOL_GROUPS, Snapshot
+from airunway.doctor.snapshot import POOL_GROUPS, ProcessDeployment, Snapshot, named
 from airunway.gateway.application import DEFAULT_PICKER_IMAGE
+from airunway.plugins.runtime_settings import resolve_among
 from airunway.rbac.rights import picker_role
-from airunway.resource import ObjectKey, dig, is_deleting, key_of, labels_of
+from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, labels_of
 from airunway.routing import PickerProblem, picker_for
 
-__all__: list[str] = []
+__all__ = ["asking", "configs_by_name", "resolved"]
 
 _UPGRADE = "helm upgrade of the chart airunway, or kubectl apply the ClusterRole of docs/reference/core-roles.yaml"
 
 
+def _configs(seen: Snapshot) -> Iterator[tuple[str, Resource]]:
+    """Every runtime config with its name in a finding."""
+    for config in (*(seen.runtime_configs or ()), *(seen.cluster_runtime_configs or ())):
+        yield named("RuntimeConfig" if key_of(config).namespace else "ClusterRuntimeConfig", config), config
+
+
+def configs_by_name(seen: Snapshot) -> Mapping[str, list[Resource]]:
+    """The configs by their name, with the kind that objects of a list lack."""
+    found: dict[str, list[Resource]] = defaultdict(list)
+    for name, config in _configs(seen):
+        found[key_of(config).name].append({**config, "kind": name.partition("/")[0]})
+    return found
+
+
+def resolved(obj: Resource, configs: Mapping[str, list[Resource]]) -> Resolution:
+    """The runtime config that a deployment or an artifact follows, of those of `configs_by_name`."""
+    return resolve_among(obj, configs.get(config_name(obj), ()))
+
+
+def asking(cores: Iterable[ProcessDeployment], deployments: Sequence[Resource]) -> Iterator[Found]:
+    """A finding for each core that watches one of these deployments, which ask for a part that is off there."""
+    for core in cores:
+        mine = [each for each in deployments if not core.watched or key_of(each).namespace in core.watched]
+        if mine:
+            yield Found(core.name, f"{len(mine)} deployments ask, {key_of(mine[0])} first.")
+
+
 def _routing(seen: Snapshot) -> Iterator[ProcessDeployment]:
     """The cores whose gateway part is on."""
-    return (core for core in seen.cores if core.option("gateway") == "auto")
+    return (core for core in seen.cores if core.has_gateway)
 
 
 @check(
@@ -36,8 +63,9 @@ def _routing(seen: Snapshot) -> Iterator[ProcessDeployment]:
     needs=("components", "served", "picker_roles"),
 )
 def _no_role(seen: Snapshot) -> Iterator[Found]:
-    if any(_routing(seen)) and _pools(seen) and not seen.picker_roles:
-        yield Found(object=f"ClusterRole/{names.ENDPOINT_PICKER_ROLE}", what="It does not exist.")
+    pools = "InferencePool" in (seen.served or {}).get(POOL_GROUPS[0], {}).get("v1", {})
+    if any(_routing(seen)) and pools and not seen.picker_roles:
+        yield Found(f"ClusterRole/{names.ENDPOINT_PICKER_ROLE}", "It does not exist.")
 
 
 @check(
@@ -52,12 +80,7 @@ def _no_role(seen: Snapshot) -> Iterator[Found]:
 def _other_rules(seen: Snapshot) -> Iterator[Found]:
     live = (seen.picker_roles or {}).get(names.ENDPOINT_PICKER_ROLE)
     if live is not None and any(_routing(seen)) and (live.get("rules") or []) != picker_role()["rules"]:
-        yield Found(object=f"ClusterRole/{names.ENDPOINT_PICKER_ROLE}", what="Its rules differ.")
-
-
-def _pools(seen: Snapshot) -> bool:
-    served = (seen.served or {}).get(POOL_GROUPS[0], {})
-    return "InferencePool" in served.get("v1", {})
+        yield Found(f"ClusterRole/{names.ENDPOINT_PICKER_ROLE}", "Its rules differ.")
 
 
 @check(
@@ -75,8 +98,8 @@ def _no_choice(seen: Snapshot) -> Iterator[Found]:
         return
     for core in _routing(seen):
         if not core.option("gateway-name"):
-            listed = ", ".join(f"{key_of(gateway).namespace}/{key_of(gateway).name}" for gateway in gateways[:5])
-            yield Found(object=core.name, what=f"It can choose among {len(gateways)} ({listed}).")
+            listed = ", ".join(str(key_of(gateway)) for gateway in gateways[:5])
+            yield Found(core.name, f"It can choose among {len(gateways)} ({listed}).")
 
 
 @check(
@@ -89,14 +112,14 @@ def _no_choice(seen: Snapshot) -> Iterator[Found]:
 )
 def _gateway_gone(seen: Snapshot) -> Iterator[Found]:
     known = {key_of(gateway) for gateway in seen.gateways or ()}
-    for name, config in configs_in(seen):
+    for name, config in _configs(seen):
         ref = dig(config, "spec", "routing", "gatewayRef")
         if not isinstance(ref, dict) or not ref.get("name"):
             continue
         namespace = str(ref.get("namespace") or key_of(config).namespace)
         # Without a namespace a ClusterRuntimeConfig means the one of each deployment.
         if namespace and ObjectKey(namespace, str(ref["name"])) not in known:
-            yield Found(object=name, what=f"There is no Gateway {namespace}/{ref['name']}.")
+            yield Found(name, f"There is no Gateway {namespace}/{ref['name']}.")
 
 
 @check(
@@ -109,12 +132,12 @@ def _gateway_gone(seen: Snapshot) -> Iterator[Found]:
 )
 def _class_gone(seen: Snapshot) -> Iterator[Found]:
     known = {key_of(found).name for found in seen.storage_classes or ()}
-    for name, config in configs_in(seen):
+    for name, config in _configs(seen):
         asked = dig(config, "spec", "storage", "defaultStorageClassName") or dig(
             config, "spec", "defaultStorageClassName"
         )
         if asked and asked not in known:
-            yield Found(object=name, what=f"There is no StorageClass {asked}.")
+            yield Found(name, f"There is no StorageClass {asked}.")
 
 
 @check(
@@ -127,9 +150,9 @@ def _class_gone(seen: Snapshot) -> Iterator[Found]:
     needs=("runtime_configs", "cluster_runtime_configs"),
 )
 def _invalid(seen: Snapshot) -> Iterator[Found]:
-    for name, config in configs_in(seen):
+    for name, config in _configs(seen):
         for problem in problems_of(config):
-            yield Found(object=name, what=f"{problem.field}: {problem.message}.")
+            yield Found(name, f"{problem.field}: {problem.message}.")
 
 
 @check(
@@ -150,10 +173,10 @@ def _unused(seen: Snapshot) -> Iterator[Found]:
             used.add(ObjectKey(config.namespace, config.name))
             if config.scope is Scope.MERGED:
                 used.add(ObjectKey("", config.name))
-    for name, found in configs_in(seen):
+    for name, found in _configs(seen):
         key = key_of(found)
         if key.name != DEFAULT and key not in used:
-            yield Found(object=name, what=f"None of {len(seen.deployments or ())} deployments does.")
+            yield Found(name, f"None of {len(seen.deployments or ())} deployments does.")
 
 
 @check(
@@ -169,16 +192,14 @@ def _off(seen: Snapshot) -> Iterator[Found]:
     if not off:
         return
     configs = configs_by_name(seen)
-    asking = [
-        deployment
-        for deployment in seen.deployments or ()
-        if routing_request(deployment, resolved(deployment, configs).config) is RoutingRequest.REQUIRED
-    ]
-    for core in off:
-        mine = [each for each in asking if not core.watched or key_of(each).namespace in core.watched]
-        if mine:
-            first = key_of(mine[0])
-            yield Found(object=core.name, what=f"{len(mine)} deployments ask, {first.namespace}/{first.name} first.")
+    yield from asking(
+        off,
+        [
+            deployment
+            for deployment in seen.deployments or ()
+            if routing_request(deployment, resolved(deployment, configs).config) is RoutingRequest.REQUIRED
+        ],
+    )
 
 
 @check(
@@ -196,4 +217,4 @@ def _unknown_release(seen: Snapshot) -> Iterator[Found]:
         image = core.option("epp-image") or DEFAULT_PICKER_IMAGE
         found = picker_for(image, version=core.option("epp-version"))
         if isinstance(found, PickerProblem):
-            yield Found(object=core.name, what=f"{found.message[:1].upper()}{found.message[1:]}.")
+            yield Found(core.name, f"{found.message[:1].upper()}{found.message[1:]}.")

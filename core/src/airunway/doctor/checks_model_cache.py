@@ -10,10 +10,9 @@ from airunway.artifacts.decision import access_mode_of, class_name_of
 from airunway.artifacts.deployments import wants_cache
 from airunway.doctor.checks_cluster import INSTALL
 from airunway.doctor.checks_cluster_resources import default_classes
-from airunway.doctor.components import ProcessDeployment
-from airunway.doctor.configs import configs_by_name, resolved
+from airunway.doctor.checks_configs import asking, configs_by_name, resolved
 from airunway.doctor.findings import Found, Severity, check
-from airunway.doctor.snapshot import Snapshot
+from airunway.doctor.snapshot import ProcessDeployment, Snapshot, named
 from airunway.kinds import MODEL_ARTIFACT
 from airunway.quantity import parse_quantity
 from airunway.rbac.policy_rules import repository_of
@@ -44,15 +43,14 @@ _ONE_NODE = (
 
 def _caching(seen: Snapshot) -> Iterator[ProcessDeployment]:
     """The cores whose model cache part is on."""
-    return (core for core in seen.cores if core.option("model-cache") == "on")
+    return (core for core in seen.cores if core.has_model_cache)
 
 
 def _artifacts(seen: Snapshot) -> Iterator[tuple[str, Resource]]:
     """Every ModelArtifact that stays, with its name in a finding."""
     for artifact in seen.artifacts or ():
         if not is_deleting(artifact):
-            key = key_of(artifact)
-            yield f"{MODEL_ARTIFACT.kind}/{key.namespace}/{key.name}", artifact
+            yield named(MODEL_ARTIFACT.kind, artifact), artifact
 
 
 def _unfinished(seen: Snapshot) -> Iterator[tuple[str, Resource]]:
@@ -70,7 +68,7 @@ def _unfinished(seen: Snapshot) -> Iterator[tuple[str, Resource]]:
 )
 def _no_kind(seen: Snapshot) -> Iterator[Found]:
     if any(_caching(seen)) and _CRD not in (seen.definitions or {}):
-        yield Found(object=f"CustomResourceDefinition/{_CRD}", what="It is not installed.")
+        yield Found(f"CustomResourceDefinition/{_CRD}", "It is not installed.")
 
 
 @check(
@@ -84,15 +82,8 @@ def _no_kind(seen: Snapshot) -> Iterator[Found]:
     needs=("components", "deployments"),
 )
 def _off(seen: Snapshot) -> Iterator[Found]:
-    for core in seen.cores:
-        mine = [
-            each
-            for each in seen.deployments or ()
-            if wants_cache(each) and (not core.watched or key_of(each).namespace in core.watched)
-        ]
-        if core.option("model-cache") == "off" and mine:
-            first = key_of(mine[0])
-            yield Found(object=core.name, what=f"{len(mine)} deployments ask, {first.namespace}/{first.name} first.")
+    off = [core for core in seen.cores if core.option("model-cache") == "off"]
+    return asking(off, [each for each in seen.deployments or () if wants_cache(each)])
 
 
 @check(
@@ -116,11 +107,11 @@ def _no_class(seen: Snapshot) -> Iterator[Found]:
         chosen = asked or (defaults[0] if defaults else "")
         provisioner = str(dig(classes.get(chosen), "provisioner", default=""))
         if not chosen:
-            yield Found(object=name, what="It names no StorageClass, and none is the default.")
+            yield Found(name, "It names no StorageClass, and none is the default.")
         elif chosen not in classes:
-            yield Found(object=name, what=f"There is no StorageClass {chosen}.")
+            yield Found(name, f"There is no StorageClass {chosen}.")
         elif mode == "ReadWriteMany" and provisioner in _ONE_NODE:
-            yield Found(object=name, what=f"{provisioner} of StorageClass {chosen} has no volumes for {mode}.")
+            yield Found(name, f"{provisioner} of StorageClass {chosen} has no volumes for {mode}.")
 
 
 @check(
@@ -140,7 +131,7 @@ def _too_small(seen: Snapshot) -> Iterator[Found]:
         except ValueError:
             continue
         if isinstance(total, int) and total > size * _FULL:
-            yield Found(object=name, what=f"Its files have {total} bytes, its claim has {size} bytes.")
+            yield Found(name, f"Its files have {total} bytes, its claim has {size} bytes.")
 
 
 @check(
@@ -160,7 +151,7 @@ def _failed(seen: Snapshot) -> Iterator[Found]:
         said = next((each for each in children if each is not None and each.get("status") == "False"), {})
         reason = said.get("reason") or dig(artifact, "status", "reason", default="")
         text = said.get("message") or dig(artifact, "status", "message", default="")
-        yield Found(object=name, what=f"{reason}: {text}")
+        yield Found(name, f"{reason}: {text}")
 
 
 @check(
@@ -176,7 +167,7 @@ def _unused(seen: Snapshot) -> Iterator[Found]:
         since = parse_time(dig(artifact, "status", "unusedSince"))
         if since is not None and seen.now - since > _UNUSED_FOR:
             size = dig(artifact, "status", "allocatedSize", default="unknown")
-            yield Found(object=name, what=f"Unused since {since:%Y-%m-%d %H:%M}Z; size of its claim: {size}.")
+            yield Found(name, f"Unused since {since:%Y-%m-%d %H:%M}Z; size of its claim: {size}.")
 
 
 @check(
@@ -194,6 +185,4 @@ def _other_release(seen: Snapshot) -> Iterator[Found]:
         ours = repository_of(image).rpartition("/")[2] == "model-downloader"
         found, own = release_in(image), release_in(f"core:{core.version or __version__}")
         if ours and found is not None and own is not None and found != own:
-            yield Found(
-                object=core.name, what=f"It has {tag_of(image)}; the core is of release {core.version or __version__}."
-            )
+            yield Found(core.name, f"It has {tag_of(image)}; the core is of release {core.version or __version__}.")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import product
 
 from airunway import __version__
 from airunway.api import names
-from airunway.doctor.components import ProcessDeployment, pod_trouble, rivals
 from airunway.doctor.findings import Found, Severity, check
-from airunway.doctor.snapshot import Snapshot
+from airunway.doctor.snapshot import ProcessDeployment, Snapshot, named
 from airunway.first_seen import SKEW, human_duration
 from airunway.kube import DEPLOYMENT, REPLICA_SET
 from airunway.resource import (
@@ -24,13 +24,18 @@ from airunway.resource import (
     parse_time,
 )
 
-__all__ = ["led_by", "stuck"]
-
+__all__ = ["rivals"]
 
 _PATIENCE = timedelta(minutes=2)
 """How long a pod may be unready before that is reported: its startup probe gives it one minute."""
 
 _REVISION = "deployment.kubernetes.io/revision"
+
+_LEASE_SECONDS = 15
+"""Duration of a Lease that does not state one."""
+
+_LAST_WORDS = 300
+"""Maximum characters from the end of a container's termination message."""
 
 
 @check(
@@ -44,20 +49,20 @@ _REVISION = "deployment.kubernetes.io/revision"
 )
 def _stuck_rollouts(seen: Snapshot) -> Iterator[Found]:
     for component in seen.components or ():
-        if what := stuck(seen, component):
+        if what := _stuck(seen, component):
             back = f"kubectl rollout undo deployment/{component.key.name} --namespace {component.key.namespace}"
             if component.release:
                 back = f"helm rollback {component.release} --namespace {component.key.namespace}"
-            yield Found(
-                object=component.name, what=what, do=f"Repair what is said there, or go back to what works: {back}"
-            )
+            do = f"Repair what is said there, or go back to what works: {back}"
+            yield Found(component.name, what, do=do)
 
 
-def stuck(seen: Snapshot, component: ProcessDeployment) -> str:
+def _stuck(seen: Snapshot, component: ProcessDeployment) -> str:
     """Why the newest version of a process does not replace the previous one; empty if it does, or still may."""
     if component.available == 0:
         return ""  # ARW0202 reports that no pod is available
-    owned = sorted((each for each in seen.replica_sets or () if _owned_by(component, each)), key=_revision)
+    mine = [each for each in seen.replica_sets or () if _is_of(each, DEPLOYMENT.kind, component.key)]
+    owned = sorted(mine, key=lambda each: _number(annotations_of(each).get(_REVISION, "")))
     older = [each for each in owned[:-1] if dig(each, "status", "replicas", default=0)]
     if not older:
         return ""
@@ -73,18 +78,13 @@ def stuck(seen: Snapshot, component: ProcessDeployment) -> str:
     )
 
 
-def _owned_by(component: ProcessDeployment, replica_set: Resource) -> bool:
-    owner = controller_owner(replica_set) or {}
-    name = key_of(replica_set)
-    return (name.namespace, owner.get("kind"), owner.get("name")) == (
-        component.key.namespace,
-        DEPLOYMENT.kind,
-        component.key.name,
-    )
+def _is_of(obj: Resource, kind: str, owner: ObjectKey) -> bool:
+    """Whether that object controls this one."""
+    controller = controller_owner(obj) or {}
+    return (controller.get("kind"), key_of(obj).namespace, controller.get("name")) == (kind, *owner)
 
 
-def _revision(replica_set: Resource) -> int:
-    text = annotations_of(replica_set).get(_REVISION, "")
+def _number(text: str) -> int:
     return int(text) if text.isdecimal() else 0
 
 
@@ -92,31 +92,47 @@ def _said(seen: Snapshot, component: ProcessDeployment, newest: Resource) -> str
     """Why the pods of the newest ReplicaSet are not ready: a pod's own message, the message of a ReplicaSet that cannot
     create pods, or how long a pod has been unready.
     """
-    pods = [pod for pod in seen.pods or () if _is_of(newest, pod)]
-    if said := next(filter(None, map(pod_trouble, pods)), ""):
+    pods = [pod for pod in seen.pods or () if _is_of(pod, REPLICA_SET.kind, key_of(newest))]
+    if said := next(filter(None, map(_pod_trouble, pods)), ""):
         return said
     failure = condition_of(newest, "ReplicaFailure") or {}
     if failure.get("status") == "True":
         return f"Its pods cannot be made: {failure.get('message')}"
     for pod in pods:
         ready = condition_of(pod, "Ready") or {}
-        since = parse_time(ready.get("lastTransitionTime")) or _made(pod)
+        since = parse_time(ready.get("lastTransitionTime")) or parse_time(dig(pod, "metadata", "creationTimestamp"))
         if ready.get("status") != "True" and since is not None and seen.now - since > _PATIENCE:
             return f"Pod {key_of(pod).name} is not ready for {human_duration(seen.now - since)}: its log says why."
     return component.trouble if component.overdue else ""
 
 
-def _is_of(replica_set: Resource, pod: Resource) -> bool:
-    owner = controller_owner(pod) or {}
-    return (owner.get("kind"), owner.get("name")) == (REPLICA_SET.kind, key_of(replica_set).name)
+def _pod_trouble(pod: Resource) -> str:
+    """Why a pod is not ready, in the cluster's own words; empty if unknown."""
+    for part in ("initContainerStatuses", "containerStatuses"):
+        for container in dig(pod, "status", part, default=[]):
+            if trouble := _container_trouble(container):
+                return f"Pod {key_of(pod).name}: {trouble}."
+    scheduled = condition_of(pod, "PodScheduled") or {}
+    if scheduled.get("status") == "False" and scheduled.get("message"):
+        return f"Pod {key_of(pod).name}: {scheduled['message']}"
+    return ""
 
 
-def _made(obj: Resource) -> datetime | None:
-    return parse_time(dig(obj, "metadata", "creationTimestamp"))
-
-
-_LEASE_SECONDS = 15
-"""Duration of a Lease that does not state one."""
+def _container_trouble(container: Resource) -> str:
+    """Why a container does not run, or has not become ready since its last restart."""
+    waiting = dig(container, "state", "waiting", default={})
+    ended = dig(container, "state", "terminated") or dig(container, "lastState", "terminated")
+    end = ""
+    if ended is not None:
+        words = " ".join(str(ended.get("message") or "").split())
+        words = words if len(words) <= _LAST_WORDS else f"…{words[-_LAST_WORDS:]}"
+        last = f"{ended.get('reason', '')} {words}".strip()
+        end = f"its last run ended with exit code {ended.get('exitCode')}{f' ({last})' if last else ''}"
+    if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
+        return ": ".join(str(text) for text in (waiting["reason"], waiting.get("message"), end) if text)
+    if ended is None or container.get("ready") is True or ended.get("exitCode") == 0:
+        return ""
+    return f"{end}; it was started again {container.get('restartCount', 0)} times"
 
 
 @check(
@@ -136,7 +152,7 @@ def _no_core(seen: Snapshot) -> Iterator[Found]:
     if others := [component for component in seen.elsewhere or () if component.core]:
         homes = sorted({component.key.namespace for component in others})
         what += f" {others[0].name} runs it: --namespace {' or '.join(homes)}."
-    yield Found(object=f"Namespace/{seen.namespace}", what=what)
+    yield Found(f"Namespace/{seen.namespace}", what)
 
 
 @check(
@@ -152,7 +168,7 @@ def _down(seen: Snapshot) -> Iterator[Found]:
         if component.available == 0:
             wanted = component.wanted
             what = "It is scaled to zero." if wanted == 0 else f"0 of {wanted} pods are available."
-            yield Found(object=component.name, what=f"{what} {_trouble(seen, component)}".rstrip())
+            yield Found(component.name, f"{what} {_trouble(seen, component)}".rstrip())
 
 
 @check(
@@ -165,17 +181,14 @@ def _down(seen: Snapshot) -> Iterator[Found]:
 )
 def _thin(seen: Snapshot) -> Iterator[Found]:
     for component in seen.components or ():
-        if 0 < component.available < component.wanted and not stuck(seen, component):
-            yield Found(
-                object=component.name,
-                what=f"{component.available} of {component.wanted} pods are available. "
-                f"{_trouble(seen, component)}".rstrip(),
-            )
+        if 0 < component.available < component.wanted and not _stuck(seen, component):
+            what = f"{component.available} of {component.wanted} pods are available. {_trouble(seen, component)}"
+            yield Found(component.name, what.rstrip())
 
 
 def _trouble(seen: Snapshot, component: ProcessDeployment) -> str:
     """Why pods are missing: a pod's own message, otherwise the Deployment's."""
-    return next(filter(None, (pod_trouble(pod) for pod in seen.pods or () if component.has(pod))), component.trouble)
+    return next(filter(None, (_pod_trouble(pod) for pod in seen.pods or () if component.has(pod))), component.trouble)
 
 
 @check(
@@ -191,10 +204,7 @@ def _without_election(seen: Snapshot) -> Iterator[Found]:
     for component in seen.components or ():
         elected = component.known or any(name in (seen.leases or {}) for name in component.leases)
         if component.available > 1 and not elected:
-            yield Found(
-                object=component.name,
-                what=f"{component.available} pods are available and no Lease says which one works.",
-            )
+            yield Found(component.name, f"{component.available} pods are available and no Lease says which one works.")
 
 
 @check(
@@ -209,15 +219,7 @@ def _leaderless(seen: Snapshot) -> Iterator[Found]:
     for component in seen.components or ():
         for name in component.leases if component.known and component.available else ():
             if problem := _lapsed(seen, name):
-                yield Found(object=f"Lease/{seen.namespace}/{name}", what=problem)
-
-
-def led_by(seen: Snapshot, lease: str) -> str:
-    """The holder of a Lease now; empty if there is none."""
-    found = (seen.leases or {}).get(lease)
-    if found is None or _lapsed(seen, lease):
-        return ""
-    return str(dig(found, "spec", "holderIdentity", default=""))
+                yield Found(f"Lease/{seen.namespace}/{name}", problem)
 
 
 def _lapsed(seen: Snapshot, name: str) -> str:
@@ -253,8 +255,8 @@ def _held_by_a_stranger(seen: Snapshot) -> Iterator[Found]:
             if problem := _foreign(seen, name, pods):
                 namespace = component.key.namespace
                 yield Found(
-                    object=f"Lease/{namespace}/{name}",
-                    what=f"{problem} {component.name} waits for it.",
+                    f"Lease/{namespace}/{name}",
+                    f"{problem} {component.name} waits for it.",
                     do=f"If the holder still runs somewhere, stop it. Else: kubectl delete lease {name} --namespace "
                     f"{namespace}; a pod takes it within seconds.",
                 )
@@ -290,7 +292,7 @@ def _foreign(seen: Snapshot, name: str, pods: list[str]) -> str:
 def _skewed(seen: Snapshot) -> Iterator[Found]:
     for component in seen.components or ():
         if component.version and _minor(component.version) != _minor(__version__):
-            yield Found(object=component.name, what=f"It runs {component.version}; this command is {__version__}.")
+            yield Found(component.name, f"It runs {component.version}; this command is {__version__}.")
 
 
 def _minor(version: str) -> str:
@@ -309,10 +311,7 @@ def _elsewhere(seen: Snapshot) -> Iterator[Found]:
     for core in seen.cores:
         for component in seen.components or ():
             if core.known and component.known and not component.core and set(component.watched) != set(core.watched):
-                yield Found(
-                    object=component.name,
-                    what=f"It watches {component.scope}, the core watches {core.scope}.",
-                )
+                yield Found(component.name, f"It watches {component.scope}, the core watches {core.scope}.")
 
 
 @check(
@@ -327,7 +326,7 @@ def _nowhere(seen: Snapshot) -> Iterator[Found]:
     for component in seen.components or ():
         for name in component.watched:
             if not (seen.namespaces or {}).get(name, True):
-                yield Found(object=component.name, what=f"It watches namespace {name}, which does not exist.")
+                yield Found(component.name, f"It watches namespace {name}, which does not exist.")
 
 
 @check(
@@ -342,7 +341,7 @@ def _no_account(seen: Snapshot) -> Iterator[Found]:
     for component in seen.components or ():
         key = ObjectKey(component.key.namespace, component.account)
         if not (seen.accounts or {}).get(key, True):
-            yield Found(object=component.name, what=f"Its account {component.account} does not exist.")
+            yield Found(component.name, f"Its account {component.account} does not exist.")
 
 
 @check(
@@ -357,10 +356,9 @@ def _stranger(seen: Snapshot) -> Iterator[Found]:
     ours = {name for component in seen.components or () for name in component.leases}
     known = {names.CORE_MANAGER, *(names.provider_manager(provider) for provider in seen.registered)}
     for name in sorted((known - ours) & set(seen.leases or {})):
-        if holder := led_by(seen, name):
-            yield Found(
-                object=f"Lease/{seen.namespace}/{name}", what=f"{holder} renews it, and no Deployment here runs it."
-            )
+        if not _lapsed(seen, name):
+            holder = dig((seen.leases or {})[name], "spec", "holderIdentity")
+            yield Found(f"Lease/{seen.namespace}/{name}", f"{holder} renews it, and no Deployment here runs it.")
 
 
 @check(
@@ -373,7 +371,21 @@ def _stranger(seen: Snapshot) -> Iterator[Found]:
 )
 def _rivals(seen: Snapshot) -> Iterator[Found]:
     for one, other in rivals(seen.components or (), seen.elsewhere or ()):
-        yield Found(object=other.name, what=f"It works on {other.scope}, {one.key.name} on {one.scope}.")
+        yield Found(other.name, f"It works on {other.scope}, {one.key.name} on {one.scope}.")
+
+
+def rivals(
+    mine: Iterable[ProcessDeployment], others: Iterable[ProcessDeployment]
+) -> Iterator[tuple[ProcessDeployment, ProcessDeployment]]:
+    """Pairs of `mine` and `others`, in different namespaces, that do the same work on the same deployments.
+
+    A Lease is in one namespace, so it does not prevent the two from working at the same time.
+    """
+    for one, other in product(mine, others):
+        meet = not one.watched or not other.watched or set(one.watched) & set(other.watched)
+        alike = (one.core and other.core) or set(one.providers) & set(other.providers)
+        if one.known and other.known and one.key.namespace != other.key.namespace and meet and alike:
+            yield one, other
 
 
 _UNFINISHED = {
@@ -398,33 +410,22 @@ _UNFINISHED = {
 )
 def _halfway(seen: Snapshot) -> Iterator[Found]:
     ours = {component.release for component in seen.components or ()}
-    newest: dict[str, Resource] = {}
+    newest: dict[str, tuple[int, Resource]] = {}
     for release in seen.releases or ():
-        name = labels_of(release).get("name", "")
-        if name and (name in ours or name.startswith("airunway")) and _number(release) >= _number(newest.get(name)):
-            newest[name] = release
-    for name, release in sorted(newest.items()):
-        status = labels_of(release).get("status", "")
+        name, revision = labels_of(release).get("name", ""), _number(labels_of(release).get("version", ""))
+        if name and (name in ours or name.startswith("airunway")) and revision >= newest.get(name, (0, {}))[0]:
+            newest[name] = revision, release
+    for name, (revision, release) in sorted(newest.items()):
+        status, modified = labels_of(release).get("status", ""), labels_of(release).get("modifiedAt", "")
         if status not in _UNFINISHED:
             continue
-        since = _changed(release)
+        since = parse_time(dig(release, "metadata", "creationTimestamp"))
+        if modified.isdecimal() and len(modified) < 12:  # seconds since 1970
+            since = datetime.fromtimestamp(int(modified), UTC)
         age = f" since {human_duration(seen.now - since)}" if since is not None else ""
+        command = _UNFINISHED[status].format(name=name, namespace=key_of(release).namespace)
         yield Found(
-            object=f"Secret/{key_of(release).namespace}/{key_of(release).name}",
-            what=f"Revision {_number(release)} of release {name} is {status}{age}.",
-            do="If no helm works on it at this moment: "
-            + _UNFINISHED[status].format(name=name, namespace=key_of(release).namespace),
+            named("Secret", release),
+            f"Revision {revision} of release {name} is {status}{age}.",
+            do=f"If no helm works on it at this moment: {command}",
         )
-
-
-def _number(release: Resource | None) -> int:
-    text = labels_of(release or {}).get("version", "")
-    return int(text) if text.isdecimal() else 0
-
-
-def _changed(release: Resource) -> datetime | None:
-    """When helm last wrote the release, from its label in seconds since 1970."""
-    text = labels_of(release).get("modifiedAt", "")
-    if text.isdecimal() and len(text) < 12:
-        return datetime.fromtimestamp(int(text), UTC)
-    return parse_time(dig(release, "metadata", "creationTimestamp"))

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
+from functools import partial
 
 from airunway.doctor.findings import Found, Severity, check
-from airunway.doctor.snapshot import Snapshot
+from airunway.doctor.snapshot import Snapshot, named, required_kinds, upstream_namespace
 from airunway.first_seen import SKEW, human_duration
 from airunway.plugins.contract import CONTRACT_VERSIONS
 from airunway.resource import Resource, condition_of, dig, key_of, parse_time
 from airunway.selection import STALE_AFTER, ProviderFacts, provider_facts
 
-__all__ = ["is_silent", "required_kinds"]
+__all__ = ["is_silent"]
 
-
-def _name(config: Resource) -> str:
-    return f"InferenceProviderConfig/{key_of(config).name}"
+_name = partial(named, "InferenceProviderConfig")
 
 
 def _all(seen: Snapshot) -> Iterator[tuple[Resource, ProviderFacts]]:
@@ -29,11 +28,6 @@ def is_silent(facts: ProviderFacts, seen: Snapshot) -> bool:
     return facts.heartbeat is None or seen.now - facts.heartbeat > STALE_AFTER
 
 
-def _told_reason(config: Resource, type_: str) -> tuple[str, str]:
-    condition = condition_of(config, type_) or {}
-    return str(condition.get("reason", "")), str(condition.get("message", ""))
-
-
 @check(
     "ARW0501",
     Severity.ERROR,
@@ -44,7 +38,7 @@ def _told_reason(config: Resource, type_: str) -> tuple[str, str]:
 )
 def _none(seen: Snapshot) -> Iterator[Found]:
     if not seen.providers:
-        yield Found(object="InferenceProviderConfig", what="There is none.")
+        yield Found("InferenceProviderConfig", "There is none.")
 
 
 @check(
@@ -60,25 +54,15 @@ def _silent(seen: Snapshot) -> Iterator[Found]:
     for config, facts in _all(seen):
         if not is_silent(facts, seen):
             continue
-        if facts.heartbeat is None:
-            what = "It has never sent a heartbeat."
-        else:
+        what = "It has never sent a heartbeat."
+        if facts.heartbeat is not None:
             what = f"Its last heartbeat came {human_duration(seen.now - facts.heartbeat)} ago."
-        yield Found(object=_name(config), what=what + _whereabouts(seen, facts.name))
-
-
-def _left(config: Resource) -> bool:
-    """Whether it has reported that it stops."""
-    return (condition_of(config, "Healthy") or {}).get("status") == "False"
-
-
-def _whereabouts(seen: Snapshot, provider: str) -> str:
-    if seen.components is None:
-        return ""
-    running = [component for component in seen.components if component.runs(provider)]
-    if not running:
-        return f" No Deployment in {seen.namespace} runs it."
-    return f" {running[0].name} should run it ({running[0].available} of {running[0].wanted} pods available)."
+        running = next((each for each in seen.components or () if facts.name in each.providers), None)
+        if running is not None:
+            what += f" {running.name} should run it ({running.available} of {running.wanted} pods available)."
+        elif seen.components is not None:
+            what += f" No Deployment in {seen.namespace} runs it."
+        yield Found(_name(config), what)
 
 
 @check(
@@ -93,7 +77,7 @@ def _unregistered(seen: Snapshot) -> Iterator[Found]:
     for component in seen.components or ():
         for provider in component.providers:
             if component.available and provider not in seen.registered:
-                yield Found(object=component.name, what=f"It runs {provider}, which is not registered.")
+                yield Found(component.name, f"It runs {provider}, which is not registered.")
 
 
 @check(
@@ -106,10 +90,11 @@ def _unregistered(seen: Snapshot) -> Iterator[Found]:
 )
 def _unready(seen: Snapshot) -> Iterator[Found]:
     for config, facts in _all(seen):
-        reason, message = _told_reason(config, "Ready")
+        condition = condition_of(config, "Ready") or {}
+        reason, message = condition.get("reason", ""), condition.get("message", "")
         upstream = reason in ("UpstreamNotInstalled", "UnsupportedSchema")  # reported by ARW0601 to ARW0603
         if not facts.ready and not upstream and not is_silent(facts, seen):
-            yield Found(object=_name(config), what=f"It says {reason or 'nothing'}: {message}".rstrip(": "))
+            yield Found(_name(config), f"It says {reason or 'nothing'}: {message}".rstrip(": "))
 
 
 @check(
@@ -121,11 +106,11 @@ def _unready(seen: Snapshot) -> Iterator[Found]:
     needs=("providers",),
 )
 def _contract(seen: Snapshot) -> Iterator[Found]:
-    for config, _ in _all(seen):
+    for config in seen.providers or ():
         spoken = dig(config, "spec", "contractVersions", default=[])
         if spoken and not set(spoken) & set(CONTRACT_VERSIONS):
             ours = ", ".join(CONTRACT_VERSIONS)
-            yield Found(object=_name(config), what=f"It speaks {', '.join(spoken)}; this release speaks {ours}.")
+            yield Found(_name(config), f"It speaks {', '.join(spoken)}; this release speaks {ours}.")
 
 
 @check(
@@ -137,10 +122,10 @@ def _contract(seen: Snapshot) -> Iterator[Found]:
     needs=("providers",),
 )
 def _rules(seen: Snapshot) -> Iterator[Found]:
-    for config, _ in _all(seen):
+    for config in seen.providers or ():
         condition = condition_of(config, "SelectionRulesValid") or {}
         if condition.get("status") == "False":
-            yield Found(object=_name(config), what=str(condition.get("message")))
+            yield Found(_name(config), str(condition.get("message")))
 
 
 @check(
@@ -154,9 +139,7 @@ def _rules(seen: Snapshot) -> Iterator[Found]:
 def _ahead(seen: Snapshot) -> Iterator[Found]:
     for config, facts in _all(seen):
         if facts.heartbeat is not None and facts.heartbeat - seen.now > SKEW:
-            yield Found(
-                object=_name(config), what=f"Its last heartbeat is {human_duration(facts.heartbeat - seen.now)} ahead."
-            )
+            yield Found(_name(config), f"Its last heartbeat is {human_duration(facts.heartbeat - seen.now)} ahead.")
 
 
 @check(
@@ -172,21 +155,10 @@ def _other_release(seen: Snapshot) -> Iterator[Found]:
         there = str(dig(config, "status", "version", default="")).rpartition(":")[2]
         here = seen.plugins.get(facts.name, "")
         if there and here and there != here:
-            yield Found(object=_name(config), what=f"It is {there} in the cluster and {here} here.")
+            yield Found(_name(config), f"It is {there} in the cluster and {here} here.")
 
 
 # --------------------------------------------------------------------------------------------------------- upstreams
-
-
-def required_kinds(config: Resource) -> Iterator[tuple[str, str, list[str]]]:
-    """Group, kind and versions of the upstream kinds that the provider requires."""
-    for kind in dig(config, "spec", "upstream", default=[]):
-        if kind.get("requiresCRD") is True:
-            yield (
-                str(kind.get("group")),
-                str(kind.get("kind")),
-                [str(version) for version in kind.get("versions") or ()],
-            )
 
 
 @check(
@@ -201,14 +173,10 @@ def _not_installed(seen: Snapshot) -> Iterator[Found]:
     for config in seen.providers or ():
         for group, kind, _ in required_kinds(config):
             if not any(kind in kinds for kinds in (seen.served or {}).get(group, {}).values()):
-                yield Found(object=_name(config), what=f"{kind}.{group} is not served.", do=_installation(config))
-
-
-def _installation(config: Resource) -> str:
-    steps = [
-        str(step["command"]) for step in dig(config, "spec", "installation", "steps", default=[]) if step.get("command")
-    ]
-    return f"Install it: {' && '.join(steps)}" if steps else ""
+                steps = dig(config, "spec", "installation", "steps", default=[])
+                commands = [str(step["command"]) for step in steps if step.get("command")]
+                do = f"Install it: {' && '.join(commands)}" if commands else ""
+                yield Found(_name(config), f"{kind}.{group} is not served.", do=do)
 
 
 @check(
@@ -225,8 +193,8 @@ def _other_versions(seen: Snapshot) -> Iterator[Found]:
             there = [version for version, kinds in (seen.served or {}).get(group, {}).items() if kind in kinds]
             if there and not set(there) & set(versions):
                 yield Found(
-                    object=_name(config),
-                    what=f"{kind}.{group} is served as {', '.join(there)}; the provider writes {', '.join(versions)}.",
+                    _name(config),
+                    f"{kind}.{group} is served as {', '.join(there)}; the provider writes {', '.join(versions)}.",
                 )
 
 
@@ -239,10 +207,11 @@ def _other_versions(seen: Snapshot) -> Iterator[Found]:
     needs=("providers",),
 )
 def _unverified(seen: Snapshot) -> Iterator[Found]:
-    for config, _ in _all(seen):
-        reason, message = _told_reason(config, "SchemaSupported")
+    for config in seen.providers or ():
+        condition = condition_of(config, "SchemaSupported") or {}
+        reason, message = condition.get("reason"), str(condition.get("message", ""))
         if reason == "UnverifiedSchema" or (reason == "UnsupportedSchema" and "schema" in message):
-            yield Found(object=_name(config), what=f"{message}.")
+            yield Found(_name(config), f"{message}.")
 
 
 @check(
@@ -256,16 +225,13 @@ def _unverified(seen: Snapshot) -> Iterator[Found]:
 def _idle(seen: Snapshot) -> Iterator[Found]:
     ours = {component.key for component in seen.components or ()}
     for config in seen.providers or ():
-        home = dig(config, "spec", "installation", "defaultNamespace", default="")
-        for deployment in (seen.controllers or {}).get(home, ()):
+        for deployment in (seen.controllers or {}).get(upstream_namespace(config), ()):
             if key_of(deployment) in ours:
                 continue
             wanted = dig(deployment, "spec", "replicas", default=1)
             if wanted and not dig(deployment, "status", "availableReplicas", default=0):
-                yield Found(
-                    object=f"Deployment/{key_of(deployment).namespace}/{key_of(deployment).name}",
-                    what=f"0 of {wanted} pods are available; {key_of(config).name} has its upstream in that namespace.",
-                )
+                what = f"0 of {wanted} pods are available; {key_of(config).name} has its upstream in that namespace."
+                yield Found(named("Deployment", deployment), what)
 
 
 @check(
@@ -279,16 +245,14 @@ def _idle(seen: Snapshot) -> Iterator[Found]:
 def _unaware(seen: Snapshot) -> Iterator[Found]:
     for config, facts in _all(seen):
         kinds = list(required_kinds(config))
-        if not kinds or is_silent(facts, seen) or _left(config):
+        left = (condition_of(config, "Healthy") or {}).get("status") == "False"  # it has reported that it stops
+        if not kinds or is_silent(facts, seen) or left:
             continue
         there = all(
             any(kind in (seen.served or {}).get(group, {}).get(version, {}) for version in versions)
             for group, kind, versions in kinds
         )
-        if there and not facts.installed and seen.now - _since(config, seen) > timedelta(seconds=30):
-            yield Found(object=_name(config), what="It says that its upstream is not installed, and it is.")
-
-
-def _since(config: Resource, seen: Snapshot) -> datetime:
-    condition = condition_of(config, "UpstreamInstalled") or {}
-    return parse_time(condition.get("lastTransitionTime")) or seen.now
+        condition = condition_of(config, "UpstreamInstalled") or {}
+        since = parse_time(condition.get("lastTransitionTime")) or seen.now
+        if there and not facts.installed and seen.now - since > timedelta(seconds=30):
+            yield Found(_name(config), "It says that its upstream is not installed, and it is.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from importlib.metadata import PackageNotFoundError, metadata
@@ -41,7 +41,7 @@ class Severity(StrEnum):
     """Something works by chance or badly, or will stop working."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Found:
     """One result of a check."""
 
@@ -49,7 +49,7 @@ class Found:
     """The object, as ``Kind/namespace/name`` or ``Kind/name``."""
     what: str
     """What is wrong with it, as a sentence."""
-    do: str = ""
+    do: str = field(default="", kw_only=True)
     """What to do about this object, if that is more specific than the check's text."""
 
 

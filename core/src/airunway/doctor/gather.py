@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from airunway.api import names
-from airunway.doctor.components import OURS, ProcessDeployment, components_in
-from airunway.doctor.guards import expected_guards
-from airunway.doctor.rights import expected_rights
-from airunway.doctor.snapshot import GATEWAY_GROUP, POOL_GROUPS, Call, Right, Snapshot, Unseen
-from airunway.doctor.webhook_comparison import configuration_names, services_of
+from airunway.doctor.checks_accounts import expected_guards, expected_rights
+from airunway.doctor.checks_webhook import configuration_names, services_of
+from airunway.doctor.snapshot import (
+    GATEWAY_GROUP,
+    OURS,
+    POOL_GROUPS,
+    ProcessDeployment,
+    Right,
+    Snapshot,
+    Unseen,
+    components_in,
+    required_kinds,
+    upstream_namespace,
+)
 from airunway.gateway.kinds import GATEWAY
 from airunway.kinds import (
     CLUSTER_MODEL_TEMPLATE,
@@ -68,7 +77,7 @@ _BINDING = Kind(
     "validatingadmissionpolicybindings",
     namespaced=False,
 )
-_KINDS = (
+_OURS = (
     MODEL_DEPLOYMENT,
     INFERENCE_PROVIDER_CONFIG,
     RUNTIME_CONFIG,
@@ -86,19 +95,18 @@ _HELM = "owner=helm"
 _AT_ONCE = 32
 """Maximum concurrent requests: priority and fairness does not serve a user more at once."""
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
-async def gather(
-    client: Client, *, namespace: str, hosts: Sequence[ProviderHost], limit: int = 500, clock: Any = None
-) -> Snapshot:
+async def gather(client: Client, *, namespace: str, hosts: Sequence[ProviderHost], limit: int = 500) -> Snapshot:
     """Read everything; `namespace` is where AI Runway runs, `hosts` are the provider plugins installed here.
 
     Of nodes and deployments at most `limit` are read; `unseen` records that there are more. Raises KubeError if the API
     server does not even return its version.
     """
     kubernetes = await client.version()
-    here = (clock or datetime.now)(UTC)
+    here = datetime.now(UTC)
     there = client.server_time or here
     reader = _Reader(client, namespace=namespace, hosts=hosts, limit=limit)
     ahead = there - here
@@ -126,17 +134,21 @@ class _Reader:
 
     async def first(self) -> dict[str, Any]:
         """The parts that depend on no other part."""
+        here = self._namespace
         return await self._parts(
-            definitions=("AI Runway's CRDs", self._definitions()),
-            components=(f"Deployments in {self._namespace}", self._components()),
-            pods=(f"pods in {self._namespace}", self._pods()),
-            replica_sets=(f"ReplicaSets in {self._namespace}", self._replica_sets()),
-            releases=(f"releases of Helm in {self._namespace} (metadata of Secrets)", self._releases()),
+            definitions=(
+                "AI Runway's CRDs",
+                self._named(CUSTOM_RESOURCE_DEFINITION, [f"{kind.plural}.{kind.group}" for kind in _OURS]),
+            ),
+            components=(f"Deployments in {here}", self._components(here)),
+            pods=(f"pods in {here}", self._all(POD, namespace=here)),
+            replica_sets=(f"ReplicaSets in {here}", self._all(REPLICA_SET, namespace=here)),
+            releases=(f"releases of Helm in {here} (metadata of Secrets)", self._releases()),
             elsewhere=("Deployments of AI Runway in other namespaces", self._elsewhere()),
-            leases=(f"Leases in {self._namespace}", self._leases()),
+            leases=(f"Leases in {here}", self._leases()),
             policies=("ValidatingAdmissionPolicies", self._all(_POLICY)),
             bindings=("ValidatingAdmissionPolicyBindings", self._all(_BINDING)),
-            providers=("InferenceProviderConfigs", self._providers()),
+            providers=("InferenceProviderConfigs", self._all(INFERENCE_PROVIDER_CONFIG)),
             nodes=("nodes", self._some("nodes", NODE)),
             storage_classes=("StorageClasses", self._all(STORAGE_CLASS)),
             gateway_classes=("GatewayClasses", self._all(_GATEWAY_CLASS)),
@@ -157,28 +169,27 @@ class _Reader:
         components, providers = first.components, first.providers
         if components is not None:
             watched = {name for component in components for name in component.watched} | {self._namespace}
-            keys = {ObjectKey(component.key.namespace, component.account) for component in components}
-            wanted["namespaces"] = ("namespaces", self._namespaces(watched))
-            wanted["accounts"] = ("service accounts", self._there(SERVICE_ACCOUNT, keys))
+            accounts = [ObjectKey(component.key.namespace, component.account) for component in components]
+            rights = expected_rights(components, self._hosts)
+            wanted["namespaces"] = ("namespaces", self._each(watched, self._namespace_called))
+            wanted["accounts"] = ("service accounts", self._each(accounts, self._account_exists))
             wanted["configurations"] = ("ValidatingWebhookConfigurations", self._configurations(components))
-            wanted["rights"] = (
-                "rights of the accounts",
-                self._rights(expected_rights(components, self._hosts)),
-            )
+            wanted["rights"] = ("rights of the accounts", self._each(rights, self._is_allowed))
             where = next((component.watched[0] for component in first.cores if component.watched), "default")
             if first.definitions:
                 wanted["call"] = ("the webhooks that ModelDeployments pass", self._call(where))
         if providers is not None:
-            groups = {str(kind.get("group")) for config in providers for kind in _required(config) if kind.get("group")}
-            wanted["served"] = ("the API server's kinds", self._served({*groups, GATEWAY_GROUP, *POOL_GROUPS}))
-            homes = {_home(config) for config in providers} - {""}
-            wanted["controllers"] = ("Deployments of upstreams", self._controllers(homes))
+            groups = {group for config in providers for group, _, _ in required_kinds(config) if group}
+            groups |= {GATEWAY_GROUP, *POOL_GROUPS}
+            wanted["served"] = ("the API server's kinds", self._each(groups, self._kinds_of))
+            homes = {upstream_namespace(config) for config in providers} - {""}
+            wanted["controllers"] = ("Deployments of upstreams", self._each(homes, self._deployments_in))
         found = await self._parts(**wanted)
         if components is not None:
             found["guards"] = {each.name: expected_guards(each, self._hosts) for each in components}
         if found.get("configurations") is not None:
             services = services_of(found["configurations"].values())
-            found |= await self._parts(endpoints=("endpoints of the webhook", self._endpoints(services)))
+            found |= await self._parts(endpoints=("endpoints of the webhook", self._each(services, self._endpoints_of)))
         return found
 
     async def _parts(self, **wanted: tuple[str, Awaitable[Any]]) -> dict[str, Any]:
@@ -193,58 +204,11 @@ class _Reader:
             self.unseen.append(Unseen(part=part, what=what, why=bounded(why, 300)))
             return None
 
-    # ------------------------------------------------------------------------------------------------- single parts
+    # --------------------------------------------------------------------------------------------------- many objects
 
-    async def _definitions(self) -> dict[str, Resource]:
-        return await self._named(
-            CUSTOM_RESOURCE_DEFINITION,
-            [f"{kind.plural}.{kind.group}" for kind in _KINDS],
-        )
-
-    async def _components(self) -> tuple[Any, ...]:
-        deployments, published = await asyncio.gather(
-            self._client.list_all(DEPLOYMENT, namespace=self._namespace), self._published(namespace=self._namespace)
-        )
-        return tuple(components_in(deployments, published))
-
-    async def _published(self, *, namespace: str = "") -> list[EffectiveSettings]:
-        """The published settings of processes; empty if Leases may not be listed."""
+    async def _all(self, kind: Kind, *, namespace: str = "") -> tuple[Resource, ...]:
         try:
-            return published_in(await self._client.list_all(LEASE, namespace=namespace, label_selector=OURS))
-        except Forbidden:
-            return []
-
-    async def _pods(self) -> tuple[Resource, ...]:
-        return tuple(await self._client.list_all(POD, namespace=self._namespace))
-
-    async def _elsewhere(self) -> tuple[ProcessDeployment, ...]:
-        deployments, published = await asyncio.gather(
-            self._client.list_all(DEPLOYMENT, label_selector=OURS), self._published()
-        )
-        found = components_in(deployments, published)
-        return tuple(component for component in found if component.key.namespace != self._namespace)
-
-    async def _leases(self) -> dict[str, Resource]:
-        found = await self._client.list_all(LEASE, namespace=self._namespace)
-        return {key_of(lease).name: lease for lease in found}
-
-    async def _replica_sets(self) -> tuple[Resource, ...]:
-        return tuple(await self._client.list_all(REPLICA_SET, namespace=self._namespace))
-
-    async def _releases(self) -> tuple[Resource, ...]:
-        return tuple(await self._client.list_metadata(SECRET, namespace=self._namespace, label_selector=_HELM))
-
-    async def _configurations(self, components: Sequence[ProcessDeployment]) -> dict[str, Resource]:
-        named = configuration_names(components)
-        found = {key_of(live).name: live for live in await self._all(CONFIGURATION_KIND)}
-        return {name: live for name, live in found.items() if name in named or webhooks_of(live)}
-
-    async def _providers(self) -> tuple[Resource, ...]:
-        return await self._all(INFERENCE_PROVIDER_CONFIG)
-
-    async def _all(self, kind: Kind) -> tuple[Resource, ...]:
-        try:
-            return tuple(await self._client.list_all(kind))
+            return tuple(await self._client.list_all(kind, namespace=namespace))
         except NotFound:  # the kind is not installed
             return ()
 
@@ -261,60 +225,55 @@ class _Reader:
             pass
         return ()
 
-    async def _get(self, kind: Kind, key: ObjectKey) -> Resource | None:
-        async with self._slots:
-            return await self._client.find(kind, key)
-
     async def _named(self, kind: Kind, wanted: Iterable[str]) -> dict[str, Resource]:
         """The existing objects with these names, of a cluster-scoped kind."""
-        listed = sorted(set(wanted))
-        found = await asyncio.gather(*(self._get(kind, ObjectKey("", name)) for name in listed))
-        return {name: obj for name, obj in zip(listed, found, strict=True) if obj is not None}
+        found = await self._each(wanted, lambda name: self._client.find(kind, ObjectKey("", name)))
+        return {name: obj for name, obj in found.items() if obj is not None}
 
-    async def _there(self, kind: Kind, keys: Iterable[ObjectKey]) -> dict[ObjectKey, bool]:
-        listed = sorted(set(keys))
-        found = await asyncio.gather(*(self._get(kind, key) for key in listed))
-        return {key: obj is not None for key, obj in zip(listed, found, strict=True)}
+    async def _each(self, wanted: Iterable[K], read: Callable[[K], Awaitable[T]]) -> dict[K, T]:
+        """What `read` returns for each of these, read at the same time."""
 
-    async def _namespaces(self, wanted: Iterable[str]) -> dict[str, Resource | None]:
-        found = await self._named(NAMESPACE, listed := sorted(set(wanted)))
-        return {name: found.get(name) for name in listed}
-
-    async def _endpoints(self, services: Iterable[ObjectKey]) -> dict[ObjectKey, int | None]:
-        async def ready(key: ObjectKey) -> int | None:
-            if await self._get(SERVICE, key) is None:
-                return None
-            selector = f"kubernetes.io/service-name={key.name}"
-            slices = await self._client.list_all(ENDPOINT_SLICE, namespace=key.namespace, label_selector=selector)
-            return sum(
-                1
-                for slice_ in slices
-                for endpoint in slice_.get("endpoints") or ()
-                if dig(endpoint, "conditions", "ready", default=True)
-            )
-
-        listed = sorted(set(services))
-        return dict(zip(listed, await asyncio.gather(*map(ready, listed)), strict=True))
-
-    async def _rights(self, wanted: Iterable[Right]) -> dict[Right, bool]:
-        async def allowed(right: Right) -> bool:
-            namespace, _, _ = right.user.removeprefix("system:serviceaccount:").partition(":")
+        async def in_turn(key: K) -> T:
             async with self._slots:
-                answer = await self._client.subject_access_review(
-                    user=right.user,
-                    groups=["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"],
-                    verb=right.verb,
-                    kind=Kind(right.group, "*", "", right.resource),
-                    subresource=right.subresource,
-                    namespace=right.namespace,
-                    name=right.name,
-                )
-            return answer.allowed
+                return await read(key)
 
-        listed = list(dict.fromkeys(wanted))
-        return dict(zip(listed, await asyncio.gather(*map(allowed, listed)), strict=True))
+        keys = list(dict.fromkeys(wanted))
+        return dict(zip(keys, await asyncio.gather(*map(in_turn, keys)), strict=True))
 
-    async def _call(self, namespace: str) -> Call:
+    # ------------------------------------------------------------------------------------------------- single parts
+
+    async def _components(self, namespace: str) -> tuple[ProcessDeployment, ...]:
+        deployments, published = await asyncio.gather(
+            self._client.list_all(DEPLOYMENT, namespace=namespace), self._published(namespace=namespace)
+        )
+        return tuple(components_in(deployments, published))
+
+    async def _elsewhere(self) -> tuple[ProcessDeployment, ...]:
+        deployments, published = await asyncio.gather(
+            self._client.list_all(DEPLOYMENT, label_selector=OURS), self._published()
+        )
+        found = components_in(deployments, published)
+        return tuple(component for component in found if component.key.namespace != self._namespace)
+
+    async def _published(self, *, namespace: str = "") -> list[EffectiveSettings]:
+        """The published settings of processes; empty if Leases may not be listed."""
+        try:
+            return published_in(await self._client.list_all(LEASE, namespace=namespace, label_selector=OURS))
+        except Forbidden:
+            return []
+
+    async def _leases(self) -> dict[str, Resource]:
+        return {key_of(lease).name: lease for lease in await self._all(LEASE, namespace=self._namespace)}
+
+    async def _releases(self) -> tuple[Resource, ...]:
+        return tuple(await self._client.list_metadata(SECRET, namespace=self._namespace, label_selector=_HELM))
+
+    async def _configurations(self, components: Sequence[ProcessDeployment]) -> dict[str, Resource]:
+        ours = configuration_names(components)
+        found = {key_of(live).name: live for live in await self._all(CONFIGURATION_KIND)}
+        return {name: live for name, live in found.items() if name in ours or webhooks_of(live)}
+
+    async def _call(self, namespace: str) -> str:
         """Dry-run a creation, to test that webhooks can be called; a refusal by a webhook is a successful call."""
         probe: Resource = {
             "apiVersion": names.API_VERSION,
@@ -326,30 +285,44 @@ class _Reader:
             await self._client.create(MODEL_DEPLOYMENT, probe, dry_run=True)
         except ApiError as error:
             if error.kind is ErrorKind.WEBHOOK_FAILED:
-                return Call(failed=error.message)
+                return error.message
             if error.kind is ErrorKind.FORBIDDEN or error.status >= 500:
                 raise
-        return Call()
+        return ""
 
-    async def _served(self, groups: Iterable[str]) -> dict[str, dict[str, dict[str, str]]]:
-        async def kinds(group: str) -> dict[str, dict[str, str]]:
-            async with self._slots:
-                found = await served_kinds(self._client, group)
-            return {version: {name: kind.plural for name, kind in kinds.items()} for version, kinds in found.items()}
+    # ---------------------------------------------------------------------------------------------- one key's answer
 
-        listed = sorted(set(groups))
-        return dict(zip(listed, await asyncio.gather(*map(kinds, listed)), strict=True))
+    async def _namespace_called(self, name: str) -> Resource | None:
+        return await self._client.find(NAMESPACE, ObjectKey("", name))
 
-    async def _controllers(self, namespaces: Iterable[str]) -> dict[str, tuple[Resource, ...]]:
-        listed = sorted(set(namespaces))
-        found = await asyncio.gather(*(self._client.list_all(DEPLOYMENT, namespace=name) for name in listed))
-        return {name: tuple(deployments) for name, deployments in zip(listed, found, strict=True)}
+    async def _account_exists(self, key: ObjectKey) -> bool:
+        return await self._client.find(SERVICE_ACCOUNT, key) is not None
 
+    async def _is_allowed(self, right: Right) -> bool:
+        namespace, _, _ = right.user.removeprefix("system:serviceaccount:").partition(":")
+        answer = await self._client.subject_access_review(
+            user=right.user,
+            groups=["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"],
+            verb=right.verb,
+            kind=Kind(right.group, "*", "", right.resource),
+            subresource=right.subresource,
+            namespace=right.namespace,
+            name=right.name,
+        )
+        return answer.allowed
 
-def _required(config: Resource) -> list[Resource]:
-    return [kind for kind in dig(config, "spec", "upstream", default=[]) if kind.get("requiresCRD") is True]
+    async def _kinds_of(self, group: str) -> dict[str, dict[str, str]]:
+        found = await served_kinds(self._client, group)
+        return {version: {name: kind.plural for name, kind in kinds.items()} for version, kinds in found.items()}
 
+    async def _deployments_in(self, namespace: str) -> tuple[Resource, ...]:
+        return await self._all(DEPLOYMENT, namespace=namespace)
 
-def _home(config: Resource) -> str:
-    """The namespace in which the provider's upstream is installed, according to its config."""
-    return str(dig(config, "spec", "installation", "defaultNamespace", default=""))
+    async def _endpoints_of(self, service: ObjectKey) -> int | None:
+        """The number of ready endpoints of a Service; None if it does not exist."""
+        if await self._client.find(SERVICE, service) is None:
+            return None
+        selector = f"kubernetes.io/service-name={service.name}"
+        slices = await self._client.list_all(ENDPOINT_SLICE, namespace=service.namespace, label_selector=selector)
+        endpoints = (endpoint for slice_ in slices for endpoint in slice_.get("endpoints") or ())
+        return sum(bool(dig(endpoint, "conditions", "ready", default=True)) for endpoint in endpoints)

@@ -1,4 +1,4 @@
-"""Formats the findings as text, or as a document for programs. Pure."""
+"""Runs every check on a snapshot, and formats the findings as text, or as a document for programs. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,101 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from airunway import __version__
-from airunway.doctor.findings import AREAS, DoctorFinding, Severity
-from airunway.doctor.runner import DoctorReport
+from airunway.doctor import (
+    checks_accounts,
+    checks_cluster,
+    checks_cluster_resources,
+    checks_configs,
+    checks_model_cache,
+    checks_processes,
+    checks_providers,
+    checks_webhook,
+)
+from airunway.doctor.findings import AREAS, CHECKS, DoctorCheck, DoctorFinding, Severity
+from airunway.doctor.snapshot import Snapshot, Unseen
+from airunway.redaction import bounded
 from airunway.resource import Resource, format_time
 
-__all__ = ["Line", "document", "lines"]
+__all__ = ["DoctorReport", "Line", "document", "lines", "run_checks"]
+
+_MODULES = (
+    checks_cluster,
+    checks_processes,
+    checks_webhook,
+    checks_accounts,
+    checks_providers,
+    checks_cluster_resources,
+    checks_configs,
+    checks_model_cache,
+)
+"""Importing these modules registers their checks."""
+
+_ORDER = {Severity.ERROR: 0, Severity.WARNING: 1}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorReport:
+    """The result of all checks."""
+
+    snapshot: Snapshot
+    findings: tuple[DoctorFinding, ...]
+    """The findings, the most severe first."""
+    done: tuple[DoctorCheck, ...]
+    """The checks that were run."""
+    skipped: tuple[DoctorCheck, ...]
+    """The checks that could not be run."""
+    unseen: tuple[Unseen, ...]
+    """The parts of the cluster that could not be read."""
+
+    def of(self, severity: Severity) -> list[DoctorFinding]:
+        return [finding for finding in self.findings if finding.severity is severity]
+
+
+def run_checks(snapshot: Snapshot, *, ignored: frozenset[str] = frozenset()) -> DoctorReport:
+    """Run every check whose parts of the snapshot were read, except those whose codes are `ignored`."""
+    done, skipped, findings = [], [], []
+    for code, check in sorted(CHECKS.items()):
+        if code in ignored:
+            continue
+        if any(getattr(snapshot, part) is None for part in check.needs):
+            skipped.append(check)
+            continue
+        done.append(check)
+        findings += [
+            DoctorFinding(check=check, object=found.object, what=bounded(found.what), do=bounded(found.do) or check.do)
+            for found in check.find(snapshot)
+        ]
+    findings.sort(key=lambda finding: (_ORDER[finding.severity], finding.code, finding.object))
+    return DoctorReport(
+        snapshot=snapshot,
+        findings=tuple(findings),
+        done=tuple(done),
+        skipped=tuple(skipped),
+        unseen=(*snapshot.unseen, *_unknown(snapshot)),
+    )
+
+
+def _unknown(snapshot: Snapshot) -> Iterator[Unseen]:
+    """What this command cannot judge, although it could read the cluster."""
+    components = snapshot.components or ()
+    running = {provider for component in components for provider in component.providers}
+    for provider in sorted(running - set(snapshot.plugins)):
+        why = "its plugin is not installed beside this command"
+        yield Unseen(part="rights", what=f"rights of provider {provider}", why=why)
+    for component in components:
+        if component.guarded and not component.comparable:
+            why = f"they are those of {component.version}, and this command is {__version__}"
+            yield Unseen(part="guards", what=f"the guards of {component.name}", why=why)
+    for component in components:
+        if not component.known:
+            why = "no Lease says so: it has never led, runs without --leader-elect, or is of an older release"
+            yield Unseen(part="settings", what=f"how {component.name} runs", why=why)
+    if snapshot.runs_outside:
+        why = "no Deployment runs them: they run outside of the cluster, as in a sandbox"
+        yield Unseen(part="components", what="the processes of core and providers", why=why)
+
+
+# ------------------------------------------------------------------------------------------------------------ the text
 
 _INDENT = "  "
 _FIELD = 6
@@ -97,15 +187,11 @@ def _count(found: DoctorReport) -> str:
     errors, warnings = len(found.of(Severity.ERROR)), len(found.of(Severity.WARNING))
     done, all_ = len(found.done), len(found.done) + len(found.skipped)
     checks = f"{all_} checks" if done == all_ else f"{done} of {all_} checks"
-    if not errors and not warnings:
-        if found.skipped:
-            return f"Nothing wrong was found by {checks}; the others could not be made."
-        return f"Nothing is wrong ({checks})."
-    return f"{_plural(errors, 'error')}, {_plural(warnings, 'warning')} ({checks})."
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
+    if errors or warnings:
+        return f"{errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)} ({checks})."
+    if found.skipped:
+        return f"Nothing wrong was found by {checks}; the others could not be made."
+    return f"Nothing is wrong ({checks})."
 
 
 def document(found: DoctorReport) -> Resource:

@@ -1,17 +1,33 @@
-"""The snapshot of a cluster that all checks read."""
+"""The snapshot of a cluster that all checks read, and the processes of AI Runway that are found in it. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from airunway.doctor.components import ProcessDeployment
-from airunway.resource import ObjectKey, Resource, is_true, key_of, labels_of
+from airunway import __version__
+from airunway.api import names
+from airunway.process.effective_settings import PART_OF, EffectiveSettings
+from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_true, key_of, labels_of
 from airunway.selection import AVAILABLE, STALE_AFTER, provider_facts
 
-__all__ = ["GATEWAY_GROUP", "POOL_GROUPS", "Call", "Right", "Served", "Snapshot", "Unseen"]
+__all__ = [
+    "GATEWAY_GROUP",
+    "GUARDED",
+    "OURS",
+    "POOL_GROUPS",
+    "ProcessDeployment",
+    "Right",
+    "Served",
+    "Snapshot",
+    "Unseen",
+    "components_in",
+    "named",
+    "required_kinds",
+    "upstream_namespace",
+]
 
 GATEWAY_GROUP = "gateway.networking.k8s.io"
 POOL_GROUPS = ("inference.networking.k8s.io", "inference.networking.x-k8s.io")
@@ -19,6 +35,19 @@ POOL_GROUPS = ("inference.networking.k8s.io", "inference.networking.x-k8s.io")
 
 Served = Mapping[str, Mapping[str, Mapping[str, str]]]
 """Kinds that the API server serves: group → version → kind → plural. A requested group that does not exist is empty."""
+
+OURS = "=".join(PART_OF)
+"""The label selector of our charts' Deployments and our processes' Leases, in all namespaces."""
+
+GUARDED = f"{names.GROUP}/guarded"
+"""Annotation of a Deployment whose chart also installs guards for its account (`rbac.admission_policies`). Its value is
+the namespace of the core that the guards name.
+"""
+
+_NAME_LABEL = "app.kubernetes.io/name"
+"""Label of our charts' Deployments: the field manager of the part that it runs."""
+_VERSION_LABEL = "app.kubernetes.io/version"
+_RELEASE = "meta.helm.sh/release-name"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,11 +84,91 @@ class Right:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
-    """The result of a dry-run creation, for which the API server calls every webhook for ModelDeployments."""
+class ProcessDeployment:
+    """A Deployment that runs the core, providers, or both."""
 
-    failed: str = ""
-    """The API server's message if a webhook could not be called."""
+    key: ObjectKey
+    core: bool
+    providers: tuple[str, ...] = ()
+    """The providers that it runs."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Its effective options; empty if it has published none."""
+    account: str = "default"
+    wanted: int = 1
+    available: int = 0
+    version: str = ""
+    """The release that runs; if it has published none, the release of its chart. May be empty."""
+    trouble: str = ""
+    """The error in the Deployment's own conditions."""
+    overdue: bool = False
+    """Whether its pods did not become ready within the Deployment's ``progressDeadlineSeconds``."""
+    selector: Mapping[str, str] = field(default_factory=dict)
+    """The labels of its pods."""
+    release: str = ""
+    """Its Helm release."""
+    guarded: str = ""
+    """The namespace of the core if its chart has installed ValidatingAdmissionPolicies for its account (see `GUARDED`);
+    otherwise empty.
+    """
+
+    @property
+    def user(self) -> str:
+        """The name of its account for the API server."""
+        return f"system:serviceaccount:{self.key.namespace}:{self.account}"
+
+    @property
+    def name(self) -> str:
+        """Its name in a finding."""
+        return f"Deployment/{self.key.namespace}/{self.key.name}"
+
+    @property
+    def known(self) -> bool:
+        """Whether it has published its settings."""
+        return bool(self.options)
+
+    @property
+    def comparable(self) -> bool:
+        """Whether it and its guards are of the same release as this command."""
+        return self.version in ("", __version__)
+
+    @property
+    def leases(self) -> list[str]:
+        """The names of the Leases of its parts."""
+        parts = {
+            names.CORE_MANAGER: self.core,
+            names.GATEWAY_MANAGER: self.core and self.has_gateway,
+            names.MODEL_CACHE_MANAGER: self.core and self.has_model_cache,
+        }
+        return [part for part, on in parts.items() if on] + [names.provider_manager(each) for each in self.providers]
+
+    def has(self, pod: Resource) -> bool:
+        """Whether a pod of its namespace belongs to it."""
+        return bool(self.selector) and self.selector.items() <= labels_of(pod).items()
+
+    def option(self, name: str) -> str:
+        """The value of an option; empty if it is not set, or not published."""
+        return self.options.get(name, "")
+
+    def on(self, switch: str) -> bool:
+        return self.option(switch) == "true"
+
+    @property
+    def has_gateway(self) -> bool:
+        return self.option("gateway") == "auto"
+
+    @property
+    def has_model_cache(self) -> bool:
+        return self.option("model-cache") == "on"
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """The namespaces that it watches; empty: all."""
+        return tuple(name for part in self.options.get("watch-namespaces", "").split(",") if (name := part.strip()))
+
+    @property
+    def scope(self) -> str:
+        """The watched namespaces as text."""
+        return ", ".join(self.watched) or "all namespaces"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +205,8 @@ class Snapshot:
     """Our ValidatingWebhookConfigurations, by name."""
     endpoints: Mapping[ObjectKey, int | None] | None = None
     """Number of ready endpoints of each Service of our webhooks; None for a Service that does not exist."""
-    call: Call | None = None
+    call: str | None = None
+    """The API server's message if it could not call a webhook of a dry-run creation; empty if it could."""
     rights: Mapping[Right, bool] | None = None
     policies: tuple[Resource, ...] | None = None
     """Every ValidatingAdmissionPolicy."""
@@ -151,3 +261,70 @@ class Snapshot:
             return False
         judged = (provider_facts(config) for config in self.providers or () if is_true(config, AVAILABLE))
         return any(each.heartbeat is not None and self.now - each.heartbeat < STALE_AFTER for each in judged)
+
+
+def named(kind: str, obj: Resource) -> str:
+    """The name of an object in a finding, as ``Kind/namespace/name`` or ``Kind/name``."""
+    key = key_of(obj)
+    return "/".join(filter(None, (kind, key.namespace, key.name)))
+
+
+def required_kinds(provider: Resource) -> Iterator[tuple[str, str, list[str]]]:
+    """Group, kind and versions of the upstream kinds that a provider requires, by its InferenceProviderConfig."""
+    for kind in dig(provider, "spec", "upstream", default=[]):
+        if kind.get("requiresCRD") is True:
+            yield str(kind.get("group")), str(kind.get("kind")), list(map(str, kind.get("versions") or ()))
+
+
+def upstream_namespace(provider: Resource) -> str:
+    """The namespace in which a provider's upstream is installed, by its InferenceProviderConfig; may be empty."""
+    return str(dig(provider, "spec", "installation", "defaultNamespace", default=""))
+
+
+def components_in(deployments: Sequence[Resource], published: Sequence[EffectiveSettings]) -> list[ProcessDeployment]:
+    """The Deployments that run a part of AI Runway, found by their chart's label or by what their pods publish."""
+    by_key = {key_of(deployment): deployment for deployment in deployments}
+    running: dict[ObjectKey, list[EffectiveSettings]] = {}
+    for each in published:
+        homes = [key for key in by_key if key.namespace == each.namespace and each.pod.startswith(f"{key.name}-")]
+        if homes:
+            running.setdefault(max(homes, key=lambda key: len(key.name)), []).append(each)
+    found = (_component(deployment, running.get(key, [])) for key, deployment in by_key.items())
+    return [component for component in found if component is not None]
+
+
+def _component(deployment: Resource, published: Sequence[EffectiveSettings]) -> ProcessDeployment | None:
+    labels, annotations = labels_of(deployment), annotations_of(deployment)
+    # Released Leases are ignored if any is held: their parts have ended. If none is held, the whole process has ended.
+    published = [each for each in published if each.held] or published
+    managers = {each.manager for each in published}
+    if PART_OF in labels.items():
+        managers.add(labels.get(_NAME_LABEL, ""))
+    core = names.CORE_MANAGER in managers
+    providers = tuple(sorted(filter(None, map(names.provider_of_manager, managers))))
+    if not core and not providers:
+        return None
+    # A part publishes only its own options, which are no answer for the whole process; the core's come first.
+    whole = [each for each in published if each.manager not in (names.GATEWAY_MANAGER, names.MODEL_CACHE_MANAGER)]
+    run = min(whole, key=lambda each: each.manager != names.CORE_MANAGER, default=None)
+    bad = {"Available": "False", "Progressing": "False", "ReplicaFailure": "True"}
+    messages = [
+        str(condition["message"])
+        for condition in dig(deployment, "status", "conditions", default=[])
+        if bad.get(str(condition.get("type"))) == condition.get("status") and condition.get("message")
+    ]
+    return ProcessDeployment(
+        key=key_of(deployment),
+        core=core,
+        providers=providers,
+        options=run.options if run is not None else {},
+        account=str(dig(deployment, "spec", "template", "spec", "serviceAccountName", default="default")),
+        wanted=int(dig(deployment, "spec", "replicas", default=1)),
+        available=int(dig(deployment, "status", "availableReplicas", default=0)),
+        version=run.version if run is not None else str(labels.get(_VERSION_LABEL, "")),
+        trouble=messages[-1] if messages else "",
+        overdue=(condition_of(deployment, "Progressing") or {}).get("status") == "False",
+        selector=dig(deployment, "spec", "selector", "matchLabels", default={}),
+        release=annotations.get(_RELEASE, ""),
+        guarded=annotations.get(GUARDED, ""),
+    )
