@@ -11,9 +11,8 @@ from datetime import UTC, datetime, timedelta
 
 from tools.generated import write
 
-from airunway.status.catalogue import CONDITIONS
-from airunway.status.codes import CODES, PAGE
-from airunway.status.reasons import REASONS, Category
+from airunway.status.conditions import CONDITIONS
+from airunway.status.reasons import CODES, PAGE, REASONS, Category
 from airunway.status.rollup import CAPACITY_PATIENCE, DEPENDENCY_GRACE, Fault, parent_conditions, roll_up
 
 __all__ = ["page"]

@@ -16,7 +16,7 @@ import pytest
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, NAMESPACE, PERSISTENT_VOLUME_CLAIM, Client, Kind, Reflector
 from airunway.resource import ObjectKey, Resource, dig, is_true
-from airunway.status.codes import CODES
+from airunway.status.reasons import CODES
 from airunway_testing.faults import (
     BACK_OFF,
     ended,

@@ -13,7 +13,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import POD, Client
 from airunway.plugins.registry import discover, load
 from airunway.resource import ObjectKey, Resource, condition_of, dig
-from airunway.status.codes import CODES
+from airunway.status.reasons import CODES
 from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.faults import BY_HAND, has_cause, is_clear, write_pod

@@ -13,7 +13,7 @@ from tests.rootcause.worked import FAULTS
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import STATEFUL_SET, Client
 from airunway.resource import Resource, condition_of, is_true
-from airunway.status.codes import CODES
+from airunway.status.reasons import CODES
 from airunway_testing.cluster_fixtures import RESOURCE_QUOTA, gpu_quota, with_nodes
 from airunway_testing.controlplane.nodes import gpu_node
 from airunway_testing.eventually import PATIENCE

@@ -15,7 +15,7 @@ from tests.view.conftest import Grant, Run, is_on_page
 from airunway.kube import POD, Client, Kind, load_config
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.snapshots import MOST_REQUESTS, follow_snapshots, read_snapshot
-from airunway.status.codes import CODES
+from airunway.status.reasons import CODES
 from airunway.view import DeploymentSnapshot
 from airunway_testing.cluster_fixtures import gpu_quota
 from airunway_testing.controlplane import Cluster

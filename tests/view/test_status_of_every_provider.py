@@ -17,7 +17,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource
-from airunway.status.codes import CODES
+from airunway.status.reasons import CODES
 from airunway_testing.cluster_fixtures import gpu_quota
 from airunway_testing.faults import BY_HAND, has_cause, write_pod
 from airunway_testing.operator import gone, playing, until

@@ -22,8 +22,9 @@ from airunway.status import (
     as_word,
     bounded,
     category_of,
+    conditions_in,
 )
-from airunway.status.summary import stored_conditions, summary_of
+from airunway.status.rollup import summary_of
 
 __all__ = ["SCAN_READY", "FilterResult", "Scan", "due_in", "last_scan", "next_scan", "status_of"]
 
@@ -187,7 +188,7 @@ def status_of(
     config, ready = _config_condition(resolution), _scan_condition(scan, progress)
     faults = [
         *_config_faults(config, models),
-        *_scan_faults(scan, ready, stored_conditions(source), now=now, grace=grace),
+        *_scan_faults(scan, ready, conditions_in(source.get("status")), now=now, grace=grace),
     ]
     summary = summary_of(
         source,

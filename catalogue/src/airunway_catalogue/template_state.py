@@ -27,8 +27,8 @@ from airunway.resource import (
 )
 from airunway.status import Category, Condition, category_of
 from airunway.status.evidence import parse_moment
+from airunway.status.rollup import Verdict
 from airunway.status.rootcause import RootCause
-from airunway.status.summary import Verdict
 from airunway.templates import contribution_of
 from airunway_catalogue.discovery import (
     TTL,

@@ -16,10 +16,11 @@ from airunway.status import (
     Phase,
     Rollup,
     category_of,
+    conditions_in,
     since,
 )
-from airunway.status.rootcause import RootCause
-from airunway.status.summary import Verdict, root_cause_status, stored_conditions, summary_of
+from airunway.status.rollup import Verdict, summary_of
+from airunway.status.rootcause import RootCause, root_cause_status
 from airunway.templates import Contribution
 
 __all__ = ["CHILDREN", "status_of"]
@@ -46,7 +47,7 @@ def status_of(
     `contribution` is what it gives to deployments. `created`: an image was asked; `served`: it has reported before, so
     that a fault now degrades.
     """
-    before = stored_conditions(template)
+    before = conditions_in(template.get("status"))
     faults = [
         Fault(
             component=type_,

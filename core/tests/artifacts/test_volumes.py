@@ -14,7 +14,7 @@ from airunway.api.modeldeployment import volume_claim_name
 from airunway.artifacts.volumes import VolumeFacts, claims_named, decide_volumes, has_volumes
 from airunway.configs import resolve
 from airunway.resource import Resource, dig
-from airunway.status.summary import Verdict
+from airunway.status.rollup import Verdict
 
 UID = "11111111-1111-1111-1111-111111111111"
 SIZED = {"name": "kernels", "size": "20Gi", "mountPath": "/kernels"}

@@ -19,8 +19,16 @@ from airunway.runtime.memory import Memory
 from airunway.runtime.report import Report
 from airunway.runtime.state import applied_at
 from airunway.status import CAPACITY_PATIENCE, DEPENDENCY_GRACE, REASONS, Category, Fault
-from airunway.status.evidence import ContainerFacts, Ending, EventFacts, Evidence, PodFacts, Unscheduled
-from airunway.status.serving_pods import POD_SHOWN, count_pods
+from airunway.status.evidence import (
+    POD_SHOWN,
+    ContainerFacts,
+    Ending,
+    EventFacts,
+    Evidence,
+    PodFacts,
+    Unscheduled,
+    count_pods,
+)
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

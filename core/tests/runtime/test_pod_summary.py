@@ -13,9 +13,8 @@ from airunway.resource import Resource, format_time
 from airunway.runtime.diagnosis import RULES, Diagnosis, PodSummary, conclude, rule_of
 from airunway.runtime.memory import Memory
 from airunway.runtime.report import Report
-from airunway.status.evidence import ContainerFacts, Evidence, PodFacts
+from airunway.status.evidence import ContainerFacts, Evidence, PodCounts, PodFacts, count_pods
 from airunway.status.rootcause import Symptom, find_symptoms
-from airunway.status.serving_pods import PodCounts, count_pods
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 HEAD, WORKER = "head", "worker"

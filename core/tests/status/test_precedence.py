@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from airunway.resource import Resource
-from airunway.status.codes import CODES
 from airunway.status.evidence import Evidence
+from airunway.status.reasons import CODES
 from airunway.status.rootcause import find_root_cause, find_symptoms
 from airunway_testing.evidence import (
     IMAGE,

@@ -8,8 +8,8 @@ from pathlib import Path
 import airunway
 from airunway.controller.decision import CORE_CONDITIONS
 from airunway.status import OVERALL, REASONS
-from airunway.status.catalogue import CONDITIONS, ConditionWriter
-from airunway.status.codes import CODES, PAGE
+from airunway.status.conditions import CONDITIONS, ConditionWriter
+from airunway.status.reasons import CODES, PAGE
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE = Path(airunway.__file__).parent

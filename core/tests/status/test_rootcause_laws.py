@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from airunway.resource import Resource, format_time
 from airunway.status import MESSAGE_LIMIT
-from airunway.status.codes import CODES
 from airunway.status.evidence import Evidence, claim_facts, event_facts, job_facts, pod_facts
+from airunway.status.reasons import CODES
 from airunway.status.rootcause import RootCause, find_root_cause, find_symptoms
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

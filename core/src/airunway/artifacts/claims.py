@@ -13,7 +13,7 @@ from airunway.api import names
 from airunway.configs import EffectiveConfig, propagated
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource, dig, key_of, labels_of
-from airunway.status.summary import Verdict
+from airunway.status.rollup import Verdict
 
 __all__ = [
     "Wish",

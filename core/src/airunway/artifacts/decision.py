@@ -52,8 +52,8 @@ from airunway.resource import (
 )
 from airunway.status import CAPACITY_PATIENCE, DEPENDENCY_GRACE, Condition
 from airunway.status.evidence import parse_moment
+from airunway.status.rollup import Verdict
 from airunway.status.rootcause import RootCause
-from airunway.status.summary import Verdict
 
 __all__ = [
     "ArtifactDecision",

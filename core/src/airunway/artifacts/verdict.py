@@ -15,11 +15,12 @@ from airunway.status import (
     Phase,
     Rollup,
     category_of,
+    conditions_in,
     since,
 )
-from airunway.status.codes import code_of_download
-from airunway.status.rootcause import Distance, RootCause, Symptom, root_cause_of
-from airunway.status.summary import Verdict, root_cause_status, stored_conditions, summary_of
+from airunway.status.reasons import code_of_download
+from airunway.status.rollup import Verdict, summary_of
+from airunway.status.rootcause import Distance, RootCause, Symptom, root_cause_of, root_cause_status
 
 __all__ = ["status_of"]
 
@@ -53,7 +54,7 @@ def status_of(
     patience: timedelta = CAPACITY_PATIENCE,
 ) -> tuple[Resource, float | None]:
     """Phase, reason, message, root cause and conditions; and after how many seconds they change by time alone."""
-    before = stored_conditions(artifact)
+    before = conditions_in(artifact.get("status"))
     faults = [
         Fault(component=t, reason=v.reason, message=v.message, since=since(before, t, v.reason) or now)
         for t in _CHILDREN

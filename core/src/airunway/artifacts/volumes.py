@@ -24,8 +24,8 @@ from airunway.resource import (
     uid_of,
 )
 from airunway.status import Category, Condition, category_of
+from airunway.status.rollup import Verdict
 from airunway.status.rootcause import RootCause
-from airunway.status.summary import Verdict
 
 __all__ = ["STORAGE", "VolumeDecision", "VolumeFacts", "claims_named", "decide_volumes", "has_volumes"]
 

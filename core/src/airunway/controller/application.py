@@ -42,7 +42,7 @@ from airunway.process.templates import Templates
 from airunway.resource import ObjectKey, Resource, dig, finalizers_of, key_of
 from airunway.selection import REFUSED_BY, STALE_AFTER, ProviderFacts, provider_facts
 from airunway.status import conditions_in, parent_of
-from airunway.status.catalogue import PARTS, conditions_of
+from airunway.status.conditions import PARTS, conditions_of
 from airunway.templates import Expansion
 from airunway.validation import prepare
 from airunway.validation.policy import NAMESPACE_NAME, Policy

@@ -40,9 +40,8 @@ from airunway.routing import (
 )
 from airunway.sdk.picker import ACCOUNT
 from airunway.status import Category, category_of
-from airunway.status.conditions import Condition, conditions_in, written
+from airunway.status.conditions import SERVED, Condition, conditions_in, written
 from airunway.status.events import EVENTS
-from airunway.status.served import SERVED
 
 __all__ = ["RouteReconciler", "serves_generation"]
 

@@ -40,8 +40,8 @@ from airunway.resource import (
 from airunway.status import Category, Condition, category_of
 from airunway.status.conditions import conditions_in, written
 from airunway.status.evidence import Evidence, claim_facts
+from airunway.status.rollup import Verdict
 from airunway.status.rootcause import find_root_cause
-from airunway.status.summary import Verdict
 
 __all__ = ["CacheReconciler", "artifact_of"]
 

@@ -30,7 +30,7 @@ from airunway.plugins.contract import (
 )
 from airunway.plugins.settings import settings_problem
 from airunway.resource import dig
-from airunway.status.catalogue import PARTS, ConditionWriter, conditions_of
+from airunway.status.conditions import PARTS, ConditionWriter, conditions_of
 
 __all__ = [
     "MAX_OBJECTS",

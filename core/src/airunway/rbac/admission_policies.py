@@ -47,7 +47,7 @@ from airunway.rbac.policy_rules import (
     whose_kind,
 )
 from airunway.resource import Resource
-from airunway.status.catalogue import PARTS, ConditionWriter, conditions_of
+from airunway.status.conditions import PARTS, ConditionWriter, conditions_of
 
 __all__ = ["GUARD", "core_guard", "gateway_guard", "model_cache_guard", "provider_guard", "status_guard"]
 

@@ -32,10 +32,18 @@ from airunway.runtime.report import (
     record_of_service,
 )
 from airunway.status import Category, Fault, Phase, Rollup, category_of
-from airunway.status.codes import CODES, code_of_download
-from airunway.status.evidence import Evidence, PodFacts, Reported, parse_moment
+from airunway.status.evidence import (
+    POD_SHOWN,
+    Evidence,
+    PodCounts,
+    PodFacts,
+    Reported,
+    count_pods,
+    parse_moment,
+    shortage_of,
+)
+from airunway.status.reasons import CODES, code_of_download
 from airunway.status.rootcause import RootCause, Symptom, find_symptoms, root_cause_of
-from airunway.status.serving_pods import POD_SHOWN, PodCounts, count_pods, shortage_of
 
 __all__ = [
     "ABSENCE_PATIENCE",

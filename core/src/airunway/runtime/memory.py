@@ -18,8 +18,8 @@ from airunway.runtime.report import StepResult
 from airunway.runtime.retries import Attempts, FailedTry, Subject
 from airunway.runtime.settings_record import Record
 from airunway.status import DEPENDENCY_GRACE, Fault, since
-from airunway.status.codes import CODES
 from airunway.status.evidence import parse_moment
+from airunway.status.reasons import CODES
 from airunway.status.rootcause import RootCause
 
 __all__ = ["Failure", "Memory", "Waiting", "previous_cause"]

@@ -24,8 +24,8 @@ from airunway.resource import (
 from airunway.runtime.crd_versions import Installed
 from airunway.runtime.settings_record import Record, read_record
 from airunway.status import served_before
+from airunway.status.conditions import parts_of
 from airunway.status.evidence import EventFacts, Evidence, parse_moment
-from airunway.status.parts import parts_of
 
 __all__ = [
     "ClusterState",

@@ -43,7 +43,7 @@ from airunway.runtime.settings_record import Record, new_record
 from airunway.runtime.state import provider_mark
 from airunway.sdk.fields import ignored_fields, ignored_pod_settings, tracked
 from airunway.sdk.pods import pod_templates
-from airunway.status.parts import parts_of
+from airunway.status.conditions import parts_of
 
 __all__ = [
     "SpecDigests",

@@ -3,7 +3,17 @@
 The core and every provider use it. It does not depend on the Kubernetes client.
 """
 
-from airunway.status.conditions import MESSAGE_LIMIT, Condition, as_word, bounded, conditions_in, written
+from airunway.status.conditions import (
+    MESSAGE_LIMIT,
+    SERVED,
+    Condition,
+    as_word,
+    bounded,
+    conditions_in,
+    served_before,
+    served_record,
+    written,
+)
 from airunway.status.reasons import REASONS, Category, Reason, category_of
 from airunway.status.rollup import (
     CAPACITY_PATIENCE,
@@ -18,7 +28,6 @@ from airunway.status.rollup import (
     roll_up,
     since,
 )
-from airunway.status.served import SERVED, served_before, served_record
 
 __all__ = [
     "CAPACITY_PATIENCE",

@@ -1,4 +1,4 @@
-"""Builds conditions, and keeps the transition times of the previous ones.
+"""The condition types of a ModelDeployment with their writers; builds conditions, and keeps their transition times.
 
 Parts of a condition come from third parties (a plugin's reason, an upstream's message). They are brought into a form
 that the API server accepts, because it would refuse the whole status otherwise.
@@ -10,11 +10,30 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
+from airunway.api.names import GATEWAY_PART, MODEL_CACHE_PART
 from airunway.redaction import MESSAGE_LIMIT, bounded
-from airunway.resource import Resource, format_time, parse_time
+from airunway.resource import Resource, condition_of, dig, format_time, parse_time
 
-__all__ = ["MESSAGE_LIMIT", "Condition", "as_word", "bounded", "conditions_in", "written"]
+__all__ = [
+    "CONDITIONS",
+    "MESSAGE_LIMIT",
+    "PARTS",
+    "PART_NAMES",
+    "SERVED",
+    "Condition",
+    "ConditionType",
+    "ConditionWriter",
+    "as_word",
+    "bounded",
+    "conditions_in",
+    "conditions_of",
+    "parts_of",
+    "served_before",
+    "served_record",
+    "written",
+]
 
 WORD_LIMIT = 256
 """Longest reason, in characters (the limit of `status.reason`)."""
@@ -45,9 +64,9 @@ def as_word(text: str, *, otherwise: str = "Unknown") -> str:
     return word or otherwise
 
 
-def conditions_in(status: Resource) -> list[Resource]:
-    """Returns the conditions of a status; malformed entries are left out."""
-    found = status.get("conditions")
+def conditions_in(status: object) -> list[Resource]:
+    """Returns the conditions of a status; malformed entries are left out. Total for any JSON."""
+    found = dig(status, "conditions")
     entries = found if isinstance(found, list) else []
     return [entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("type"), str)]
 
@@ -74,3 +93,219 @@ def written(
             "lastTransitionTime": format_time(now) if moved else old["lastTransitionTime"],
         }
     return [result[type_] for type_ in sorted(result)]
+
+
+# ------------------------------------------------------------------------------------------------ the condition Served
+
+
+SERVED = "Served"
+"""The condition of a deployment that has been ready since its upstream object was made.
+
+It distinguishes a lost workload from one that never came up. The previous phase is not enough: a first start with
+refused credentials is Degraded too. Its `lastTransitionTime` is the first time, its `observedGeneration` the newest
+generation that was served. It stays when the deployment becomes unready, and is dropped with the upstream object.
+"""
+
+
+def served_before(status: Resource, *, created: datetime | None) -> Resource | None:
+    """Returns the condition ``Served`` of a status, if it counts for an object that was created at `created`.
+
+    It also counts if that time is not known (None).
+    """
+    record = condition_of({"status": status}, SERVED)
+    if record is None or record.get("status") != "True":
+        return None
+    since = parse_time(record.get("lastTransitionTime"))
+    return None if created is not None and since is not None and since < created else record
+
+
+def served_record(before: Resource | None, *, ready: bool, generation: int, now: datetime) -> Resource | None:
+    """Returns the next condition ``Served``; `before` is the previous one that counts (None: there is none).
+
+    Malformed parts of it are written anew, because the API server would refuse the status with them.
+    """
+    if not ready:
+        if before is None:
+            return None
+        known = before.get("observedGeneration")
+        generation = known if type(known) is int else generation  # a bool is an int, but not for the API server
+    condition = Condition(type=SERVED, status=True, reason=SERVED, message="The model has been served")
+    return written([condition], previous=[before] if before else [], generation=generation, now=now)[0]
+
+
+# -------------------------------------------------------------------------------------------- types, writers and parts
+
+
+class ConditionWriter(StrEnum):
+    """Who writes a condition; a condition has one writer at a time."""
+
+    CORE = "core"
+    GATEWAY = "gateway"
+    """The part of the core's process that makes routes."""
+    MODEL_CACHE = "model-cache"
+    """The part of the core's process that keeps weights."""
+    PROVIDER = "provider"
+    SPEAKER = "the owner of the phase"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConditionType:
+    """One condition type."""
+
+    name: str
+    writer: ConditionWriter
+    good: str = "True"
+    """Its status when all is well; ``absent``: it is only there otherwise."""
+    reserved: bool = False
+    """Not written in this release; other components must not write it either."""
+    meaning: str
+    """What it means."""
+
+
+CONDITIONS: tuple[ConditionType, ...] = (
+    ConditionType(
+        name="Ready",
+        writer=ConditionWriter.SPEAKER,
+        meaning="The newest spec is served. Unknown: the upstream has not reported for five minutes.",
+    ),
+    ConditionType(
+        name="Reconciling",
+        writer=ConditionWriter.SPEAKER,
+        good="False",
+        meaning="Work goes on towards the newest spec (phase Pending or Deploying).",
+    ),
+    ConditionType(
+        name="Stalled",
+        writer=ConditionWriter.SPEAKER,
+        good="False",
+        meaning="It has failed, or nothing will happen until the spec is changed.",
+    ),
+    ConditionType(
+        name="ConfigValid",
+        writer=ConditionWriter.CORE,
+        meaning="No other condition is False because of what was asked for.",
+    ),
+    ConditionType(
+        name="AuthValid",
+        writer=ConditionWriter.CORE,
+        meaning="No other condition is False because of credentials or permissions.",
+    ),
+    ConditionType(
+        name="DependenciesReachable",
+        writer=ConditionWriter.CORE,
+        meaning="No other condition is False because something else does not answer, the provider included.",
+    ),
+    ConditionType(
+        name="Validated", writer=ConditionWriter.CORE, meaning="The spec keeps the rules of a ModelDeployment."
+    ),
+    ConditionType(name="EngineSelected", writer=ConditionWriter.CORE, meaning="An inference engine is chosen."),
+    ConditionType(name="ProviderSelected", writer=ConditionWriter.CORE, meaning="A provider is chosen."),
+    ConditionType(
+        name="ProviderResponsive",
+        writer=ConditionWriter.CORE,
+        meaning=(
+            "Only there while it is False: the provider has sent no heartbeat for five minutes, and what it reported "
+            "last may be outdated. Ready and phase stay as the provider left them: models that run go on serving."
+        ),
+    ),
+    ConditionType(
+        name="RuntimeConfigReady",
+        writer=ConditionWriter.CORE,
+        meaning="The runtime config was found; with UsingDefaults there is none, and none is needed.",
+    ),
+    ConditionType(
+        name="TemplateReady",
+        writer=ConditionWriter.CORE,
+        good="True or absent",
+        meaning="The template was found, and what it gives is recorded. Absent where the deployment names none.",
+    ),
+    ConditionType(
+        name="ModelCacheReady",
+        writer=ConditionWriter.MODEL_CACHE,
+        good="True or absent",
+        meaning="The cached weights are complete. Absent where no model cache is asked for.",
+    ),
+    ConditionType(
+        name="StorageReady",
+        writer=ConditionWriter.MODEL_CACHE,
+        good="True or absent",
+        meaning="The claims of all volumes are there and bound. Absent without volumes, and where the part is off.",
+    ),
+    ConditionType(
+        name="GatewayReady",
+        writer=ConditionWriter.GATEWAY,
+        good="True or absent",
+        meaning="The gateway routes to the model. Absent where routing is not asked for and no gateway is there.",
+    ),
+    ConditionType(
+        name="Paused",
+        writer=ConditionWriter.CORE,
+        good="absent",
+        meaning="The annotation that stops reconciliation is set.",
+    ),
+    ConditionType(
+        name="ProviderCompatible",
+        writer=ConditionWriter.PROVIDER,
+        meaning="The provider can honour every field of the spec.",
+    ),
+    ConditionType(
+        name="ResourceCreated",
+        writer=ConditionWriter.PROVIDER,
+        meaning="The API server has accepted the upstream's objects.",
+    ),
+    ConditionType(
+        name="ProviderResourceReady",
+        writer=ConditionWriter.PROVIDER,
+        meaning="The upstream says that its object is ready.",
+    ),
+    ConditionType(
+        name="PodsReady",
+        writer=ConditionWriter.PROVIDER,
+        meaning="The pods are ready; False has the precise fault. Absent where no pod can be seen.",
+    ),
+    ConditionType(
+        name="AutoscalerReady",
+        writer=ConditionWriter.PROVIDER,
+        reserved=True,
+        meaning="The autoscaler that the provider made works.",
+    ),
+    ConditionType(
+        name="Served",
+        writer=ConditionWriter.PROVIDER,
+        meaning=(
+            "It has been Running since its upstream object was made: what breaks now degrades it, what breaks before "
+            "fails it. Stays while readiness comes and goes; its observedGeneration is the newest that was served."
+        ),
+    ),
+    ConditionType(
+        name="DriftFight",
+        writer=ConditionWriter.PROVIDER,
+        good="absent",
+        meaning="Another client keeps changing an upstream object; changes are reverted, ever more slowly.",
+    ),
+    ConditionType(
+        name="DryRun",
+        writer=ConditionWriter.PROVIDER,
+        good="absent",
+        meaning="The annotation that asks for a plan only is set; the ConfigMap NAME-airunway-plan holds the plan.",
+    ),
+)
+"""Every condition that core and runtime write. A provider adds ``<Component>Ready`` for further components."""
+
+PARTS = (ConditionWriter.GATEWAY, ConditionWriter.MODEL_CACHE)
+"""The parts of the core's process that write conditions."""
+
+
+def conditions_of(*writers: ConditionWriter) -> tuple[str, ...]:
+    """The condition types that one of these writers writes."""
+    return tuple(condition.name for condition in CONDITIONS if condition.writer in writers)
+
+
+PART_NAMES = (GATEWAY_PART, MODEL_CACHE_PART)
+"""All parts that there are."""
+
+
+def parts_of(deployment: Resource) -> list[str]:
+    """The names of those that are on; empty where none was asked for."""
+    found = dig(deployment, "status", "parts")
+    return found if isinstance(found, list) else []

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from airunway.status.codes import CODES
 from airunway.status.evidence import ContainerFacts, Ending, EventFacts, PodFacts
+from airunway.status.reasons import CODES
 from airunway.status.texts import ENGINE, IMAGE_PULL, PREPARATION, MessagePattern, first_meaning, line_of, without_names
 
 __all__ = ["ContainerFault", "container_finding", "probe_finding"]

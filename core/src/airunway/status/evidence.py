@@ -7,7 +7,7 @@ cut and intern texts, so that the facts of a pod that runs well take about one k
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -15,6 +15,7 @@ from airunway.redaction import bounded, tail
 from airunway.resource import Resource, controller_owner, dig, labels_of, parse_time, uid_of
 
 __all__ = [
+    "POD_SHOWN",
     "TEXT_LIMIT",
     "ClaimFacts",
     "ContainerFacts",
@@ -22,14 +23,17 @@ __all__ = [
     "EventFacts",
     "Evidence",
     "JobFacts",
+    "PodCounts",
     "PodFacts",
     "Reported",
     "Unscheduled",
     "claim_facts",
+    "count_pods",
     "event_facts",
     "job_facts",
     "parse_moment",
     "pod_facts",
+    "shortage_of",
 ]
 
 TEXT_LIMIT = 2048
@@ -275,22 +279,15 @@ def claim_facts(obj: Resource) -> ClaimFacts:
 
 def job_facts(obj: Resource) -> JobFacts:
     """Returns the facts of a Job."""
-    failed = next(
-        (
-            c
-            for c in _objects(dig(obj, "status", "conditions"))
-            if c.get("type") == "Failed" and c.get("status") == "True"
-        ),
-        None,
-    )
-    if failed is None:
-        return JobFacts(namespace=_word(dig(obj, "metadata", "namespace")), name=_text(dig(obj, "metadata", "name")))
+    conditions = _objects(dig(obj, "status", "conditions"))
+    failed = next((c for c in conditions if c.get("type") == "Failed" and c.get("status") == "True"), None)
+    condition = failed or {}
     return JobFacts(
         namespace=_word(dig(obj, "metadata", "namespace")),
         name=_text(dig(obj, "metadata", "name")),
-        failed=_word(failed.get("reason")) or "Failed",
-        message=_long(failed.get("message")),
-        since=parse_moment(failed.get("lastTransitionTime")),
+        failed="" if failed is None else _word(failed.get("reason")) or "Failed",
+        message=_long(condition.get("message")),
+        since=parse_moment(condition.get("lastTransitionTime")),
     )
 
 
@@ -358,3 +355,78 @@ def _word(value: object) -> str:
 def _long(value: object) -> str:
     """The redacted end of a text; the end says most in a traceback, and in an error that wraps others."""
     return tail(_text(value), TEXT_LIMIT)
+
+
+# ---------------------------------------------------------------------------------------- counting the pods that serve
+
+
+POD_SHOWN = frozenset(
+    {
+        "ImageNotFound",
+        "InvalidImageReference",
+        "ImagePullAuthFailure",
+        "ImagePullBackOff",
+        "RateLimited",
+        "CrashLoopBackOff",
+        "BadArguments",
+        "PodOOMKilled",
+        "ProbeTimeout",
+        "PodFailed",
+        "PodEvicted",
+        "FailedScheduling",
+        "InsufficientCapacity",
+    }
+)
+"""Reasons that a pod's own status shows. An upstream's report of one of them counts only if no living pod is known.
+
+Upstreams copy these from pods at irregular times and do not clear them: KAITO does not reconcile when a pod changes
+(recorded: it kept reporting ``ImagePullError`` for a pod that ran).
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodCounts:
+    """Numbers of pods that serve or will serve; pods of jobs, of helper roles, and pods that ended are not counted."""
+
+    living: int = 0
+    """Pods that have not ended and are not being deleted."""
+    current: int = 0
+    """Living pods of the newest revision, as far as it is known."""
+    ready: int = 0
+    """Current pods that are Ready."""
+    leaving: int = 0
+    """Pods that are being deleted."""
+
+    @property
+    def seen(self) -> bool:
+        return bool(self.living or self.leaving)
+
+
+def count_pods(pods: Iterable[PodFacts]) -> PodCounts:
+    """Counts the pods. A pod whose revision differs from that of its controller's newest pod is an old one."""
+    serving = [pod for pod in pods if pod.serves and pod.owner[0] != "Job" and pod.phase not in ("Succeeded", "Failed")]
+    living = [pod for pod in serving if pod.alive]
+    newest: dict[object, PodFacts] = {}
+    for pod in living:
+        known = newest.get(pod.crew)
+        if known is None or _age_key(pod) > _age_key(known):
+            newest[pod.crew] = pod
+    current = [pod for pod in living if not pod.revision or pod.revision == newest[pod.crew].revision]
+    return PodCounts(
+        living=len(living),
+        current=len(current),
+        ready=sum(pod.ready for pod in current),
+        leaving=len(serving) - len(living),
+    )
+
+
+def shortage_of(counts: PodCounts, wanted: int | None) -> int:
+    """Returns how many ready pods are missing of `wanted`; if `wanted` is None, of the living pods.
+
+    Pods beyond `wanted` belong to an autoscaler or are about to be deleted: they need not be ready.
+    """
+    return max(0, (counts.living if wanted is None else wanted) - counts.ready)
+
+
+def _age_key(pod: PodFacts) -> tuple[datetime, str]:
+    return pod.created or datetime.min.replace(tzinfo=UTC), pod.name

@@ -1,19 +1,26 @@
 """Computes one phase from the components: the roll-up that the core and every provider share (spec/status.md).
 
 Pure and total: from any faults, the previous phase and the time it computes a verdict. No other code sets
-a phase, except ``Terminating`` (`runtime.report`).
+a phase, except ``Terminating`` (`runtime.report`). Other kinds (artifacts, templates, sources) are summed up by it too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from airunway.resource import Resource, parse_time
-from airunway.status.catalogue import ConditionWriter, conditions_of
-from airunway.status.conditions import Condition, as_word, bounded
+from airunway.resource import Resource, dig, parse_time
+from airunway.status.conditions import (
+    Condition,
+    ConditionWriter,
+    as_word,
+    bounded,
+    conditions_in,
+    conditions_of,
+    written,
+)
 from airunway.status.reasons import Category, category_of
 
 __all__ = [
@@ -24,10 +31,14 @@ __all__ = [
     "Fault",
     "Phase",
     "Rollup",
+    "Summary",
+    "Verdict",
     "overall_conditions",
     "parent_conditions",
     "parent_of",
     "roll_up",
+    "since",
+    "summary_of",
 ]
 
 DEPENDENCY_GRACE = timedelta(seconds=10)
@@ -36,7 +47,10 @@ DEPENDENCY_GRACE = timedelta(seconds=10)
 CAPACITY_PATIENCE = timedelta(minutes=15)
 """How long missing capacity counts as normal waiting."""
 
-PARENTS = ("ConfigValid", "AuthValid", "DependenciesReachable")
+_FINE = {"ConfigValid": "ConfigurationValid", "AuthValid": "AuthenticationValid", "DependenciesReachable": "Reachable"}
+"""The reason of each parent condition that is True."""
+
+PARENTS = tuple(_FINE)
 
 OVERALL = ("Ready", "Reconciling", "Stalled")
 """Conditions about the whole deployment, as kstatus defines them; they belong to the owner of the phase."""
@@ -200,14 +214,11 @@ def overall_conditions(verdict: Rollup) -> list[Condition]:
     config = verdict.fault is not None and verdict.fault.kind is Category.CONFIG
     stalled = verdict.phase is Phase.FAILED or (verdict.phase is Phase.PENDING and config)
     reconciling = verdict.phase in (Phase.PENDING, Phase.DEPLOYING) and not stalled
-    ready = Condition(type="Ready", status=verdict.ready, reason=verdict.reason, message=verdict.message)
-    return [ready, _abnormal("Reconciling", reconciling, verdict), _abnormal("Stalled", stalled, verdict)]
-
-
-def _abnormal(type_: str, status: bool, verdict: Rollup) -> Condition:
-    if not status:
-        return Condition(type=type_, status=False, reason=f"Not{type_}")
-    return Condition(type=type_, status=True, reason=verdict.reason, message=verdict.message)
+    found = [Condition(type="Ready", status=verdict.ready, reason=verdict.reason, message=verdict.message)]
+    for type_, status in (("Reconciling", reconciling), ("Stalled", stalled)):
+        reason, message = (verdict.reason, verdict.message) if status else (f"Not{type_}", "")
+        found.append(Condition(type=type_, status=status, reason=reason, message=message))
+    return found
 
 
 _PARENT_OF = {
@@ -242,22 +253,12 @@ def parent_conditions(conditions: Iterable[Resource], *, of_parts: bool = False)
     for child in sorted(conditions, key=lambda c: str(c.get("type"))):
         if (parent := parent_of(child, of_parts=of_parts)) is not None:
             against.setdefault(parent, child)
-    fine = {
-        "ConfigValid": "ConfigurationValid",
-        "AuthValid": "AuthenticationValid",
-        "DependenciesReachable": "Reachable",
-    }
-    return [
-        Condition(type=parent, status=True, reason=fine[parent])
-        if parent not in against
-        else Condition(
-            type=parent,
-            status=False,
-            reason=str(against[parent]["reason"]),
-            message=str(against[parent].get("message", "")),
-        )
-        for parent in PARENTS
-    ]
+    found = []
+    for parent, fine in _FINE.items():
+        child = against.get(parent, {"reason": fine})
+        reason, message = str(child["reason"]), str(child.get("message", ""))
+        found.append(Condition(type=parent, status=parent not in against, reason=reason, message=message))
+    return found
 
 
 def since(conditions: Iterable[Resource], type_: str, reason: str) -> datetime | None:
@@ -266,3 +267,77 @@ def since(conditions: Iterable[Resource], type_: str, reason: str) -> datetime |
         if condition.get("type") == type_ and condition.get("status") != "True" and condition.get("reason") == reason:
             return parse_time(condition.get("lastTransitionTime"))
     return None
+
+
+# ---------------------------------------------------------------------------------------- kinds other than deployments
+
+
+_AS_DEPLOYMENT = {"Ready": "Running", "Starting": "Deploying", "Progressing": "Deploying"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What one child condition says."""
+
+    ready: bool | None
+    """None: not known."""
+    reason: str
+    """A reason of the registry."""
+    message: str
+    """Why, as a sentence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What follows from children and faults."""
+
+    generation: int
+    """Of the spec."""
+    rollup: Rollup
+    """The phase, as that of a deployment, and its reason and message."""
+    conditions: list[Resource]
+    """The children, then the four parents."""
+
+
+def summary_of(
+    obj: Resource,
+    children: Sequence[Condition],
+    faults: Sequence[Fault],
+    *,
+    created: bool,
+    served: bool = False,
+    not_available: Phase = Phase.DEGRADED,
+    failures: Sequence[Resource] = (),
+    running_message: str,
+    now: datetime,
+    grace: timedelta = DEPENDENCY_GRACE,
+    patience: timedelta = CAPACITY_PATIENCE,
+) -> Summary:
+    """Returns the summary of an object. Total for any JSON.
+
+    `not_available` is the phase of a deployment as which an earlier NotAvailable counts. `failures` are further
+    conditions from which the parents are derived, and which are not written.
+    """
+    generation, before = dig(obj, "metadata", "generation"), conditions_in(obj.get("status"))
+    generation = generation if type(generation) is int and 0 <= generation < 2**63 else 0
+    previous = dig(obj, "status", "phase")
+    same: Mapping[str, str] = {**_AS_DEPLOYMENT, "NotAvailable": not_available.value}
+    rollup = roll_up(
+        faults,
+        previous=same.get(previous, previous) if isinstance(previous, str) else None,
+        created=created,
+        served=served,
+        now=now,
+        running_message=running_message,
+        grace=grace,
+        patience=patience,
+    )
+    found = [*written(children, previous=before, generation=generation, now=now), *failures]
+    overall = [each for each in overall_conditions(rollup) if each.type == "Ready"]
+    conditions = written(
+        [*children, *parent_conditions(found, of_parts=True), *overall],
+        previous=before,
+        generation=generation,
+        now=now,
+    )
+    return Summary(generation=generation, rollup=rollup, conditions=conditions)

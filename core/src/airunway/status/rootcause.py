@@ -13,13 +13,22 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 
-from airunway.status.codes import CODES, code_of_reason
+from airunway.resource import Resource, format_time
 from airunway.status.conditions import MESSAGE_LIMIT, bounded
 from airunway.status.containers import ContainerFault, container_finding, probe_finding
 from airunway.status.evidence import ClaimFacts, EventFacts, Evidence, JobFacts, PodFacts, Reported
+from airunway.status.reasons import CODES, code_of_reason
 from airunway.status.texts import CREATION, MOUNT, PROVISIONING, SCHEDULING, first_meaning, line_of
 
-__all__ = ["CREATION_PATIENCE", "Distance", "RootCause", "Symptom", "find_root_cause", "find_symptoms", "root_cause_of"]
+__all__ = [
+    "Distance",
+    "RootCause",
+    "Symptom",
+    "find_root_cause",
+    "find_symptoms",
+    "root_cause_of",
+    "root_cause_status",
+]
 
 CREATION_PATIENCE = timedelta(minutes=20)
 """How long a workload controller's event counts without being repeated: its retries are up to 17 minutes apart."""
@@ -121,6 +130,17 @@ def root_cause_of(symptoms: Iterable[Symptom], *, now: datetime, previous: RootC
         reason=symptom.reason,
         of_pods=symptom.of_pods,
     )
+
+
+def root_cause_status(cause: RootCause, *, field: str) -> Resource:
+    """``status.rootCause``; `field` is that of the object to look at."""
+    return {
+        "code": cause.code,
+        "object": cause.object,
+        "field": field,
+        "message": cause.message,
+        "since": format_time(cause.since),
+    }
 
 
 def find_symptoms(evidence: Evidence, *, now: datetime, previous: RootCause | None = None) -> tuple[Symptom, ...]:

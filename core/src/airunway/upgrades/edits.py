@@ -28,7 +28,7 @@ from airunway.runtime.state import ClusterState, provider_mark
 from airunway.schema import defaulted
 from airunway.selection import provider_facts, unsettled
 from airunway.status import written
-from airunway.status.parts import PART_NAMES, parts_of
+from airunway.status.conditions import PART_NAMES, parts_of
 from airunway.templates import TEMPLATE_READY
 from airunway.upgrades.forecast import Cluster, state_in
 from airunway.validation import validate

@@ -8,9 +8,9 @@ from datetime import datetime
 
 from airunway.api import names
 from airunway.resource import Resource, condition_of, dig, uid_of
-from airunway.status.catalogue import CONDITIONS
-from airunway.status.codes import CODES
+from airunway.status.conditions import CONDITIONS
 from airunway.status.evidence import parse_moment
+from airunway.status.reasons import CODES
 from airunway.templates import TEMPLATE_READY, effective_model, request_of
 from airunway.view.base import View, line, word
 from airunway.view.pods import Health, PodRow, pod_row
