@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from airunway.api.names import GATEWAY_PART, MODEL_CACHE_PART
 from airunway.redaction import MESSAGE_LIMIT, bounded
 from airunway.resource import Resource, condition_of, dig, format_time, parse_time
 
@@ -148,146 +147,114 @@ class ConditionWriter(StrEnum):
     SPEAKER = "the owner of the phase"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ConditionType:
     """One condition type."""
 
     name: str
     writer: ConditionWriter
-    good: str = "True"
-    """Its status when all is well; ``absent``: it is only there otherwise."""
-    reserved: bool = False
-    """Not written in this release; other components must not write it either."""
     meaning: str
     """What it means."""
+    good: str = field(default="True", kw_only=True)
+    """Its status when all is well; ``absent``: it is only there otherwise."""
+    reserved: bool = field(default=False, kw_only=True)
+    """Not written in this release; other components must not write it either."""
 
 
 CONDITIONS: tuple[ConditionType, ...] = (
     ConditionType(
-        name="Ready",
-        writer=ConditionWriter.SPEAKER,
-        meaning="The newest spec is served. Unknown: the upstream has not reported for five minutes.",
+        "Ready",
+        ConditionWriter.SPEAKER,
+        "The newest spec is served. Unknown: the upstream has not reported for five minutes.",
     ),
     ConditionType(
-        name="Reconciling",
-        writer=ConditionWriter.SPEAKER,
+        "Reconciling",
+        ConditionWriter.SPEAKER,
+        "Work goes on towards the newest spec (phase Pending or Deploying).",
         good="False",
-        meaning="Work goes on towards the newest spec (phase Pending or Deploying).",
     ),
     ConditionType(
-        name="Stalled",
-        writer=ConditionWriter.SPEAKER,
+        "Stalled",
+        ConditionWriter.SPEAKER,
+        "It has failed, or nothing will happen until the spec is changed.",
         good="False",
-        meaning="It has failed, or nothing will happen until the spec is changed.",
+    ),
+    ConditionType("ConfigValid", ConditionWriter.CORE, "No other condition is False because of what was asked for."),
+    ConditionType(
+        "AuthValid", ConditionWriter.CORE, "No other condition is False because of credentials or permissions."
     ),
     ConditionType(
-        name="ConfigValid",
-        writer=ConditionWriter.CORE,
-        meaning="No other condition is False because of what was asked for.",
+        "DependenciesReachable",
+        ConditionWriter.CORE,
+        "No other condition is False because something else does not answer, the provider included.",
+    ),
+    ConditionType("Validated", ConditionWriter.CORE, "The spec keeps the rules of a ModelDeployment."),
+    ConditionType("EngineSelected", ConditionWriter.CORE, "An inference engine is chosen."),
+    ConditionType("ProviderSelected", ConditionWriter.CORE, "A provider is chosen."),
+    ConditionType(
+        "ProviderResponsive",
+        ConditionWriter.CORE,
+        "Only there while it is False: the provider has sent no heartbeat for five minutes, and what it "
+        "reported last may be outdated. Ready and phase stay as the provider left them: models that run go on serving.",
     ),
     ConditionType(
-        name="AuthValid",
-        writer=ConditionWriter.CORE,
-        meaning="No other condition is False because of credentials or permissions.",
+        "RuntimeConfigReady",
+        ConditionWriter.CORE,
+        "The runtime config was found; with UsingDefaults there is none, and none is needed.",
     ),
     ConditionType(
-        name="DependenciesReachable",
-        writer=ConditionWriter.CORE,
-        meaning="No other condition is False because something else does not answer, the provider included.",
-    ),
-    ConditionType(
-        name="Validated", writer=ConditionWriter.CORE, meaning="The spec keeps the rules of a ModelDeployment."
-    ),
-    ConditionType(name="EngineSelected", writer=ConditionWriter.CORE, meaning="An inference engine is chosen."),
-    ConditionType(name="ProviderSelected", writer=ConditionWriter.CORE, meaning="A provider is chosen."),
-    ConditionType(
-        name="ProviderResponsive",
-        writer=ConditionWriter.CORE,
-        meaning=(
-            "Only there while it is False: the provider has sent no heartbeat for five minutes, and what it reported "
-            "last may be outdated. Ready and phase stay as the provider left them: models that run go on serving."
-        ),
-    ),
-    ConditionType(
-        name="RuntimeConfigReady",
-        writer=ConditionWriter.CORE,
-        meaning="The runtime config was found; with UsingDefaults there is none, and none is needed.",
-    ),
-    ConditionType(
-        name="TemplateReady",
-        writer=ConditionWriter.CORE,
+        "TemplateReady",
+        ConditionWriter.CORE,
+        "The template was found, and what it gives is recorded. Absent where the deployment names none.",
         good="True or absent",
-        meaning="The template was found, and what it gives is recorded. Absent where the deployment names none.",
     ),
     ConditionType(
-        name="ModelCacheReady",
-        writer=ConditionWriter.MODEL_CACHE,
+        "ModelCacheReady",
+        ConditionWriter.MODEL_CACHE,
+        "The cached weights are complete. Absent where no model cache is asked for.",
         good="True or absent",
-        meaning="The cached weights are complete. Absent where no model cache is asked for.",
     ),
     ConditionType(
-        name="StorageReady",
-        writer=ConditionWriter.MODEL_CACHE,
+        "StorageReady",
+        ConditionWriter.MODEL_CACHE,
+        "The claims of all volumes are there and bound. Absent without volumes, and where the part is off.",
         good="True or absent",
-        meaning="The claims of all volumes are there and bound. Absent without volumes, and where the part is off.",
     ),
     ConditionType(
-        name="GatewayReady",
-        writer=ConditionWriter.GATEWAY,
+        "GatewayReady",
+        ConditionWriter.GATEWAY,
+        "The gateway routes to the model. Absent where routing is not asked for and no gateway is there.",
         good="True or absent",
-        meaning="The gateway routes to the model. Absent where routing is not asked for and no gateway is there.",
+    ),
+    ConditionType("Paused", ConditionWriter.CORE, "The annotation that stops reconciliation is set.", good="absent"),
+    ConditionType("ProviderCompatible", ConditionWriter.PROVIDER, "The provider can honour every field of the spec."),
+    ConditionType("ResourceCreated", ConditionWriter.PROVIDER, "The API server has accepted the upstream's objects."),
+    ConditionType("ProviderResourceReady", ConditionWriter.PROVIDER, "The upstream says that its object is ready."),
+    ConditionType(
+        "PodsReady",
+        ConditionWriter.PROVIDER,
+        "The pods are ready; False has the precise fault. Absent where no pod can be seen.",
     ),
     ConditionType(
-        name="Paused",
-        writer=ConditionWriter.CORE,
+        "AutoscalerReady", ConditionWriter.PROVIDER, "The autoscaler that the provider made works.", reserved=True
+    ),
+    ConditionType(
+        "Served",
+        ConditionWriter.PROVIDER,
+        "It has been Running since its upstream object was made: what breaks now degrades it, what breaks "
+        "before fails it. Stays while readiness comes and goes; its observedGeneration is the newest that was served.",
+    ),
+    ConditionType(
+        "DriftFight",
+        ConditionWriter.PROVIDER,
+        "Another client keeps changing an upstream object; changes are reverted, ever more slowly.",
         good="absent",
-        meaning="The annotation that stops reconciliation is set.",
     ),
     ConditionType(
-        name="ProviderCompatible",
-        writer=ConditionWriter.PROVIDER,
-        meaning="The provider can honour every field of the spec.",
-    ),
-    ConditionType(
-        name="ResourceCreated",
-        writer=ConditionWriter.PROVIDER,
-        meaning="The API server has accepted the upstream's objects.",
-    ),
-    ConditionType(
-        name="ProviderResourceReady",
-        writer=ConditionWriter.PROVIDER,
-        meaning="The upstream says that its object is ready.",
-    ),
-    ConditionType(
-        name="PodsReady",
-        writer=ConditionWriter.PROVIDER,
-        meaning="The pods are ready; False has the precise fault. Absent where no pod can be seen.",
-    ),
-    ConditionType(
-        name="AutoscalerReady",
-        writer=ConditionWriter.PROVIDER,
-        reserved=True,
-        meaning="The autoscaler that the provider made works.",
-    ),
-    ConditionType(
-        name="Served",
-        writer=ConditionWriter.PROVIDER,
-        meaning=(
-            "It has been Running since its upstream object was made: what breaks now degrades it, what breaks before "
-            "fails it. Stays while readiness comes and goes; its observedGeneration is the newest that was served."
-        ),
-    ),
-    ConditionType(
-        name="DriftFight",
-        writer=ConditionWriter.PROVIDER,
+        "DryRun",
+        ConditionWriter.PROVIDER,
+        "The annotation that asks for a plan only is set; the ConfigMap NAME-airunway-plan holds the plan.",
         good="absent",
-        meaning="Another client keeps changing an upstream object; changes are reverted, ever more slowly.",
-    ),
-    ConditionType(
-        name="DryRun",
-        writer=ConditionWriter.PROVIDER,
-        good="absent",
-        meaning="The annotation that asks for a plan only is set; the ConfigMap NAME-airunway-plan holds the plan.",
     ),
 )
 """Every condition that core and runtime write. A provider adds ``<Component>Ready`` for further components."""
@@ -301,7 +268,7 @@ def conditions_of(*writers: ConditionWriter) -> tuple[str, ...]:
     return tuple(condition.name for condition in CONDITIONS if condition.writer in writers)
 
 
-PART_NAMES = (GATEWAY_PART, MODEL_CACHE_PART)
+PART_NAMES = tuple(part.value for part in PARTS)
 """All parts that there are."""
 
 

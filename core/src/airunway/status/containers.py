@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 
 from airunway.status.evidence import ContainerFacts, Ending, EventFacts, PodFacts
 from airunway.status.reasons import CODES
-from airunway.status.texts import ENGINE, IMAGE_PULL, PREPARATION, MessagePattern, first_meaning, line_of, without_names
+from airunway.status.texts import ENGINE, IMAGE_PULL, PREPARATION, first_meaning, line_of, without_names
 
 __all__ = ["ContainerFault", "container_finding", "probe_finding"]
 
-IMAGE_REASONS = frozenset(
+_IMAGE_REASONS = frozenset(
     {
         "ErrImagePull",
         "ImagePullBackOff",
@@ -24,14 +24,14 @@ IMAGE_REASONS = frozenset(
         "SignatureValidationFailed",
     }
 )
-START_REASONS = frozenset(
+_START_REASONS = frozenset(
     {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PreStartHookError", "StartError"}
 )
 
-SETTLING = timedelta(seconds=10)
+_SETTLING = timedelta(seconds=10)
 """How long after a container's end its pod may become unready because of it."""
 
-PROBE_WINDOW = timedelta(minutes=1)
+_PROBE_WINDOW = timedelta(minutes=1)
 """How long before a pod becomes unready its failed probes begin."""
 
 _CRASHES = 2
@@ -73,9 +73,9 @@ def container_finding(
     """
     if container.ready:
         return None
-    if container.waiting in IMAGE_REASONS:
+    if container.waiting in _IMAGE_REASONS:
         return _image(container, events, known=known)
-    if container.waiting in START_REASONS:
+    if container.waiting in _START_REASONS:
         text = f"{container.waiting}: {line_of(container.message)}."
         return _prepared(container.message, text) or ContainerFault(reason="PodFailed", code="", text=text)
     ending, sure = _ending(pod, container, served=served)
@@ -94,7 +94,7 @@ def probe_finding(pod: PodFacts, events: Sequence[EventFacts]) -> ContainerFault
     if all(container.started is not None for container in running) and not pod.unready_again:
         return None
     for event in events:
-        if event.reason == "Unhealthy" and event.last is not None and event.last >= pod.ready_since - PROBE_WINDOW:
+        if event.reason == "Unhealthy" and event.last is not None and event.last >= pod.ready_since - _PROBE_WINDOW:
             text = f"runs and is not ready: {line_of(event.note)}."
             return ContainerFault(reason="ProbeTimeout", code="Probe.Timeout", text=text, since=pod.ready_since)
     return None
@@ -114,32 +114,27 @@ def _image(container: ContainerFacts, events: Sequence[EventFacts], *, known: st
     said = f'image "{container.image}" cannot be pulled: {line_of(text)}.'
     since = min((event.first for event in events if event.first and "pull image" in event.note), default=None)
     if match is None:
-        if known.startswith("ImagePull."):
-            return ContainerFault(reason=CODES[known].reasons[0], code=known, text=said, since=since)
-        return ContainerFault(reason="ImagePullBackOff", code="", text=said, since=since)
+        reason, code = (CODES[known].reasons[0], known) if known.startswith("ImagePull.") else ("ImagePullBackOff", "")
+        return ContainerFault(reason=reason, code=code, text=said, since=since)
     if match.reason == "ImagePullAuthFailure" and (missing := _missing_pull_secret(events)):
         text = f"{missing}; {said}"
-        return ContainerFault(
-            reason="SecretNotFound", code="Secret.NotFound", text=text, since=since, field="spec.imagePullSecrets"
-        )
+        field = "spec.imagePullSecrets"
+        return ContainerFault(reason="SecretNotFound", code="Secret.NotFound", text=text, since=since, field=field)
     return ContainerFault(reason=match.reason, code=match.code, text=said, since=since)
 
 
 def _missing_pull_secret(events: Sequence[EventFacts]) -> str:
-    event = next((event for event in events if event.reason == "FailedToRetrieveImagePullSecret"), None)
-    if event is None:
-        return ""
-    names = event.note.partition("(")[2].partition(")")[0]
-    listed = ", ".join(f'"{name.strip()}"' for name in names.split(",") if name.strip())
-    return f"the image pull secret {listed or 'of the pod'} does not exist"
+    for event in events:
+        if event.reason == "FailedToRetrieveImagePullSecret":
+            names = event.note.partition("(")[2].partition(")")[0]
+            listed = ", ".join(f'"{name.strip()}"' for name in names.split(",") if name.strip())
+            return f"the image pull secret {listed or 'of the pod'} does not exist"
+    return ""
 
 
 def _prepared(message: str, text: str) -> ContainerFault | None:
     match = first_meaning([message], PREPARATION)
-    if match is None:
-        return None
-    meaning = match[0]
-    return ContainerFault(reason=meaning.reason, code=meaning.code, text=text)
+    return ContainerFault(reason=match[0].reason, code=match[0].code, text=text) if match is not None else None
 
 
 def _ending(pod: PodFacts, container: ContainerFacts, *, served: bool) -> tuple[Ending | None, bool]:
@@ -158,7 +153,7 @@ def _ending(pod: PodFacts, container: ContainerFacts, *, served: bool) -> tuple[
     last = container.last
     if last is None or last.code == 0 or container.restarts < 1:
         return None, False
-    if pod.ready_since is not None and last.finished is not None and pod.ready_since > last.finished + SETTLING:
+    if pod.ready_since is not None and last.finished is not None and pod.ready_since > last.finished + _SETTLING:
         return None, False
     return last, container.restarts >= _CRASHES
 
@@ -177,12 +172,14 @@ def _ended(
             return prepared
     if (match := first_meaning([ending.message], ENGINE)) is not None:
         meaning, line = match
-        text = f"ended with {code}: {line}."
-        return ContainerFault(
-            reason=meaning.reason, code=meaning.code, text=text, since=since, field=_engine_field(meaning, line)
-        )
+        text, field = f"ended with {code}: {line}.", ""  # a field that is more precise than the code's own
+        if meaning.reason == "GPUOutOfMemory":
+            field = "spec.engine.contextLength"
+        elif "trust_remote_code" in line:
+            field = "spec.engine.trustRemoteCode"
+        return ContainerFault(reason=meaning.reason, code=meaning.code, text=text, since=since, field=field)
+    last = f": {line_of(ending.message)}" if ending.message else ""
     if ending.code == 2 and not any(word in ending.message for word in _PANICS):
-        last = f": {line_of(ending.message)}" if ending.message else ""
         text = f"ended with {code}, with which engines refuse their command line{last}."
         return ContainerFault(reason="BadArguments", code="Engine.BadArgs", text=text, since=since)
     probe = next((e for e in events if e.reason == "Unhealthy" and not e.note.startswith("Readiness")), None)
@@ -191,13 +188,5 @@ def _ended(
         return ContainerFault(reason="ProbeTimeout", code="Probe.Timeout", text=text, since=since)
     if not sure:
         return None
-    last = f": {line_of(ending.message)}" if ending.message else ""
     text = f"ended with {code}{last}."
     return ContainerFault(reason="CrashLoopBackOff", code="Engine.CrashLoop", text=text, since=since)
-
-
-def _engine_field(meaning: MessagePattern, line: str) -> str:
-    """Returns a field that is more precise than the code's own; empty if there is none."""
-    if meaning.reason == "GPUOutOfMemory":
-        return "spec.engine.contextLength"
-    return "spec.engine.trustRemoteCode" if "trust_remote_code" in line else ""

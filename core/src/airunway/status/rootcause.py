@@ -8,7 +8,7 @@ if there is no pod: a workload that may not create its pods, or a claim without 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
@@ -16,7 +16,7 @@ from enum import IntEnum
 from airunway.resource import Resource, format_time
 from airunway.status.conditions import MESSAGE_LIMIT, bounded
 from airunway.status.containers import ContainerFault, container_finding, probe_finding
-from airunway.status.evidence import ClaimFacts, EventFacts, Evidence, JobFacts, PodFacts, Reported
+from airunway.status.evidence import EventFacts, Evidence, PodFacts, Reported
 from airunway.status.reasons import CODES, code_of_reason
 from airunway.status.texts import CREATION, MOUNT, PROVISIONING, SCHEDULING, first_meaning, line_of
 
@@ -30,10 +30,10 @@ __all__ = [
     "root_cause_status",
 ]
 
-CREATION_PATIENCE = timedelta(minutes=20)
+_CREATION_PATIENCE = timedelta(minutes=20)
 """How long a workload controller's event counts without being repeated: its retries are up to 17 minutes apart."""
 
-MOUNT_PATIENCE = timedelta(minutes=5)
+_MOUNT_PATIENCE = timedelta(minutes=5)
 """How long an event about a volume counts without being repeated; the kubelet retries at least every two minutes."""
 
 _PREEMPTION = "preemption: "
@@ -159,25 +159,30 @@ def find_symptoms(evidence: Evidence, *, now: datetime, previous: RootCause | No
     for event in evidence.events:
         found.extend(_of_workload(event, evidence.pods, now=now))
         found.extend(_of_claim_event(event, evidence))
-    found.extend(_lost(claim) for claim in evidence.claims if claim.phase == "Lost")
-    found.extend(_failed(job) for job in evidence.jobs if job.failed)
+    for claim in evidence.claims:
+        if claim.phase == "Lost":
+            message = f"PersistentVolumeClaim {claim.name} has lost its volume."
+            name = f"PersistentVolumeClaim/{claim.namespace}/{claim.name}"
+            found.append(Symptom(reason="PvcLost", code="", object=name, message=message, distance=Distance.CLAIM))
+    for job in evidence.jobs:
+        if job.failed:
+            message = f"Job {job.name} failed ({job.failed}): {line_of(job.message)}."
+            name = f"Job/{job.namespace}/{job.name}"
+            found.append(
+                Symptom(
+                    reason="JobFailed", code="", object=name, message=message, since=job.since, distance=Distance.JOB
+                )
+            )
     found.extend(_reported(report) for report in evidence.reports)
+    # A pod that only reports a claim without a volume says nothing if the claim itself has a symptom.
     unbound = {symptom.object for symptom in found if symptom.distance is Distance.CLAIM}
-    waiting = {
-        f"Pod/{pod.namespace}/{pod.name}"
+    explained = {
+        ("PvcPending", Distance.POD, f"Pod/{pod.namespace}/{pod.name}")
         for pod in evidence.pods
         if any(f"PersistentVolumeClaim/{pod.namespace}/{claim}" in unbound for claim in pod.claims)
     }
-    symptoms = [symptom for symptom in found if not _is_explained_by_claim(symptom, waiting)]
+    symptoms = [each for each in found if (each.reason, each.distance, each.object) not in explained]
     return tuple(sorted({_aged(symptom, previous) for symptom in symptoms}, key=_precedence))
-
-
-def _is_explained_by_claim(symptom: Symptom, waiting: Collection[str]) -> bool:
-    """Whether a pod only reports a claim without a volume, and the reason is known from the claim itself.
-
-    `waiting` are the pods whose claims have a symptom of their own.
-    """
-    return (symptom.reason, symptom.distance) == ("PvcPending", Distance.POD) and symptom.object in waiting
 
 
 def _aged(symptom: Symptom, previous: RootCause | None) -> Symptom:
@@ -241,21 +246,16 @@ def _of_pod(
         )
 
     if pod.phase == "Failed" and pod.reason == "Evicted":
-        full = any(word in pod.message for word in _DISK)
         text = f"evicted from its node: {line_of(pod.message)}."
-        yield symptom(
-            ContainerFault(
-                reason="StorageFull" if full else "PodEvicted", code="Storage.Full" if full else "", text=text
-            ),
-            Distance.POD,
-        )
+        full = any(word in pod.message for word in _DISK)
+        reason, code = ("StorageFull", "Storage.Full") if full else ("PodEvicted", "")
+        yield symptom(ContainerFault(reason=reason, code=code, text=text), Distance.POD)
         return
     if (unscheduled := _unscheduled(pod)) is not None:
         yield symptom(unscheduled, Distance.POD)
     broken = False
     for container in pod.containers:
-        finding = container_finding(pod, container, events, known=known, served=evidence.served)
-        if finding is not None:
+        if finding := container_finding(pod, container, events, known=known, served=evidence.served):
             broken = True
             yield symptom(finding, Distance.CONTAINER, container=container.name)
     if broken:
@@ -276,10 +276,9 @@ def _unscheduled(pod: PodFacts) -> ContainerFault | None:
     if condition is None or pod.node or condition.reason == "SchedulingGated":
         return None
     match = first_meaning([condition.message], SCHEDULING)
+    reason, code = (match[0].reason, match[0].code) if match is not None else ("FailedScheduling", "")
     text = f"cannot be scheduled: {line_of(_without_preemption(condition.message))}."
-    if match is None:
-        return ContainerFault(reason="FailedScheduling", code="", text=text, since=condition.since)
-    return ContainerFault(reason=match[0].reason, code=match[0].code, text=text, since=condition.since)
+    return ContainerFault(reason=reason, code=code, text=text, since=condition.since)
 
 
 def _without_preemption(text: str) -> str:
@@ -293,25 +292,24 @@ def _without_preemption(text: str) -> str:
 
 def _mount_trouble(events: Iterable[EventFacts], *, now: datetime) -> ContainerFault | None:
     for event in events:
-        if event.reason not in ("FailedMount", "FailedAttachVolume"):
-            continue
-        if event.last is not None and now - event.last > MOUNT_PATIENCE:
+        over = event.last is not None and now - event.last > _MOUNT_PATIENCE
+        if event.reason not in ("FailedMount", "FailedAttachVolume") or over:
             continue
         if (match := first_meaning([event.note], MOUNT)) is not None:
             meaning, line = match
-            return ContainerFault(
-                reason=meaning.reason, code=meaning.code, text=f"a volume cannot be mounted: {line}.", since=event.first
-            )
+            text = f"a volume cannot be mounted: {line}."
+            return ContainerFault(reason=meaning.reason, code=meaning.code, text=text, since=event.first)
     return None
 
 
 def _field(finding: ContainerFault, secrets: Mapping[str, str]) -> str:
     """Returns the field of the deployment that names the missing Secret; otherwise the finding's own field."""
-    if finding.code != "Secret.NotFound":
-        return finding.field
-    named = [path for secret, path in sorted(secrets.items()) if f'"{secret}"' in finding.text]
-    named += [path for secret, path in sorted(secrets.items()) if f"/{secret}" in finding.text]
-    return named[0] if named else finding.field
+    if finding.code == "Secret.NotFound":
+        for quoted in ('"{}"', "/{}"):
+            for secret, path in sorted(secrets.items()):
+                if quoted.format(secret) in finding.text:
+                    return path
+    return finding.field
 
 
 # ---------------------------------------------------------------------------------------- workloads, claims and jobs
@@ -319,14 +317,13 @@ def _field(finding: ContainerFault, secrets: Mapping[str, str]) -> str:
 
 def _of_workload(event: EventFacts, pods: Iterable[PodFacts], *, now: datetime) -> Iterator[Symptom]:
     """A workload that may not create its pods, unless it has created one since."""
-    if event.reason != "FailedCreate":
+    if event.reason != "FailedCreate" or (event.last is not None and now - event.last > _CREATION_PATIENCE):
         return
-    if event.last is not None and now - event.last > CREATION_PATIENCE:
-        return
+    # Times may be whole seconds: a pod created in the same second as the event counts as created after it.
+    last = event.last.replace(microsecond=0) if event.last is not None else _FOREVER
     for pod in pods:
         mine = pod.owner == (event.kind, event.name) and pod.namespace == event.namespace
-        # Times may be whole seconds: a pod created in the same second as the event counts as created after it.
-        if mine and pod.created is not None and event.last is not None and pod.created >= _second(event.last):
+        if mine and pod.created is not None and pod.created >= last:
             return
     match = first_meaning([event.note], CREATION)
     reason, code = (match[0].reason, match[0].code) if match else ("InvalidSpec", "Provider.Rejected")
@@ -363,29 +360,8 @@ def _of_claim_event(event: EventFacts, evidence: Evidence) -> Iterator[Symptom]:
     )
 
 
-def _lost(claim: ClaimFacts) -> Symptom:
-    return Symptom(
-        reason="PvcLost",
-        code="",
-        object=f"PersistentVolumeClaim/{claim.namespace}/{claim.name}",
-        message=f"PersistentVolumeClaim {claim.name} has lost its volume.",
-        distance=Distance.CLAIM,
-    )
-
-
-def _failed(job: JobFacts) -> Symptom:
-    return Symptom(
-        reason="JobFailed",
-        code="",
-        object=f"Job/{job.namespace}/{job.name}",
-        message=f"Job {job.name} failed ({job.failed}): {line_of(job.message)}.",
-        since=job.since,
-        distance=Distance.JOB,
-    )
-
-
 def _reported(report: Reported) -> Symptom:
-    code = report.code or code_of_reason(report.reason)
+    code, text = report.code or code_of_reason(report.reason), (report.message or report.reason).rstrip()
     if report.reason in ("InsufficientCapacity", "FailedScheduling"):
         match = first_meaning([report.message], SCHEDULING)
         code = match[0].code if match else ""
@@ -393,16 +369,7 @@ def _reported(report: Reported) -> Symptom:
         reason=report.reason,
         code=code,
         object=report.object,
-        message=_sentence(report.message or report.reason),
+        message=text if text.endswith((".", "!", "?", "…")) else f"{text}.",
         since=report.since,
         distance=Distance.REPORT,
     )
-
-
-def _sentence(text: str) -> str:
-    text = text.rstrip()
-    return text if text.endswith((".", "!", "?", "…")) else f"{text}."
-
-
-def _second(moment: datetime) -> datetime:
-    return moment.replace(microsecond=0)

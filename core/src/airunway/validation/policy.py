@@ -22,7 +22,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any
 
@@ -32,7 +31,7 @@ from airunway.api.bounds import MAX_CAUSES
 from airunway.json_path import JsonPath, entries
 from airunway.resource import Resource, dig
 from airunway.schema import Violation
-from airunway.validation.uses import DIMENSIONS, Use, uses_of
+from airunway.validation.uses import DIMENSIONS, Use, fits, uses_of
 
 __all__ = [
     "NAMESPACE_NAME",
@@ -51,14 +50,8 @@ NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
 DEFAULT_GPU_TYPE = "nvidia.com/gpu"
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
-_LISTS = {
-    "providers": "providers",
-    "engines": "engines",
-    "images": "images",
-    "gpuTypes": "gpu_types",
-    **{key: dimension.attribute for key, dimension in DIMENSIONS.items()},
-}
-"""The key of each list in the file, and the attribute that holds it."""
+_LISTS = ("providers", "engines", "images", "gpuTypes", *DIMENSIONS)
+"""The keys of the lists in the file."""
 
 
 class PolicyError(ValueError):
@@ -98,18 +91,8 @@ class _Lists:
     engines: tuple[str, ...] | None = None
     images: tuple[str, ...] | None = None
     gpu_types: tuple[str, ...] | None = None
-    service_accounts: tuple[str, ...] | None = None
-    secrets: tuple[str, ...] | None = None
-    claims: tuple[str, ...] | None = None
-    priority_classes: tuple[str, ...] | None = None
-    tolerations: tuple[str, ...] | None = None
-    node_selector_keys: tuple[str, ...] | None = None
-    pod_labels: tuple[str, ...] | None = None
-    pod_annotations: tuple[str, ...] | None = None
-    instance_types: tuple[str, ...] | None = None
-    environment: tuple[str, ...] | None = None
-    schedulers: tuple[str, ...] | None = None
-    name_resolution: tuple[str, ...] | None = None
+    uses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The lists of `DIMENSIONS` by their keys; one that is not there restricts nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,17 +119,15 @@ class Grants(_Lists):
     def allows_gpu_type(self, name: str) -> bool:
         return _allowed(self.gpu_types, name)
 
-    def listed(self, dimension: str) -> tuple[str, ...] | None:
-        """Returns the patterns of the list with that key in the file."""
-        patterns: tuple[str, ...] | None = getattr(self, _LISTS[dimension])
-        return patterns
-
     def allows(self, use: Use) -> bool:
         """Whether the list allows it; without a list, whether it is not refused everywhere."""
-        patterns = self.listed(use.dimension)
+        patterns = self.uses.get(use.dimension)
         if patterns is None:
             return not DIMENSIONS[use.dimension].is_refused(use.value)
-        return _allowed(patterns, use.value)
+        return fits(use.value, patterns)
+
+
+_NOTHING = Grants(providers=(), engines=(), images=(), gpu_types=(), uses=dict.fromkeys(DIMENSIONS, ()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,9 +142,15 @@ class Policy:
         """Returns what a namespace with these labels may use."""
         matching = [rule for rule in self.rules if rule.selector.matches(namespace_labels)]
         if not matching:
-            nothing: tuple[str, ...] | None = () if self.deny else None
-            return Grants(**dict.fromkeys(_LISTS.values(), nothing))
-        return Grants(**{name: _union([getattr(rule, name) for rule in matching]) for name in _LISTS.values()})
+            return _NOTHING if self.deny else Grants()
+        uses = {key: _union([rule.uses.get(key) for rule in matching]) for key in DIMENSIONS}
+        return Grants(
+            providers=_union([rule.providers for rule in matching]),
+            engines=_union([rule.engines for rule in matching]),
+            images=_union([rule.images for rule in matching]),
+            gpu_types=_union([rule.gpu_types for rule in matching]),
+            uses={key: patterns for key, patterns in uses.items() if patterns is not None},
+        )
 
     def idle_rules(self, namespaces: Iterable[Mapping[str, str]]) -> list[int]:
         """Returns the indexes of the rules that match none of the namespaces with these labels."""
@@ -214,39 +201,24 @@ def violations(
     """
     grants = policy.grants(namespace_labels)
     name = namespace_labels.get(NAMESPACE_NAME, "")
-    found = []
-    if provider and not grants.allows_provider(provider):
-        found.append(_violation("spec.provider.name", "provider", provider, name, grants.providers))
-    if engine and not grants.allows_engine(engine):
-        found.append(_violation("spec.engine.type", "engine", engine, name, grants.engines))
-    found += islice(
-        (
-            _violation(path, "image", image, name, grants.images)
-            for path, image in _images(spec)
-            if not grants.allows_image(image)
-        ),
-        MAX_CAUSES,
-    )
-    found += islice(
-        (
-            _violation(path, "GPU type", gpu, name, grants.gpu_types)
-            for path, gpu in _gpu_types(spec)
-            if not grants.allows_gpu_type(gpu)
-        ),
-        MAX_CAUSES,
-    )
-    overrides = entries(dig(spec, "provider", "overrides"), "spec.provider.overrides")
-    found += islice(
-        (
-            _violation(
-                use.path, DIMENSIONS[use.dimension].noun, use.value, name, grants.listed(use.dimension), use.dimension
-            )
-            for use in uses_of(spec, ((str(place), key, value) for place, key, value in overrides))
-            if not grants.allows(use)
-        ),
-        MAX_CAUSES,
-    )
-    return found[:MAX_CAUSES]
+
+    def found() -> Iterator[Violation]:
+        if provider and not grants.allows_provider(provider):
+            yield _violation("spec.provider.name", "provider", provider, name, grants.providers)
+        if engine and not grants.allows_engine(engine):
+            yield _violation("spec.engine.type", "engine", engine, name, grants.engines)
+        for path, image in _images(spec):
+            if not grants.allows_image(image):
+                yield _violation(path, "image", image, name, grants.images)
+        for path, gpu in _gpu_types(spec):
+            if not grants.allows_gpu_type(gpu):
+                yield _violation(path, "GPU type", gpu, name, grants.gpu_types)
+        for use in uses_of(spec):
+            if not grants.allows(use):
+                noun, patterns = DIMENSIONS[use.dimension].noun, grants.uses.get(use.dimension)
+                yield _violation(use.path, noun, use.value, name, patterns, use.dimension)
+
+    return list(islice(found(), MAX_CAUSES))
 
 
 def _violation(
@@ -294,7 +266,7 @@ def _gpu_types(spec: Resource) -> Iterator[tuple[str, str]]:
 
 
 def _allowed(patterns: tuple[str, ...] | None, value: str) -> bool:
-    return patterns is None or any(fnmatchcase(value, pattern) for pattern in patterns)
+    return patterns is None or fits(value, patterns)
 
 
 def _full_name(image: str) -> str:
@@ -329,10 +301,15 @@ def _holds(labels: Mapping[str, str], key: str, operator: str, values: tuple[str
 
 def _rule(value: object, at: str) -> NamespaceRule:
     rule = _mapping(value, at, ("namespaceSelector", *_LISTS))
-    lists = {
-        name: _texts(rule[key], f"{at}.{key}") if rule.get(key) is not None else None for key, name in _LISTS.items()
-    }
-    return NamespaceRule(selector=read_selector(rule.get("namespaceSelector"), f"{at}.namespaceSelector"), **lists)
+    lists = {key: _texts(rule[key], f"{at}.{key}") for key in _LISTS if rule.get(key) is not None}
+    return NamespaceRule(
+        selector=read_selector(rule.get("namespaceSelector"), f"{at}.namespaceSelector"),
+        providers=lists.get("providers"),
+        engines=lists.get("engines"),
+        images=lists.get("images"),
+        gpu_types=lists.get("gpuTypes"),
+        uses={key: patterns for key, patterns in lists.items() if key in DIMENSIONS},
+    )
 
 
 def read_selector(value: object, at: str) -> Selector:

@@ -6,15 +6,16 @@ keys are found by name at any depth, by the names that Kubernetes and its operat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from airunway.json_path import entries
 from airunway.resource import Resource, dig
 
-__all__ = ["DIMENSIONS", "EVERYTHING", "Dimension", "Use", "uses_of"]
+__all__ = ["DIMENSIONS", "Dimension", "Use", "fits", "uses_of"]
 
-EVERYTHING = "*"
+_EVERYTHING = "*"
 """The value of a use that covers everything: a toleration without a key. Only the list entry ``*`` allows it."""
 
 _HOSTNAME = "kubernetes.io/hostname"
@@ -25,8 +26,6 @@ _INSTANCE_TYPE_LABELS = frozenset({"node.kubernetes.io/instance-type", "beta.kub
 class Dimension:
     """One list of a policy."""
 
-    attribute: str
-    """The attribute that holds the list."""
     noun: str
     """The word for it in messages."""
     refused: tuple[str, ...] = ()
@@ -36,10 +35,11 @@ class Dimension:
 
     def is_refused(self, value: str) -> bool:
         """Whether this is refused unless a rule lists it."""
-        return _fits(value, self.refused) and not _fits(value, self.free)
+        return fits(value, self.refused) and not fits(value, self.free)
 
 
-def _fits(value: str, patterns: tuple[str, ...]) -> bool:
+def fits(value: str, patterns: tuple[str, ...]) -> bool:
+    """Whether a value matches one of the patterns."""
     return any(fnmatchcase(value, pattern) for pattern in patterns)
 
 
@@ -55,25 +55,22 @@ _SHARES_OF_GPUS = ("gpu-*", "runai-*")
 
 
 DIMENSIONS: Mapping[str, Dimension] = {
-    "serviceAccounts": Dimension(attribute="service_accounts", noun="service account"),
-    "secrets": Dimension(attribute="secrets", noun="secret"),
-    "claims": Dimension(attribute="claims", noun="claim"),
+    "serviceAccounts": Dimension(noun="service account"),
+    "secrets": Dimension(noun="secret"),
+    "claims": Dimension(noun="claim"),
     # These classes preempt everything else in the cluster.
-    "priorityClasses": Dimension(attribute="priority_classes", noun="priority class", refused=("system-*",)),
+    "priorityClasses": Dimension(noun="priority class", refused=("system-*",)),
     "tolerations": Dimension(
-        attribute="tolerations",
         noun="toleration of taint",
         # Nodes of the control plane, and those that are reserved for the cluster's own add-ons.
-        refused=(f"[{EVERYTHING}]", "node-role.kubernetes.io/*", "CriticalAddonsOnly"),
+        refused=(f"[{_EVERYTHING}]", "node-role.kubernetes.io/*", "CriticalAddonsOnly"),
     ),
     "nodeSelectorKeys": Dimension(
-        attribute="node_selector_keys",
         noun="node selector key",
         # Nodes of the control plane, and those that were created for another deployment (airunway.ai/nodes-of).
         refused=("node-role.kubernetes.io/*", "airunway.ai/*"),
     ),
     "podLabels": Dimension(
-        attribute="pod_labels",
         noun="pod label",
         # The names without a domain are those of identities (Azure), and of queues and priorities of schedulers.
         refused=(*_OF_A_DOMAIN, "aadpodidbinding", "queue", "priorityClassName", *_SHARES_OF_GPUS),
@@ -81,15 +78,13 @@ DIMENSIONS: Mapping[str, Dimension] = {
         free=("app.kubernetes.io/*", "helm.sh/*", "tags.datadoghq.com/*"),
     ),
     "podAnnotations": Dimension(
-        attribute="pod_annotations",
         noun="pod annotation",
         refused=(*_OF_A_DOMAIN, *_SHARES_OF_GPUS),
         # They configure metrics scraping and the container that kubectl shows, and cause pods to be replaced.
         free=("app.kubernetes.io/*", "prometheus.io/*", "kubectl.kubernetes.io/*", "checksum/*"),
     ),
-    "instanceTypes": Dimension(attribute="instance_types", noun="instance type"),
+    "instanceTypes": Dimension(noun="instance type"),
     "environment": Dimension(
-        attribute="environment",
         noun="environment variable",
         # Container runtimes assign devices by these, bypassing the device plugin and its accounting.
         refused=(
@@ -118,14 +113,13 @@ DIMENSIONS: Mapping[str, Dimension] = {
         ),
     ),
     "schedulers": Dimension(
-        attribute="schedulers",
         noun="scheduler",
         # Another scheduler may ignore the queues, quotas and taints of the cluster.
         refused=("*",),
         free=("default-scheduler",),
     ),
     # Name resolution only affects the pod itself, unless a site filters by name.
-    "nameResolution": Dimension(attribute="name_resolution", noun="address for names"),
+    "nameResolution": Dimension(noun="address for names"),
 }
 """The lists of a policy that `uses_of` is about, by their keys in the file."""
 
@@ -141,8 +135,8 @@ class Use:
     value: str
 
 
-def uses_of(spec: Resource, overrides: Iterable[tuple[str, str, object]]) -> Iterator[Use]:
-    """Yields everything that `spec` uses; `overrides` are path, key and value of each entry in its overrides.
+def uses_of(spec: Resource) -> Iterator[Use]:
+    """Yields everything that `spec` uses, its overrides included.
 
     A claim that is created for the deployment (a volume with size) is its own. Never raises, for any `spec`.
     """
@@ -160,8 +154,8 @@ def uses_of(spec: Resource, overrides: Iterable[tuple[str, str, object]]) -> Ite
     for name, dimension in (("labels", "podLabels"), ("annotations", "podAnnotations")):
         path = f"spec.podTemplate.metadata.{name}"
         yield from _keys(dimension, path, dig(spec, "podTemplate", "metadata", name))
-    for path, key, value in overrides:
-        yield from _overridden(path, key, value)
+    for place, key, value in entries(dig(spec, "provider", "overrides"), "spec.provider.overrides"):
+        yield from _overridden(str(place), key, value)
 
 
 def _overridden(path: str, key: str, value: object) -> Iterator[Use]:
@@ -238,7 +232,7 @@ def _tolerations(path: str, value: object) -> Iterator[Use]:
     for at, toleration in _items(path, value):
         key = dig(toleration, "key")
         keyed = isinstance(key, str) and key
-        yield Use(dimension="tolerations", path=f"{at}.key" if keyed else at, value=str(key) if keyed else EVERYTHING)
+        yield Use(dimension="tolerations", path=f"{at}.key" if keyed else at, value=str(key) if keyed else _EVERYTHING)
 
 
 def _node_labels(path: str, value: object) -> Iterator[Use]:
@@ -260,7 +254,7 @@ def _expressions(path: str, value: object) -> Iterator[Use]:
                 for place, wanted in _items(f"{at}.values", dig(requirement, "values")):
                     yield from _texts("instanceTypes", place, wanted)
             else:
-                yield Use(dimension="instanceTypes", path=f"{at}.operator", value=EVERYTHING)
+                yield Use(dimension="instanceTypes", path=f"{at}.operator", value=_EVERYTHING)
 
 
 def _node_affinity(value: object) -> Iterator[Use]:
