@@ -13,32 +13,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE
 from airunway.kube import JOB
-from airunway.rbac.policy_objects import (
+from airunway.rbac.policy_rules import (
     EVENTS,
+    HELD,
     LEASES,
     OWNERS,
-    is_account,
-    keeps_finalizers,
-    own_events,
-    own_lease,
-    policy_and_binding,
-    resource_rules,
-    whereabouts,
-)
-from airunway.rbac.policy_rules import (
     POD_RULES,
     TOKEN_RULES,
     PolicyRule,
     controlled_by,
+    if_present,
+    is_account,
+    keeps_finalizers,
     literals,
     of_containers,
+    own_events,
+    own_lease,
+    policy_and_binding,
     quoted,
+    resource_rules,
     restricted_rules,
+    whereabouts,
 )
 from airunway.resource import Resource
 from airunway_catalogue.names import CATALOGUE_MANAGER, DISCOVERY
@@ -59,16 +58,15 @@ def catalogue_guard(user: str, *, own: str, namespaces: Sequence[str] = (), name
     namespace in which it runs, `namespaces` are those that it watches (empty: all).
     """
     condition = is_account(user)
-    held = {"held": "oldObject == null ? [] : oldObject.metadata.?finalizers.orValue([])"}
     variables = {
         **OWNERS,
-        **held,
+        **HELD,
         "o": "dyn(object)",
         "pods": "[variables.o.spec.template.spec]",
         "further": "[]",
         "script": json.dumps(command_of("")[:-1]),
     }
-    rules = [replace(rule, expression=f"object == null || ({rule.expression})") for rule in _job_rules(own)]
+    rules = if_present(_job_rules(own))
     templates = [(kind.group, kind.plural) for kind in (CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE)]
     return [
         *policy_and_binding(

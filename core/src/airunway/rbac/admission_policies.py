@@ -7,7 +7,6 @@ change. RBAC also cannot limit by the owner of a ConfigMap or by part of a statu
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from airunway.api import names
 from airunway.gateway.kinds import DESTINATION_RULE, HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
@@ -20,30 +19,29 @@ from airunway.kinds import (
 )
 from airunway.kube import CONFIG_MAP, JOB, PERSISTENT_VOLUME_CLAIM
 from airunway.plugins.contract import ProviderManifest
-from airunway.rbac.model_cache_rules import BY_ARTIFACT, artifact_contents, model_cache_contents
-from airunway.rbac.policy_objects import (
-    EVENTS,
-    LEASES,
-    OWNERS,
-    is_account,
-    keeps_finalizers,
-    own_events,
-    own_lease,
-    policy_and_binding,
-    resource_rule,
-    resource_rules,
-    whereabouts,
-)
+from airunway.rbac.part_rules import BY_ARTIFACT, artifact_contents, gateway_contents, model_cache_contents
 from airunway.rbac.policy_rules import (
     BY_DEPLOYMENT,
-    OWNER_NAMES,
+    EVENTS,
+    HELD,
+    LEASES,
+    OWNERS,
+    VARIABLES,
     PolicyRule,
     account_is_known,
     contents,
-    gateway_contents,
+    if_present,
+    is_account,
+    keeps_finalizers,
     literals,
+    own_events,
+    own_lease,
     pods_of,
+    policy_and_binding,
     quoted,
+    resource_rule,
+    resource_rules,
+    whereabouts,
     whose_kind,
 )
 from airunway.resource import Resource
@@ -129,11 +127,7 @@ def gateway_guard(
         f"{name}-gateway",
         condition=is_account(user),
         resources=resource_rules(kinds, operations=("CREATE", "UPDATE", "DELETE")),
-        variables={
-            **OWNERS,
-            **variables,
-            "held": "oldObject == null ? [] : oldObject.metadata.?finalizers.orValue([])",
-        },
+        variables={**OWNERS, **variables, **HELD},
         rules=[
             *whereabouts([own], namespaces, who="the core"),
             PolicyRule(
@@ -150,7 +144,7 @@ def gateway_guard(
                 message=f"what the gateway part writes must have the label {names.PART}: gateway",
             ),
             keeps_finalizers("the core"),
-            *(replace(rule, expression=f"object == null || ({rule.expression})") for rule in rules),
+            *if_present(rules),
         ],
     )
 
@@ -178,7 +172,6 @@ def model_cache_guard(
         for key, value in ((names.PART, names.MODEL_CACHE_PART), (names.MANAGED_BY, names.MANAGED_BY_VALUE))
     )
     condition, where = is_account(user), whereabouts([own], namespaces, who="the core")
-    held = {"held": "oldObject == null ? [] : oldObject.metadata.?finalizers.orValue([])"}
     return [
         *policy_and_binding(
             f"{name}-model-cache",
@@ -187,7 +180,7 @@ def model_cache_guard(
                 sorted((kind.group, kind.plural) for kind in (JOB, PERSISTENT_VOLUME_CLAIM)),
                 operations=("CREATE", "UPDATE", "DELETE"),
             ),
-            variables={**OWNERS, **variables, **held},
+            variables={**OWNERS, **variables, **HELD},
             rules=[
                 *where,
                 PolicyRule(
@@ -205,7 +198,7 @@ def model_cache_guard(
                 ),
                 # The API server itself puts its protection on every claim.
                 keeps_finalizers("the core", "kubernetes.io/pvc-protection"),
-                *(replace(rule, expression=f"object == null || ({rule.expression})") for rule in rules),
+                *if_present(rules),
             ],
         ),
         *policy_and_binding(
@@ -214,7 +207,7 @@ def model_cache_guard(
             resources=[
                 resource_rule(MODEL_ARTIFACT.group, MODEL_ARTIFACT.plural, operations=("CREATE", "UPDATE", "DELETE"))
             ],
-            variables={**OWNERS, **held, "o": "dyn(object)"},
+            variables={**OWNERS, **HELD, "o": "dyn(object)"},
             rules=[
                 *where,
                 PolicyRule(
@@ -226,7 +219,7 @@ def model_cache_guard(
                     message=f"a ModelArtifact that the core makes has the labels {names.PART} and {names.MANAGED_BY}",
                 ),
                 keeps_finalizers("the core"),
-                *(replace(rule, expression=f"object == null || ({rule.expression})") for rule in artifact_contents()),
+                *if_present(artifact_contents()),
             ],
         ),
     ]
@@ -302,7 +295,7 @@ def provider_guard(
             variables={
                 **OWNERS,
                 **variables,
-                "held": "oldObject == null ? [] : oldObject.metadata.?finalizers.orValue([])",
+                **HELD,
                 "whose": f"oldObject == null ? '' : oldObject.metadata.?labels[?{quoted(names.PROVIDER)}].orValue('')",
             },
             # One policy for all of it: the API server converts the object once per policy.
@@ -312,7 +305,7 @@ def provider_guard(
                 _IS_OURS,
                 *_belongs_to(provider),
                 keeps_finalizers("a provider"),
-                *(replace(rule, expression=f"object == null || ({rule.expression})") for rule in rules),
+                *if_present(rules),
             ],
         ),
         *_with_parameters(manifest, f"{name}-namespaces", condition=condition, kinds=kinds),
@@ -358,9 +351,7 @@ def _with_parameters(
         condition=condition,
         resources=resource_rules(kinds, operations=("CREATE", "UPDATE")),
         variables={
-            "o": "dyn(object)",
-            "kind": "request.resource.group + '/' + request.resource.resource",
-            "owners": OWNER_NAMES,
+            **{name: VARIABLES[name] for name in ("o", "kind", "owners")},
             "pods": pods_of(kind for kind in manifest.upstream if kind.write),
             "namespaces": "params.?status.?namespaces.orValue({})",
             "accounts": "variables.namespaces[?request.namespace].orValue('').split(' ')",
@@ -434,56 +425,59 @@ _USERS_OWN = (
     ),
 )
 
-_CORE_CONDITIONS = ", ".join(f"'{name}'" for name in conditions_of(ConditionWriter.CORE, *PARTS))
 
-_PROVIDER_CONDITIONS = conditions_of(ConditionWriter.PROVIDER)
+def _of_others(
+    who: str, owner: str, fields: Iterable[tuple[str, str, str]], conditions: Iterable[str]
+) -> tuple[PolicyRule, ...]:
+    """Fields (with their names in messages and their empty values) and conditions of a status that another writes."""
+    return (
+        *(
+            _unchanged(f".?status{path}", f"{who} must not change {text} in a status: it is {owner}", empty=empty)
+            for path, text, empty in fields
+        ),
+        PolicyRule(
+            expression=f"{literals(conditions)}.all(t, "
+            "object.?status.?conditions.orValue([]).filter(c, c.type == t) == "
+            "oldObject.?status.?conditions.orValue([]).filter(c, c.type == t))",
+            message=f"{who} must not change conditions that are {owner}",
+        ),
+    )
 
-_CORE_STATUS = (
-    *(
-        _unchanged(f".?status{path}", f"a provider must not change {text} in a status: it is the core's", empty=empty)
-        for path, text, empty in (
-            (".?engine", "the engine", "{}"),
-            (".?provider.?name", "the provider", "''"),
-            (".?selection", "the selection", "{}"),
-            (".?effectiveRuntimeConfig", "the runtime config in effect", "{}"),
-            (".?parts", "the parts", "[]"),
-            (".?gateway", "the route", "{}"),
-            (".?modelCache", "the model cache", "{}"),
-            (".?rollout", "what may be taken now", "{}"),
-            (".?effectiveTemplate", "what the template gives", "{}"),
-        )
+
+_CORE_STATUS = _of_others(
+    "a provider",
+    "the core's",
+    (
+        (".?engine", "the engine", "{}"),
+        (".?provider.?name", "the provider", "''"),
+        (".?selection", "the selection", "{}"),
+        (".?effectiveRuntimeConfig", "the runtime config in effect", "{}"),
+        (".?parts", "the parts", "[]"),
+        (".?gateway", "the route", "{}"),
+        (".?modelCache", "the model cache", "{}"),
+        (".?rollout", "what may be taken now", "{}"),
+        (".?effectiveTemplate", "what the template gives", "{}"),
     ),
-    PolicyRule(
-        expression=f"[{_CORE_CONDITIONS}].all(t, "
-        "object.?status.?conditions.orValue([]).filter(c, c.type == t) == "
-        "oldObject.?status.?conditions.orValue([]).filter(c, c.type == t))",
-        message="a provider must not change conditions that are the core's",
-    ),
+    conditions_of(ConditionWriter.CORE, *PARTS),
 )
 
-_PROVIDERS_STATUS = (
-    *(
-        _unchanged(f".?status{path}", f"the core must not change {text} in a status: it is the provider's", empty=empty)
-        for path, text, empty in (
-            (".?observedGeneration", "the observed generation", "0"),
-            (".?provider.?resourceName", "the provider's object", "''"),
-            (".?provider.?resourceKind", "the provider's object", "''"),
-            (".?provider.?runtimeConfigHash", "the config in use", "''"),
-            (".?provider.?claimName", "the claim in use", "''"),
-            (".?provider.?templateHash", "the template in use", "''"),
-            (".?endpoint", "the endpoint", "{}"),
-            (".?selector", "the selector", "''"),
-            (".?replicas", "the replicas", "{}"),
-            (".?image", "the image", "{}"),
-            (".?rootCause", "the root cause", "{}"),
-        )
+_PROVIDERS_STATUS = _of_others(
+    "the core",
+    "the provider's",
+    (
+        (".?observedGeneration", "the observed generation", "0"),
+        (".?provider.?resourceName", "the provider's object", "''"),
+        (".?provider.?resourceKind", "the provider's object", "''"),
+        (".?provider.?runtimeConfigHash", "the config in use", "''"),
+        (".?provider.?claimName", "the claim in use", "''"),
+        (".?provider.?templateHash", "the template in use", "''"),
+        (".?endpoint", "the endpoint", "{}"),
+        (".?selector", "the selector", "''"),
+        (".?replicas", "the replicas", "{}"),
+        (".?image", "the image", "{}"),
+        (".?rootCause", "the root cause", "{}"),
     ),
-    PolicyRule(
-        expression=f"{literals(_PROVIDER_CONDITIONS)}.all(t, "
-        "object.?status.?conditions.orValue([]).filter(c, c.type == t) == "
-        "oldObject.?status.?conditions.orValue([]).filter(c, c.type == t))",
-        message="the core must not change conditions that are the provider's",
-    ),
+    conditions_of(ConditionWriter.PROVIDER),
 )
 
 # As in `airunway.owned.objects.is_ours`: without owner references, the annotation shows the owner.

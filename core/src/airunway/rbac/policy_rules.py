@@ -1,7 +1,7 @@
-"""The CEL rules for the contents of objects that a provider writes. Pure.
+"""What the guards are made of: a policy with its binding, CEL rules for what a provider writes, and CEL notation. Pure.
 
-They refuse what no translation ever writes: pods with access to the node, access from outside of the cluster, rights
-for others. They do not rely on the owner reference, which the author of an object can set to any text.
+The rules refuse what no translation ever writes: pods with access to the node, access from outside of the cluster,
+rights for others. They do not rely on the owner reference, which the author of an object can set to any text.
 
 CEL cannot walk an unknown tree, so the paths of pods are data of each kind (`UpstreamKind.pods`). The rules see the
 object as it would be stored. A value of an unexpected type (a text instead of a list) is an error, for which the API
@@ -12,43 +12,59 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airunway.api import names
-from airunway.gateway.application import DEFAULT_PICKER_IMAGE
 from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import EVENT, LEASE
 from airunway.plugins.contract import ProviderManifest, UpstreamKind
 from airunway.resource import Resource
-from airunway.routing import MODEL_HEADER
 from airunway.sdk.images import tag_of
-from airunway.sdk.picker import ACCOUNT
 
 __all__ = [
     "BY_DEPLOYMENT",
+    "EVENTS",
+    "HELD",
     "IMAGES",
+    "LEASES",
+    "OWNERS",
     "OWNER_NAMES",
     "POD_RULES",
+    "RBAC",
     "TOKEN_RULES",
+    "VARIABLES",
     "PolicyRule",
     "account_is_known",
     "as_before",
     "contents",
     "controlled_by",
-    "gateway_contents",
+    "if_present",
     "image_is_allowed",
     "images_of",
-    "literal",
+    "is_account",
+    "keeps_finalizers",
     "literals",
+    "name_after",
     "of_containers",
+    "only_for",
+    "own_events",
+    "own_lease",
     "places_of",
     "pods_of",
+    "policy_and_binding",
     "quoted",
     "repository_of",
+    "resource_rule",
+    "resource_rules",
     "restricted_rules",
+    "service_accounts",
+    "services",
+    "subjects",
+    "whereabouts",
     "whose_kind",
 ]
 
-_RBAC = "rbac.authorization.k8s.io"
+RBAC = "rbac.authorization.k8s.io"
 
 _POD_TEMPLATE = ("spec.template.spec",)
 _BUILTIN_PODS: Mapping[tuple[str, str], tuple[str, ...]] = {
@@ -101,31 +117,39 @@ class PolicyRule:
     """The API server's message if it is false."""
 
 
+VARIABLES = {
+    "o": "dyn(object)",  # objects of several kinds have no fields in common for CEL's types
+    "old": "dyn(oldObject)",
+    "kind": "request.resource.group + '/' + request.resource.resource",
+    "owners": OWNER_NAMES,
+}
+"""The variables that rules for contents have in common."""
+
+
+def only_for(rules: Mapping[tuple[str, str], Sequence[PolicyRule]]) -> list[PolicyRule]:
+    """Rules that hold for objects of one kind, which are given by group and plural."""
+    return [
+        PolicyRule(expression=f"variables.kind != {whose_kind(*kind)} || ({rule.expression})", message=rule.message)
+        for kind, found in rules.items()
+        for rule in found
+    ]
+
+
+def if_present(rules: Iterable[PolicyRule]) -> list[PolicyRule]:
+    """Rules about the contents of an object, which hold for a deletion, too."""
+    return [replace(rule, expression=f"object == null || ({rule.expression})") for rule in rules]
+
+
 def contents(manifest: ProviderManifest) -> tuple[dict[str, str], list[PolicyRule]]:
     """Variables and rules for the contents of the objects that a provider writes.
 
     Raises ValueError for a path that CEL cannot walk.
     """
     kinds = [kind for kind in manifest.upstream if kind.write]
-    variables = {
-        "o": "dyn(object)",  # objects of several kinds have no fields in common for CEL's types
-        "old": "dyn(oldObject)",
-        "kind": "request.resource.group + '/' + request.resource.resource",
-        "owners": OWNER_NAMES,
-        "pods": pods_of(kinds),
-        "further": _sum(kinds, lambda kind: kind.containers),
-    }
-    rules = [*POD_RULES, *_unused(kinds)]
+    variables = {**VARIABLES, "pods": pods_of(kinds), "further": _sum(kinds, lambda kind: kind.containers)}
     written = {(kind.group, kind.plural) for kind in kinds}
-    rules += [
-        PolicyRule(
-            expression=f"variables.kind != {whose_kind(group, plural)} || ({rule.expression})", message=rule.message
-        )
-        for (group, plural), found in _of_kinds(manifest).items()
-        if (group, plural) in written
-        for rule in found
-    ]
-    return variables, rules
+    of_kinds = {kind: rules for kind, rules in _of_kinds(manifest).items() if kind in written}
+    return variables, [*POD_RULES, *_unused(kinds), *only_for(of_kinds)]
 
 
 def pods_of(kinds: Iterable[UpstreamKind]) -> str:
@@ -140,7 +164,9 @@ def places_of(kind: UpstreamKind) -> tuple[str, ...]:
 
 def account_is_known(manifest: ProviderManifest, *, listed: str) -> PolicyRule:
     """Pods run as the namespace's default account, as one in the CEL list `listed`, or as one that the plan creates."""
-    own = "".join(f" || variables.owners.exists(n, a.value() == {_named(pattern)})" for pattern in manifest.accounts)
+    own = "".join(
+        f" || variables.owners.exists(n, a.value() == {name_after(pattern)})" for pattern in manifest.accounts
+    )
     return PolicyRule(
         expression="variables.pods.all(p, [p.?serviceAccountName, p.?serviceAccount].all(a, "
         f"a.orValue('') in ['', 'default'] || a.value() in {listed}{own}))",
@@ -242,35 +268,31 @@ def restricted_rules(user: int | None = None) -> tuple[PolicyRule, PolicyRule]:
 
 
 def _of_kinds(manifest: ProviderManifest) -> dict[tuple[str, str], list[PolicyRule]]:
-    named = f"variables.owners.exists(n, [{', '.join(map(_named, manifest.accounts))}].exists(a, a == %s))"
+    accounts = ", ".join(map(name_after, manifest.accounts))
+    granted = json.dumps(list(manifest.rbac_rules), sort_keys=True)  # CEL reads JSON
     own = PolicyRule(
-        expression=named % "variables.o.metadata.name",
+        expression=f"variables.owners.exists(n, [{accounts}].exists(a, a == variables.o.metadata.name))",
         message="service accounts, their Roles and RoleBindings are called as those of this provider's plans are",
     )
     labels = ", ".join(quoted(label) for label in (names.MODEL_DEPLOYMENT, *manifest.pod_labels))
     return {
-        ("", "services"): _services("a provider"),
-        ("", "serviceaccounts"): [own, *_service_accounts("a provider")],
-        (_RBAC, "roles"): [
+        ("", "services"): services("a provider"),
+        ("", "serviceaccounts"): [own, *service_accounts("a provider")],
+        (RBAC, "roles"): [
             own,
             PolicyRule(
-                expression=f"variables.o.?rules.orValue([]).all(r, r in {literal(list(manifest.rbac_rules))})",
+                expression=f"variables.o.?rules.orValue([]).all(r, r in {granted})",
                 message="a provider's Roles grant the rules of its manifest and nothing else",
             ),
         ],
-        (_RBAC, "rolebindings"): [
+        (RBAC, "rolebindings"): [
             own,
             PolicyRule(
                 expression="variables.o.roleRef.kind == 'Role' && "
                 "variables.o.roleRef.name == variables.o.metadata.name",
                 message="a provider's RoleBindings refer to the Role of the same name",
             ),
-            PolicyRule(
-                expression="variables.o.?subjects.orValue([]).all(s, s.kind == 'ServiceAccount' && "
-                "s.name == variables.o.metadata.name && "
-                "s.?namespace.orValue(variables.o.metadata.namespace) == variables.o.metadata.namespace)",
-                message="a provider's RoleBindings are for the service account of the same name and namespace",
-            ),
+            subjects("a provider"),
         ],
         ("networking.k8s.io", "networkpolicies"): [
             PolicyRule(
@@ -281,7 +303,7 @@ def _of_kinds(manifest: ProviderManifest) -> dict[tuple[str, str], list[PolicyRu
     }
 
 
-def _services(who: str) -> list[PolicyRule]:
+def services(who: str) -> list[PolicyRule]:
     """Services stay within the cluster. Changes of a Service by other accounts are accepted."""
     return [
         PolicyRule(
@@ -302,7 +324,7 @@ _IDENTITY_LABELS = ("azure.workload.identity/", "eks.amazonaws.com/", "iam.gke.i
 """Prefixes of labels by which a cloud gives a service account an identity; other labels may be propagated ones."""
 
 
-def _service_accounts(who: str) -> list[PolicyRule]:
+def service_accounts(who: str) -> list[PolicyRule]:
     """Service accounts have no Secrets and no identity of a cloud."""
     kept = "oldObject != null && variables.old.metadata.?{0}[?k].orValue('') == variables.o.metadata.{0}[k]"
     return [
@@ -321,22 +343,20 @@ def _service_accounts(who: str) -> list[PolicyRule]:
     ]
 
 
+def subjects(who: str) -> PolicyRule:
+    """RoleBindings are for the service account of their own name."""
+    return PolicyRule(
+        expression="variables.o.?subjects.orValue([]).all(s, s.kind == 'ServiceAccount' && "
+        "s.name == variables.o.metadata.name && "
+        "s.?namespace.orValue(variables.o.metadata.namespace) == variables.o.metadata.namespace)",
+        message=f"{who}'s RoleBindings are for the service account of the same name and namespace",
+    )
+
+
 def as_before(path: str, *, empty: str) -> str:
     """CEL: the value at `path` (after a dot) is `empty` in a new object, and unchanged in an existing one."""
     before = f"(oldObject == null ? {empty} : variables.old.{path}.orValue({empty}))"
     return f"variables.o.{path}.orValue({empty}) == {before}"
-
-
-def _rules(test: str) -> str:
-    """CEL: `test` is true of every rule `r` of an HTTPRoute."""
-    return f"variables.o.spec.?rules.orValue([]).all(r, {test})"
-
-
-_BY_MODEL_NAME = (
-    f"m.?headers.orValue([]).exists(h, h.name == '{MODEL_HEADER}' && h.?type.orValue('Exact') == 'Exact' && "
-    "h.?value.orValue('') != '')"
-)
-_BY_PATH = "(m.?path.?type.orValue('PathPrefix') == 'PathPrefix' && !(m.?path.?value.orValue('/') in ['', '/']))"
 
 
 def repository_of(image: str) -> str:
@@ -359,140 +379,6 @@ def image_is_allowed() -> str:
     )
 
 
-def gateway_contents(images: Sequence[str]) -> tuple[dict[str, str], list[PolicyRule]]:
-    """Variables and rules for the objects of the gateway part: routes, pools and endpoint pickers.
-
-    The names follow from the deployment's, so that a forged owner reference gives no choice of names. `images` are the
-    repositories of endpoint pickers; the one of this release (`DEFAULT_PICKER_IMAGE`) needs no entry.
-    """
-    picker = _named(ACCOUNT)
-    variables = {
-        "o": "dyn(object)",
-        "old": "dyn(oldObject)",
-        "kind": "request.resource.group + '/' + request.resource.resource",
-        "owners": OWNER_NAMES,
-        "pods": f"variables.kind == {whose_kind('apps', 'deployments')} ? [variables.o.spec.template.spec] : []",
-        "further": "[]",
-        # Containers as they were: what others have added does not stop a write of the core.
-        "kept": f"oldObject == null || variables.kind != {whose_kind('apps', 'deployments')} ? [] : "
-        "variables.old.spec.template.spec.containers + variables.old.spec.template.spec.?initContainers.orValue([])",
-        IMAGES: images_of(DEFAULT_PICKER_IMAGE, images),
-    }
-    of_kinds: dict[tuple[str, str], list[PolicyRule]] = {
-        ("apps", "deployments"): [
-            PolicyRule(
-                expression="variables.pods.all(p, p.?serviceAccountName.orValue('') == variables.o.metadata.name && "
-                "p.?serviceAccount.orValue(variables.o.metadata.name) == variables.o.metadata.name)",
-                message="an endpoint picker runs as the service account of its own name",
-            ),
-            PolicyRule(
-                expression="variables.pods.all(p, p.?volumes.orValue([]).all(v, "
-                "v.all(k, k in ['name', 'configMap', 'emptyDir']))) && "
-                + of_containers(
-                    "c.?envFrom.orValue([]) == [] && c.?env.orValue([]).all(e, !has(e.valueFrom) || "
-                    "!has(e.valueFrom.secretKeyRef))"
-                ),
-                message="an endpoint picker gets no Secrets: its volumes are ConfigMaps, its environment is its own",
-            ),
-            PolicyRule(
-                expression="variables.o.spec.?replicas.orValue(1) <= 1 && "
-                + as_before("spec.template.spec.?priorityClassName", empty="''"),
-                message="an endpoint picker is one pod without a priority class",
-            ),
-            PolicyRule(
-                expression=of_containers(f"c in variables.kept || {image_is_allowed()}"),
-                message="an endpoint picker has an image of the repository of --epp-image; the value "
-                "endpointPicker.images of the chart airunway allows others",
-            ),
-            PolicyRule(
-                expression=of_containers(
-                    "c in variables.kept || (c.?command.orValue([]) == [] && !has(c.lifecycle) && "
-                    "c.?args.orValue([]).all(a, a.startsWith('--')) && "
-                    "[c.?livenessProbe, c.?readinessProbe, c.?startupProbe].all(t, !t.?exec.hasValue()))"
-                ),
-                message="an endpoint picker runs the program of its image, with flags only",
-            ),
-        ],
-        ("", "services"): _services("the gateway part"),
-        ("", "serviceaccounts"): _service_accounts("the gateway part"),
-        (_RBAC, "rolebindings"): [
-            PolicyRule(
-                expression="variables.o.roleRef.kind == 'ClusterRole' && "
-                f"variables.o.roleRef.name == {quoted(names.ENDPOINT_PICKER_ROLE)}",
-                message=f"the core's RoleBindings refer to the ClusterRole {names.ENDPOINT_PICKER_ROLE} and to no "
-                "other role",
-            ),
-            PolicyRule(
-                expression="variables.o.?subjects.orValue([]).all(s, s.kind == 'ServiceAccount' && "
-                "s.name == variables.o.metadata.name && "
-                "s.?namespace.orValue(variables.o.metadata.namespace) == variables.o.metadata.namespace)",
-                message="the core's RoleBindings are for the service account of the same name and namespace",
-            ),
-        ],
-        ("gateway.networking.k8s.io", "httproutes"): [
-            PolicyRule(
-                expression="variables.o.spec.?rules.orValue([]).all(r, "
-                "r.?filters.orValue([]).all(f, f.type == 'URLRewrite') && "
-                "r.?backendRefs.orValue([]).all(b, b.?filters.orValue([]) == [] && "
-                "b.?namespace.orValue(variables.o.metadata.namespace) == variables.o.metadata.namespace))",
-                message="the core's routes lead to backends of their own namespace, without redirects or mirrors",
-            ),
-            PolicyRule(
-                expression="variables.o.spec.?hostnames.orValue([]) == [] && "
-                "variables.o.spec.?parentRefs.orValue([]).all(p, p.?kind.orValue('Gateway') == 'Gateway')",
-                message="the core's routes take no hostnames, and are attached to Gateways only",
-            ),
-            PolicyRule(
-                expression="variables.o.spec.?rules.orValue([]).size() > 0 && "
-                + _rules(f"r.?matches.orValue([]).size() > 0 && r.matches.all(m, {_BY_MODEL_NAME} || {_BY_PATH})"),
-                message="the core's routes match a path below / or a model name: none takes all requests of a Gateway",
-            ),
-            PolicyRule(
-                expression=_rules(
-                    "r.?filters.orValue([]).all(f, f.?urlRewrite.?hostname.orValue('') == '' && "
-                    "f.?urlRewrite.?path.?type.orValue('') == 'ReplacePrefixMatch' && "
-                    "f.?urlRewrite.?path.?replacePrefixMatch.orValue('') == '/')"
-                ),
-                message="the core's routes rewrite the prefix of a path to / and nothing else",
-            ),
-            PolicyRule(
-                expression=_rules(
-                    "r.all(k, k in ['name', 'matches', 'filters', 'backendRefs', 'timeouts']) && "
-                    "r.?backendRefs.orValue([]).all(b, b.?kind.orValue('Service') in ['Service', 'InferencePool'])"
-                ),
-                message="the core's routes lead to Services and InferencePools, with the fields that it writes",
-            ),
-        ],
-        ("inference.networking.k8s.io", "inferencepools"): [
-            PolicyRule(
-                expression="variables.o.spec.endpointPickerRef.?kind.orValue('Service') == 'Service' && "
-                f"variables.owners.exists(n, variables.o.spec.endpointPickerRef.name == {picker})",
-                message="the core's InferencePools refer to the endpoint picker of their deployment",
-            )
-        ],
-        ("networking.istio.io", "destinationrules"): [
-            PolicyRule(
-                expression="variables.o.spec.host == variables.o.metadata.name",
-                message="the core's DestinationRules are for the Service of the same name",
-            )
-        ],
-    }
-    named_as_deployment = " || ".join(
-        f"variables.kind == {whose_kind(*kind)}"
-        for kind in (("gateway.networking.k8s.io", "httproutes"), ("inference.networking.k8s.io", "inferencepools"))
-    )
-    name = PolicyRule(
-        expression=f"variables.owners.exists(n, variables.o.metadata.name == (({named_as_deployment}) ? n : {picker}))",
-        message="the core's objects are called as the ModelDeployment or as its endpoint picker",
-    )
-    rules = [
-        PolicyRule(expression=f"variables.kind != {whose_kind(*kind)} || ({rule.expression})", message=rule.message)
-        for kind, found in of_kinds.items()
-        for rule in found
-    ]
-    return variables, [name, *POD_RULES, *rules]
-
-
 def _unused(kinds: Sequence[UpstreamKind]) -> Iterator[PolicyRule]:
     for kind in kinds:
         for path in kind.unused:
@@ -503,7 +389,7 @@ def _unused(kinds: Sequence[UpstreamKind]) -> Iterator[PolicyRule]:
             )
 
 
-def _named(pattern: str) -> str:
+def name_after(pattern: str) -> str:
     """CEL: the name that `pattern` gives for the deployment `n`."""
     before, _, after = pattern.partition("{name}")
     return " + ".join(part for part in (before and quoted(before), "n", after and quoted(after)) if part)
@@ -585,6 +471,119 @@ def literals(texts: Iterable[str]) -> str:
     return f"[{', '.join(map(quoted, texts))}]"
 
 
-def literal(value: list[Resource]) -> str:
-    """Rules of a Role as a CEL literal; CEL reads JSON."""
-    return json.dumps(value, sort_keys=True)
+# ------------------------------------------------------------------------------------------------------------ policies
+
+
+_VERSION = "admissionregistration.k8s.io/v1"
+
+OWNERS = {
+    "before": "oldObject == null ? [] : oldObject.metadata.?ownerReferences.orValue([])",
+    "after": "object == null ? [] : object.metadata.?ownerReferences.orValue([])",
+}
+"""Variables with the owner references before and after; empty lists where there is no object."""
+
+HELD = {"held": "oldObject == null ? [] : oldObject.metadata.?finalizers.orValue([])"}
+"""The variable with the finalizers before."""
+
+
+def keeps_finalizers(who: str, *admitted: str) -> PolicyRule:
+    """An object keeps the finalizers that it had; the API server may add the `admitted` ones."""
+    known = f"f in variables.held || f in {literals(admitted)}" if admitted else "f in variables.held"
+    return PolicyRule(
+        expression="object == null || [object.metadata.?finalizers.orValue([])].all(a, "
+        f"a.all(f, {known}) && variables.held.all(f, f in a))",
+        message=f"{who} must not change the finalizers of the objects that it writes",
+    )
+
+
+def whereabouts(
+    refused: Sequence[str], listed: Iterable[str], *, who: str = "a provider", home: str = ""
+) -> list[PolicyRule]:
+    """Controllers must not write into namespaces of the system, of the operator (`refused`), or that they do not watch:
+    `listed` are those that they do (empty: all), and `home` is one besides.
+    """
+    watched = quoted(",".join(listed))
+    known = f"[{quoted(home)}] + {watched}.split(',')" if home else f"{watched}.split(',')"
+    operators = PolicyRule(
+        expression=f"!(request.namespace in {literals(refused)})",
+        message=f"{who} must not write into the namespace of the operator: deploy models in another",
+    )
+    return [
+        PolicyRule(
+            expression="!request.namespace.startsWith('kube-')",
+            message=f"{who} must not write into namespaces of the system (kube-*)",
+        ),
+        *([operators] if refused else []),
+        PolicyRule(
+            expression=f"{watched} == '' || request.namespace in {known}",
+            message=f"{who} must not write into a namespace that it does not watch",
+        ),
+    ]
+
+
+def own_events(*managers: str) -> PolicyRule:
+    own = literals(f"{names.GROUP}/{manager}" for manager in managers)
+    return PolicyRule(
+        expression=f"[object, oldObject].all(o, o == null || o.?reportingController.orValue('') in {own})",
+        message="a controller must not write events of another controller",
+    )
+
+
+def own_lease(*managers: str) -> PolicyRule:
+    # RBAC cannot limit ``create`` to a name; it limits updates.
+    return PolicyRule(
+        expression=f"object.metadata.name in {literals(managers)}",
+        message="a controller must not create the Lease of another",
+    )
+
+
+def policy_and_binding(
+    name: str,
+    *,
+    condition: str,
+    resources: Sequence[Resource],
+    rules: Sequence[PolicyRule],
+    variables: Mapping[str, str] | None = None,
+    namespaces: Sequence[str] = (),
+) -> list[Resource]:
+    """A policy and its binding. The match condition on the account skips the requests of other accounts."""
+    spec: Resource = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": list(resources)},
+        "matchConditions": [{"name": "account", "expression": condition}],
+    }
+    if variables:
+        spec["variables"] = [{"name": key, "expression": text} for key, text in variables.items()]
+    spec["validations"] = [
+        {"expression": rule.expression, "message": rule.message, "reason": "Forbidden"} for rule in rules
+    ]
+    bound: Resource = {"policyName": name, "validationActions": ["Deny"]}
+    if namespaces:
+        named = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": sorted(set(namespaces))}
+        bound["matchResources"] = {"namespaceSelector": {"matchExpressions": [named]}}
+    return [
+        {
+            "apiVersion": _VERSION,
+            "kind": f"ValidatingAdmissionPolicy{suffix}",
+            "metadata": {"name": name},
+            "spec": content,
+        }
+        for suffix, content in (("", spec), ("Binding", bound))
+    ]
+
+
+def resource_rule(group: str, *resources: str, operations: Sequence[str]) -> Resource:
+    return {"apiGroups": [group], "apiVersions": ["*"], "operations": list(operations), "resources": list(resources)}
+
+
+def resource_rules(kinds: Iterable[tuple[str, str]], *, operations: Sequence[str]) -> list[Resource]:
+    """The resource rules of kinds, each by group and plural."""
+    return [resource_rule(group, plural, operations=operations) for group, plural in kinds]
+
+
+EVENTS = resource_rule(EVENT.group, EVENT.plural, operations=("CREATE", "UPDATE"))
+LEASES = resource_rule(LEASE.group, LEASE.plural, operations=("CREATE",))
+
+
+def is_account(user: str) -> str:
+    return f"request.userInfo.username == {quoted(user)}"

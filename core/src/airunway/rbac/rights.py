@@ -6,12 +6,21 @@ about Secrets: the webhook's own Secret, by name, in its namespace.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airunway.api import names
 from airunway.gateway.kinds import DESTINATION_RULE, GATEWAY, HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
-from airunway.kube import CONFIG_MAP, JOB, PERSISTENT_VOLUME_CLAIM, POD, STORAGE_CLASS
+from airunway.kube import (
+    CONFIG_MAP,
+    CUSTOM_RESOURCE_DEFINITION,
+    JOB,
+    LEASE,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    STORAGE_CLASS,
+    Kind,
+)
 from airunway.plugins.contract import ProviderManifest
 from airunway.resource import Resource
 from airunway.sdk.picker import RULES
@@ -37,10 +46,25 @@ _FOLLOW = ["list", "watch"]
 _WRITE = ["get", *_FOLLOW, "create", "patch", "delete"]
 """For objects that a part makes: the name of one may be taken by an object that its watch does not show (get)."""
 
-_CONFIGS: Resource = {"apiGroups": [names.GROUP], "resources": ["runtimeconfigs"], "verbs": _FOLLOW}
-_TEMPLATES: Resource = {"apiGroups": [names.GROUP], "resources": ["modeltemplates"], "verbs": _FOLLOW}
-_CLUSTER_TEMPLATES: Resource = {"apiGroups": [names.GROUP], "resources": ["clustermodeltemplates"], "verbs": _FOLLOW}
-_CLUSTER_CONFIGS: Resource = {"apiGroups": [names.GROUP], "resources": ["clusterruntimeconfigs"], "verbs": _FOLLOW}
+
+def _rule(group: str, resources: Sequence[str], verbs: Sequence[str], *, named: Sequence[str] = ()) -> Resource:
+    """A rule of a role; with `named` it is about the objects of these names only."""
+    only = {"resourceNames": list(named)} if named else {}
+    return {"apiGroups": [group], "resources": list(resources), **only, "verbs": list(verbs)}
+
+
+def _ours(resource: str, *verbs: str, named: Sequence[str] = ()) -> Resource:
+    return _rule(names.GROUP, [resource], verbs, named=named)
+
+
+def _of_kind(kind: Kind, verbs: Sequence[str], *, named: Sequence[str] = ()) -> Resource:
+    return _rule(kind.group, [kind.plural], verbs, named=named)
+
+
+_CONFIGS = _ours("runtimeconfigs", *_FOLLOW)
+_CLUSTER_CONFIGS = _ours("clusterruntimeconfigs", *_FOLLOW)
+_FINALIZERS = _ours("modeldeployments/finalizers", "update")
+"""blockOwnerDeletion needs this where the admission plugin OwnerReferencesPermissionEnforcement is on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,27 +89,26 @@ def core_rights(*, policy: bool = False, namespaces: Sequence[str] = ()) -> Righ
 
     `namespaces` are those that it watches (empty: all).
     """
-    cluster: list[Resource] = [
-        {"apiGroups": [names.GROUP], "resources": ["inferenceproviderconfigs"], "verbs": ["list", "watch"]},
+    cluster = [
+        _ours("inferenceproviderconfigs", *_FOLLOW),
         # The condition on a provider's selection rules, and the parameters of its admission policies.
-        {"apiGroups": [names.GROUP], "resources": ["inferenceproviderconfigs/status"], "verbs": ["patch"]},
+        _ours("inferenceproviderconfigs/status", "patch"),
         _CLUSTER_CONFIGS,
-        {"apiGroups": [names.GROUP], "resources": ["clusterruntimeconfigs/status"], "verbs": ["patch"]},
-        _CLUSTER_TEMPLATES,
+        _ours("clusterruntimeconfigs/status", "patch"),
+        _ours("clustermodeltemplates", *_FOLLOW),
     ]
     if policy:
-        labels: Resource = {"apiGroups": [""], "resources": ["namespaces"], "verbs": _READ}
-        cluster.append({**labels, "resourceNames": sorted(set(namespaces))} if namespaces else labels)
+        cluster.append(_rule("", ["namespaces"], _READ, named=sorted(set(namespaces))))
     return Rights(
         cluster=tuple(cluster),
         watched=(
             # Patch: to remove the finalizer of a provider that is gone.
-            {"apiGroups": [names.GROUP], "resources": ["modeldeployments"], "verbs": ["list", "watch", "patch"]},
-            {"apiGroups": [names.GROUP], "resources": ["modeldeployments/status"], "verbs": ["patch"]},
+            _ours("modeldeployments", *_FOLLOW, "patch"),
+            _ours("modeldeployments/status", "patch"),
             _CONFIGS,
-            {"apiGroups": [names.GROUP], "resources": ["runtimeconfigs/status"], "verbs": ["patch"]},
-            _TEMPLATES,
-            {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
+            _ours("runtimeconfigs/status", "patch"),
+            _ours("modeltemplates", *_FOLLOW),
+            _rule("events.k8s.io", ["events"], ["create", "patch"]),
         ),
     )
 
@@ -96,21 +119,17 @@ def gateway_rights() -> Rights:
     Gateways are read in all namespaces, whatever is watched: they seldom stand beside the models. Endpoint pickers get
     their rights from one ClusterRole of the installation, and only that one may be bound.
     """
-    picker = {"apiGroups": [_RBAC], "resources": ["clusterroles"], "resourceNames": [names.ENDPOINT_PICKER_ROLE]}
+    picker = [names.ENDPOINT_PICKER_ROLE]
     return Rights(
         cluster=(
-            {"apiGroups": [GATEWAY.group], "resources": [GATEWAY.plural], "verbs": _FOLLOW},
+            _of_kind(GATEWAY, _FOLLOW),
             # To report that it is missing, with the command, before a picker is made.
-            {**picker, "verbs": ["get"]},
+            _rule(_RBAC, ["clusterroles"], ["get"], named=picker),
         ),
         watched=(
-            *(
-                {"apiGroups": [kind.group], "resources": [kind.plural], "verbs": _WRITE}
-                for kind in (HTTP_ROUTE, INFERENCE_POOL, DESTINATION_RULE, *PICKER_KINDS)
-            ),
-            {**picker, "verbs": ["bind"]},
-            # blockOwnerDeletion needs this where the admission plugin OwnerReferencesPermissionEnforcement is on.
-            {"apiGroups": [names.GROUP], "resources": ["modeldeployments/finalizers"], "verbs": ["update"]},
+            *(_of_kind(kind, _WRITE) for kind in (HTTP_ROUTE, INFERENCE_POOL, DESTINATION_RULE, *PICKER_KINDS)),
+            _rule(_RBAC, ["clusterroles"], ["bind"], named=picker),
+            _FINALIZERS,
         ),
     ) + leader_election_rights(names.GATEWAY_MANAGER)
 
@@ -120,23 +139,17 @@ def model_cache_rights() -> Rights:
     cache"). Secrets are named in Jobs and never read.
     """
     return Rights(
-        cluster=({"apiGroups": [STORAGE_CLASS.group], "resources": [STORAGE_CLASS.plural], "verbs": _FOLLOW},),
+        cluster=(_of_kind(STORAGE_CLASS, _FOLLOW),),
         watched=(
-            {"apiGroups": [names.GROUP], "resources": ["modelartifacts"], "verbs": _WRITE[1:]},
-            {"apiGroups": [names.GROUP], "resources": ["modelartifacts/status"], "verbs": ["patch"]},
-            *(
-                {"apiGroups": [kind.group], "resources": [kind.plural], "verbs": _WRITE}
-                for kind in (PERSISTENT_VOLUME_CLAIM, JOB)
-            ),
+            _ours("modelartifacts", *_WRITE[1:]),
+            _ours("modelartifacts/status", "patch"),
+            _of_kind(PERSISTENT_VOLUME_CLAIM, _WRITE),
+            _of_kind(JOB, _WRITE),
             # Root causes: the pods of its Jobs, and warnings about them and about claims.
-            {"apiGroups": [POD.group], "resources": [POD.plural], "verbs": _FOLLOW},
-            {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": _FOLLOW},
-            # blockOwnerDeletion needs this where the admission plugin OwnerReferencesPermissionEnforcement is on.
-            {
-                "apiGroups": [names.GROUP],
-                "resources": ["modelartifacts/finalizers", "modeldeployments/finalizers"],
-                "verbs": ["update"],
-            },
+            _of_kind(POD, _FOLLOW),
+            _rule("events.k8s.io", ["events"], _FOLLOW),
+            # As `_FINALIZERS`.
+            _rule(names.GROUP, ["modelartifacts/finalizers", "modeldeployments/finalizers"], ["update"]),
         ),
     ) + leader_election_rights(names.MODEL_CACHE_MANAGER)
 
@@ -158,26 +171,13 @@ def webhook_rights(settings: WebhookSettings) -> Rights:
     RBAC cannot limit ``create`` to a name. The chart creates both objects, so ``create`` is needed only with
     ``--webhook-manage-configuration``.
     """
-    group = CONFIGURATION_KIND.group
-    ours: Resource = {
-        "apiGroups": [group],
-        "resources": [CONFIGURATION_KIND.plural],
-        "resourceNames": [settings.configuration],
-        "verbs": [*_READ, "patch"],
-    }
-    secret: Resource = {
-        "apiGroups": [SECRET.group],
-        "resources": [SECRET.plural],
-        "resourceNames": [settings.secret],
-        "verbs": [*_READ, "update"],
-    }
-    cluster, own = [ours], [secret]
+    cluster = [_of_kind(CONFIGURATION_KIND, [*_READ, "patch"], named=[settings.configuration])]
+    own = [_of_kind(SECRET, [*_READ, "update"], named=[settings.secret])]
     if settings.manage_configuration:
-        cluster.append({"apiGroups": [group], "resources": [CONFIGURATION_KIND.plural], "verbs": ["create"]})
-        own.insert(0, {"apiGroups": [SECRET.group], "resources": [SECRET.plural], "verbs": ["create"]})
+        cluster.append(_of_kind(CONFIGURATION_KIND, ["create"]))
+        own.insert(0, _of_kind(SECRET, ["create"]))
     if settings.access_review or settings.access_review_pods:
-        reviews = {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]}
-        cluster.append(reviews)
+        cluster.append(_rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]))
     return Rights(cluster=tuple(cluster), own=tuple(own))
 
 
@@ -187,70 +187,41 @@ def provider_rights(manifest: ProviderManifest) -> Rights:
     The kinds of the manifest give the verbs; ``rbac_rules`` of the manifest are added. What RBAC cannot limit (the
     owner of a ConfigMap, a field, part of a status) is limited by `airunway.rbac.admission_policies`.
     """
-    config: Resource = {
-        "apiGroups": [names.GROUP],
-        "resources": ["inferenceproviderconfigs"],
-        "resourceNames": [manifest.name],
-        # An apply carries the name, so RBAC can limit even ``create`` to it.
-        "verbs": ["get", "create", "patch"],
-    }
-    definitions = [f"{kind.plural}.{kind.group}" for kind in manifest.upstream if not kind.builtin]
-    cluster: list[Resource] = [
-        config,
-        {**config, "resources": ["inferenceproviderconfigs/status"], "verbs": ["patch"]},
+    own = [manifest.name]  # an apply carries the name, so RBAC can limit even ``create`` to it
+    cluster = [
+        _ours("inferenceproviderconfigs", "get", "create", "patch", named=own),
+        _ours("inferenceproviderconfigs/status", "patch", named=own),
         _CLUSTER_CONFIGS,
     ]
-    if definitions:  # to detect the version and schema of the installed upstream
-        cluster.append(
-            {
-                "apiGroups": ["apiextensions.k8s.io"],
-                "resources": ["customresourcedefinitions"],
-                "resourceNames": sorted(definitions),
-                "verbs": _FOLLOW,
-            }
-        )
-    watched = (*_of_the_runtime(), *_of_the_kinds(manifest), *(dict(rule) for rule in manifest.rbac_rules))
-    return Rights(cluster=tuple(cluster), watched=watched) + leader_election_rights(
-        names.provider_manager(manifest.name)
-    )
-
-
-def _of_the_runtime() -> tuple[Resource, ...]:
-    return (
-        # Patch: the finalizer; RBAC has no smaller right.
-        {"apiGroups": [names.GROUP], "resources": ["modeldeployments"], "verbs": [*_FOLLOW, "patch"]},
-        {"apiGroups": [names.GROUP], "resources": ["modeldeployments/status"], "verbs": ["patch"]},
-        # blockOwnerDeletion needs this where the admission plugin OwnerReferencesPermissionEnforcement is on.
-        {"apiGroups": [names.GROUP], "resources": ["modeldeployments/finalizers"], "verbs": ["update"]},
-        _CONFIGS,
-        # Root causes: pods and volumes of the upstream's objects. Without them only the upstream's status counts.
-        {"apiGroups": [""], "resources": ["pods", "persistentvolumeclaims"], "verbs": _FOLLOW},
-        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get", *_FOLLOW]},
-        {"apiGroups": ["apps"], "resources": ["statefulsets", "replicasets", "deployments"], "verbs": ["get"]},
-        # Events: warnings are read, our own are written.
-        {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": [*_FOLLOW, "create", "patch"]},
-    )
-
-
-def _of_the_kinds(manifest: ProviderManifest) -> Iterator[Resource]:
-    for kind in manifest.upstream:
-        verbs = _WRITE if kind.write else _FOLLOW
-        yield {"apiGroups": [kind.group], "resources": [kind.plural], "verbs": verbs}
+    if definitions := sorted(f"{kind.plural}.{kind.group}" for kind in manifest.upstream if not kind.builtin):
+        # To detect the version and schema of the installed upstream.
+        cluster.append(_of_kind(CUSTOM_RESOURCE_DEFINITION, _FOLLOW, named=definitions))
+    kinds = [_rule(kind.group, [kind.plural], _WRITE if kind.write else _FOLLOW) for kind in manifest.upstream]
     if not any((kind.group, kind.plural) == (CONFIG_MAP.group, CONFIG_MAP.plural) for kind in manifest.upstream):
         # Plans of dry runs are published in ConfigMaps, which are not watched.
-        plans = ["get", "create", "patch", "delete"]
-        yield {"apiGroups": [CONFIG_MAP.group], "resources": [CONFIG_MAP.plural], "verbs": plans}
+        kinds.append(_of_kind(CONFIG_MAP, ["get", "create", "patch", "delete"]))
+    watched = (
+        # Patch: the finalizer; RBAC has no smaller right.
+        _ours("modeldeployments", *_FOLLOW, "patch"),
+        _ours("modeldeployments/status", "patch"),
+        _FINALIZERS,
+        _CONFIGS,
+        # Root causes: pods and volumes of the upstream's objects. Without them only the upstream's status counts.
+        _rule("", ["pods", "persistentvolumeclaims"], _FOLLOW),
+        _rule("batch", ["jobs"], _READ),
+        _rule("apps", ["statefulsets", "replicasets", "deployments"], ["get"]),
+        # Events: warnings are read, our own are written.
+        _rule("events.k8s.io", ["events"], [*_FOLLOW, "create", "patch"]),
+        *kinds,
+        *(dict(rule) for rule in manifest.rbac_rules),
+    )
+    lease = leader_election_rights(names.provider_manager(manifest.name))
+    return Rights(cluster=tuple(cluster), watched=watched) + lease
 
 
 def leader_election_rights(component: str) -> Rights:
     """The Lease of ``--leader-elect``. RBAC cannot limit ``create`` to a name."""
-    group = "coordination.k8s.io"
-    return Rights(
-        own=(
-            {"apiGroups": [group], "resources": ["leases"], "verbs": ["create"]},
-            {"apiGroups": [group], "resources": ["leases"], "resourceNames": [component], "verbs": ["get", "update"]},
-        )
-    )
+    return Rights(own=(_of_kind(LEASE, ["create"]), _of_kind(LEASE, ["get", "update"], named=[component])))
 
 
 def roles(

@@ -1,6 +1,6 @@
-"""The CEL rules for what the core's account may write for the model cache part: claims, Jobs, ModelArtifacts. Pure.
+"""The CEL rules for what the core's account may write for its parts: the gateway and the model cache. Pure.
 
-They refuse what the part never writes, so that a forged owner reference gives no choice of names, images or contents.
+They refuse what a part never writes, so that a forged owner reference gives no choice of names, images or contents.
 Example: a Job of the artifact ``llama-4f1c09ab2e`` is called ``llama-4f1c09ab2e-download-1b2c3d4e``, runs the image of
 the downloader with its own arguments, and mounts the claim ``llama-4f1c09ab2e-cache-5f6a7b8c`` and nothing else.
 """
@@ -11,33 +11,179 @@ from collections.abc import Sequence
 
 from airunway.api import names
 from airunway.artifacts.jobs import CACHE_PATH, PROGRESS_PORT, SCRATCH_PATH, USER, Step
+from airunway.gateway.application import DEFAULT_PICKER_IMAGE
 from airunway.kinds import MODEL_ARTIFACT
 from airunway.kube import JOB, PERSISTENT_VOLUME_CLAIM
 from airunway.modelcache.application import DEFAULT_DOWNLOADER_IMAGE
 from airunway.rbac.policy_rules import (
     BY_DEPLOYMENT,
     IMAGES,
-    OWNER_NAMES,
     POD_RULES,
+    RBAC,
     TOKEN_RULES,
+    VARIABLES,
     PolicyRule,
     as_before,
     controlled_by,
     image_is_allowed,
     images_of,
     literals,
+    name_after,
     of_containers,
+    only_for,
     quoted,
     restricted_rules,
+    service_accounts,
+    services,
+    subjects,
     whose_kind,
 )
+from airunway.routing import MODEL_HEADER
+from airunway.sdk.picker import ACCOUNT
 
-__all__ = ["BY_ARTIFACT", "artifact_contents", "model_cache_contents"]
+__all__ = ["BY_ARTIFACT", "artifact_contents", "gateway_contents", "model_cache_contents"]
+
+# --------------------------------------------------------------------------------------------------------- the gateway
+
+
+def _rules(test: str) -> str:
+    """CEL: `test` is true of every rule `r` of an HTTPRoute."""
+    return f"variables.o.spec.?rules.orValue([]).all(r, {test})"
+
+
+_BY_MODEL_NAME = (
+    f"m.?headers.orValue([]).exists(h, h.name == '{MODEL_HEADER}' && h.?type.orValue('Exact') == 'Exact' && "
+    "h.?value.orValue('') != '')"
+)
+_BY_PATH = "(m.?path.?type.orValue('PathPrefix') == 'PathPrefix' && !(m.?path.?value.orValue('/') in ['', '/']))"
+
+
+def gateway_contents(images: Sequence[str]) -> tuple[dict[str, str], list[PolicyRule]]:
+    """Variables and rules for the objects of the gateway part: routes, pools and endpoint pickers.
+
+    The names follow from the deployment's, so that a forged owner reference gives no choice of names. `images` are the
+    repositories of endpoint pickers; the one of this release (`DEFAULT_PICKER_IMAGE`) needs no entry.
+    """
+    picker = name_after(ACCOUNT)
+    variables = {
+        **VARIABLES,
+        "pods": f"variables.kind == {whose_kind('apps', 'deployments')} ? [variables.o.spec.template.spec] : []",
+        "further": "[]",
+        # Containers as they were: what others have added does not stop a write of the core.
+        "kept": f"oldObject == null || variables.kind != {whose_kind('apps', 'deployments')} ? [] : "
+        "variables.old.spec.template.spec.containers + variables.old.spec.template.spec.?initContainers.orValue([])",
+        IMAGES: images_of(DEFAULT_PICKER_IMAGE, images),
+    }
+    of_kinds: dict[tuple[str, str], list[PolicyRule]] = {
+        ("apps", "deployments"): [
+            PolicyRule(
+                expression="variables.pods.all(p, p.?serviceAccountName.orValue('') == variables.o.metadata.name && "
+                "p.?serviceAccount.orValue(variables.o.metadata.name) == variables.o.metadata.name)",
+                message="an endpoint picker runs as the service account of its own name",
+            ),
+            PolicyRule(
+                expression="variables.pods.all(p, p.?volumes.orValue([]).all(v, "
+                "v.all(k, k in ['name', 'configMap', 'emptyDir']))) && "
+                + of_containers(
+                    "c.?envFrom.orValue([]) == [] && c.?env.orValue([]).all(e, !has(e.valueFrom) || "
+                    "!has(e.valueFrom.secretKeyRef))"
+                ),
+                message="an endpoint picker gets no Secrets: its volumes are ConfigMaps, its environment is its own",
+            ),
+            PolicyRule(
+                expression="variables.o.spec.?replicas.orValue(1) <= 1 && "
+                + as_before("spec.template.spec.?priorityClassName", empty="''"),
+                message="an endpoint picker is one pod without a priority class",
+            ),
+            PolicyRule(
+                expression=of_containers(f"c in variables.kept || {image_is_allowed()}"),
+                message="an endpoint picker has an image of the repository of --epp-image; the value "
+                "endpointPicker.images of the chart airunway allows others",
+            ),
+            PolicyRule(
+                expression=of_containers(
+                    "c in variables.kept || (c.?command.orValue([]) == [] && !has(c.lifecycle) && "
+                    "c.?args.orValue([]).all(a, a.startsWith('--')) && "
+                    "[c.?livenessProbe, c.?readinessProbe, c.?startupProbe].all(t, !t.?exec.hasValue()))"
+                ),
+                message="an endpoint picker runs the program of its image, with flags only",
+            ),
+        ],
+        ("", "services"): services("the gateway part"),
+        ("", "serviceaccounts"): service_accounts("the gateway part"),
+        (RBAC, "rolebindings"): [
+            PolicyRule(
+                expression="variables.o.roleRef.kind == 'ClusterRole' && "
+                f"variables.o.roleRef.name == {quoted(names.ENDPOINT_PICKER_ROLE)}",
+                message=f"the core's RoleBindings refer to the ClusterRole {names.ENDPOINT_PICKER_ROLE} and to no "
+                "other role",
+            ),
+            subjects("the core"),
+        ],
+        ("gateway.networking.k8s.io", "httproutes"): [
+            PolicyRule(
+                expression="variables.o.spec.?rules.orValue([]).all(r, "
+                "r.?filters.orValue([]).all(f, f.type == 'URLRewrite') && "
+                "r.?backendRefs.orValue([]).all(b, b.?filters.orValue([]) == [] && "
+                "b.?namespace.orValue(variables.o.metadata.namespace) == variables.o.metadata.namespace))",
+                message="the core's routes lead to backends of their own namespace, without redirects or mirrors",
+            ),
+            PolicyRule(
+                expression="variables.o.spec.?hostnames.orValue([]) == [] && "
+                "variables.o.spec.?parentRefs.orValue([]).all(p, p.?kind.orValue('Gateway') == 'Gateway')",
+                message="the core's routes take no hostnames, and are attached to Gateways only",
+            ),
+            PolicyRule(
+                expression="variables.o.spec.?rules.orValue([]).size() > 0 && "
+                + _rules(f"r.?matches.orValue([]).size() > 0 && r.matches.all(m, {_BY_MODEL_NAME} || {_BY_PATH})"),
+                message="the core's routes match a path below / or a model name: none takes all requests of a Gateway",
+            ),
+            PolicyRule(
+                expression=_rules(
+                    "r.?filters.orValue([]).all(f, f.?urlRewrite.?hostname.orValue('') == '' && "
+                    "f.?urlRewrite.?path.?type.orValue('') == 'ReplacePrefixMatch' && "
+                    "f.?urlRewrite.?path.?replacePrefixMatch.orValue('') == '/')"
+                ),
+                message="the core's routes rewrite the prefix of a path to / and nothing else",
+            ),
+            PolicyRule(
+                expression=_rules(
+                    "r.all(k, k in ['name', 'matches', 'filters', 'backendRefs', 'timeouts']) && "
+                    "r.?backendRefs.orValue([]).all(b, b.?kind.orValue('Service') in ['Service', 'InferencePool'])"
+                ),
+                message="the core's routes lead to Services and InferencePools, with the fields that it writes",
+            ),
+        ],
+        ("inference.networking.k8s.io", "inferencepools"): [
+            PolicyRule(
+                expression="variables.o.spec.endpointPickerRef.?kind.orValue('Service') == 'Service' && "
+                f"variables.owners.exists(n, variables.o.spec.endpointPickerRef.name == {picker})",
+                message="the core's InferencePools refer to the endpoint picker of their deployment",
+            )
+        ],
+        ("networking.istio.io", "destinationrules"): [
+            PolicyRule(
+                expression="variables.o.spec.host == variables.o.metadata.name",
+                message="the core's DestinationRules are for the Service of the same name",
+            )
+        ],
+    }
+    named_as_deployment = " || ".join(
+        f"variables.kind == {whose_kind(*kind)}"
+        for kind in (("gateway.networking.k8s.io", "httproutes"), ("inference.networking.k8s.io", "inferencepools"))
+    )
+    name = PolicyRule(
+        expression=f"variables.owners.exists(n, variables.o.metadata.name == (({named_as_deployment}) ? n : {picker}))",
+        message="the core's objects are called as the ModelDeployment or as its endpoint picker",
+    )
+    return variables, [name, *POD_RULES, *only_for(of_kinds)]
+
+
+# ----------------------------------------------------------------------------------------------------- the model cache
 
 BY_ARTIFACT = controlled_by(MODEL_ARTIFACT.kind)
 """CEL: the owner reference `r` names a ModelArtifact as the object's controller."""
 
-_JOBS, _CLAIMS = (whose_kind(kind.group, kind.plural) for kind in (JOB, PERSISTENT_VOLUME_CLAIM))
 _HASH = 8
 """Digits of the hash at the end of the names of claims and Jobs (`airunway.artifacts.names`)."""
 _LONGEST = 63
@@ -45,7 +191,6 @@ _CLAIM_STEP = "cache"
 _FLAGS = ("--revision=", "--include=", "--exclude=")
 _MODES = ("ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod")
 
-_ARTIFACT_NAMES = f"object.metadata.?ownerReferences.orValue([]).filter(r, {BY_ARTIFACT}).map(r, r.name)"
 _SLUG = "n.replace('.', '-')" + ".replace('--', '-')" * 6
 """CEL: the name `n` of an artifact as it stands in the names of its claim and Jobs; six times make one of 64 dashes."""
 
@@ -54,29 +199,23 @@ def model_cache_contents(images: Sequence[str]) -> tuple[dict[str, str], list[Po
     """Variables and rules for the claims and Jobs of the part. `images` are further repositories of the downloader; the
     one of this release needs no entry.
     """
-    pods = f"variables.kind == {_JOBS} ? [variables.o.spec.template.spec] : []"
     variables = {
-        "o": "dyn(object)",
-        "old": "dyn(oldObject)",
-        "kind": "request.resource.group + '/' + request.resource.resource",
-        "owners": OWNER_NAMES,
-        "artifacts": _ARTIFACT_NAMES,
+        **VARIABLES,
+        "artifacts": f"object.metadata.?ownerReferences.orValue([]).filter(r, {BY_ARTIFACT}).map(r, r.name)",
         "slugs": f"variables.artifacts.map(n, {_SLUG})",
-        "pods": pods,
+        "pods": f"variables.kind == {whose_kind(JOB.group, JOB.plural)} ? [variables.o.spec.template.spec] : []",
         "further": "[]",
         IMAGES: images_of(DEFAULT_DOWNLOADER_IMAGE, images),
     }
-    of_kinds = ((_JOBS, _job_rules()), (_CLAIMS, _claim_rules()))
-    rules = [
-        PolicyRule(expression=f"variables.kind != {kind} || ({rule.expression})", message=rule.message)
-        for kind, found in of_kinds
-        for rule in found
-    ]
+    of_kinds = {
+        (JOB.group, JOB.plural): _job_rules(),
+        (PERSISTENT_VOLUME_CLAIM.group, PERSISTENT_VOLUME_CLAIM.plural): _claim_rules(),
+    }
     labelled = PolicyRule(
         expression=f"variables.artifacts.all(n, object.metadata.?labels[?{quoted(names.ARTIFACT)}].orValue('') == n)",
         message=f"what belongs to a ModelArtifact has the label {names.ARTIFACT} with its name",
     )
-    return variables, [labelled, *POD_RULES, *rules]
+    return variables, [labelled, *POD_RULES, *only_for(of_kinds)]
 
 
 def artifact_contents() -> list[PolicyRule]:
