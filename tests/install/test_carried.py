@@ -23,7 +23,7 @@ from tools.wheels import build_wheels, source_time
 
 from airunway import __version__
 from airunway.install.bundled_charts import in_order, placed
-from airunway.install.cluster import named
+from airunway.install.helm import named
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, load_config
 from airunway.resource import Resource, dig
 from airunway_testing.controlplane import ControlPlane

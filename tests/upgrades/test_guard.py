@@ -15,7 +15,7 @@ from airunway.api.crds import custom_resource_definitions, to_yaml
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client
 from airunway.resource import ObjectKey, Resource, copy_of
-from airunway.upgrades.crd_compatibility import MANAGER, harms
+from airunway.upgrades.definitions import MANAGER, harms
 from airunway_testing.operator import install_definitions, remove_leftovers
 
 NAME = "modeldeployments.airunway.ai"

@@ -16,8 +16,7 @@ from airunway.table import format_table
 if TYPE_CHECKING:
     from airunway.kube import Client
     from airunway.resource import Resource
-    from airunway.upgrades.crd_compatibility import Harm
-    from airunway.upgrades.definitions import Definition
+    from airunway.upgrades.definitions import Definition, Harm
 
 __all__ = ["crds", "schema"]
 
@@ -74,7 +73,7 @@ def crds(
 def _guarded(wanted: list[Resource], *, kubeconfig: Path | None, context: str | None, apply: bool) -> None:
     from airunway.kube import Conflict
     from airunway.resource import key_of
-    from airunway.upgrades.crd_compatibility import apply_definitions, harms_in
+    from airunway.upgrades.definitions import apply_definitions, harms_in
 
     async def work(client: Client) -> list[Harm]:
         found = await harms_in(client, wanted)

@@ -122,7 +122,7 @@ def uninstall(
     A release that lists objects of others is not touched.
     """
     from airunway.install.bundled_charts import CATALOGUE, CORE, in_order, provider_of, provider_part
-    from airunway.install.cluster import what_stays
+    from airunway.install.helm import what_stays
 
     async def work(client: Client, helm: Helm) -> None:
         releases = await helm.releases()
@@ -192,7 +192,7 @@ async def _bring(client: Client, helm: Helm, names: Sequence[str], *, dry_run: b
     """Install or upgrade these parts with helm, after all checks have passed."""
     from airunway.install.bundled_charts import bundled, released_to
     from airunway.install.helm import HelmError
-    from airunway.upgrades.crd_compatibility import harms_in
+    from airunway.upgrades.definitions import harms_in
 
     released_to(needed=not helm.images)
     parts = [bundled(name) for name in names]
@@ -220,7 +220,7 @@ async def _owned(client: Client, helm: Helm, names: Iterable[str]) -> Mapping[st
 
     Every account that may write Secrets in the namespace can forge the Secret of a release.
     """
-    from airunway.install.cluster import not_of_release
+    from airunway.install.helm import not_of_release
 
     found = {name: _objects(await helm.manifest(name)) for name in names}
     _refuse(
@@ -241,7 +241,7 @@ def _refuse(reasons: Iterable[str]) -> None:
 
 
 def _list(name: str, what: str, objects: Iterable[Resource]) -> None:
-    from airunway.install.cluster import named
+    from airunway.install.helm import named
 
     typer.echo(printable(f"{name}, {what}:"))
     for obj in objects:

@@ -21,7 +21,7 @@ from airunway.kinds import (
 )
 from airunway.resource import Resource, condition_of, dig, is_deleting, is_true, key_of
 from airunway.schema import fields_of, schema_in, storage_version
-from airunway.upgrades.crd_compatibility import stored_versions
+from airunway.upgrades.definitions import stored_versions
 
 __all__ = ["INSTALL", "OLDEST"]
 

@@ -1,19 +1,32 @@
-"""Manages Helm releases through the helm program on PATH."""
+"""Manages Helm releases through the helm program on PATH, and finds what helm does not report about them.
+
+That are foreign objects in a release, and what an uninstallation leaves.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from airunway.api import names
 from airunway.install.bundled_charts import BundledChart
+from airunway.kinds import MODEL_ARTIFACT, MODEL_DEPLOYMENT
+from airunway.kube import Client, NotFound, served_resources
+from airunway.resource import ObjectKey, Resource, annotations_of, dig, key_of
 
-__all__ = ["Helm", "HelmError", "HelmRelease"]
+__all__ = ["Helm", "HelmError", "HelmRelease", "named", "not_of_release", "what_stays"]
 
+_RELEASE, _RELEASE_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
+_AT_ONCE = 16
+"""Concurrent requests."""
+_SHOWN = 20
+"""ModelArtifacts that are named."""
 
 _NEVER_THERE = ("pending-install", "uninstalling")
 """States of a release that has no earlier revision to roll back to."""
@@ -52,18 +65,18 @@ class Helm:
         listed = json.loads(await self._run("list", *states, "--output=json"))
         return {str(each["name"]): HelmRelease(str(each["status"]), str(each["chart"])) for each in listed}
 
-    def foreign(self, releases: Mapping[str, HelmRelease], names: Iterable[str]) -> list[str]:
+    def foreign(self, releases: Mapping[str, HelmRelease], listed: Iterable[str]) -> list[str]:
         """Messages about the named releases that have a chart of another name."""
         return [
             f"Helm's release {name} has the chart {releases[name].chart}, which is not ours: use helm directly"
-            for name in names
+            for name in listed
             if name in releases and not re.match(rf"{re.escape(name)}-[0-9]", releases[name].chart)
         ]
 
-    def unfinished(self, releases: Mapping[str, HelmRelease], names: Iterable[str]) -> list[str]:
+    def unfinished(self, releases: Mapping[str, HelmRelease], listed: Iterable[str]) -> list[str]:
         """Messages about the named releases that another helm command has left unfinished."""
         found = []
-        for name in names:
+        for name in listed:
             state = releases[name].status if name in releases else ""
             if state.startswith("pending") or state in _NEVER_THERE:
                 verb = "uninstall" if state in _NEVER_THERE else "rollback"
@@ -119,3 +132,77 @@ class Helm:
             hint = " (this needs helm 3.14 or newer)" if "unknown flag" in text else ""
             raise HelmError(f"{self.program} {' '.join(arguments)}: {text}{hint}")
         return output.decode()
+
+
+def named(obj: Resource) -> str:
+    """An object as KIND/NAMESPACE/NAME, or KIND/NAME where the manifest gives no namespace."""
+    key = key_of(obj)
+    return "/".join(filter(None, (str(obj.get("kind")), key.namespace, key.name)))
+
+
+async def not_of_release(client: Client, objects: Sequence[Resource], *, name: str, namespace: str) -> list[str]:
+    """The objects of a release's manifest that helm would delete although it did not create them.
+
+    helm deletes every object that the release's Secret lists, and that Secret can be forged. Objects that helm created
+    have the release in their annotations, which only an account with rights on that object can write. Raises KubeError.
+    """
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def foreign(obj: Resource) -> str:
+        async with slots:
+            group, _, version = str(obj.get("apiVersion")).rpartition("/")
+            kind = (await served_resources(client, group, version)).get(str(obj.get("kind")))
+            if kind is None:  # for example a List, which helm splits
+                return f"{named(obj)} (the API server has no such kind)"
+            key = ObjectKey((key_of(obj).namespace or namespace) if kind.namespaced else "", key_of(obj).name)
+            try:
+                notes = annotations_of(await client.get(kind, key))
+            except NotFound:
+                return ""
+            except ValueError:  # an invalid name
+                return named(obj)
+        return "" if (notes.get(_RELEASE), notes.get(_RELEASE_NAMESPACE)) == (name, namespace) else named(obj)
+
+    return list(filter(None, await asyncio.gather(*map(foreign, objects))))
+
+
+async def what_stays(client: Client, *, namespace: str) -> list[str]:
+    """Lines about what an uninstallation leaves, with the number of deployments per provider. Raises KubeError."""
+    left = f"Namespace/{namespace}, with the Leases and the webhook's Secret in it"
+    found: Counter[str] = Counter()
+    try:
+        async for row in client.rows(MODEL_DEPLOYMENT):
+            found[str(row.get("Provider") or "")] += 1
+    except NotFound:
+        return [left]
+    lines = [
+        f"the CRDs of {MODEL_DEPLOYMENT.group}, with all their objects, the runtime configs too",
+        "routes, InferencePools and endpoint pickers of ModelDeployments, and the ClusterRole "
+        f"{names.ENDPOINT_PICKER_ROLE}, if routes were made",
+        "claims of sized volumes, until their ModelDeployments are deleted",
+    ]
+    lines += await _weights(client)
+    for provider, count in sorted(found.items()):
+        of = f"of {provider}" if provider else "of no provider"
+        lines.append(
+            f"{count} ModelDeployment{'s' * (count > 1)} {of}"
+            f"{' and their upstream objects; without the provider their deletion waits' * bool(provider)}"
+        )
+    return [*lines, left]
+
+
+async def _weights(client: Client) -> list[str]:
+    """Lines about ModelArtifacts, each with its claim and the claim's size."""
+    try:
+        artifacts = await client.list_all(MODEL_ARTIFACT)
+    except NotFound:
+        return []
+    lines = []
+    for artifact in artifacts[:_SHOWN]:
+        key, status = key_of(artifact), artifact.get("status")
+        claim, size = dig(status, "persistentVolumeClaim"), dig(status, "allocatedSize")
+        held = f" with its claim {claim} ({size or 'size unknown'})" if claim else ""
+        lines.append(f"ModelArtifact/{key.namespace}/{key.name}{held}")
+    if (more := len(artifacts) - _SHOWN) > 0:
+        lines.append(f"{more} more ModelArtifacts with their claims")
+    return lines

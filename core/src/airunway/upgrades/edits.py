@@ -6,7 +6,7 @@ Pure. Example: another image is one step, ``update Workspace 'llama'``, as the p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from airunway.api import names
@@ -92,7 +92,7 @@ class UpstreamPlan:
     """Why nothing, or not all, is written."""
     warnings: tuple[str, ...] = ()
     """The provider's warnings."""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     """What else follows."""
 
 
@@ -127,8 +127,7 @@ def assigned(deployment: Resource, around: Surroundings, *, now: datetime) -> Re
     types = {each["type"] for each in ours}
     others = [each for each in live.get("conditions") or () if each.get("type") not in types]
     status = {**live, **decision.status, "conditions": [*others, *ours]}
-    found: Resource = {**deployment, "status": status}
-    return _with_cache(found, around, now=now)
+    return _with_cache({**deployment, "status": status}, around, now=now)
 
 
 def _with_cache(deployment: Resource, around: Surroundings, *, now: datetime) -> Resource:
@@ -204,17 +203,16 @@ def planned(
     if decision.do is not Do.APPLY:
         kept = tuple(plan_step("keep", obj, obj, primary=obj is state.primary) for obj in state.ours)
         return UpstreamPlan(steps=kept, waits=tuple(waits), warnings=warnings)
-    steps, notes = _steps(decision), []
-    if any(step.action is Action.DELETE for step in steps) and not decision.prunes:
-        notes.append("what is no longer wanted is deleted once the new spec serves")
-    waits += [
-        conflict_text(step.wanted, step.live) for step in steps if _is_conflict(step) and step.wanted and step.live
-    ]
+    steps = _steps(decision)
+    later = any(step.action is Action.DELETE for step in steps) and not decision.prunes
+    for step in steps:
+        if step.action is Action.FOREIGN and step.wanted and step.live:
+            waits.append(conflict_text(step.wanted, step.live))
     return UpstreamPlan(
         steps=tuple(_shown(step, live.cluster, manager=names.provider_manager(host.name)) for step in steps),
         waits=tuple(waits),
         warnings=warnings,
-        notes=tuple(notes),
+        notes=("what is no longer wanted is deleted once the new spec serves",) if later else (),
     )
 
 
@@ -250,10 +248,6 @@ def _steps(decision: Decision) -> tuple[Step, ...]:
     return decision.plan.steps if decision.plan is not None else ()
 
 
-def _is_conflict(step: Step) -> bool:
-    return step.action is Action.FOREIGN
-
-
 def _shown(step: Step, cluster: Cluster, *, manager: str) -> PlanStep:
     wanted = step.wanted
     if wanted is not None:
@@ -277,9 +271,5 @@ def _without_status(obj: Resource) -> Resource:
 
 def _of_core(deployment: Resource) -> list[str]:
     """Why the core has assigned the deployment to no provider, or holds it back."""
-    found = []
-    for type_ in (*_OF_CORE, CONDITION, "StorageReady"):
-        condition = condition_of(deployment, type_)
-        if condition is not None and condition.get("status") == "False":
-            found.append(f"{condition.get('reason')}: {condition.get('message')}")
-    return found
+    found = (condition_of(deployment, type_) or {} for type_ in (*_OF_CORE, CONDITION, "StorageReady"))
+    return [f"{each.get('reason')}: {each.get('message')}" for each in found if each.get("status") == "False"]

@@ -26,8 +26,6 @@ from airunway.schema import defaulted, dropped, gained, pruned, refusals, schema
 
 __all__ = ["CHANGES", "Cluster", "Effect", "Forecast", "forecast", "state_in"]
 
-_ADOPTED = "preflight"
-
 Edit = Callable[[Resource], Resource]
 
 
@@ -138,12 +136,11 @@ def forecast(
         return (Effect.LEAVE, "") if effect is Effect.BREAK and why == trouble else (effect, why)
 
     effect, why = news(*look(after, deployment))
-    lost = _lost(objects, before, after) if before is not None else []
-    if lost and effect is Effect.LEAVE:
-        effect, why = Effect.BREAK, "; ".join(lost)
-    more = _gained(objects, after) if before is not None else []
-    if more and effect is Effect.LEAVE:
-        effect, why = Effect.UPDATE, "; ".join(more)
+    if effect is Effect.LEAVE and before is not None:
+        if lost := _lost(objects, before, after):
+            effect, why = Effect.BREAK, "; ".join(lost)
+        elif more := _gained(objects, after):
+            effect, why = Effect.UPDATE, "; ".join(more)
     if effect is Effect.CREATE:  # it is created by the newest transformer
         later = [_Later(what="", effect=Effect.UPDATE, before=Effect.UPDATE)]
     else:
@@ -206,7 +203,9 @@ def _later(
         now = look(before, changed)[0] if harmful and before is not None else Effect.LEAVE
         return _Later(what=what, effect=effect, before=now, why=why)
 
-    yield judged("", _adopting(deployment))
+    # Like any change, a new value of the adopt annotation takes the newest transformer.
+    annotations = {**annotations_of(deployment), names.ADOPT: "preflight"}
+    yield judged("", {**deployment, "metadata": {**deployment["metadata"], "annotations": annotations}})
     for what, edit in CHANGES.items():
         found = judged(what, {**deployment, "spec": edit(deployment.get("spec") or {})})
         if found.effect is not Effect.BREAK or found.is_news:
@@ -297,13 +296,6 @@ def _read(
     return defaulted(pruned(read, schema), schema)
 
 
-def _adopting(deployment: Resource) -> Resource:
-    """The deployment with a new value of the adopt annotation: like any change, it takes the newest transformer."""
-    metadata = deployment["metadata"]
-    annotations = {**annotations_of(deployment), names.ADOPT: _ADOPTED}
-    return {**deployment, "metadata": {**metadata, "annotations": annotations}}
-
-
 def _lost(objects: Sequence[Resource], before: Cluster, after: Cluster) -> list[str]:
     """Fields that objects would lose, except those of the status, which their operator writes again."""
     found = []
@@ -329,15 +321,17 @@ def _gained(objects: Sequence[Resource], after: Cluster) -> list[str]:
 def _effect(decision: Decision, cluster: Cluster) -> tuple[Effect, str]:
     plan = decision.plan
     if decision.do is not Do.APPLY or plan is None:
-        return _held_back(decision)
+        faults = [fault for result in decision.results if (fault := result.as_fault()) is not None]
+        if decision.gate.closed and not faults:
+            return Effect.BREAK, "ConfigNotFound: its runtime config does not exist"
+        if decision.do is Do.OBSERVE_ONLY and faults:
+            return Effect.BREAK, f"{faults[-1].reason}: {faults[-1].message}"
+        return Effect.LEAVE, ""
     steps = [step for step in plan.steps if step.action is not Action.KEEP]
-    refused = [
-        f"{named(step.wanted)} would be refused: {'; '.join(results)}"
-        for step in steps
-        if step.wanted is not None and (results := _refused(step.wanted, cluster))
-    ]
-    if refused:
-        return Effect.BREAK, refused[0]
+    for step in steps:
+        schema = cluster.schema_of(step.wanted) if step.wanted is not None else None
+        if step.wanted is not None and schema is not None and (refused := refusals(step.wanted, schema)):
+            return Effect.BREAK, f"{named(step.wanted)} would be refused: {'; '.join(refused)}"
     if plan.primary.action is Action.REPLACE:
         return Effect.RECREATE, plan.primary.text()
     if plan.primary.action is Action.CREATE:
@@ -346,18 +340,3 @@ def _effect(decision: Decision, cluster: Cluster) -> tuple[Effect, str]:
     if foreign:
         return Effect.BREAK, f"{named(foreign[0].subject)} is not owned by the deployment"
     return (Effect.UPDATE, "; ".join(step.text() for step in steps)) if steps else (Effect.LEAVE, "")
-
-
-def _held_back(decision: Decision) -> tuple[Effect, str]:
-    """No plan: nothing to do, or an error."""
-    faults = [fault for result in decision.results if (fault := result.as_fault()) is not None]
-    if decision.gate.closed and not faults:
-        return Effect.BREAK, "ConfigNotFound: its runtime config does not exist"
-    if decision.do is Do.OBSERVE_ONLY and faults:
-        return Effect.BREAK, f"{faults[-1].reason}: {faults[-1].message}"
-    return Effect.LEAVE, ""
-
-
-def _refused(wanted: Resource, cluster: Cluster) -> list[str]:
-    schema = cluster.schema_of(wanted)
-    return [] if schema is None else refusals(wanted, schema)

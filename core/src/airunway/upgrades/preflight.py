@@ -20,7 +20,7 @@ from airunway.runtime.crd_versions import Installed, detect
 from airunway.runtime.informers import deployment_of, kind_in, written_in
 from airunway.schema import has_rules, schema_in, served_versions
 from airunway.templates import effective
-from airunway.upgrades.crd_compatibility import unacceptable
+from airunway.upgrades.definitions import unacceptable
 from airunway.upgrades.forecast import Cluster, Effect, Forecast, forecast
 
 __all__ = [
@@ -118,6 +118,7 @@ async def read_running(client: Client, host: ProviderHost, *, namespace: str = "
         client.list_all(MODEL_DEPLOYMENT, namespace=namespace),
         *(objects_of(client, host, kind, cluster, namespace) for kind in host.manifest.upstream if kind.write),
     )
+    ours = [each for each in deployments if dig(each, "status", "provider", "name") == host.name]
     configs = [
         *await _configs(client, RUNTIME_CONFIG, namespace),
         *await _configs(client, CLUSTER_RUNTIME_CONFIG, ""),
@@ -128,7 +129,7 @@ async def read_running(client: Client, host: ProviderHost, *, namespace: str = "
             by_deployment[of].append(obj)
     return Running(
         cluster=cluster,
-        deployments=tuple(sorted((effective(each) for each in deployments if _is_of(host, each)), key=key_of)),
+        deployments=tuple(sorted(map(effective, ours), key=key_of)),
         objects={key: tuple(listed) for key, listed in by_deployment.items()},
         configs=tuple(configs),
     )
@@ -143,10 +144,6 @@ async def _configs(client: Client, kind: Kind, namespace: str) -> list[Resource]
             raise
         return []
     return [{**config, "kind": kind.kind} for config in found]
-
-
-def _is_of(host: ProviderHost, deployment: Resource) -> bool:
-    return bool(dig(deployment, "status", "provider", "name") == host.name)
 
 
 async def objects_of(
