@@ -24,7 +24,7 @@ def defined(source: Path) -> Iterator[str]:
                 yield name
             case ast.Name(id=name, ctx=ast.Store()):
                 yield name
-            case ast.Call(func=ast.Name(id="check"), args=[ast.Constant(value=str(code)), *_]):
+            case ast.Call(func=ast.Name(id="error" | "warning"), args=[ast.Constant(value=str(code)), *_]):
                 yield code
 
 

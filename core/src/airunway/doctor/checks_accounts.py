@@ -13,7 +13,7 @@ from itertools import product
 from airunway.api import names
 from airunway.cel import CelError, compile_expression
 from airunway.doctor.checks_webhook import settings_of, spared
-from airunway.doctor.findings import Found, Severity, check
+from airunway.doctor.findings import Found, error, warning
 from airunway.doctor.snapshot import OURS, ProcessDeployment, Right, Snapshot, named
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.plugins.host import ProviderHost
@@ -115,9 +115,8 @@ def _questions(component: ProcessDeployment, rights: Rights) -> Iterator[Right]:
             )
 
 
-@check(
+@error(
     "ARW0401",
-    Severity.ERROR,
     "An account lacks rights",
     why="The process is refused what it needs: watches do not start, or objects are not written.",
     do="Grant them: the charts do, and docs/reference/*-roles.yaml list them for each provider.",
@@ -134,9 +133,8 @@ def _refused(seen: Snapshot) -> Iterator[Found]:
         yield Found(_account(user), f"It may not {'; '.join(said[:_SHOWN])}{more}.")
 
 
-@check(
+@warning(
     "ARW0402",
-    Severity.WARNING,
     "An account may read every Secret",
     why="No part of AI Runway reads Secrets of others. An attacker who takes over the process would have them all.",
     do="Take the binding away that grants it; `kubectl get clusterrolebindings -o wide` shows which names the account.",
@@ -297,9 +295,8 @@ def _is_guard(policy: Resource) -> bool:
     return key_of(policy).name.startswith(f"{GUARD}-") or labels_of(policy).get(label) == value
 
 
-@check(
+@warning(
     "ARW0403",
-    Severity.WARNING,
     "A guard is not in force",
     why="A policy does nothing without a binding that denies: accounts may do all that RBAC cannot take from them.",
     do="Apply its binding too, with validationActions [Deny]: the charts have both, and docs/reference/guard.yaml.",
@@ -314,9 +311,8 @@ def _unbound(seen: Snapshot) -> Iterator[Found]:
             yield Found(f"{_POLICY}/{name}", what)
 
 
-@check(
+@error(
     "ARW0404",
-    Severity.ERROR,
     "The guard of the status does not know an account",
     why="What the account writes into the status of deployments is refused: it cannot say how they fare.",
     do="Add the account to the policy: generate it anew with the accounts that are in use (in charts: "
@@ -332,9 +328,8 @@ def _stranger(seen: Snapshot) -> Iterator[Found]:
                 yield Found(named(_POLICY, policy), f"It shuts {component.user} out, in {component.scope}.")
 
 
-@check(
+@error(
     "ARW0405",
-    Severity.ERROR,
     "A guard is missing",
     why="Only RBAC limits the account then, which cannot tell whose object or which field it is: who takes the process "
     "over can change deployments of others.",
@@ -350,9 +345,8 @@ def _unguarded(seen: Snapshot) -> Iterator[Found]:
                 yield Found(named(_POLICY, guard), f"It is not there; {component} was installed with it.")
 
 
-@check(
+@error(
     "ARW0406",
-    Severity.ERROR,
     "A guard was altered",
     why="It allows what the guard of this release refuses, or refuses what the process has to do.",
     do="Put it back as the chart has it (helm upgrade with the same values; airunway upgrade), and find who changed "

@@ -9,7 +9,7 @@ from functools import cache
 from airunway import __version__
 from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
-from airunway.doctor.findings import Found, Severity, check
+from airunway.doctor.findings import Found, error, warning
 from airunway.doctor.snapshot import Snapshot
 from airunway.kinds import (
     CLUSTER_MODEL_TEMPLATE,
@@ -56,9 +56,8 @@ def _absent(seen: Snapshot, crds: Iterable[str]) -> Iterator[Found]:
             yield Found(_name(name), "It is not installed.")
 
 
-@check(
+@error(
     "ARW0101",
-    Severity.ERROR,
     "The cluster is too old",
     why="ValidatingAdmissionPolicy and the CEL of the CRDs need a newer API server.",
     do=f"Upgrade the cluster to Kubernetes {OLDEST[0]}.{OLDEST[1]} or newer.",
@@ -69,9 +68,8 @@ def _too_old(seen: Snapshot) -> Iterator[Found]:
         yield Found(f"Cluster/{seen.server}", f"It runs Kubernetes {major}.{minor}.")
 
 
-@check(
+@error(
     "ARW0102",
-    Severity.ERROR,
     "A CRD of AI Runway is missing",
     why="The API server does not know the kind: such objects cannot be created, and controllers wait for the kind.",
     do=f"Install the chart airunway-crds, or: {INSTALL}",
@@ -82,9 +80,8 @@ def _missing(seen: Snapshot) -> Iterator[Found]:
     return _absent(seen, [name for crd in _ours() if (name := key_of(crd).name) not in others])
 
 
-@check(
+@warning(
     "ARW0110",
-    Severity.WARNING,
     "A CRD of runtime configs is missing",
     why="Deployments run without shared defaults, and those that name a config wait (ConfigNotFound). Processes notice "
     "a CRD that is installed later, without a restart.",
@@ -95,9 +92,8 @@ def _configs_missing(seen: Snapshot) -> Iterator[Found]:
     return _absent(seen, _OPTIONAL)
 
 
-@check(
+@warning(
     "ARW0111",
-    Severity.WARNING,
     "A CRD of templates is missing",
     why="Deployments that name a template wait (TemplateNotFound); the catalogue does nothing. All other deployments "
     "run. Processes notice a CRD that is installed later, without a restart.",
@@ -108,9 +104,8 @@ def _templates_missing(seen: Snapshot) -> Iterator[Found]:
     return _absent(seen, _OF_TEMPLATES)
 
 
-@check(
+@error(
     "ARW0103",
-    Severity.ERROR,
     "A CRD of AI Runway is not served",
     why="The definition is there, but the API server does not serve it: another of the group has one of its names.",
     do="Where a short name is taken by another CRD, take it out of that one (or remove that CRD): ours is served at "
@@ -128,9 +123,8 @@ def _not_served(seen: Snapshot) -> Iterator[Found]:
             yield Found(_name(name), "It is not established.")
 
 
-@check(
+@error(
     "ARW0104",
-    Severity.ERROR,
     "A CRD of AI Runway is being deleted",
     why="With it go all its objects, and with these what runs. New ones are refused.",
     do="Let it go and install the CRDs again; objects that are still there hold it until their finalizers are gone. "
@@ -143,9 +137,8 @@ def _leaving(seen: Snapshot) -> Iterator[Found]:
             yield Found(_name(name), f"Its deletion was asked for at {crd['metadata']['deletionTimestamp']}.")
 
 
-@check(
+@error(
     "ARW0105",
-    Severity.ERROR,
     "A CRD of AI Runway is older than this release",
     why="The API server drops fields that the CRD does not have, or refuses them: what controllers of this release "
     "write is lost.",
@@ -160,9 +153,8 @@ def _older(seen: Snapshot) -> Iterator[Found]:
             yield Found(_name(name), f"It lacks {_some(missing)}.")
 
 
-@check(
+@warning(
     "ARW0106",
-    Severity.WARNING,
     "A CRD of AI Runway is newer than this command",
     why="What this command says may not be what the newer release means.",
     do="Upgrade this command to the release that the cluster runs.",
@@ -177,9 +169,8 @@ def _newer(seen: Snapshot) -> Iterator[Found]:
             yield Found(_name(name), f"It has {_some(more)}, which airunway {__version__} does not know.")
 
 
-@check(
+@warning(
     "ARW0107",
-    Severity.WARNING,
     "Objects may be stored in an old version",
     why="A CRD must keep every version in status.storedVersions: the next release that drops it is refused.",
     do="Have every object written once in the storage version (kubectl get KIND -A -o yaml | kubectl replace -f -). "
@@ -193,9 +184,8 @@ def _stored(seen: Snapshot) -> Iterator[Found]:
             yield Found(_name(name), f"Its objects are stored as {current}, and older ones as {', '.join(others)}.")
 
 
-@check(
+@warning(
     "ARW0108",
-    Severity.WARNING,
     "Clocks differ",
     why="Ages are computed with the API server's clock; tokens and certificates may be refused by either side.",
     do="Set the clock of this machine (or of the API server) by NTP.",
@@ -207,9 +197,8 @@ def _clocks(seen: Snapshot) -> Iterator[Found]:
         yield Found(f"Cluster/{seen.server}", f"Its clock is {seconds:.0f} s {word} this machine's.")
 
 
-@check(
+@error(
     "ARW0109",
-    Severity.ERROR,
     "A CRD of AI Runway lacks a subresource",
     why="Without the subresource status no controller can say how a deployment fares, and everyone who may edit one "
     "may write its status; without scale `kubectl scale` and autoscalers do not work.",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from airunway.api import names
 from airunway.doctor.checks_providers import is_silent
-from airunway.doctor.findings import Found, Severity, check
+from airunway.doctor.findings import Found, error, warning
 from airunway.doctor.snapshot import GATEWAY_GROUP, POOL_GROUPS, Snapshot, named
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.quantity import parse_quantity
@@ -72,9 +72,8 @@ def _gpus(node: Resource, vendor: _Vendor) -> bool:
     return False
 
 
-@check(
+@warning(
     "ARW0701",
-    Severity.WARNING,
     "No node offers a GPU",
     why="No provider that is ready runs models without a GPU: pods stay Pending, unless nodes are made on demand.",
     do="Add GPU nodes and their device plugin (NVIDIA's or AMD's GPU operator), or a provider that runs on CPUs.",
@@ -88,9 +87,8 @@ def _no_gpu(seen: Snapshot) -> Iterator[Found]:
         yield Found("Node", f"None of {len(seen.nodes)} nodes has one to allocate.")
 
 
-@check(
+@warning(
     "ARW0702",
-    Severity.WARNING,
     "A node has GPUs and does not offer them",
     why="Labels say that there is a GPU; without a device plugin the scheduler knows of none.",
     do="Look at the device plugin's pod on that node (GPU operator: nvidia-device-plugin-daemonset) and its driver.",
@@ -103,9 +101,8 @@ def _not_offered(seen: Snapshot) -> Iterator[Found]:
                 yield Found(named("Node", node), f"It allocates no {vendor.resource}.")
 
 
-@check(
+@warning(
     "ARW0703",
-    Severity.WARNING,
     "A GPU node has no label with its GPU's product",
     why="Deployments that select nodes by product (spec.nodeSelector, or upstreams by instance type) pass it over.",
     do="Run GPU feature discovery (part of NVIDIA's GPU operator; AMD: node labeller), or label the node by hand.",
@@ -118,9 +115,8 @@ def _unlabelled(seen: Snapshot) -> Iterator[Found]:
                 yield Found(named("Node", node), f"It has none of {', '.join(vendor.product)}.")
 
 
-@check(
+@error(
     "ARW0704",
-    Severity.ERROR,
     "No GPU node takes pods",
     why="Every node with a GPU is cordoned or not ready: pods of models stay Pending.",
     do="kubectl uncordon NODE, or look at why the nodes are not ready: kubectl describe node NODE.",
@@ -143,9 +139,8 @@ def default_classes(seen: Snapshot) -> list[str]:
     ]
 
 
-@check(
+@warning(
     "ARW0705",
-    Severity.WARNING,
     "There is no default StorageClass",
     why="A claim that names no class stays Pending, and with it the pods of upstreams that keep weights on volumes.",
     do="Annotate one: kubectl annotate storageclass NAME storageclass.kubernetes.io/is-default-class=true",
@@ -156,9 +151,8 @@ def _no_default(seen: Snapshot) -> Iterator[Found]:
         yield Found("StorageClass", f"None of {len(seen.storage_classes or ())} is the default.")
 
 
-@check(
+@warning(
     "ARW0706",
-    Severity.WARNING,
     "There are several default StorageClasses",
     why="Which one a claim gets depends on which is newest.",
     do="Leave the annotation storageclass.kubernetes.io/is-default-class=true on one of them.",
@@ -169,9 +163,8 @@ def _defaults_many(seen: Snapshot) -> Iterator[Found]:
         yield Found("StorageClass", f"{', '.join(sorted(found))} are.")
 
 
-@check(
+@warning(
     "ARW0707",
-    Severity.WARNING,
     "The Gateway API has no controller",
     why="Its CRDs are there and no GatewayClass is accepted: no controller acts on Gateways and routes.",
     do="Install a gateway controller, or look at why it does not accept its class: kubectl describe gatewayclass.",
@@ -183,9 +176,8 @@ def _no_gateway(seen: Snapshot) -> Iterator[Found]:
         yield Found("GatewayClass", f"None of {len(seen.gateway_classes or ())} is accepted.")
 
 
-@check(
+@warning(
     "ARW0708",
-    Severity.WARNING,
     "InferencePools are served in an old version only",
     why="Endpoint pickers need v1; with an older one alone the cluster counts as one without InferencePools.",
     do=f"Install the CRDs of the Gateway API Inference Extension 1.0 or newer ({POOL_GROUPS[0]}/v1).",
@@ -205,9 +197,8 @@ def _old_pools(seen: Snapshot) -> Iterator[Found]:
 # ------------------------------------------------------------------------------------------------------- deployments
 
 
-@check(
+@warning(
     "ARW0801",
-    Severity.WARNING,
     "A deployment asks for a provider that is not registered",
     why="It stays Pending until a provider of that name comes.",
     do="Correct spec.provider.name, or install that provider.",
@@ -221,9 +212,8 @@ def _unknown_provider(seen: Snapshot) -> Iterator[Found]:
             yield Found(named(MODEL_DEPLOYMENT.kind, deployment), f"It names {name}; registered are: {known}.")
 
 
-@check(
+@error(
     "ARW0802",
-    Severity.ERROR,
     "A deletion is stuck",
     why="Its provider, which should clean up, does not run, so its finalizer stays. Where the core runs, it removes "
     f"the finalizer after {int(names.FINALIZER_TIMEOUT.total_seconds()) // 60} minutes.",

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from airunway.api import names
 from airunway.configs import DEFAULT, Resolution, RoutingRequest, Scope, config_name, routing_request
 from airunway.configs import check as problems_of
-from airunway.doctor.findings import Found, Severity, check
+from airunway.doctor.findings import Found, error, warning
 from airunway.doctor.snapshot import POOL_GROUPS, ProcessDeployment, Snapshot, named
 from airunway.gateway.application import DEFAULT_PICKER_IMAGE
 from airunway.plugins.runtime_settings import resolve_among
@@ -53,9 +53,8 @@ def _routing(seen: Snapshot) -> Iterator[ProcessDeployment]:
     return (core for core in seen.cores if core.has_gateway)
 
 
-@check(
+@error(
     "ARW0901",
-    Severity.ERROR,
     "The ClusterRole of endpoint pickers is missing",
     why="Endpoint pickers may not read pods and pools, never get ready, and the condition GatewayReady says Forbidden. "
     "The models are served.",
@@ -68,9 +67,8 @@ def _no_role(seen: Snapshot) -> Iterator[Found]:
         yield Found(f"ClusterRole/{names.ENDPOINT_PICKER_ROLE}", "It does not exist.")
 
 
-@check(
+@warning(
     "ARW0902",
-    Severity.WARNING,
     "The ClusterRole of endpoint pickers has other rules than this release",
     why="There is one for all installations in a cluster, and the first one owns it. A picker that lacks a right never "
     "gets ready.",
@@ -83,9 +81,8 @@ def _other_rules(seen: Snapshot) -> Iterator[Found]:
         yield Found(f"ClusterRole/{names.ENDPOINT_PICKER_ROLE}", "Its rules differ.")
 
 
-@check(
+@warning(
     "ARW0903",
-    Severity.WARNING,
     "There are several Gateways and none is chosen",
     why="Deployments that name no Gateway, themselves or by their runtime config, get no route (NoGateway).",
     do=f"Label one: kubectl label gateway NAME --namespace NAMESPACE {names.INFERENCE_GATEWAY}=true. Or set the value "
@@ -102,9 +99,8 @@ def _no_choice(seen: Snapshot) -> Iterator[Found]:
             yield Found(core.name, f"It can choose among {len(gateways)} ({listed}).")
 
 
-@check(
+@warning(
     "ARW0904",
-    Severity.WARNING,
     "A runtime config names a Gateway that does not exist",
     why="Its deployments get no route (NoGateway) until there is a Gateway of that name.",
     do="Correct spec.routing.gatewayRef of the config, or create the Gateway.",
@@ -122,9 +118,8 @@ def _gateway_gone(seen: Snapshot) -> Iterator[Found]:
             yield Found(name, f"There is no Gateway {namespace}/{ref['name']}.")
 
 
-@check(
+@warning(
     "ARW0905",
-    Severity.WARNING,
     "A runtime config names a StorageClass that does not exist",
     why="Volumes of that class stay unbound.",
     do="Correct spec.storage.defaultStorageClassName of the config, or create the StorageClass.",
@@ -140,9 +135,8 @@ def _class_gone(seen: Snapshot) -> Iterator[Found]:
             yield Found(name, f"There is no StorageClass {asked}.")
 
 
-@check(
+@warning(
     "ARW0906",
-    Severity.WARNING,
     "A runtime config has parts that cannot be used",
     why="What cannot be used is left out. Where the pod settings are too large, deployments that serve keep what they "
     "have and new ones wait.",
@@ -155,9 +149,8 @@ def _invalid(seen: Snapshot) -> Iterator[Found]:
             yield Found(name, f"{problem.field}: {problem.message}.")
 
 
-@check(
+@warning(
     "ARW0907",
-    Severity.WARNING,
     "No deployment uses a runtime config",
     why=f"Only configs named {DEFAULT} apply to deployments that name none.",
     do=f"Set spec.runtimeConfigName of deployments to its name, name it {DEFAULT}, or delete it.",
@@ -179,9 +172,8 @@ def _unused(seen: Snapshot) -> Iterator[Found]:
             yield Found(name, f"None of {len(seen.deployments or ())} deployments does.")
 
 
-@check(
+@warning(
     "ARW0908",
-    Severity.WARNING,
     "Deployments ask for a route and the gateway part is off",
     why="No route is made: their condition GatewayReady is False (GatewayNotConfigured), and they are Degraded.",
     do="Set the value gateway.mode of the chart airunway to auto (--gateway=auto), or spec.gateway.enabled to false.",
@@ -202,9 +194,8 @@ def _off(seen: Snapshot) -> Iterator[Found]:
     )
 
 
-@check(
+@error(
     "ARW0909",
-    Severity.ERROR,
     "The release of the endpoint picker is not known",
     why="Flags and configuration of a picker depend on its release: the gateway part is not ready and makes no routes. "
     "Models are served.",

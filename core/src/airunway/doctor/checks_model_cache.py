@@ -11,7 +11,7 @@ from airunway.artifacts.deployments import wants_cache
 from airunway.doctor.checks_cluster import INSTALL
 from airunway.doctor.checks_cluster_resources import default_classes
 from airunway.doctor.checks_configs import asking, configs_by_name, resolved
-from airunway.doctor.findings import Found, Severity, check
+from airunway.doctor.findings import Found, error, warning
 from airunway.doctor.snapshot import ProcessDeployment, Snapshot, named
 from airunway.kinds import MODEL_ARTIFACT
 from airunway.quantity import parse_quantity
@@ -57,9 +57,8 @@ def _unfinished(seen: Snapshot) -> Iterator[tuple[str, Resource]]:
     return ((name, found) for name, found in _artifacts(seen) if dig(found, "status", "completed") is None)
 
 
-@check(
+@error(
     "ARW1001",
-    Severity.ERROR,
     "The CRD of ModelArtifacts is missing and the model cache is on",
     why="Weights are not fetched: deployments that ask for a cache wait. Other models are served.",
     do=f"Install the chart airunway-crds, or: {INSTALL}. Or set the value modelCache.enabled of the chart airunway to "
@@ -71,9 +70,8 @@ def _no_kind(seen: Snapshot) -> Iterator[Found]:
         yield Found(f"CustomResourceDefinition/{_CRD}", "It is not installed.")
 
 
-@check(
+@warning(
     "ARW1002",
-    Severity.WARNING,
     "Deployments ask for a model cache and the part is off",
     why="Nothing fetches their weights: they wait with the condition ModelCacheReady=False (ModelCacheNotEnabled). "
     "What serves goes on.",
@@ -86,9 +84,8 @@ def _off(seen: Snapshot) -> Iterator[Found]:
     return asking(off, [each for each in seen.deployments or () if wants_cache(each)])
 
 
-@check(
+@warning(
     "ARW1003",
-    Severity.WARNING,
     "No StorageClass can give a ModelArtifact its claim",
     why="The claim stays Pending and nothing is fetched. Whether a class offers ReadWriteMany is not in the API: for "
     "this check it is known of a few provisioners whose volumes one node mounts.",
@@ -114,9 +111,8 @@ def _no_class(seen: Snapshot) -> Iterator[Found]:
             yield Found(name, f"{provisioner} of StorageClass {chosen} has no volumes for {mode}.")
 
 
-@check(
+@warning(
     "ARW1004",
-    Severity.WARNING,
     "The claim of a ModelArtifact is too small, or nearly",
     why="The file system takes a part of the volume: the download will fill it and fail (StorageFull).",
     do="Raise spec.size of the artifact (spec.model.cache.size of deployments yet to come).",
@@ -134,9 +130,8 @@ def _too_small(seen: Snapshot) -> Iterator[Found]:
             yield Found(name, f"Its files have {total} bytes, its claim has {size} bytes.")
 
 
-@check(
+@warning(
     "ARW1005",
-    Severity.WARNING,
     "Weights cannot be fetched",
     why="Deployments that use the artifact wait, or go on with what they have. The part tries again by itself where "
     "that can help.",
@@ -154,9 +149,8 @@ def _failed(seen: Snapshot) -> Iterator[Found]:
         yield Found(name, f"{reason}: {text}")
 
 
-@check(
+@warning(
     "ARW1006",
-    Severity.WARNING,
     "Nothing has used a ModelArtifact for a week",
     why="Its claim costs storage. AI Runway deletes complete weights only where spec.retention.policy is DeleteUnused.",
     do="Delete the artifact, and its claim goes with it; or set spec.retention.policy to DeleteUnused.",
@@ -170,9 +164,8 @@ def _unused(seen: Snapshot) -> Iterator[Found]:
             yield Found(name, f"Unused since {since:%Y-%m-%d %H:%M}Z; size of its claim: {size}.")
 
 
-@check(
+@warning(
     "ARW1007",
-    Severity.WARNING,
     "The image of the downloader is of another release than the core",
     why="The core passes the downloader its arguments and reads its result: a download of another release may fail.",
     do="Clear the value modelCache.image.tag of the chart airunway (--downloader-image), or set it to the release of "

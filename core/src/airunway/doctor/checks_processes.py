@@ -8,7 +8,7 @@ from itertools import product
 
 from airunway import __version__
 from airunway.api import names
-from airunway.doctor.findings import Found, Severity, check
+from airunway.doctor.findings import Found, error, warning
 from airunway.doctor.snapshot import ProcessDeployment, Snapshot, named
 from airunway.first_seen import SKEW, human_duration
 from airunway.kube import DEPLOYMENT, REPLICA_SET
@@ -38,9 +38,8 @@ _LAST_WORDS = 300
 """Maximum characters from the end of a container's termination message."""
 
 
-@check(
+@error(
     "ARW0212",
-    Severity.ERROR,
     "A new version does not get ready",
     why="The pods of the version before still do the work, so nothing is lost yet; the upgrade does not go on, and "
     "these pods are not replaced when their node is drained.",
@@ -135,9 +134,8 @@ def _container_trouble(container: Resource) -> str:
     return f"{end}; it was started again {container.get('restartCount', 0)} times"
 
 
-@check(
+@error(
     "ARW0201",
-    Severity.ERROR,
     "The core does not run",
     why="Without the core nothing is validated and no provider is selected: deployments stay Pending.",
     do="Install the chart airunway; if it runs in another namespace, name that with --namespace.",
@@ -155,9 +153,8 @@ def _no_core(seen: Snapshot) -> Iterator[Found]:
     yield Found(f"Namespace/{seen.namespace}", what)
 
 
-@check(
+@error(
     "ARW0202",
-    Severity.ERROR,
     "A process has no available pod",
     why="Whatever it is there for does not happen.",
     do="Look at its pods: kubectl describe deployment NAME, kubectl get pods, kubectl logs.",
@@ -171,9 +168,8 @@ def _down(seen: Snapshot) -> Iterator[Found]:
             yield Found(component.name, f"{what} {_trouble(seen, component)}".rstrip())
 
 
-@check(
+@warning(
     "ARW0203",
-    Severity.WARNING,
     "A process has fewer pods than it should",
     why="It works, without the replica that would take over.",
     do="Look at the pod that is missing: kubectl get pods, kubectl describe pod.",
@@ -191,9 +187,8 @@ def _trouble(seen: Snapshot, component: ProcessDeployment) -> str:
     return next(filter(None, (_pod_trouble(pod) for pod in seen.pods or () if component.has(pod))), component.trouble)
 
 
-@check(
+@error(
     "ARW0204",
-    Severity.ERROR,
     "Several replicas work at the same time",
     why="Without leader election every replica writes: they fight, and events and upstream calls double.",
     do="Start it with --leader-elect, or with one replica. If it has --leader-elect, its log says why it cannot write "
@@ -207,9 +202,8 @@ def _without_election(seen: Snapshot) -> Iterator[Found]:
             yield Found(component.name, f"{component.available} pods are available and no Lease says which one works.")
 
 
-@check(
+@error(
     "ARW0205",
-    Severity.ERROR,
     "No process holds the Lease",
     why="Only the holder of the Lease works; its pods wait for it.",
     do="Look at the log of its pods: they say why they cannot take or renew the Lease (rights, API server, clock).",
@@ -238,9 +232,8 @@ def _lapsed(seen: Snapshot, name: str) -> str:
     return f"{holder} renewed it {human_duration(age)} ago." if age > timedelta(seconds=2 * seconds) else ""
 
 
-@check(
+@error(
     "ARW0213",
-    Severity.ERROR,
     "A Lease is held by a process that is none of its pods",
     why="Its pods wait until the holder releases the Lease or stops renewing it. Until then their work is not done, "
     "or another installation does it.",
@@ -281,9 +274,8 @@ def _foreign(seen: Snapshot, name: str, pods: list[str]) -> str:
     return f"{said}; each renewal holds for {seconds} s."
 
 
-@check(
+@warning(
     "ARW0206",
-    Severity.WARNING,
     "Releases differ",
     why="Core, providers and this command are released and tested together; a mixture is for the time of an upgrade.",
     do="Upgrade what is behind: first the CRDs, then the core, then the providers, and this command.",
@@ -299,9 +291,8 @@ def _minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-@check(
+@error(
     "ARW0207",
-    Severity.ERROR,
     "A provider watches other namespaces than the core",
     why="A deployment outside of the core's namespaces is never validated; one outside of the provider's is never run.",
     do="Give core and providers the same --watch-namespaces (in charts: watchNamespaces).",
@@ -314,9 +305,8 @@ def _elsewhere(seen: Snapshot) -> Iterator[Found]:
                 yield Found(component.name, f"It watches {component.scope}, the core watches {core.scope}.")
 
 
-@check(
+@error(
     "ARW0208",
-    Severity.ERROR,
     "A watched namespace does not exist",
     why="Nothing there can be served, and the rights that should be granted there cannot be.",
     do="Create the namespace and its Role, or take it out of --watch-namespaces.",
@@ -329,9 +319,8 @@ def _nowhere(seen: Snapshot) -> Iterator[Found]:
                 yield Found(component.name, f"It watches namespace {name}, which does not exist.")
 
 
-@check(
+@error(
     "ARW0209",
-    Severity.ERROR,
     "A service account does not exist",
     why="No pod can be made for an account that is not there.",
     do="Create it (the charts do), or correct serviceAccountName.",
@@ -344,9 +333,8 @@ def _no_account(seen: Snapshot) -> Iterator[Found]:
             yield Found(component.name, f"Its account {component.account} does not exist.")
 
 
-@check(
+@warning(
     "ARW0210",
-    Severity.WARNING,
     "A Lease is left over",
     why="A process that is not a Deployment here holds, or held, the Lease: two installations may be at work.",
     do="If nothing is meant to run elsewhere, find who holds it (spec.holderIdentity) and stop it.",
@@ -361,9 +349,8 @@ def _stranger(seen: Snapshot) -> Iterator[Found]:
             yield Found(f"Lease/{seen.namespace}/{name}", f"{holder} renews it, and no Deployment here runs it.")
 
 
-@check(
+@error(
     "ARW0211",
-    Severity.ERROR,
     "Another installation works on the same deployments",
     why="Leases are of one namespace: two cores, or two of one provider, fight over every deployment that both watch.",
     do="Take one of the two away (helm uninstall), or give each namespaces of its own (in charts: watchNamespaces).",
@@ -398,9 +385,8 @@ _UNFINISHED = {
 """Statuses of a Helm release that only another command ends, with that command."""
 
 
-@check(
+@error(
     "ARW0214",
-    Severity.ERROR,
     "A release of Helm was left halfway",
     why="Part of what the chart has may be there and part not, and helm refuses the next upgrade of a release that is "
     "pending.",

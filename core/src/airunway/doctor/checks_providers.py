@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
 
-from airunway.doctor.findings import Found, Severity, check
+from airunway.doctor.findings import Found, error, warning
 from airunway.doctor.snapshot import Snapshot, named, required_kinds, upstream_namespace
 from airunway.first_seen import SKEW, human_duration
 from airunway.plugins.contract import CONTRACT_VERSIONS
@@ -28,9 +28,8 @@ def is_silent(facts: ProviderFacts, seen: Snapshot) -> bool:
     return facts.heartbeat is None or seen.now - facts.heartbeat > STALE_AFTER
 
 
-@check(
+@error(
     "ARW0501",
-    Severity.ERROR,
     "No provider is registered",
     why="No provider can run a model: deployments stay Pending.",
     do="Install a provider (helm install airunway-provider-…); it registers itself.",
@@ -41,9 +40,8 @@ def _none(seen: Snapshot) -> Iterator[Found]:
         yield Found("InferenceProviderConfig", "There is none.")
 
 
-@check(
+@error(
     "ARW0502",
-    Severity.ERROR,
     "A provider is silent",
     why=f"After {int(STALE_AFTER.total_seconds())} s without a heartbeat it gets no new deployments, and what it "
     "runs is not managed.",
@@ -65,9 +63,8 @@ def _silent(seen: Snapshot) -> Iterator[Found]:
         yield Found(_name(config), what)
 
 
-@check(
+@error(
     "ARW0503",
-    Severity.ERROR,
     "A provider does not register",
     why="The core does not know of it: no deployment is assigned to it.",
     do="Read its log: it says why it cannot register (rights, a CRD that is missing, a plugin that is broken).",
@@ -80,9 +77,8 @@ def _unregistered(seen: Snapshot) -> Iterator[Found]:
                 yield Found(component.name, f"It runs {provider}, which is not registered.")
 
 
-@check(
+@error(
     "ARW0504",
-    Severity.ERROR,
     "A provider is not ready",
     why="It takes no new deployments.",
     do="Do what its message asks for.",
@@ -97,9 +93,8 @@ def _unready(seen: Snapshot) -> Iterator[Found]:
             yield Found(_name(config), f"It says {reason or 'nothing'}: {message}".rstrip(": "))
 
 
-@check(
+@error(
     "ARW0505",
-    Severity.ERROR,
     "A provider speaks another contract",
     why="A core refuses a provider whose contract it does not speak.",
     do="Install releases of core and provider that share a version of the contract.",
@@ -113,9 +108,8 @@ def _contract(seen: Snapshot) -> Iterator[Found]:
             yield Found(_name(config), f"It speaks {', '.join(spoken)}; this release speaks {ours}.")
 
 
-@check(
+@warning(
     "ARW0506",
-    Severity.WARNING,
     "A selection rule does not work",
     why="A rule that does not compile earns its provider nothing: another one is selected.",
     do="Correct the rule in the provider, or in the settings that it comes from.",
@@ -128,9 +122,8 @@ def _rules(seen: Snapshot) -> Iterator[Found]:
             yield Found(_name(config), str(condition.get("message")))
 
 
-@check(
+@warning(
     "ARW0507",
-    Severity.WARNING,
     "A provider's clock is ahead",
     why="Its heartbeats lie in the future: it counts as alive for too long after its end.",
     do="Set the clock of its node by NTP.",
@@ -142,9 +135,8 @@ def _ahead(seen: Snapshot) -> Iterator[Found]:
             yield Found(_name(config), f"Its last heartbeat is {human_duration(facts.heartbeat - seen.now)} ahead.")
 
 
-@check(
+@warning(
     "ARW0508",
-    Severity.WARNING,
     "A provider is of another release than its plugin here",
     why="`airunway render`, `explain` and `preflight` answer with the plugin that is here, not as the cluster would.",
     do="Install the same release of the provider beside this command.",
@@ -161,9 +153,8 @@ def _other_release(seen: Snapshot) -> Iterator[Found]:
 # --------------------------------------------------------------------------------------------------------- upstreams
 
 
-@check(
+@error(
     "ARW0601",
-    Severity.ERROR,
     "An upstream is not installed",
     why="The provider has no upstream to run a deployment: it is not ready.",
     do="Install it: `kubectl get ipc NAME -o yaml` has its charts and steps under spec.installation.",
@@ -179,9 +170,8 @@ def _not_installed(seen: Snapshot) -> Iterator[Found]:
                 yield Found(_name(config), f"{kind}.{group} is not served.", do=do)
 
 
-@check(
+@error(
     "ARW0602",
-    Severity.ERROR,
     "An upstream is served in other versions only",
     why="The provider writes versions that this upstream does not serve, or no longer.",
     do="Upgrade the provider, or install a release of the upstream that serves one of its versions.",
@@ -198,9 +188,8 @@ def _other_versions(seen: Snapshot) -> Iterator[Found]:
                 )
 
 
-@check(
+@warning(
     "ARW0603",
-    Severity.WARNING,
     "The upstream's schema is not known to the provider",
     why="It is newer than the provider, or was changed: what is written is rehearsed first, and may be refused.",
     do="Upgrade the provider. `airunway preflight` says what an upstream's release would do to what runs.",
@@ -214,9 +203,8 @@ def _unverified(seen: Snapshot) -> Iterator[Found]:
             yield Found(_name(config), f"{message}.")
 
 
-@check(
+@warning(
     "ARW0604",
-    Severity.WARNING,
     "The upstream's own controllers do not run",
     why="The CRDs are there, and no controller acts on the objects: deployments stay Deploying.",
     do="Look at the Deployment: kubectl describe deployment, kubectl get pods.",
@@ -234,9 +222,8 @@ def _idle(seen: Snapshot) -> Iterator[Found]:
                 yield Found(named("Deployment", deployment), what)
 
 
-@check(
+@warning(
     "ARW0605",
-    Severity.WARNING,
     "A provider has not noticed that its upstream changed",
     why="What it says of the upstream is not what the API server serves: its watch of the CRD does not work.",
     do="Look at its log, and at its right to list and watch the CRD by name; a restart reads it anew.",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import product
 
-from airunway.doctor.findings import Found, Severity, check
+from airunway.doctor.findings import Found, error, warning
 from airunway.doctor.snapshot import ProcessDeployment, Snapshot
 from airunway.redaction import bounded
 from airunway.resource import ObjectKey, Resource, dig
@@ -81,9 +81,8 @@ def _authorities(seen: Snapshot) -> Iterator[tuple[str, bytes, datetime | None]]
             yield _name(settings.configuration), bundle, authority_ends(bundle)
 
 
-@check(
+@error(
     "ARW0301",
-    Severity.ERROR,
     "The webhook is served, but the API server does not call it",
     why="Without its ValidatingWebhookConfiguration the API server sends it nothing: providers, rights and policy of a "
     "namespace are not checked at admission.",
@@ -98,9 +97,8 @@ def _uncalled(seen: Snapshot) -> Iterator[Found]:
             yield Found(_name(settings.configuration), "It has no webhook of AI Runway in it.")
 
 
-@check(
+@error(
     "ARW0302",
-    Severity.ERROR,
     "The API server trusts no certificate of the webhook",
     why="A call to a webhook without a CA bundle fails, and with failurePolicy Fail every new spec is refused.",
     do="The core's leader puts the bundle in. If it leads, its log says what keeps it: most often the right to patch "
@@ -113,9 +111,8 @@ def _untrusted(seen: Snapshot) -> Iterator[Found]:
             yield Found(name, "Its caBundle holds no certificate." if bundle else "It has no caBundle.")
 
 
-@check(
+@error(
     "ARW0303",
-    Severity.ERROR,
     "The webhook's authority has ended",
     why="The API server refuses its certificate, and with failurePolicy Fail every new spec is refused.",
     do="Restart the core, which makes a new one; look at its log for what kept the leader from doing so in time.",
@@ -127,9 +124,8 @@ def _ended(seen: Snapshot) -> Iterator[Found]:
             yield Found(name, f"Every certificate in its caBundle ended by {ends:%Y-%m-%d}.")
 
 
-@check(
+@warning(
     "ARW0304",
-    Severity.WARNING,
     "The webhook's authority is not renewed",
     why=f"The leader renews it {ROTATE_AHEAD.days} days ahead, and has not. When it ends, new specs are refused.",
     do="Look at the log of the core's leader: it says what keeps it (the Secret, or the right to patch this object).",
@@ -141,9 +137,8 @@ def _forgotten(seen: Snapshot) -> Iterator[Found]:
             yield Found(name, f"Its caBundle ends on {ends:%Y-%m-%d}.")
 
 
-@check(
+@error(
     "ARW0305",
-    Severity.ERROR,
     "The webhook's Service has no ready endpoint",
     why="The API server has no pod to send reviews to, and with failurePolicy Fail every new spec is refused.",
     do="Compare the Service's selector and port with the core's pods; a pod that is not ready is no endpoint.",
@@ -158,9 +153,8 @@ def _unreachable(seen: Snapshot) -> Iterator[Found]:
                 yield Found(f"Service/{key}", f"{what} {settings.configuration} points to it.")
 
 
-@check(
+@error(
     "ARW0306",
-    Severity.ERROR,
     "The API server cannot call a webhook that deployments pass",
     why="It was tried with a creation (dry run). No ModelDeployment can be created or changed.",
     do="Read its words: x509 means certificate or caBundle; refused or timeout means Service, pods or NetworkPolicy. "
@@ -172,9 +166,8 @@ def _failing(seen: Snapshot) -> Iterator[Found]:
         yield Found("ModelDeployment", bounded(seen.call, 500))
 
 
-@check(
+@error(
     "ARW0307",
-    Severity.ERROR,
     "A webhook configuration was left behind",
     why="The API server asks a webhook that no core here serves: with failurePolicy Fail every new spec is refused.",
     do="Delete the configuration, or switch the webhook on (--webhook-bind-address; in charts: webhook.enabled).",
@@ -191,9 +184,8 @@ def _left(seen: Snapshot) -> Iterator[Found]:
             yield Found(_name(name), "It calls a webhook that no core in this namespace serves.")
 
 
-@check(
+@error(
     "ARW0308",
-    Severity.ERROR,
     "The webhook is disarmed",
     why="Specs that it would refuse are taken. The core still judges them, after they are stored; what depends on the "
     "user, who may not be allowed to create the provider's resources, is not checked at all.",

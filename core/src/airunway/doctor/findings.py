@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from importlib.metadata import PackageNotFoundError, metadata
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from airunway.doctor.snapshot import Snapshot
+from airunway.doctor.snapshot import Snapshot
 
-__all__ = ["AREAS", "CHECKS", "PAGE", "DoctorCheck", "DoctorFinding", "Found", "Severity", "check"]
+__all__ = ["AREAS", "CHECKS", "PAGE", "DoctorCheck", "DoctorFinding", "Found", "Severity", "check", "error", "warning"]
 
 PAGE = "docs/reference/doctor.md"
 """The page that `tools.doctor_page` writes; findings link to it."""
@@ -53,6 +51,10 @@ class Found:
     """What to do about this object, if that is more specific than the check's text."""
 
 
+Find = Callable[[Snapshot], Iterator[Found]]
+"""A check: it takes a snapshot and yields what is wrong."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DoctorCheck:
     """One check."""
@@ -67,7 +69,7 @@ class DoctorCheck:
     """What to do."""
     needs: tuple[str, ...]
     """The parts of the snapshot that the check requires."""
-    find: Callable[[Snapshot], Iterable[Found]]
+    find: Find
 
     @property
     def area(self) -> str:
@@ -116,13 +118,23 @@ CHECKS: dict[str, DoctorCheck] = {}
 
 def check(
     code: str, severity: Severity, title: str, *, why: str, do: str, needs: tuple[str, ...] = ()
-) -> Callable[[Callable[[Snapshot], Iterator[Found]]], Callable[[Snapshot], Iterator[Found]]]:
-    """Register a function as a check. It is pure: it takes a snapshot and yields what is wrong."""
+) -> Callable[[Find], Find]:
+    """Register a function as a check. It is pure."""
 
-    def enter(find: Callable[[Snapshot], Iterator[Found]]) -> Callable[[Snapshot], Iterator[Found]]:
+    def enter(find: Find) -> Find:
         if code in CHECKS:
             raise ValueError(f"{code} is taken by {CHECKS[code].title!r}")
         CHECKS[code] = DoctorCheck(code=code, severity=severity, title=title, why=why, do=do, needs=needs, find=find)
         return find
 
     return enter
+
+
+def error(code: str, title: str, *, why: str, do: str, needs: tuple[str, ...] = ()) -> Callable[[Find], Find]:
+    """Register a check of the severity `Severity.ERROR`."""
+    return check(code, Severity.ERROR, title, why=why, do=do, needs=needs)
+
+
+def warning(code: str, title: str, *, why: str, do: str, needs: tuple[str, ...] = ()) -> Callable[[Find], Find]:
+    """Register a check of the severity `Severity.WARNING`."""
+    return check(code, Severity.WARNING, title, why=why, do=do, needs=needs)
