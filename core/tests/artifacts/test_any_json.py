@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airunway.artifacts.decision import ArtifactFacts, decide_artifact
-from airunway.artifacts.deployments import CacheFacts, decide_cache, is_usable
-from airunway.artifacts.request import request_of
+from airunway.artifacts.deployments import CacheFacts, decide_cache, is_usable, request_of
 from airunway.modelcache.artifacts import evidence_of
 from airunway.modelcache.deployments import artifact_of
 from airunway.resource import Resource

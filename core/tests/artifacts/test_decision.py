@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airunway.artifacts.claims import size_with_headroom
+from airunway.artifacts.claims import artifact_name, claim_name, job_name, size_with_headroom
 from airunway.artifacts.decision import (
     ArtifactDecision,
     ArtifactFacts,
@@ -20,11 +20,8 @@ from airunway.artifacts.decision import (
     class_name_of,
     decide_artifact,
 )
-from airunway.artifacts.deployments import CacheFacts, decide_cache, is_usable
-from airunway.artifacts.jobs import bound_to
-from airunway.artifacts.names import artifact_name, claim_name, job_name
-from airunway.artifacts.request import request_of
-from airunway.artifacts.results import next_attempt, result_of
+from airunway.artifacts.deployments import CacheFacts, decide_cache, is_usable, request_of
+from airunway.artifacts.jobs import bound_to, next_attempt, result_of
 from airunway.configs import resolve
 from airunway.resource import Resource, condition_of, format_time
 from airunway.status import Condition

@@ -35,9 +35,8 @@ from airunway.routing import (
     intent_of,
     own_route,
 )
-from airunway.routing.gateways import choose
+from airunway.routing.gateways import choose, verdict_of
 from airunway.routing.routes import claims_in
-from airunway.routing.verdict import verdict_of
 from airunway.schema import defaulted, refusals, schema_in, unknown_fields
 
 CRDS = {

@@ -5,6 +5,7 @@ Example: 14.9 GB measured with 10 % headroom becomes a claim of ``16Gi``; an exp
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
@@ -12,16 +13,20 @@ from decimal import ROUND_CEILING, Decimal
 from airunway.api import names
 from airunway.configs import EffectiveConfig, propagated
 from airunway.quantity import parse_quantity
-from airunway.resource import Resource, dig, key_of, labels_of
+from airunway.resource import Resource, dig, digest, key_of, labels_of
 from airunway.status.summary import Verdict
 
 __all__ = [
+    "SLUG_LENGTH",
     "Wish",
     "artifact_labels",
+    "artifact_name",
     "can_grow",
+    "claim_name",
     "claim_of",
     "claim_verdict",
     "is_smaller",
+    "job_name",
     "labels_for",
     "possible",
     "room_of",
@@ -145,3 +150,41 @@ def claim_verdict(
         text = f"claim {key_of(live).name} is bound when {first_user} is scheduled"
         return Verdict(ready=False, reason="PvcPending", message=text)
     return Verdict(ready=False, reason="PvcPending", message=f"claim {key_of(live).name} is not bound yet")
+
+
+# --------------------------------------------------------------------------------------------------------------- names
+
+
+SLUG_LENGTH = 41
+"""Characters of a model's part of an artifact's name: with '-' and 10 digits of a digest it has at most 52."""
+
+_DIGITS = 10
+_SHORT = 8
+_LONGEST = 63
+_NO_NAME = re.compile(r"[^a-z0-9]+")
+
+
+def artifact_name(uri: str, *key: object) -> str:
+    """The name of a made artifact: a slug of the model and a digest over everything that tells two artifacts apart."""
+    last = uri.rstrip("/").rpartition("/")[2]
+    return f"{_slug(last, SLUG_LENGTH)}-{digest([uri, *key], length=_DIGITS)}"
+
+
+def claim_name(artifact: str, *, uid: str, attempt: int) -> str:
+    """The claim of an artifact; `attempt` counts the claims that were lost or too small to go on with."""
+    return _derived(artifact, "cache", uid, attempt)
+
+
+def job_name(artifact: str, step: str, *, uid: str, attempt: int) -> str:
+    """The Job of a step (``check-size`` or ``download``)."""
+    return _derived(artifact, step, uid, attempt)
+
+
+def _derived(artifact: str, step: str, uid: str, attempt: int) -> str:
+    """``<artifact>-<step>-<hash8>``, at most 63 characters: Job controllers copy the name into a label."""
+    ending = f"-{step}-{digest([uid, step, attempt], length=_SHORT)}"
+    return f"{_slug(artifact, _LONGEST - len(ending))}{ending}"
+
+
+def _slug(text: str, longest: int) -> str:
+    return _NO_NAME.sub("-", text.lower()).strip("-")[:longest].rstrip("-") or "model"

@@ -16,23 +16,28 @@ from datetime import datetime, timedelta
 from airunway.api import names
 from airunway.artifacts.claims import (
     Wish,
+    claim_name,
     claim_of,
     claim_verdict,
     is_smaller,
+    job_name,
     labels_for,
     possible,
     room_of,
     size_with_headroom,
 )
-from airunway.artifacts.jobs import SETTINGS, Step, claim_of_job, fills, job_of
-from airunway.artifacts.names import claim_name, job_name
-from airunway.artifacts.results import (
+from airunway.artifacts.jobs import (
     MAX_BYTES,
     PERMANENT_EXIT,
+    SETTINGS,
     Result,
+    Step,
+    claim_of_job,
     end_of_try,
     exit_code,
+    fills,
     finished,
+    job_of,
     newest_pod,
     next_attempt,
     result_of,

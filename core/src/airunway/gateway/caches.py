@@ -9,14 +9,6 @@ from dataclasses import dataclass
 import orjson
 
 from airunway.api import names
-from airunway.gateway.kinds import (
-    DESTINATION_RULE,
-    GATEWAY,
-    HTTP_ROUTE,
-    INFERENCE_POOL,
-    OPTIONAL,
-    PICKER_KINDS,
-)
 from airunway.kube import (
     Index,
     Kind,
@@ -29,8 +21,19 @@ from airunway.kube import (
 from airunway.owned.objects import Identity, identity_in
 from airunway.process.caches import Caches, SharedCache
 from airunway.resource import ObjectKey, Resource, controller_owner, copy_of, dig, key_of, labels_of
+from airunway.routing import GATEWAY_GROUP
+from airunway.sdk import picker
 
-__all__ = ["GatewayCaches", "View"]
+__all__ = [
+    "DESTINATION_RULE",
+    "GATEWAY",
+    "HTTP_ROUTE",
+    "INFERENCE_POOL",
+    "OPTIONAL",
+    "PICKER_KINDS",
+    "GatewayCaches",
+    "View",
+]
 
 _LOOK = 1.0
 """Seconds between two looks at which kinds are served; a reflector itself asks for an absent kind every 30 s."""
@@ -240,3 +243,29 @@ def _without_counts(gateway: Resource) -> Resource:
         if isinstance(listener, dict):
             listener.pop("attachedRoutes", None)
     return result
+
+
+GATEWAY = Kind(group=GATEWAY_GROUP, version="v1", kind="Gateway", plural="gateways", namespaced=True)
+HTTP_ROUTE = Kind(group=GATEWAY_GROUP, version="v1", kind="HTTPRoute", plural="httproutes", namespaced=True)
+INFERENCE_POOL = Kind(
+    group=picker.INFERENCE_POOL.group,
+    version="v1",
+    kind=picker.INFERENCE_POOL.kind,
+    plural=picker.INFERENCE_POOL.plural,
+    namespaced=True,
+)
+DESTINATION_RULE = Kind(
+    group="networking.istio.io", version="v1", kind="DestinationRule", plural="destinationrules", namespaced=True
+)
+
+OPTIONAL = (GATEWAY, HTTP_ROUTE, INFERENCE_POOL, DESTINATION_RULE)
+"""Kinds that come and go with their CRDs while the part runs."""
+
+PICKER_KINDS = (
+    Kind(group="", version="v1", kind="ServiceAccount", plural="serviceaccounts", namespaced=True),
+    Kind(group="rbac.authorization.k8s.io", version="v1", kind="RoleBinding", plural="rolebindings", namespaced=True),
+    Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True),
+    Kind(group="", version="v1", kind="Service", plural="services", namespaced=True),
+    Kind(group="apps", version="v1", kind="Deployment", plural="deployments", namespaced=True),
+)
+"""Kinds of an endpoint picker's objects besides the pool; every cluster serves them."""

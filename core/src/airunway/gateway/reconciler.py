@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from airunway.api import names
-from airunway.gateway.caches import GatewayCaches
-from airunway.gateway.kinds import DESTINATION_RULE, GATEWAY, HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
+from airunway.gateway.caches import DESTINATION_RULE, GATEWAY, HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS, GatewayCaches
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CLUSTER_ROLE, Client, EventRecorder, KubeError, MutationCache, StatusWriter, soonest
 from airunway.owned.apply import Applied, apply_objects

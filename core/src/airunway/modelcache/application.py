@@ -10,13 +10,12 @@ from datetime import UTC, datetime
 from airunway.api import names
 from airunway.artifacts.decision import Flags
 from airunway.artifacts.deployments import CONDITION, wants_cache
-from airunway.artifacts.results import finished
+from airunway.artifacts.jobs import finished
 from airunway.artifacts.volumes import STORAGE, claims_named, has_volumes
 from airunway.kube import Client, Priority, wait_until_synced
-from airunway.modelcache.artifacts import ArtifactReconciler
+from airunway.modelcache.artifacts import ArtifactMaker, ArtifactReconciler
 from airunway.modelcache.caches import ArtifactCaches
 from airunway.modelcache.deployments import CacheReconciler
-from airunway.modelcache.making import ArtifactMaker
 from airunway.modelcache.metrics import Tries, artifact_points, download_points
 from airunway.modelcache.progress import ProgressReader, Running
 from airunway.modelcache.templates import WarmTemplates, user_name

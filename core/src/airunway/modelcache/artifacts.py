@@ -6,10 +6,12 @@ of a download ends, its Job is Complete, and the pass writes one status with the
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from weakref import WeakValueDictionary
 
 from airunway.api import names
 from airunway.artifacts.claims import artifact_labels
@@ -22,14 +24,14 @@ from airunway.artifacts.decision import (
     is_made,
     present_claim,
 )
-from airunway.artifacts.jobs import bound_to
-from airunway.artifacts.results import finished
+from airunway.artifacts.jobs import bound_to, finished
 from airunway.configs import propagated
 from airunway.kinds import MODEL_ARTIFACT
 from airunway.kube import JOB, Client, EventRecorder, NotFound, StatusWriter
 from airunway.modelcache.caches import MARK, ArtifactCaches
 from airunway.modelcache.metrics import Tries
 from airunway.owned.apply import Applied, apply_objects
+from airunway.owned.error_policies import Occupied, Refused
 from airunway.owned.history import WriteHistory, fight_text
 from airunway.owned.objects import Identity, complete, identity_in, is_ours
 from airunway.owned.plan import conflict_text
@@ -41,7 +43,7 @@ from airunway.status import Category, Condition, category_of
 from airunway.status.evidence import EventFacts, Evidence, PodFacts, claim_facts, pod_facts
 from airunway.status.rootcause import RootCause, find_root_cause
 
-__all__ = ["ArtifactReconciler", "evidence_of"]
+__all__ = ["ArtifactMaker", "ArtifactReconciler", "evidence_of"]
 
 log = logging.getLogger(__name__)
 
@@ -388,3 +390,35 @@ def _secrets(artifact: Resource) -> Iterator[tuple[str, str]]:
     for variable in dig(spec, "env") or ():
         if isinstance(name := dig(variable, "valueFrom", "secretKeyRef", "name"), str):
             yield name, f"spec.env[{dig(variable, 'name')}]"
+
+
+# ---------------------------------------------------------------------------------------------------- making artifacts
+
+
+class ArtifactMaker:
+    """Creates the artifacts of the part."""
+
+    def __init__(self, *, client: Client, caches: ArtifactCaches) -> None:
+        self._caches = caches
+        self._writer = Writer(client=client, manager=names.MODEL_CACHE_MANAGER, kind_of=caches.view_of)
+        self._makers: WeakValueDictionary[ObjectKey, asyncio.Lock] = WeakValueDictionary()
+        """One artifact is created by one worker at a time; a lock lives as long as a worker has it or waits for it."""
+
+    async def make(self, artifact: Resource, *, labels: Mapping[str, str]) -> Refused | None:
+        """Create an artifact with these labels besides its own; returns what hinders it. One that exists already has
+        the same weights by its name.
+
+        Users of one model that are made in the same second wait for the first of them.
+        """
+        metadata, key = artifact["metadata"], key_of(artifact)
+        async with self._makers.setdefault(key, asyncio.Lock()):
+            if self._caches.artifact(key) is not None:
+                return None
+            body = {**artifact, "metadata": {**metadata, "labels": {**labels, **metadata["labels"]}}}
+            try:
+                await self._writer.apply(body, None)
+            except Occupied:
+                return None  # the watch brings it
+            except Refused as no:
+                return no
+        return None

@@ -11,14 +11,21 @@ from datetime import datetime
 
 from airunway.api import names
 from airunway.artifacts.decision import access_mode_of, present_claim
-from airunway.artifacts.deployments import CONDITION, CacheDecision, CacheFacts, decide_cache, is_usable
-from airunway.artifacts.request import CacheRequest, request_of
+from airunway.artifacts.deployments import (
+    CONDITION,
+    CacheDecision,
+    CacheFacts,
+    CacheRequest,
+    decide_cache,
+    is_usable,
+    request_of,
+)
 from airunway.artifacts.volumes import STORAGE, VolumeDecision, VolumeFacts, claims_named, decide_volumes
 from airunway.configs import propagated
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, EventRecorder, MutationCache, StatusWriter
+from airunway.modelcache.artifacts import ArtifactMaker
 from airunway.modelcache.caches import MARK, ArtifactCaches
-from airunway.modelcache.making import ArtifactMaker
 from airunway.owned.apply import apply_objects
 from airunway.owned.history import WriteHistory, fight_text
 from airunway.owned.objects import complete, identity_in, is_ours, our_labels

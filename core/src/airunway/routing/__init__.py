@@ -6,14 +6,34 @@ writes what it returns.
 
 from __future__ import annotations
 
-from airunway.routing.backends import POOL_GROUP, Backend, BackendKind, Waiting, backend_of, equalities
+from airunway.routing.backends import (
+    POOL_GROUP,
+    Backend,
+    BackendKind,
+    Picker,
+    PickerProblem,
+    Waiting,
+    backend_of,
+    equalities,
+    picker_for,
+    pool_objects,
+)
 from airunway.routing.claims import Claim, Claimant, ClaimKind, Claims, Conflict, claimant_of
 from airunway.routing.decision import CONFLICT_RETRY, Decision, decide
-from airunway.routing.gateways import GATEWAY_GROUP, Choice, Listener, Target, choose, usable
+from airunway.routing.gateways import (
+    ACCEPTED,
+    GATEWAY_GROUP,
+    Choice,
+    Listener,
+    Target,
+    Verdict,
+    choose,
+    gateway_status,
+    usable,
+    verdict_of,
+)
 from airunway.routing.intent import CONDITION, MARK, Facts, Flags, Intent, Probe, claims_of, intent_of, own_route
-from airunway.routing.pools import Picker, PickerProblem, picker_for, pool_objects
 from airunway.routing.routes import MODEL_HEADER, Rules, route
-from airunway.routing.verdict import ACCEPTED, Verdict, gateway_status, verdict_of
 
 __all__ = [
     "ACCEPTED",

@@ -13,9 +13,21 @@ from airunway.api import names
 from airunway.configs import RoutingRequest, propagated
 from airunway.resource import Resource, condition_of, is_deleting
 from airunway.routing._json import mapping, number, text
-from airunway.routing.backends import Backend, BackendKind, Waiting, announced, backend_of, live_backend, live_pool
+from airunway.routing.backends import (
+    Backend,
+    BackendKind,
+    Picker,
+    Waiting,
+    announced,
+    backend_of,
+    live_backend,
+    live_pool,
+    picker_for,
+    picker_state,
+    pool_objects,
+)
 from airunway.routing.claims import ClaimKind, Conflict
-from airunway.routing.gateways import GATEWAY_GROUP, Target, gateway_key
+from airunway.routing.gateways import GATEWAY_GROUP, Target, Verdict, gateway_key, gateway_status, parent_of, verdict_of
 from airunway.routing.intent import (
     CONDITION,
     Facts,
@@ -31,9 +43,7 @@ from airunway.routing.intent import (
     own,
     own_route,
 )
-from airunway.routing.pools import Picker, picker_for, picker_state, pool_objects
-from airunway.routing.routes import Rules, annotations_for, parent_of, request_timeout, route
-from airunway.routing.verdict import Verdict, gateway_status, verdict_of
+from airunway.routing.routes import Rules, annotations_for, request_timeout, route
 from airunway.status import Category, category_of
 from airunway.status.conditions import Condition, bounded
 

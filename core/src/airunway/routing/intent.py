@@ -15,8 +15,8 @@ from airunway.owned.objects import Mark, is_ours
 from airunway.resource import Resource, condition_of, dig, is_deleting, uid_of
 from airunway.routing._json import mapping, number, text
 from airunway.routing.claims import Claim, ClaimKind, Conflict
-from airunway.routing.gateways import Choice, choose, gateway_key, usable
-from airunway.routing.routes import claims_in, header_problem, parent_of
+from airunway.routing.gateways import Choice, choose, gateway_key, parent_of, usable
+from airunway.routing.routes import claims_in, header_problem
 
 __all__ = [
     "CONDITION",

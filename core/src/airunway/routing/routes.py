@@ -12,21 +12,18 @@ from dataclasses import dataclass
 
 from airunway.api import names
 from airunway.configs import EffectiveConfig, parse_duration
-from airunway.resource import ObjectKey, Resource
+from airunway.resource import Resource
 from airunway.routing._json import entries, mapping, text
 from airunway.routing.backends import POOL_GROUP, Backend, BackendKind
 from airunway.routing.claims import Claim, ClaimKind
-from airunway.routing.gateways import GATEWAY_GROUP, Target
+from airunway.routing.gateways import GATEWAY_GROUP, Target, parents_of
 
 __all__ = [
     "MODEL_HEADER",
     "Rules",
     "annotations_for",
-    "as_target",
     "claims_in",
     "header_problem",
-    "parent_of",
-    "parents_of",
     "request_timeout",
     "route",
 ]
@@ -174,19 +171,6 @@ def _is_key(key: str) -> bool:
     return len(prefix) <= 253 and all(map(_LABEL.fullmatch, labels)) and _NAME.fullmatch(name) is not None
 
 
-def parent_of(live: Resource) -> Target | None:
-    """The first Gateway of any JSON that should be an HTTPRoute; None if it names none."""
-    for ref in parents_of(live):
-        return ref
-    return None
-
-
-def parents_of(live: Resource) -> list[Target]:
-    """The Gateways that an HTTPRoute attaches to; a parent of another kind is left out."""
-    namespace = text(live, "metadata", "namespace")
-    return [target for ref in entries(live, "spec", "parentRefs") if (target := as_target(ref, namespace)) is not None]
-
-
 def claims_in(live: Resource) -> tuple[Claim, ...]:
     """The paths and model names that a route of ours takes on its Gateways."""
     found = []
@@ -203,14 +187,3 @@ def claims_in(live: Resource) -> tuple[Claim, ...]:
 
 def _is_model_name(header: Resource) -> bool:
     return text(header, "name").lower() == MODEL_HEADER.lower()
-
-
-def as_target(ref: Resource, namespace: str) -> Target | None:
-    """The Gateway that a ``parentRef`` names; None if it is of another kind."""
-    if (text(ref, "group") or GATEWAY_GROUP) != GATEWAY_GROUP or (text(ref, "kind") or "Gateway") != "Gateway":
-        return None
-    if not text(ref, "name"):
-        return None
-    return Target(
-        gateway=ObjectKey(text(ref, "namespace") or namespace, text(ref, "name")), section=text(ref, "sectionName")
-    )

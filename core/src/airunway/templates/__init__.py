@@ -11,7 +11,7 @@ from airunway.templates.choice import (
     choose,
     request_of,
 )
-from airunway.templates.contribution import MAX_CONTRIBUTION, Contribution, contribution_of
+from airunway.templates.contribution import MAX_CONTRIBUTION, Contribution, contribution_of, keeps_warm, warm_requests
 from airunway.templates.expansion import (
     TEMPLATE_READY,
     Expansion,
@@ -21,7 +21,6 @@ from airunway.templates.expansion import (
     is_default,
     recorded_contribution,
 )
-from airunway.templates.warm import keeps_warm, warm_requests
 
 __all__ = [
     "CLUSTER_KIND",
