@@ -12,7 +12,17 @@ from dataclasses import dataclass
 from airunway.api import names
 from airunway.artifacts.claims import artifact_name
 from airunway.configs import EffectiveConfig, config_name
-from airunway.resource import Resource, annotations_of, condition_of, dig, is_deleting, key_of, owner_reference, uid_of
+from airunway.resource import (
+    Resource,
+    annotations_of,
+    condition_of,
+    dig,
+    is_deleting,
+    key_of,
+    owner_reference,
+    text_at,
+    uid_of,
+)
 from airunway.status import Category, category_of
 from airunway.status.conditions import Condition
 
@@ -302,9 +312,9 @@ def request_of(deployment: Resource, config: EffectiveConfig | None) -> CacheReq
     mode = dig(cache, "mode")
     if mode not in ("Shared", "Dedicated"):
         return None
-    model = _text(dig(deployment, "spec", "model", "id")).strip("/")
-    named = _text(dig(cache, "artifactName"))
-    access = _text(dig(cache, "accessMode")) or (config.storage.access_mode if config is not None else "ReadWriteMany")
+    model = text_at(deployment, "spec", "model", "id").strip("/")
+    named = text_at(cache, "artifactName")
+    access = text_at(cache, "accessMode") or (config.storage.access_mode if config is not None else "ReadWriteMany")
     if named:
         return CacheRequest(name=named, access_mode=access, path=_path(model))
     if not model or dig(deployment, "spec", "model", "source") not in (None, "", "huggingface"):
@@ -321,8 +331,8 @@ def request_for(deployment: Resource, config: EffectiveConfig | None, *, uri: st
 
     Total for any JSON.
     """
-    model, cache = _text(dig(deployment, "spec", "model", "id")).strip("/"), dig(deployment, "spec", "model", "cache")
-    access = _text(dig(cache, "accessMode")) or (config.storage.access_mode if config is not None else "ReadWriteMany")
+    model, cache = text_at(deployment, "spec", "model", "id").strip("/"), dig(deployment, "spec", "model", "cache")
+    access = text_at(cache, "accessMode") or (config.storage.access_mode if config is not None else "ReadWriteMany")
     spec = _spec(deployment, cache, config, uri=uri, model=model, access=access)
     artifact = _artifact(deployment, name, spec, dedicated=False)
     return CacheRequest(name=name, uri=uri, access_mode=access, artifact=artifact, path=_path(model))
@@ -339,14 +349,14 @@ def _spec(
 ) -> Resource:
     spec = deployment.get("spec") or {}
     source = {"uri": uri}
-    if revision := _text(dig(cache, "revision")):
+    if revision := text_at(cache, "revision"):
         source["revision"] = revision
-    token = _text(dig(spec, "secrets", "huggingFaceToken")) or (config.token if config is not None else "")
+    token = text_at(spec, "secrets", "huggingFaceToken") or (config.token if config is not None else "")
     made: Resource = {
         "source": source,
         "modelId": model,
         "size": dig(cache, "size"),
-        "storageClassName": _text(dig(cache, "storageClassName"))
+        "storageClassName": text_at(cache, "storageClassName")
         or (config.storage.class_name if config is not None else ""),
         "accessMode": access,
         "secrets": {"huggingFaceToken": token} if token else None,
@@ -377,7 +387,3 @@ def _artifact(deployment: Resource, name: str, spec: Resource, *, dedicated: boo
         labels[names.MODEL_DEPLOYMENT] = key_of(deployment).name
         metadata["ownerReferences"] = [owner_reference(deployment)]
     return {"apiVersion": names.API_VERSION, "kind": "ModelArtifact", "metadata": metadata, "spec": spec}
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

@@ -1,11 +1,14 @@
-"""Builds the Jobs that measure and fetch weights (spec/platform.md, "Steps"). Pure.
+"""Builds the Jobs that measure and fetch weights, and reads what they came to (spec/platform.md, "Steps"). Pure.
 
-Both run the downloader's image under the Pod Security Standard `restricted`, without a token of the API.
+Both run the downloader's image under the Pod Security Standard `restricted`, without a token of the API. The result is
+the termination message: ``{"v": 1, "command": "download", "ok": {"bytes": 5, "files": 2, "digest": "sha256:…"}}``. A
+message that is none of these counts as a failed try, never as a success.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -16,7 +19,7 @@ from airunway.api import names
 from airunway.artifacts.claims import labels_for
 from airunway.configs import EffectiveConfig
 from airunway.redaction import bounded, redacted
-from airunway.resource import Resource, annotations_of, dig, filled, labels_of, uid_of
+from airunway.resource import Resource, annotations_of, dig, entries_at, filled, labels_of, mapping_at, text_at, uid_of
 from airunway.status import REASONS, Category, category_of
 from airunway.status.evidence import parse_moment
 
@@ -33,7 +36,9 @@ __all__ = [
     "Step",
     "bound_to",
     "claim_of_job",
+    "downloads",
     "end_of_try",
+    "ended_at",
     "exit_code",
     "fills",
     "finished",
@@ -91,7 +96,7 @@ def job_of(
     artifact: Resource, step: Step, *, name: str, image: str, revision: str, claim: str, config: EffectiveConfig | None
 ) -> Resource:
     """The Job of a step, without owner and namespace. `claim` is mounted by a download only."""
-    settings, spec = SETTINGS[step], _object(artifact.get("spec"))
+    settings, spec = SETTINGS[step], mapping_at(artifact, "spec")
     labels = labels_for(artifact, config, settings.component)
     container: Resource = {
         "name": step.value,
@@ -190,7 +195,7 @@ def _failure_rules(step: Step) -> list[Resource]:
 
 def _arguments(spec: Resource, step: Step, revision: str) -> list[str]:
     """The downloader's arguments; the kubelet expands ``$(NAME)``, so dollar signs are doubled."""
-    source = _object(spec.get("source"))
+    source = mapping_at(spec, "source")
     words = [str(source.get("uri", ""))]
     if step is Step.DOWNLOAD:
         words += ["--into", CACHE_PATH]
@@ -204,31 +209,21 @@ def _arguments(spec: Resource, step: Step, revision: str) -> list[str]:
 
 def _environment(artifact: Resource, config: EffectiveConfig | None) -> list[Resource]:
     """The config's variables, then the token, the artifact's variables, and what names the artifact."""
-    spec = _object(artifact.get("spec"))
+    spec = mapping_at(artifact, "spec")
     found = {str(each.get("name")): dict(each) for each in (config.env if config is not None else ())}
     token = dig(spec, "secrets", "huggingFaceToken") or (config.token if config is not None else "")
     if token:
         source = {"secretKeyRef": {"name": token, "key": _TOKEN_KEY}}
         found[_TOKEN_KEY] = {"name": _TOKEN_KEY, "valueFrom": source}
-    own = spec.get("env")
-    found |= (
-        {str(each["name"]): dict(each) for each in own if isinstance(each, dict) and "name" in each}
-        if isinstance(own, list)
-        else {}
-    )
+    found |= {str(each["name"]): dict(each) for each in entries_at(spec, "env") if "name" in each}
     found["AIRUNWAY_ARTIFACT_UID"] = {"name": "AIRUNWAY_ARTIFACT_UID", "value": uid_of(artifact)}
     return list(found.values())
 
 
 def _pull_secrets(spec: Resource, config: EffectiveConfig | None) -> list[Resource]:
-    own = spec.get("imagePullSecrets")
-    named = [str(each.get("name")) for each in own if isinstance(each, dict)] if isinstance(own, list) else []
+    named = [str(each.get("name")) for each in entries_at(spec, "imagePullSecrets")]
     shared = config.image_pull_secrets if config is not None else ()
     return [{"name": name} for name in dict.fromkeys((*named, *shared))]
-
-
-def _object(value: object) -> Resource:
-    return value if isinstance(value, dict) else {}
 
 
 # ------------------------------------------------------------------------------------------------------------- results
@@ -269,11 +264,11 @@ class Result:
     """When the pod ended; None if it is not known."""
 
 
-def result_of(pod: Resource | None, *, command: str, container: str) -> Result:
+def result_of(pod: Resource | None, step: Step) -> Result:
     """The result of a Job's last pod. Without a pod, or with a message that cannot be read, it is a failure."""
     if pod is None:
         return _failed("JobFailed", "the pod of the Job is gone, and with it its result")
-    state = _terminated(pod, container)
+    state = _terminated(pod, step)
     if state is None:
         return _failed("JobFailed", "the pod of the Job has no result", at=None)
     at = parse_moment(dig(state, "finishedAt"))
@@ -281,20 +276,20 @@ def result_of(pod: Resource | None, *, command: str, container: str) -> Result:
         return _failed("PodOOMKilled", "the container used more memory than its limit", at=at)
     text = state.get("message")
     found = _parsed(text)
-    if found is None or found.get("command") != command or found.get("v") != 1:
+    if found is None or found.get("command") != step or found.get("v") != 1:
         return _failed("JobFailed", _unreadable(state, text), at=at)
     if isinstance(error := found.get("error"), dict):
         return _error(error, at=at)
-    return _success(found.get("ok"), command=command, at=at)
+    return _success(found.get("ok"), step, at=at)
 
 
-def _success(ok: object, *, command: str, at: datetime | None) -> Result:
+def _success(ok: object, step: Step, *, at: datetime | None) -> Result:
     size, files, digest = dig(ok, "bytes"), dig(ok, "files"), dig(ok, "digest", default="")
     if not _count(size) or not 0 < size <= MAX_BYTES or not _count(files) or files < 1:
         return _failed(
             "VerificationFailed", f"the downloader reports a size that cannot be: {bounded(str(size))}", at=at
         )
-    if command == "download" and not (isinstance(digest, str) and _DIGEST.fullmatch(digest)):
+    if step is Step.DOWNLOAD and not (isinstance(digest, str) and _DIGEST.fullmatch(digest)):
         return _failed("VerificationFailed", "the downloader reports no digest of what it fetched", at=at)
     revision = dig(ok, "revision", default="")
     return Result(
@@ -347,30 +342,42 @@ def _count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _terminated(pod: Resource, container: str) -> Resource | None:
+def _terminated(pod: Resource, step: Step) -> Resource | None:
     statuses = dig(pod, "status", "containerStatuses")
     for status in statuses if isinstance(statuses, list) else ():
-        if dig(status, "name") == container:
+        if dig(status, "name") == step.value:
             state = dig(status, "state", "terminated")
             return state if isinstance(state, dict) else None
     return None
 
 
-def exit_code(pod: Resource, *, container: str) -> object:
+def exit_code(pod: Resource, step: Step) -> object:
     """The exit code of a pod's container; None if it has not ended."""
-    return dig(_terminated(pod, container), "exitCode")
+    return dig(_terminated(pod, step), "exitCode")
+
+
+def _end(job: Resource) -> Resource | None:
+    """The condition with which a Job has ended."""
+    ends = (each for each in entries_at(job, "status", "conditions") if each.get("type") in ("Complete", "Failed"))
+    return next((each for each in ends if each.get("status") == "True"), None)
 
 
 def finished(job: Resource) -> str:
     """``Complete`` or ``Failed`` if the Job has ended; else empty."""
-    conditions = dig(job, "status", "conditions")
-    for each in conditions if isinstance(conditions, list) else ():
-        if dig(each, "status") == "True" and dig(each, "type") in ("Complete", "Failed"):
-            return str(each["type"])
-    return ""
+    return text_at(_end(job), "type")
 
 
-def newest_pod(pods: list[Resource], job: str) -> Resource | None:
+def ended_at(job: Resource) -> datetime | None:
+    """When the Job ended; None if it has not, or does not say it."""
+    return parse_moment(dig(_end(job), "lastTransitionTime"))
+
+
+def downloads(obj: Resource) -> bool:
+    """Whether a Job, or a Job's pod, fetches weights."""
+    return labels_of(obj).get(names.COMPONENT) == SETTINGS[Step.DOWNLOAD].component
+
+
+def newest_pod(pods: Iterable[Resource], job: str) -> Resource | None:
     """The newest pod of the Job of that name that has ended or runs; None if there is none."""
     own = [pod for pod in pods if labels_of(pod).get("batch.kubernetes.io/job-name") == job]
     return max(own, key=lambda pod: str(dig(pod, "metadata", "creationTimestamp", default="")), default=None)

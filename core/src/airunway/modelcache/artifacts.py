@@ -19,12 +19,10 @@ from airunway.artifacts.decision import (
     ArtifactDecision,
     ArtifactFacts,
     Flags,
-    class_name_of,
     decide_artifact,
-    is_made,
-    present_claim,
 )
 from airunway.artifacts.jobs import bound_to, finished
+from airunway.artifacts.status import is_made
 from airunway.configs import propagated
 from airunway.kinds import MODEL_ARTIFACT
 from airunway.kube import JOB, Client, EventRecorder, NotFound, StatusWriter
@@ -151,8 +149,6 @@ class ArtifactReconciler:
         resolution = self._configs.resolve(artifact)
         owned = self._caches.owned(artifact)
         claims, jobs, pods = owned.claims, owned.jobs, owned.pods
-        class_name = class_name_of(artifact, resolution.config, present_claim(artifact, claims))
-        storage_class = self._caches.classes.get(ObjectKey("", class_name))
         memory.cause = find_root_cause(
             evidence_of(artifact, claims=claims, pods=pods, events=self._caches.events_of((*pods, *claims))),
             now=now,
@@ -165,8 +161,7 @@ class ArtifactReconciler:
             claims=claims,
             jobs=jobs,
             pods=pods,
-            class_found=not class_name or storage_class is not None,
-            storage_class=storage_class,
+            classes={key_of(each).name: each for each in self._caches.classes.values()},
             users=self._users_of(key),
             progress=self._progress_of(key, uid_of(artifact)) if running else None,
             cause=memory.cause if running or claims else None,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from airunway.api import names
-from airunway.artifacts.decision import access_mode_of, present_claim
+from airunway.artifacts.claims import access_mode_of, present_claim
 from airunway.artifacts.deployments import (
     CONDITION,
     CacheDecision,

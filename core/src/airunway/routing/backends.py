@@ -17,8 +17,7 @@ from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment, parse_deployment
 from airunway.api.names import API_VERSION
 from airunway.plugins.contract import Component, Observed
-from airunway.resource import Resource
-from airunway.routing._json import entries, mapping, number, text
+from airunway.resource import Resource, entries_at, mapping_at, number_at, text_at
 from airunway.sdk import picker
 from airunway.sdk import picker as picker_sdk
 
@@ -118,20 +117,20 @@ def backend_of(
     `picker` says whether the gateway part has a picker for a pool of its own. With `await_pool`, a provider that makes
     the pool itself (`manages_pool`) was given the backend Pool before it made anything, and its pool is waited for.
     """
-    endpoint = mapping(deployment, "status", "endpoint")
-    service, service_port = text(endpoint, "service"), number(endpoint, "port")
+    endpoint = mapping_at(deployment, "status", "endpoint")
+    service, service_port = text_at(endpoint, "service"), number_at(endpoint, "port")
     has_service = bool(_DNS_NAME.fullmatch(service)) and 0 < service_port < 65536
     service, service_port = (service, service_port) if has_service else ("", 0)
-    gateway = mapping(engine, "gateway")
+    gateway = mapping_at(engine, "gateway")
     if pools_served:
-        if _DNS_NAME.fullmatch(pool := text(endpoint, "pool", "name")):
+        if _DNS_NAME.fullmatch(pool := text_at(endpoint, "pool", "name")):
             return Backend(kind=BackendKind.POOL, name=pool, service=service, service_port=service_port)
         own = _own_pool(deployment, gateway, picker=picker)
         if own is not None:
             labels, port = own
             return Backend(
                 kind=BackendKind.POOL,
-                name=text(deployment, "metadata", "name"),
+                name=text_at(deployment, "metadata", "name"),
                 port=port,
                 selector=labels,
                 service=service,
@@ -152,7 +151,7 @@ def backend_of(
 
 def manages_pool(engine: Resource | None) -> bool:
     """Whether the provider makes the InferencePool of this engine itself."""
-    return mapping(engine, "gateway").get("managesInferencePool") is True
+    return mapping_at(engine, "gateway").get("managesInferencePool") is True
 
 
 def announced(deployment: Resource, *, engine: Resource | None, pools_served: bool) -> BackendKind | None:
@@ -163,7 +162,7 @@ def announced(deployment: Resource, *, engine: Resource | None, pools_served: bo
     """
     if not manages_pool(engine):
         return None
-    before = text(deployment, "status", "gateway", "backend")
+    before = text_at(deployment, "status", "gateway", "backend")
     if before in tuple(BackendKind):
         return BackendKind(before)
     return BackendKind.POOL if pools_served else BackendKind.SERVICE
@@ -175,18 +174,18 @@ def _own_pool(
     """Labels and port of the pool that the gateway part makes; None if it makes none."""
     if not picker or gateway.get("managesInferencePool") is True or not isinstance(gateway.get("endpointPicker"), dict):
         return None
-    if text(deployment, "spec", "serving", "mode") not in ("", "aggregated"):
+    if text_at(deployment, "spec", "serving", "mode") not in ("", "aggregated"):
         return None
-    labels = equalities(text(deployment, "status", "selector"))
+    labels = equalities(text_at(deployment, "status", "selector"))
     if labels is None or labels.items() <= _picker_labels(deployment).items():
         return None
-    port = number(deployment, "status", "endpoint", "targetPort")
+    port = number_at(deployment, "status", "endpoint", "targetPort")
     return (labels, port) if 0 < port < 65536 else None
 
 
 def _picker_labels(deployment: Resource) -> dict[str, str]:
     """The labels of our picker's own pod: a pool that these satisfy would send requests to the picker."""
-    return {names.MODEL_DEPLOYMENT: text(deployment, "metadata", "name"), names.COMPONENT: picker_sdk.COMPONENT}
+    return {names.MODEL_DEPLOYMENT: text_at(deployment, "metadata", "name"), names.COMPONENT: picker_sdk.COMPONENT}
 
 
 def live_backend(deployment: Resource, *, route: Resource | None, pool: Resource | None) -> Backend | None:
@@ -196,31 +195,34 @@ def live_backend(deployment: Resource, *, route: Resource | None, pool: Resource
     the InferencePool of ours with the deployment's name.
     """
     refs = [
-        ref for rule in entries(route, "spec", "rules") for ref in entries(rule, "backendRefs") if text(ref, "name")
+        ref
+        for rule in entries_at(route, "spec", "rules")
+        for ref in entries_at(rule, "backendRefs")
+        if text_at(ref, "name")
     ]
-    service = next((ref for ref in refs if text(ref, "kind") != "InferencePool"), None)
-    known = (text(service, "name"), number(service, "port"))
-    found = next((ref for ref in refs if text(ref, "kind") == "InferencePool"), None)
+    service = next((ref for ref in refs if text_at(ref, "kind") != "InferencePool"), None)
+    known = (text_at(service, "name"), number_at(service, "port"))
+    found = next((ref for ref in refs if text_at(ref, "kind") == "InferencePool"), None)
     if found is None:
         if service is None or not 0 < known[1] < 65536:
             return None
         return Backend(kind=BackendKind.SERVICE, name=known[0], port=known[1], service=known[0], service_port=known[1])
-    name = text(found, "name")
-    if name == text(deployment, "metadata", "name") and pool is not None:
+    name = text_at(found, "name")
+    if name == text_at(deployment, "metadata", "name") and pool is not None:
         return live_pool(deployment, pool, service=known[0], service_port=known[1])
     return Backend(kind=BackendKind.POOL, name=name, service=known[0], service_port=known[1])
 
 
 def live_pool(deployment: Resource, pool: Resource, *, service: str = "", service_port: int = 0) -> Backend | None:
     """The backend for an InferencePool of ours that exists; None if it cannot be read."""
-    labels = mapping(pool, "spec", "selector", "matchLabels")
-    ports = entries(pool, "spec", "targetPorts")
-    port = number(ports[0], "number") if ports else 0
+    labels = mapping_at(pool, "spec", "selector", "matchLabels")
+    ports = entries_at(pool, "spec", "targetPorts")
+    port = number_at(ports[0], "number") if ports else 0
     if not labels or not port or not all(isinstance(value, str) for value in labels.values()):
         return None
     return Backend(
         kind=BackendKind.POOL,
-        name=text(deployment, "metadata", "name"),
+        name=text_at(deployment, "metadata", "name"),
         port=port,
         selector=labels,
         service=service,
@@ -256,8 +258,8 @@ def picker_for(image: str, *, version: str = "", engine: Resource | None = None)
 
     The flags of a picker depend on its release, so a release that is not known is a problem.
     """
-    own = mapping(engine, "gateway", "endpointPicker")
-    chosen = text(own, "image")
+    own = mapping_at(engine, "gateway", "endpointPicker")
+    chosen = text_at(own, "image")
     stated = "" if chosen else version
     release = picker.release_of(chosen or image, stated)
     if release is None:
@@ -267,7 +269,7 @@ def picker_for(image: str, *, version: str = "", engine: Resource | None = None)
             message=f"the flags of the endpoint picker {chosen or image or '(none)'} are not known: known are "
             f"{picker.known_releases()}; set {where} to an image with such a tag{advice}"
         )
-    return Picker(image=chosen or image, release=release, config=text(own, "configData"))
+    return Picker(image=chosen or image, release=release, config=text_at(own, "configData"))
 
 
 def _model(name: str) -> ModelDeployment:

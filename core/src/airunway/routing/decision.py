@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 
 from airunway.api import names
 from airunway.configs import RoutingRequest, propagated
-from airunway.resource import Resource, condition_of, is_deleting
-from airunway.routing._json import mapping, number, text
+from airunway.resource import Resource, condition_of, is_deleting, mapping_at, number_at, text_at
 from airunway.routing.backends import (
     Backend,
     BackendKind,
@@ -85,7 +84,7 @@ class Decision:
     @property
     def makes_picker(self) -> bool:
         """Whether an endpoint picker of ours shall exist: only then the ClusterRole of pickers matters."""
-        return any(text(obj, "kind") == "RoleBinding" for obj in self.objects or ())
+        return any(text_at(obj, "kind") == "RoleBinding" for obj in self.objects or ())
 
 
 # ---------------------------------------------------------------------------------------------------------- decision
@@ -104,7 +103,7 @@ def decide(facts: Facts, intent: Intent | None = None) -> Decision:
     if intent.probe and intent.model_name:
         # The name in the status is that of an earlier generation. The condition's generation is the only record of
         # that: with the present one, no later pass and no other process would ask the model server again.
-        named_for = number(condition_of(deployment, CONDITION), "observedGeneration")
+        named_for = number_at(condition_of(deployment, CONDITION), "observedGeneration")
         decision = replace(decision, observed_generation=named_for)
     if is_dry_run(deployment):
         return _dry(facts, decision)
@@ -217,8 +216,8 @@ def _routed(facts: Facts, intent: Intent) -> Decision:
         return _without_gateway(facts, intent)
     if facts.route is not None and own_route(facts) is None:
         message = (
-            f"HTTPRoute {text(facts.deployment, 'metadata', 'name')} exists and is not owned by the deployment: delete "
-            "it, or name it in spec.gateway.httpRouteRef"
+            f"HTTPRoute {text_at(facts.deployment, 'metadata', 'name')} exists and is not owned by the deployment: "
+            "delete it, or name it in spec.gateway.httpRouteRef"
         )
         return replace(
             _not_ready(facts, intent, "ResourceConflict", message, made=_kept_pool(facts)), requeue_after=CONFLICT_RETRY
@@ -255,7 +254,7 @@ def _route_made(facts: Facts, intent: Intent, target: Target, backend: Backend, 
     timeout, timeout_remark = request_timeout(deployment, config)
     annotations, annotations_remark = annotations_for(deployment, config)
     wanted = route(
-        text(deployment, "metadata", "name"),
+        text_at(deployment, "metadata", "name"),
         target=target,
         rules=rules,
         backend=target_of_rules,
@@ -313,7 +312,7 @@ def _hindrance(
         return Verdict(
             ready=False,
             reason="ResourceConflict",
-            message=f"InferencePool {text(facts.deployment, 'metadata', 'name')} exists and is not owned by the "
+            message=f"InferencePool {text_at(facts.deployment, 'metadata', 'name')} exists and is not owned by the "
             "deployment: delete it; the route goes to the Service",
         )
     if facts.picker_role is False and (backend.ours or _wants_pool(facts)):
@@ -326,7 +325,7 @@ def _hindrance(
     if only_refusals or not backend.ours:
         return None
     state = picker_state(
-        text(facts.deployment, "metadata", "name"),
+        text_at(facts.deployment, "metadata", "name"),
         pool=own(facts, facts.pool),
         deployment=own(facts, facts.picker),
         backend=backend,
@@ -366,8 +365,8 @@ def _is_foreign_pool(facts: Facts) -> bool:
     """Whether the name of the pool that we would make is taken."""
     if facts.pool is None or own(facts, facts.pool) is not None or not facts.pools_served:
         return False
-    name = text(facts.deployment, "metadata", "name")
-    if text(facts.deployment, "status", "endpoint", "pool", "name") == name:
+    name = text_at(facts.deployment, "metadata", "name")
+    if text_at(facts.deployment, "status", "endpoint", "pool", "name") == name:
         return False
     return _wants_pool(facts)
 
@@ -417,7 +416,7 @@ def _path_to_service(facts: Facts, backend: Backend) -> bool:
 
 
 def _labels(facts: Facts) -> dict[str, str]:
-    labels = mapping(facts.deployment, "metadata", "labels")
+    labels = mapping_at(facts.deployment, "metadata", "labels")
     return propagated({key: value for key, value in labels.items() if isinstance(value, str)}, facts.config)
 
 
@@ -427,7 +426,7 @@ def _pool_and_picker(facts: Facts, backend: Backend) -> tuple[Resource, ...]:
         return ()
     return tuple(
         pool_objects(
-            text(facts.deployment, "metadata", "name"),
+            text_at(facts.deployment, "metadata", "name"),
             backend=backend,
             chosen=chosen,
             pull_secrets=facts.config.image_pull_secrets if facts.config is not None else (),
@@ -496,7 +495,7 @@ def _status(
         ready=ready,
         target=target,
         gateway=gateway,
-        namespace=text(facts.deployment, "metadata", "namespace"),
+        namespace=text_at(facts.deployment, "metadata", "namespace"),
         path=intent.path if rules is None else rules.path,
         # The name is kept even without a rule: it is what a probe found, or what a conflict is about.
         model_name=intent.model_name,
@@ -510,14 +509,14 @@ def _dry(facts: Facts, decision: Decision) -> Decision:
     if decision.objects is None or (not decision.objects and decision.condition is None):
         return replace(decision, objects=None, probe=False)
     live = {
-        ("HTTPRoute", text(facts.route, "metadata", "name")),
-        ("InferencePool", text(facts.pool, "metadata", "name")),
+        ("HTTPRoute", text_at(facts.route, "metadata", "name")),
+        ("InferencePool", text_at(facts.pool, "metadata", "name")),
     }
     listed = [
         f"{kind} {name}"
         for obj in decision.objects
-        if (kind := text(obj, "kind")) in ("HTTPRoute", "InferencePool", "Deployment")
-        and (kind, name := text(obj, "metadata", "name")) not in live
+        if (kind := text_at(obj, "kind")) in ("HTTPRoute", "InferencePool", "Deployment")
+        and (kind, name := text_at(obj, "metadata", "name")) not in live
     ]
     would = f"would create {', '.join(listed)}" if listed else "would create nothing new"
     found = decision.condition

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from airunway.api import names
 from airunway.configs import EffectiveConfig
-from airunway.resource import ObjectKey, Resource, dig, filled, is_deleting
-from airunway.routing._json import entries, mapping, number, text
+from airunway.resource import ObjectKey, Resource, dig, entries_at, filled, is_deleting, mapping_at, number_at, text_at
 
 __all__ = [
     "ACCEPTED",
@@ -85,25 +84,25 @@ _SCHEMES = {"HTTP": "http", "HTTPS": "https"}
 
 def gateway_key(gateway: Resource) -> ObjectKey:
     """The key of any JSON that should be a Gateway."""
-    return ObjectKey(text(gateway, "metadata", "namespace"), text(gateway, "metadata", "name"))
+    return ObjectKey(text_at(gateway, "metadata", "namespace"), text_at(gateway, "metadata", "name"))
 
 
 def listeners(gateway: Resource | None) -> list[Listener]:
     """The listeners for HTTP and HTTPS, in the Gateway's own order."""
     found = []
-    for entry in entries(gateway, "spec", "listeners"):
-        scheme = _SCHEMES.get(text(entry, "protocol"))
+    for entry in entries_at(gateway, "spec", "listeners"):
+        scheme = _SCHEMES.get(text_at(entry, "protocol"))
         if scheme is None:
             continue
-        kinds = entries(entry, "allowedRoutes", "kinds")
+        kinds = entries_at(entry, "allowedRoutes", "kinds")
         found.append(
             Listener(
-                name=text(entry, "name"),
+                name=text_at(entry, "name"),
                 scheme=scheme,
-                port=number(entry, "port"),
-                hostname=text(entry, "hostname"),
-                admitted=text(entry, "allowedRoutes", "namespaces", "from") or "Same",
-                http_routes=not kinds or any(text(kind, "kind") == "HTTPRoute" for kind in kinds),
+                port=number_at(entry, "port"),
+                hostname=text_at(entry, "hostname"),
+                admitted=text_at(entry, "allowedRoutes", "namespaces", "from") or "Same",
+                http_routes=not kinds or any(text_at(kind, "kind") == "HTTPRoute" for kind in kinds),
             )
         )
     return found
@@ -120,21 +119,21 @@ def admits(listener: Listener, *, gateway: ObjectKey, namespace: str) -> bool:
 
 def addresses(gateway: Resource | None) -> list[str]:
     """The addresses of a Gateway: the assigned ones."""
-    return [value for entry in entries(gateway, "status", "addresses") if (value := text(entry, "value"))]
+    return [value for entry in entries_at(gateway, "status", "addresses") if (value := text_at(entry, "value"))]
 
 
 def choose(
     gateways: Sequence[Resource], *, deployment: Resource, config: EffectiveConfig | None, flag: str = ""
 ) -> Choice:
     """Chooses the Gateway for a deployment; `flag` is ``--gateway-name`` (a name, or namespace/name)."""
-    namespace = text(deployment, "metadata", "namespace")
-    ref = mapping(deployment, "spec", "gateway", "gatewayRef")
-    if name := text(ref, "name"):
+    namespace = text_at(deployment, "metadata", "namespace")
+    ref = mapping_at(deployment, "spec", "gateway", "gatewayRef")
+    if name := text_at(ref, "name"):
         return _named(
             gateways,
             Target(
-                gateway=ObjectKey(text(ref, "namespace") or namespace, name),
-                section=text(ref, "sectionName"),
+                gateway=ObjectKey(text_at(ref, "namespace") or namespace, name),
+                section=text_at(ref, "sectionName"),
             ),
             by="spec.gateway.gatewayRef",
         )
@@ -186,7 +185,9 @@ def _detected(gateways: Sequence[Resource]) -> Choice:
     if len(gateways) == 1:
         return Choice(target=Target(gateway=gateway_key(gateways[0])), gateway=gateways[0])
     labelled = [
-        gateway for gateway in gateways if mapping(gateway, "metadata", "labels").get(names.INFERENCE_GATEWAY) == "true"
+        gateway
+        for gateway in gateways
+        if mapping_at(gateway, "metadata", "labels").get(names.INFERENCE_GATEWAY) == "true"
     ]
     if labelled:
         return Choice(target=Target(gateway=gateway_key(labelled[0])), gateway=labelled[0])
@@ -229,18 +230,21 @@ def parent_of(live: Resource) -> Target | None:
 
 def parents_of(live: Resource) -> list[Target]:
     """The Gateways that an HTTPRoute attaches to; a parent of another kind is left out."""
-    namespace = text(live, "metadata", "namespace")
-    return [target for ref in entries(live, "spec", "parentRefs") if (target := as_target(ref, namespace)) is not None]
+    namespace = text_at(live, "metadata", "namespace")
+    return [
+        target for ref in entries_at(live, "spec", "parentRefs") if (target := as_target(ref, namespace)) is not None
+    ]
 
 
 def as_target(ref: Resource, namespace: str) -> Target | None:
     """The Gateway that a ``parentRef`` names; None if it is of another kind."""
-    if (text(ref, "group") or GATEWAY_GROUP) != GATEWAY_GROUP or (text(ref, "kind") or "Gateway") != "Gateway":
+    if (text_at(ref, "group") or GATEWAY_GROUP) != GATEWAY_GROUP or (text_at(ref, "kind") or "Gateway") != "Gateway":
         return None
-    if not text(ref, "name"):
+    if not text_at(ref, "name"):
         return None
     return Target(
-        gateway=ObjectKey(text(ref, "namespace") or namespace, text(ref, "name")), section=text(ref, "sectionName")
+        gateway=ObjectKey(text_at(ref, "namespace") or namespace, text_at(ref, "name")),
+        section=text_at(ref, "sectionName"),
     )
 
 
@@ -267,10 +271,10 @@ def verdict_of(route: Resource | None, *, gateways: Sequence[Resource], pool: Re
     """The verdict on a live HTTPRoute; the worst parent decides. `pool` is the live InferencePool behind it, if any."""
     if route is None:
         return _waiting("the HTTPRoute has just been written")
-    namespace = text(route, "metadata", "namespace")
+    namespace = text_at(route, "metadata", "namespace")
     targets = parents_of(route)
     if not targets:
-        name = text(route, "metadata", "name")
+        name = text_at(route, "metadata", "name")
         return Verdict(
             ready=False,
             reason="RouteNotAccepted",
@@ -295,22 +299,26 @@ def _refused(message: str) -> Verdict:
 
 def _words(condition: Resource) -> str:
     """Reason and message of another controller's condition."""
-    reason, message = text(condition, "reason"), text(condition, "message").strip()
+    reason, message = text_at(condition, "reason"), text_at(condition, "message").strip()
     return ": ".join(part for part in (reason, message[:_MAX_WORDS]) if part) or "it gives no reason"
 
 
 def _condition(holder: object, type_: str) -> Resource:
-    return next((entry for entry in entries(holder, "conditions") if entry.get("type") == type_), {})
+    return next((entry for entry in entries_at(holder, "conditions") if entry.get("type") == type_), {})
 
 
 def _is_current(condition: Resource, generation: int) -> bool:
     """Whether a condition is about this generation; one that names no generation counts as current."""
-    return dig(condition, "observedGeneration") is None or number(condition, "observedGeneration") >= generation
+    return dig(condition, "observedGeneration") is None or number_at(condition, "observedGeneration") >= generation
 
 
 def _by_parent(route: Resource, target: Target, gateway: Resource | None, *, namespace: str) -> Verdict:
-    answers = [answer for answer in entries(route, "status", "parents") if as_target(_ref(answer), namespace) == target]
-    generation = number(route, "metadata", "generation")
+    answers = [
+        answer
+        for answer in entries_at(route, "status", "parents")
+        if as_target(mapping_at(answer, "parentRef"), namespace) == target
+    ]
+    generation = number_at(route, "metadata", "generation")
     if not answers or gateway is None:
         # Not every controller takes back what it wrote about a Gateway that is deleted.
         return _unanswered(target, gateway)
@@ -331,16 +339,11 @@ def _by_parent(route: Resource, target: Target, gateway: Resource | None, *, nam
     return Verdict(ready=True, reason=ACCEPTED, message=f"{target} has accepted the route")
 
 
-def _ref(answer: Resource) -> Resource:
-    ref = answer.get("parentRef")
-    return ref if isinstance(ref, dict) else {}
-
-
 def _unanswered(target: Target, gateway: Resource | None) -> Verdict:
     """The gateway has not answered about the route: the Gateway's own conditions usually have the reason."""
     if gateway is None:
         return Verdict(ready=False, reason="NoGateway", message=f"{target} does not exist: create it")
-    class_name = text(gateway, "spec", "gatewayClassName")
+    class_name = text_at(gateway, "spec", "gatewayClassName")
     status = gateway.get("status")
     for type_ in ("Accepted", "Programmed"):
         condition = _condition(status, type_)
@@ -361,9 +364,9 @@ def _unanswered(target: Target, gateway: Resource | None) -> Verdict:
 
 def _refusal(condition: Resource, target: Target, gateway: Resource | None, *, namespace: str) -> Verdict:
     words = _words(condition)
-    if text(condition, "reason") == "Pending":
+    if text_at(condition, "reason") == "Pending":
         return _waiting(f"{target}: {words}")
-    if text(condition, "reason") == _NOT_ADMITTED:
+    if text_at(condition, "reason") == _NOT_ADMITTED:
         return _refused(f"{target} refuses the route: {words}; {_how_to_admit(target, gateway, namespace=namespace)}")
     return _refused(f"{target} refuses the route: {words}")
 
@@ -390,11 +393,11 @@ def _how_to_admit(target: Target, gateway: Resource | None, *, namespace: str) -
 
 def _by_pool(pool: Resource | None, targets: Sequence[Target]) -> Verdict:
     """The gateways' conditions of the InferencePool. Without any there is no fault: only gateways write its status."""
-    namespace, name = text(pool, "metadata", "namespace"), text(pool, "metadata", "name")
-    generation = number(pool, "metadata", "generation")
+    namespace, name = text_at(pool, "metadata", "namespace"), text_at(pool, "metadata", "name")
+    generation = number_at(pool, "metadata", "generation")
     ours = {target.gateway for target in targets}
-    for answer in entries(pool, "status", "parents"):
-        target = as_target(_ref(answer), namespace)
+    for answer in entries_at(pool, "status", "parents"):
+        target = as_target(mapping_at(answer, "parentRef"), namespace)
         if target is None or target.gateway not in ours:
             continue
         for type_ in ("Accepted", "ResolvedRefs"):

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from airunway.api import names
 from airunway.configs import EffectiveConfig, PathTemplateError, RoutingRequest, path_of, routing_request
 from airunway.owned.objects import Mark, is_ours
-from airunway.resource import Resource, condition_of, dig, is_deleting, uid_of
-from airunway.routing._json import mapping, number, text
+from airunway.resource import Resource, condition_of, dig, is_deleting, mapping_at, number_at, text_at, uid_of
 from airunway.routing.claims import Claim, ClaimKind, Conflict
 from airunway.routing.gateways import Choice, choose, gateway_key, parent_of, usable
 from airunway.routing.routes import claims_in, header_problem
@@ -141,7 +140,7 @@ def intent_of(facts: Facts) -> Intent:
     name, problem, probe = _model_name(facts)
     intent = Intent(
         request=request,
-        user_route=text(deployment, "spec", "gateway", "httpRouteRef"),
+        user_route=text_at(deployment, "spec", "gateway", "httpRouteRef"),
         model_name=name,
         name_problem=problem,
         probe=probe,
@@ -155,7 +154,7 @@ def intent_of(facts: Facts) -> Intent:
     if request is not RoutingRequest.REQUIRED:
         return intent
     if facts.engine is not None and facts.engine.get("pathRouting") is not True:
-        template = text(deployment, "spec", "gateway", "pathTemplate") or (
+        template = text_at(deployment, "spec", "gateway", "pathTemplate") or (
             config.routing.path_template if config is not None else ""
         )
         return replace(intent, path_unsupported=bool(template))
@@ -168,25 +167,25 @@ def intent_of(facts: Facts) -> Intent:
 def _model_name(facts: Facts) -> tuple[str, str, bool]:
     """Model name, why there is none, and whether a probe is needed (spec/platform.md, "Model name")."""
     deployment = facts.deployment
-    model = mapping(deployment, "spec", "model")
-    asked = text(deployment, "spec", "gateway", "modelName")
+    model = mapping_at(deployment, "spec", "model")
+    asked = text_at(deployment, "spec", "gateway", "modelName")
     if asked:
         return _header(asked, "spec.gateway.modelName")
-    custom = text(model, "source") == "custom"
-    if not custom and mapping(facts.engine, "gateway").get("ignoresServedName") is not True:
-        if served := text(model, "servedName"):
+    custom = text_at(model, "source") == "custom"
+    if not custom and mapping_at(facts.engine, "gateway").get("ignoresServedName") is not True:
+        if served := text_at(model, "servedName"):
             return _header(served, "spec.model.servedName")
-        if last := text(model, "id").rstrip("/").rpartition("/")[2]:
+        if last := text_at(model, "id").rstrip("/").rpartition("/")[2]:
             return _header(last, "spec.model.id")
         return "", "spec.model has neither servedName nor id: set spec.gateway.modelName", False
-    generation = number(deployment, "metadata", "generation")
+    generation = number_at(deployment, "metadata", "generation")
     probe = facts.probe
     if probe is not None and probe.generation == generation:
         if probe.name:
             return _header(probe.name, "the model name of /v1/models")
-        if recorded := text(deployment, "status", "gateway", "modelName"):
+        if recorded := text_at(deployment, "status", "gateway", "modelName"):
             return _header(recorded, "status.gateway.modelName")
-        if known := text(model, "id"):
+        if known := text_at(model, "id"):
             return _header(known, "spec.model.id")
         return (
             "",
@@ -195,10 +194,10 @@ def _model_name(facts: Facts) -> tuple[str, str, bool]:
         )
     # The condition keeps its generation until the server has been asked for a newer one (`decide`).
     condition = condition_of(deployment, CONDITION) or {}
-    recorded = text(deployment, "status", "gateway", "modelName")
+    recorded = text_at(deployment, "status", "gateway", "modelName")
     if recorded:  # the name of an earlier generation serves until the server has answered
         name, problem, _ = _header(recorded, "status.gateway.modelName")
-        return name, problem, number(condition, "observedGeneration") != generation
+        return name, problem, number_at(condition, "observedGeneration") != generation
     return "", "the model server has not been asked for its model name yet", True
 
 
@@ -272,7 +271,7 @@ def is_dry_run(deployment: Resource) -> bool:
 
 
 def _is_annotated(deployment: Resource, annotation: str) -> bool:
-    return mapping(deployment, "metadata", "annotations").get(annotation) == "true"
+    return mapping_at(deployment, "metadata", "annotations").get(annotation) == "true"
 
 
 def is_suspended(deployment: Resource) -> bool:
@@ -283,7 +282,7 @@ def is_suspended(deployment: Resource) -> bool:
 def is_settled(facts: Facts) -> bool:
     """Whether anything may be changed: the core has validated this generation, and the config is known."""
     condition = condition_of(facts.deployment, "Validated") or {}
-    current = number(condition, "observedGeneration") >= number(facts.deployment, "metadata", "generation")
+    current = number_at(condition, "observedGeneration") >= number_at(facts.deployment, "metadata", "generation")
     return condition.get("status") == "True" and current and not facts.config_missing
 
 
@@ -301,7 +300,7 @@ def own_route(facts: Facts) -> Resource | None:
 
 def has_place(facts: Facts, intent: Intent) -> bool:
     """Whether a route that was not asked for is made: a Gateway can be used, and pools are served."""
-    namespace = text(facts.deployment, "metadata", "namespace")
+    namespace = text_at(facts.deployment, "metadata", "namespace")
     # A route that exists does not go with the Inference Extension: only its backend changes.
     return usable(intent.choice, namespace=namespace) and (facts.pools_served or own_route(facts) is not None)
 

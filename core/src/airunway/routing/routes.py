@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from airunway.api import names
 from airunway.configs import EffectiveConfig, parse_duration
-from airunway.resource import Resource
-from airunway.routing._json import entries, mapping, text
+from airunway.resource import Resource, entries_at, mapping_at, text_at
 from airunway.routing.backends import POOL_GROUP, Backend, BackendKind
 from airunway.routing.claims import Claim, ClaimKind
 from airunway.routing.gateways import GATEWAY_GROUP, Target, parents_of
@@ -133,7 +132,7 @@ def header_problem(model_name: str) -> str:
 
 def request_timeout(deployment: Resource, config: EffectiveConfig | None) -> tuple[str, str]:
     """The longest time for a request, and a remark about one that no HTTPRoute takes (else empty)."""
-    asked, field = text(deployment, "spec", "gateway", "requestTimeout"), "spec.gateway.requestTimeout"
+    asked, field = text_at(deployment, "spec", "gateway", "requestTimeout"), "spec.gateway.requestTimeout"
     if not asked and config is not None:
         asked, field = config.routing.request_timeout or "", f"spec.routing.requestTimeout of config {config.name}"
     if not asked or parse_duration(asked) is not None:
@@ -145,7 +144,7 @@ def annotations_for(deployment: Resource, config: EffectiveConfig | None) -> tup
     """The annotations of the route, the deployment's before the config's, and a remark about those left out."""
     asked = {
         **(config.routing.annotations if config is not None else {}),
-        **mapping(deployment, "spec", "gateway", "annotations"),
+        **mapping_at(deployment, "spec", "gateway", "annotations"),
     }
     kept: dict[str, str] = {}
     left = []
@@ -175,9 +174,9 @@ def claims_in(live: Resource) -> tuple[Claim, ...]:
     """The paths and model names that a route of ours takes on its Gateways."""
     found = []
     for target in parents_of(live):
-        for match in (match for rule in entries(live, "spec", "rules") for match in entries(rule, "matches")):
-            headers = [text(header, "value") for header in entries(match, "headers") if _is_model_name(header)]
-            path = text(match, "path", "value")
+        for match in (match for rule in entries_at(live, "spec", "rules") for match in entries_at(rule, "matches")):
+            headers = [text_at(header, "value") for header in entries_at(match, "headers") if _is_model_name(header)]
+            path = text_at(match, "path", "value")
             if headers and headers[0]:
                 found.append(Claim(target.gateway, target.section, ClaimKind.MODEL_NAME, headers[0]))
             elif path not in ("", "/"):
@@ -186,4 +185,4 @@ def claims_in(live: Resource) -> tuple[Claim, ...]:
 
 
 def _is_model_name(header: Resource) -> bool:
-    return text(header, "name").lower() == MODEL_HEADER.lower()
+    return text_at(header, "name").lower() == MODEL_HEADER.lower()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from airunway.api import names
-from airunway.artifacts.decision import access_mode_of
+from airunway.artifacts.claims import access_mode_of
 from airunway.artifacts.deployments import CONDITION, CacheFacts, decide_cache, request_of
 from airunway.controller.decision import decide as decide_core
 from airunway.controller.templates import source_among, template_part
