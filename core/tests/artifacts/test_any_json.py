@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airunway.artifacts.decision import ArtifactFacts, decide_artifact
-from airunway.artifacts.deployments import CacheFacts, decide_cache, is_usable, request_of
+from airunway.artifacts.deployments import CacheFacts, artifact_of, decide_cache, is_usable, request_of
 from airunway.modelcache.artifacts import evidence_of
-from airunway.modelcache.deployments import artifact_of
 from airunway.resource import Resource
 from airunway.status import REASONS
 from airunway.status.evidence import event_facts

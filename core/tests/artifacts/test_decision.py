@@ -25,7 +25,7 @@ from airunway.artifacts.decision import (
     Flags,
     decide_artifact,
 )
-from airunway.artifacts.deployments import CacheFacts, decide_cache, is_usable, request_of
+from airunway.artifacts.deployments import CacheFacts, CacheRequest, artifact_of, decide_cache, is_usable, request_of
 from airunway.artifacts.jobs import Step, bound_to, next_attempt, result_of
 from airunway.configs import resolve
 from airunway.resource import Resource, condition_of, format_time
@@ -602,6 +602,44 @@ def test_a28_names_fit_and_differ() -> None:
     assert len({*names, *long}) == len(names) + len(long)
     assert [n for n in names if len(n) > 52 or not n[0].isalnum() or n != n.lower() or "." in n] == []
     assert [n for n in long if len(n) > 63] == []
+
+
+CLASS_A, CLASS_B = ({"storage": {"defaultStorageClassName": name}} for name in ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("bound", "config", "cache", "kept"),
+    [
+        ("True", CLASS_B, {}, True),
+        ("True", {}, {}, True),
+        ("False", CLASS_B, {}, False),
+        ("True", {**CLASS_B, "secrets": {"huggingFaceToken": "other"}}, {}, False),
+        ("True", {"storage": {**CLASS_B["storage"], "accessMode": "ReadWriteOnce"}}, {}, False),
+        ("True", CLASS_B, {"storageClassName": "b"}, False),
+        ("True", CLASS_B, {"revision": "v2"}, False),
+        ("True", CLASS_B, {"mode": "Dedicated"}, False),
+    ],
+)
+def test_a31_an_edited_default_class_starts_no_second_download(
+    bound: str, config: Resource, cache: Resource, kept: bool
+) -> None:
+    """Before the claim is bound nothing was fetched, and another class may be the remedy; so may another token."""
+
+    def under(config: Resource, **asked: Any) -> CacheRequest | None:
+        metadata = {"name": "chat", "namespace": "ml", "uid": "d1"}
+        obj = {"apiVersion": "airunway.ai/v1alpha1", "kind": "ModelDeployment", "metadata": metadata}
+        obj["spec"] = {"model": {"id": "a/b", "cache": {"mode": "Shared", **asked}}}
+        named = {"metadata": {"name": "default", "namespace": "ml"}, "spec": config}
+        return artifact_of(obj, request_of(obj, resolve("default", namespaced=named, cluster=None).config), live)
+
+    live = None
+    first = under(CLASS_A)
+    assert first is not None
+    conditions = [{"type": "StorageReady", "status": bound}]
+    live = {**(first.artifact or {}), "status": {"conditions": conditions, "persistentVolumeClaim": "c"}}
+    edited = under(config, **cache)
+    assert edited is not None
+    assert (edited.name == first.name) is kept
 
 
 def test_a36_without_a_slot_it_is_queued_without_a_timer() -> None:

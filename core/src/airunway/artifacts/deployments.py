@@ -7,7 +7,7 @@ create and ``ModelCacheReady=False/Starting``; once the artifact is Ready, claim
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airunway.api import names
 from airunway.artifacts.claims import artifact_name
@@ -16,8 +16,10 @@ from airunway.resource import (
     Resource,
     annotations_of,
     condition_of,
+    controller_owner,
     dig,
     is_deleting,
+    is_true,
     key_of,
     owner_reference,
     text_at,
@@ -33,6 +35,7 @@ __all__ = [
     "CacheDecision",
     "CacheFacts",
     "CacheRequest",
+    "artifact_of",
     "decide_cache",
     "is_usable",
     "pods_that_mount",
@@ -336,6 +339,36 @@ def request_for(deployment: Resource, config: EffectiveConfig | None, *, uri: st
     spec = _spec(deployment, cache, config, uri=uri, model=model, access=access)
     artifact = _artifact(deployment, name, spec, dedicated=False)
     return CacheRequest(name=name, uri=uri, access_mode=access, artifact=artifact, path=_path(model))
+
+
+def artifact_of(deployment: Resource, request: CacheRequest | None, live: Resource | None) -> CacheRequest | None:
+    """The request with the artifact that the deployment uses already, if that has the same weights and either is
+    complete, or differs in the StorageClass only and has its claim.
+
+    A new default of its runtime config (a StorageClass; of complete weights an access mode or a token, too) fetches
+    nothing again (spec ruling 31). Before the claim is bound nothing was fetched: a class that does not exist is
+    followed no longer.
+    """
+    if request is None or request.artifact is None or live is None or is_deleting(live):
+        return request
+    wanted, spec, own = request.artifact["spec"], live.get("spec"), dig(deployment, "spec", "model", "cache")
+    token = text_at(deployment, "spec", "secrets", "huggingFaceToken")
+    same = (
+        dig(spec, "source") == wanted["source"]
+        and (controller_owner(live) is None) == (controller_owner(request.artifact) is None)
+        and all(text_at(own, field) in ("", dig(spec, field)) for field in ("storageClassName", "accessMode"))
+        and token in ("", dig(spec, *_TOKEN))
+    )
+    begun = (
+        is_true(live, "StorageReady")
+        and dig(spec, "accessMode") == wanted["accessMode"]
+        and dig(spec, *_TOKEN) == dig(wanted, *_TOKEN)
+    )
+    kept = same and (begun or is_usable(live))
+    return replace(request, name=key_of(live).name, artifact=live) if kept else request
+
+
+_TOKEN = ("secrets", "huggingFaceToken")
 
 
 def _path(model: str) -> str:
