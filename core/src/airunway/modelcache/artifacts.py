@@ -30,9 +30,8 @@ from airunway.modelcache.caches import MARK, ArtifactCaches
 from airunway.modelcache.metrics import Tries
 from airunway.owned.apply import Applied, apply_objects
 from airunway.owned.error_policies import Occupied, Refused
-from airunway.owned.history import WriteHistory, fight_text
+from airunway.owned.history import WriteHistory
 from airunway.owned.objects import Identity, complete, identity_in, is_ours
-from airunway.owned.plan import conflict_text
 from airunway.owned.writer import Writer
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.process.slots import Slots
@@ -130,7 +129,10 @@ class ArtifactReconciler:
         if decision.delete_self:
             await self._delete(artifact)
             return None
-        self._settle_slot(key, artifact, decision)
+        if decision.wants_slot:
+            self._slots.take(key, _created(artifact))
+        else:
+            self._give_back(key)
         if decision.wants_slot and not facts.slot and self._slots.take(key, _created(artifact)):
             facts = self._facts(artifact, memory)
             decision = decide_artifact(facts)
@@ -178,12 +180,6 @@ class ArtifactReconciler:
         return memory
 
     # ----------------------------------------------------------------------------------------------------------- slots
-
-    def _settle_slot(self, key: ObjectKey, artifact: Resource, decision: ArtifactDecision) -> None:
-        if decision.wants_slot:
-            self._slots.take(key, _created(artifact))
-        else:
-            self._give_back(key)
 
     def _give_back(self, key: ObjectKey) -> None:
         for other in self._slots.give_back(key):
@@ -306,23 +302,11 @@ class ArtifactReconciler:
 
 def _trouble(applied: Applied) -> Condition | None:
     """What keeps an artifact from the objects that it needs, as its condition says it."""
-    if applied.refused:
-        no = applied.refused[0]
-        return _hindered(no.obj, no.policy.reason, str(no))
-    if applied.foreign:
-        step = applied.foreign[0]
-        assert step.wanted is not None, "a foreign step has the wanted object"
-        assert step.live is not None, "a foreign step has the live object"
-        text = conflict_text(step.wanted, step.live, owner_kind=MODEL_ARTIFACT.kind)
-        return _hindered(step.wanted, "ResourceConflict", text)
-    if applied.fought:
-        return _hindered(applied.fought[0].subject, "ResourceConflict", fight_text(applied.fought))
-    return None
-
-
-def _hindered(obj: Resource, reason: str, message: str) -> Condition:
+    if (found := applied.hindrance(owner_kind=MODEL_ARTIFACT.kind)) is None:
+        return None
+    obj, reason, text = found
     type_ = "DownloadReady" if obj.get("kind") == JOB.kind else "StorageReady"
-    return Condition(type=type_, status=False, reason=reason, message=message)
+    return Condition(type=type_, status=False, reason=reason, message=text)
 
 
 _OWN_LABELS = frozenset({names.MANAGED_BY, names.PART, names.MODEL_DEPLOYMENT})
