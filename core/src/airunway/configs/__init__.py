@@ -10,26 +10,28 @@ from airunway.configs.path_template import (
 )
 from airunway.configs.patterns import is_reserved, matches, pattern_problem
 from airunway.configs.resolution import (
-    DEFAULT,
-    EffectiveConfig,
-    Resolution,
-    Scope,
-    check,
-    config_name,
-    propagated,
-    resolve,
-)
-from airunway.configs.routing_request import PathTemplate, RoutingRequest, path_of, path_template_of, routing_request
-from airunway.configs.settings import (
     CONFIG_READY,
+    DEFAULT,
     GRANTED,
     MAX_POD_SETTINGS,
+    EffectiveConfig,
     GatewayChoice,
+    PathTemplate,
     Problem,
+    Resolution,
     Rollout,
     Routing,
+    RoutingRequest,
+    Scope,
     StatusPolicy,
     Storage,
+    check,
+    config_name,
+    path_of,
+    path_template_of,
+    propagated,
+    resolve,
+    routing_request,
 )
 
 __all__ = [
