@@ -16,8 +16,7 @@ from airunway.kube import Client, Priority, wait_until_synced
 from airunway.modelcache.artifacts import ArtifactMaker, ArtifactReconciler
 from airunway.modelcache.caches import ArtifactCaches
 from airunway.modelcache.deployments import CacheReconciler
-from airunway.modelcache.metrics import Tries, artifact_points, download_points
-from airunway.modelcache.progress import ProgressReader, Running
+from airunway.modelcache.downloads import ProgressReader, Running, Tries, artifact_points, download_points
 from airunway.modelcache.templates import WarmTemplates, user_name
 from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches

@@ -27,7 +27,7 @@ from airunway.configs import propagated
 from airunway.kinds import MODEL_ARTIFACT
 from airunway.kube import JOB, Client, EventRecorder, NotFound, StatusWriter
 from airunway.modelcache.caches import MARK, ArtifactCaches
-from airunway.modelcache.metrics import Tries
+from airunway.modelcache.downloads import Tries
 from airunway.owned.apply import Applied, apply_objects
 from airunway.owned.error_policies import Occupied, Refused
 from airunway.owned.history import WriteHistory

@@ -7,7 +7,6 @@ writes what it returns.
 from __future__ import annotations
 
 from airunway.routing.backends import (
-    POOL_GROUP,
     Backend,
     BackendKind,
     Picker,
@@ -19,12 +18,10 @@ from airunway.routing.backends import (
     pool_objects,
 )
 from airunway.routing.claims import Claim, Claimant, ClaimKind, Claims, Conflict, claimant_of
-from airunway.routing.decision import CONFLICT_RETRY, Decision, decide
+from airunway.routing.decision import Decision, decide
 from airunway.routing.gateways import (
-    ACCEPTED,
     GATEWAY_GROUP,
     Choice,
-    Listener,
     Target,
     Verdict,
     choose,
@@ -32,17 +29,14 @@ from airunway.routing.gateways import (
     usable,
     verdict_of,
 )
-from airunway.routing.intent import CONDITION, MARK, Facts, Flags, Intent, Probe, claims_of, intent_of, own_route
+from airunway.routing.intent import CONDITION, MARK, Facts, Flags, Probe, claims_of, intent_of, own_route
 from airunway.routing.routes import MODEL_HEADER, Rules, route
 
 __all__ = [
-    "ACCEPTED",
     "CONDITION",
-    "CONFLICT_RETRY",
     "GATEWAY_GROUP",
     "MARK",
     "MODEL_HEADER",
-    "POOL_GROUP",
     "Backend",
     "BackendKind",
     "Choice",
@@ -54,8 +48,6 @@ __all__ = [
     "Decision",
     "Facts",
     "Flags",
-    "Intent",
-    "Listener",
     "Picker",
     "PickerProblem",
     "Probe",
