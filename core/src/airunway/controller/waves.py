@@ -101,9 +101,9 @@ class _Waves:
         """Whether there is something newer than what the deployment has or was granted."""
         raise NotImplementedError
 
-    def _is_current(self, deployment: Resource) -> bool:
-        """Whether the deployment runs with the newest."""
-        raise NotImplementedError
+    def _is_current(self, deployment: Resource, *, behind: bool) -> bool:
+        """Whether the deployment runs with the newest; `behind` is the answer of `_is_behind`."""
+        return not behind
 
     def _is_over(self, deployment: Resource, grant: _Grant) -> bool:
         """Whether a grant counts no longer."""
@@ -150,7 +150,7 @@ class _Waves:
             elif behind or grant is not None:
                 found[key] = user
                 member = member_of(user, grant.at if grant is not None else None)
-                members.append(replace(member, current=self._is_current(user)))
+                members.append(replace(member, current=self._is_current(user, behind=behind)))
         wave = next_wave(members, limit=limit, patience=patience, now=now)
         for key in wave.granted:
             self._grants[key] = self._grant(found[key], now=now)
@@ -212,9 +212,6 @@ class CacheWaves(_Waves):
     def _is_behind(self, deployment: Resource) -> bool:
         return mounts_old_claim(deployment)
 
-    def _is_current(self, deployment: Resource) -> bool:
-        return not mounts_old_claim(deployment)
-
     def _is_done(self, deployment: Resource) -> bool:
         return not mounts_old_claim(deployment) and is_true(deployment, "Ready")
 
@@ -270,8 +267,9 @@ class TemplateWaves(_Waves):
         newest = self._newest_of(deployment)
         return bool(newest) and newest != _recorded(deployment)
 
-    def _is_current(self, deployment: Resource) -> bool:
-        return _in_effect(deployment) == _recorded(deployment) and not self._is_behind(deployment)
+    def _is_current(self, deployment: Resource, *, behind: bool) -> bool:
+        return not behind and _in_effect(deployment) == _recorded(deployment)
 
     def _is_over(self, deployment: Resource, _grant: _Grant) -> bool:
-        return self._is_current(deployment) and is_true(deployment, "Ready")
+        taken = _in_effect(deployment) == _recorded(deployment)
+        return taken and not self._is_behind(deployment) and is_true(deployment, "Ready")

@@ -29,7 +29,7 @@ from airunway.routing.gateways import (
     usable,
     verdict_of,
 )
-from airunway.routing.intent import CONDITION, MARK, Facts, Flags, Probe, claims_of, intent_of, own_route
+from airunway.routing.intent import CONDITION, MARK, Facts, Flags, Probe, claims_of, intent_of
 from airunway.routing.routes import MODEL_HEADER, Rules, route
 
 __all__ = [
@@ -63,7 +63,6 @@ __all__ = [
     "equalities",
     "gateway_status",
     "intent_of",
-    "own_route",
     "picker_for",
     "pool_objects",
     "route",

@@ -8,11 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from airunway.api import names
 from airunway.configs import EffectiveConfig, PathTemplateError, RoutingRequest, path_of, routing_request
 from airunway.owned.objects import Mark, is_ours
-from airunway.resource import Resource, condition_of, dig, is_deleting, mapping_at, number_at, text_at, uid_of
+from airunway.resource import (
+    ObjectKey,
+    Resource,
+    condition_of,
+    dig,
+    is_deleting,
+    mapping_at,
+    number_at,
+    text_at,
+    uid_of,
+)
 from airunway.routing.claims import Claim, ClaimKind, Conflict
 from airunway.routing.gateways import Choice, choose, gateway_key, parent_of, usable
 from airunway.routing.routes import claims_in, header_problem
@@ -34,8 +45,6 @@ __all__ = [
     "is_suspended",
     "keeps_unasked",
     "leaves_route",
-    "own",
-    "own_route",
 ]
 
 CONDITION = "GatewayReady"
@@ -105,6 +114,34 @@ class Facts:
     probe: Probe | None = None
     """The newest probe; None: not done."""
     flags: Flags = field(default_factory=Flags)
+
+    @cached_property
+    def key(self) -> ObjectKey:
+        """Namespace and name of the deployment."""
+        return ObjectKey(
+            text_at(self.deployment, "metadata", "namespace"), text_at(self.deployment, "metadata", "name")
+        )
+
+    @cached_property
+    def own_route(self) -> Resource | None:
+        """The live HTTPRoute if it is ours."""
+        return self.own(self.route)
+
+    @cached_property
+    def own_pool(self) -> Resource | None:
+        """The live InferencePool with the deployment's name if it is ours."""
+        return self.own(self.pool)
+
+    @property
+    def pool_behind(self) -> Resource | None:
+        """The live InferencePool to which a route leads."""
+        return self.own_pool or self.provider_pool
+
+    def own(self, obj: Resource | None) -> Resource | None:
+        """The object if the gateway part has made it for the deployment."""
+        if obj is None or not uid_of(self.deployment):
+            return None
+        return obj if is_ours(obj, self.deployment, MARK) else None
 
 
 # ------------------------------------------------------------------------------------------------------------ intent
@@ -220,7 +257,7 @@ def claims_of(facts: Facts, intent: Intent | None = None) -> tuple[Claim, ...]:
         return ()
     intent = intent or intent_of(facts)
     claims = _wanted(facts, intent)
-    live = own_route(facts)
+    live = facts.own_route
     if live is not None and leaves_route(facts, intent):
         claims = (*claims, *(claim for claim in claims_in(live) if claim not in claims))
     return claims
@@ -286,23 +323,10 @@ def is_settled(facts: Facts) -> bool:
     return condition.get("status") == "True" and current and not facts.config_missing
 
 
-def own(facts: Facts, obj: Resource | None) -> Resource | None:
-    """The object if the gateway part has made it for the deployment."""
-    if obj is None or not uid_of(facts.deployment):
-        return None
-    return obj if is_ours(obj, facts.deployment, MARK) else None
-
-
-def own_route(facts: Facts) -> Resource | None:
-    """The live HTTPRoute if it is ours."""
-    return own(facts, facts.route)
-
-
 def has_place(facts: Facts, intent: Intent) -> bool:
     """Whether a route that was not asked for is made: a Gateway can be used, and pools are served."""
-    namespace = text_at(facts.deployment, "metadata", "namespace")
     # A route that exists does not go with the Inference Extension: only its backend changes.
-    return usable(intent.choice, namespace=namespace) and (facts.pools_served or own_route(facts) is not None)
+    return usable(intent.choice, namespace=facts.key.namespace) and (facts.pools_served or facts.own_route is not None)
 
 
 def keeps_unasked(facts: Facts, intent: Intent) -> bool:
@@ -311,7 +335,7 @@ def keeps_unasked(facts: Facts, intent: Intent) -> bool:
     It stays as long as its Gateway exists: a second Gateway takes no route away. The routes of a named Gateway wait for
     it while it is away.
     """
-    live, chosen = own_route(facts), intent.choice
+    live, chosen = facts.own_route, intent.choice
     target = parent_of(live) if live is not None else None
     if target is None:
         return False
@@ -326,5 +350,5 @@ def keeps_unasked(facts: Facts, intent: Intent) -> bool:
 
 def is_moved(facts: Facts, intent: Intent) -> bool:
     """Whether the live route is attached to another Gateway or listener than is asked for now."""
-    live, target = own_route(facts), intent.choice.target
+    live, target = facts.own_route, intent.choice.target
     return live is not None and target is not None and parent_of(live) != target
