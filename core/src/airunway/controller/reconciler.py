@@ -10,7 +10,7 @@ from typing import Any
 from airunway.api import names
 from airunway.api.bounds import EXCESS
 from airunway.configs import EffectiveConfig, Resolution
-from airunway.controller.decision import NO_CONFIG, SILENT_AFTER, Happening, decide, handed_over
+from airunway.controller.decision import NO_CONFIG, SILENT_AFTER, decide, handed_over
 from airunway.controller.guarded import GuardParameters, providers_of
 from airunway.controller.policies import Policies
 from airunway.controller.templates import NO_TEMPLATES, TemplateSource, template_part
@@ -98,7 +98,10 @@ class CoreReconciler:
         template = template_part(deployment, self._templates, granted=self._is_template_granted(deployment))
         deployment = template.deployment
         violations = self._violations(key, deployment, gives=_given(template.status))
-        policy, labels = self._policy(key.namespace)
+        policy: Policy = Policy()
+        labels: Mapping[str, str] | None = {NAMESPACE_NAME: key.namespace}
+        if self._policies is not None:
+            policy, labels = self._policies.policy, self._policies.known_labels(key.namespace)
         if labels is None:
             return None  # the watch of namespaces lags; its event triggers the pass
         violations = violations or forbidden_now(policy, deployment, namespace_labels=labels)
@@ -121,7 +124,14 @@ class CoreReconciler:
         if not await self._write(deployment, decision.status):
             return None
         for event in decision.events:
-            self._tell(deployment, event, at=decided)
+            self._events.emit(
+                deployment,
+                reason=event.reason,
+                note=event.message,
+                warning=event.warning,
+                action=EVENTS[event.reason].action,
+                at=decided,
+            )
         return None
 
     async def _tell_guards(self, deployment: Resource, status: Resource, *, valid: bool) -> None:
@@ -134,12 +144,6 @@ class CoreReconciler:
         chosen = [dig(status, "provider", "name")] if self._selector else list(self._providers())
         providers = {*providers_of(deployment), *filter(None, chosen)}
         await self._guarded.include(deployment, providers=providers, valid=valid)
-
-    def _policy(self, namespace: str) -> tuple[Policy, Mapping[str, str] | None]:
-        """The policy in force, and the labels of the namespace if they are known already."""
-        if self._policies is None:
-            return Policy(), {NAMESPACE_NAME: namespace}
-        return self._policies.policy, self._policies.known_labels(namespace)
 
     def _violations(self, key: ObjectKey, deployment: Resource, *, gives: str) -> list[Violation]:
         """The violations of a deployment. They are computed once per generation and for what its template `gives`: most
@@ -170,12 +174,6 @@ class CoreReconciler:
                 raise
             log.info("reverting an edit of the core's status fields: %s", error.message)
             return await self._status.write(deployment, status, compared=compared)
-
-    def _tell(self, deployment: Resource, event: Happening, *, at: datetime) -> None:
-        action = EVENTS[event.reason].action
-        self._events.emit(
-            deployment, reason=event.reason, note=event.message, warning=event.warning, action=action, at=at
-        )
 
 
 def _given(status: Mapping[str, Any]) -> str:

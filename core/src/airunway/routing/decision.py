@@ -26,7 +26,7 @@ from airunway.routing.backends import (
     pool_objects,
 )
 from airunway.routing.claims import ClaimKind, Conflict
-from airunway.routing.gateways import GATEWAY_GROUP, Target, Verdict, gateway_key, gateway_status, parent_of, verdict_of
+from airunway.routing.gateways import GATEWAY_GROUP, Target, gateway_key, gateway_status, parent_of, verdict_of
 from airunway.routing.intent import (
     CONDITION,
     Facts,
@@ -43,6 +43,7 @@ from airunway.routing.intent import (
 from airunway.routing.routes import Rules, annotations_for, request_timeout, route
 from airunway.status import Category, category_of
 from airunway.status.conditions import Condition, bounded
+from airunway.status.summary import Verdict
 
 __all__ = ["CONFLICT_RETRY", "Decision", "decide"]
 
@@ -154,7 +155,7 @@ def _reported(facts: Facts, intent: Intent, live: Resource) -> Decision:
     return Decision(
         objects=None,
         condition=_condition(verdict),
-        gateway=_status(facts, intent, ready=verdict.ready, target=parent_of(live), backend=backend),
+        gateway=_status(facts, intent, ready=verdict.ready is True, target=parent_of(live), backend=backend),
     )
 
 
@@ -198,7 +199,7 @@ def _with_user_route(facts: Facts, intent: Intent) -> Decision:
         objects=made,
         condition=_condition(verdict),
         gateway=_status(
-            facts, intent, ready=verdict.ready, target=parent_of(facts.user_route), backend=found, rules=None
+            facts, intent, ready=verdict.ready is True, target=parent_of(facts.user_route), backend=found, rules=None
         ),
         probe=intent.probe and found is not None,
     )
@@ -262,11 +263,14 @@ def _route_made(facts: Facts, intent: Intent, target: Target, backend: Backend, 
         verdict, transient = hindrance, False
     if remarks := "; ".join(remark for remark in (timeout_remark, annotations_remark) if remark):
         verdict = replace(verdict, message=f"{verdict.message}; {remarks}")
+    ready = verdict.ready is True
     return Decision(
         objects=(*_pool_and_picker(facts, backend), wanted),
         needs_pool=pool_is_missing and target_of_rules.kind is BackendKind.POOL,
         condition=_condition(verdict),
-        gateway=_status(facts, intent, ready=verdict.ready, target=target, backend=target_of_rules, rules=rules),
+        gateway=_status(
+            facts, intent, ready=verdict.ready is True, target=target, backend=target_of_rules, rules=rules
+        ),
         probe=intent.probe,
         transient=transient,
         requeue_after={"ResourceConflict": CONFLICT_RETRY, "Forbidden": ROLE_RETRY}.get(verdict.reason),

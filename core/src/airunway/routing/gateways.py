@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from airunway.api import names
 from airunway.configs import EffectiveConfig
 from airunway.resource import ObjectKey, Resource, dig, entries_at, filled, is_deleting, mapping_at, number_at, text_at
+from airunway.status.summary import Verdict
 
 __all__ = [
     "ACCEPTED",
@@ -19,7 +20,6 @@ __all__ = [
     "Choice",
     "Listener",
     "Target",
-    "Verdict",
     "address_of",
     "addresses",
     "admits",
@@ -256,15 +256,6 @@ ACCEPTED = "RouteAccepted"
 
 _NOT_ADMITTED = "NotAllowedByListeners"
 _MAX_WORDS = 600
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """What the condition ``GatewayReady`` says."""
-
-    ready: bool
-    reason: str
-    message: str
 
 
 def verdict_of(route: Resource | None, *, gateways: Sequence[Resource], pool: Resource | None = None) -> Verdict:
