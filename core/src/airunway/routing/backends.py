@@ -18,7 +18,6 @@ from airunway.api.modeldeployment import ModelDeployment, parse_deployment
 from airunway.api.names import API_VERSION
 from airunway.plugins.contract import Component, Observed
 from airunway.resource import Resource, entries_at, mapping_at, number_at, text_at
-from airunway.sdk import picker
 from airunway.sdk import picker as picker_sdk
 
 __all__ = [
@@ -177,15 +176,12 @@ def _own_pool(
     if text_at(deployment, "spec", "serving", "mode") not in ("", "aggregated"):
         return None
     labels = equalities(text_at(deployment, "status", "selector"))
-    if labels is None or labels.items() <= _picker_labels(deployment).items():
+    # A pool that the labels of our picker's own pod satisfy would send requests to the picker.
+    pickers = {names.MODEL_DEPLOYMENT: text_at(deployment, "metadata", "name"), names.COMPONENT: picker_sdk.COMPONENT}
+    if labels is None or labels.items() <= pickers.items():
         return None
     port = number_at(deployment, "status", "endpoint", "targetPort")
     return (labels, port) if 0 < port < 65536 else None
-
-
-def _picker_labels(deployment: Resource) -> dict[str, str]:
-    """The labels of our picker's own pod: a pool that these satisfy would send requests to the picker."""
-    return {names.MODEL_DEPLOYMENT: text_at(deployment, "metadata", "name"), names.COMPONENT: picker_sdk.COMPONENT}
 
 
 def live_backend(deployment: Resource, *, route: Resource | None, pool: Resource | None) -> Backend | None:
@@ -241,7 +237,7 @@ class Picker:
     """Image of the picker, and what its release can do."""
 
     image: str
-    release: picker.Release
+    release: picker_sdk.Release
     config: str = ""
     """Text of its configuration file; empty: by load and prefix."""
 
@@ -261,13 +257,13 @@ def picker_for(image: str, *, version: str = "", engine: Resource | None = None)
     own = mapping_at(engine, "gateway", "endpointPicker")
     chosen = text_at(own, "image")
     stated = "" if chosen else version
-    release = picker.release_of(chosen or image, stated)
+    release = picker_sdk.release_of(chosen or image, stated)
     if release is None:
         where = "gateway.endpointPicker.image of the provider" if chosen else "--epp-image"
         advice = "" if chosen else ", or set --epp-version to the release that the image has"
         return PickerProblem(
             message=f"the flags of the endpoint picker {chosen or image or '(none)'} are not known: known are "
-            f"{picker.known_releases()}; set {where} to an image with such a tag{advice}"
+            f"{picker_sdk.known_releases()}; set {where} to an image with such a tag{advice}"
         )
     return Picker(image=chosen or image, release=release, config=text_at(own, "configData"))
 
@@ -294,11 +290,11 @@ def pool_objects(
     Istio's DestinationRule, empty where it is not served.
     """
     model, propagated = _model(name), labels or {}
-    made = picker.objects(
+    made = picker_sdk.objects(
         model,
-        pool=picker.pool_of(model, selector=backend.selector, port=backend.port),
+        pool=picker_sdk.pool_of(model, selector=backend.selector, port=backend.port),
         image=chosen.image,
-        config=chosen.config or picker.config_of(chosen.release),
+        config=chosen.config or picker_sdk.config_of(chosen.release),
         rules=(),
         requests=_REQUESTS,
         labels=propagated,
@@ -306,9 +302,9 @@ def pool_objects(
         hardened=True,
     )
     account, *others = made
-    objects = [account, _role_binding(picker.name_of(model)), *others]
+    objects = [account, _role_binding(picker_sdk.name_of(model)), *others]
     if destination_rule:
-        objects.append(_destination_rule(picker.name_of(model), destination_rule))
+        objects.append(_destination_rule(picker_sdk.name_of(model), destination_rule))
     for obj in objects:
         obj["metadata"]["labels"] = {**propagated, **(obj["metadata"].get("labels") or {})}
         if not obj["metadata"]["labels"]:
@@ -343,4 +339,4 @@ def picker_state(name: str, *, pool: Resource | None, deployment: Resource | Non
     for kind, obj in (("InferencePool", pool), ("Deployment", deployment)):
         if obj is not None:
             objects.append({**obj, "kind": kind})
-    return picker.component(_model(name), Observed(primary=None, objects=tuple(objects)), selector=backend.selector)
+    return picker_sdk.component(_model(name), Observed(primary=None, objects=tuple(objects)), selector=backend.selector)

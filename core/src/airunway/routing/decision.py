@@ -155,7 +155,7 @@ def _reported(facts: Facts, intent: Intent, live: Resource) -> Decision:
     return Decision(
         objects=None,
         condition=_condition(verdict),
-        gateway=_status(facts, intent, ready=verdict.ready is True, target=parent_of(live), backend=backend),
+        gateway=_status(facts, intent, ready=verdict.ready, target=parent_of(live), backend=backend),
     )
 
 
@@ -199,7 +199,7 @@ def _with_user_route(facts: Facts, intent: Intent) -> Decision:
         objects=made,
         condition=_condition(verdict),
         gateway=_status(
-            facts, intent, ready=verdict.ready is True, target=parent_of(facts.user_route), backend=found, rules=None
+            facts, intent, ready=verdict.ready, target=parent_of(facts.user_route), backend=found, rules=None
         ),
         probe=intent.probe and found is not None,
     )
@@ -263,14 +263,11 @@ def _route_made(facts: Facts, intent: Intent, target: Target, backend: Backend, 
         verdict, transient = hindrance, False
     if remarks := "; ".join(remark for remark in (timeout_remark, annotations_remark) if remark):
         verdict = replace(verdict, message=f"{verdict.message}; {remarks}")
-    ready = verdict.ready is True
     return Decision(
         objects=(*_pool_and_picker(facts, backend), wanted),
         needs_pool=pool_is_missing and target_of_rules.kind is BackendKind.POOL,
         condition=_condition(verdict),
-        gateway=_status(
-            facts, intent, ready=verdict.ready is True, target=target, backend=target_of_rules, rules=rules
-        ),
+        gateway=_status(facts, intent, ready=verdict.ready, target=target, backend=target_of_rules, rules=rules),
         probe=intent.probe,
         transient=transient,
         requeue_after={"ResourceConflict": CONFLICT_RETRY, "Forbidden": ROLE_RETRY}.get(verdict.reason),
@@ -469,7 +466,7 @@ def _status(
     facts: Facts,
     intent: Intent,
     *,
-    ready: bool,
+    ready: bool | None,
     target: Target | None,
     backend: Backend | None,
     rules: Rules | None = None,
@@ -480,7 +477,7 @@ def _status(
     if target is not None:
         gateway = next((found for found in facts.gateways if gateway_key(found) == target.gateway), None)
     return gateway_status(
-        ready=ready,
+        ready=ready is True,
         target=target,
         gateway=gateway,
         namespace=facts.key.namespace,

@@ -175,14 +175,14 @@ def claims_in(live: Resource) -> tuple[Claim, ...]:
     found = []
     for target in parents_of(live):
         for match in (match for rule in entries_at(live, "spec", "rules") for match in entries_at(rule, "matches")):
-            headers = [text_at(header, "value") for header in entries_at(match, "headers") if _is_model_name(header)]
+            headers = [
+                text_at(header, "value")
+                for header in entries_at(match, "headers")
+                if text_at(header, "name").lower() == MODEL_HEADER.lower()
+            ]
             path = text_at(match, "path", "value")
             if headers and headers[0]:
                 found.append(Claim(target.gateway, target.section, ClaimKind.MODEL_NAME, headers[0]))
             elif path not in ("", "/"):
                 found.append(Claim(target.gateway, target.section, ClaimKind.PATH, path))
     return tuple(found)
-
-
-def _is_model_name(header: Resource) -> bool:
-    return text_at(header, "name").lower() == MODEL_HEADER.lower()

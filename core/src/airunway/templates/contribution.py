@@ -146,20 +146,15 @@ def _resources(spec: Resource) -> Resource:
     found: Resource = {}
     if isinstance(gpu, dict):
         kept = {key: gpu[key] for key in ("count", "type") if gpu.get(key)}
-        if "count" not in kept and _asks_for_one_gpu(spec, gpu):
+        # The catalogue looks for one GPU where no count is given; in disaggregated mode the roles have the GPUs.
+        split = dig(spec, "defaults", "serving", "mode") == "disaggregated"
+        if "count" not in kept and (gpu.get("model") or gpu.get("minVram")) and not split:
             kept["count"] = 1
         if kept:
             found["gpu"] = kept
     if isinstance(cpu, str | int) and not isinstance(cpu, bool) and cpu:
         found["cpu"] = cpu
     return found
-
-
-def _asks_for_one_gpu(spec: Resource, gpu: Resource) -> bool:
-    """Whether a GPU's model or memory is asked for, for which the catalogue looks for one GPU where no count is given.
-    In disaggregated mode the roles have the GPUs.
-    """
-    return bool(gpu.get("model") or gpu.get("minVram")) and dig(spec, "defaults", "serving", "mode") != "disaggregated"
 
 
 def _requirements(template: Resource) -> list[Any]:
