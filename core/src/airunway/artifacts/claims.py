@@ -1,4 +1,4 @@
-"""Builds the claims that this part makes, and adds headroom to a measured size (spec/platform.md, "Model cache"). Pure.
+"""The claims that this part makes: size, class, access mode, state, and names (spec/platform.md, "Model cache"). Pure.
 
 Example: 14.9 GB measured with 10 % headroom becomes a claim of ``16Gi``; an explicit size is taken as it is.
 """

@@ -1,5 +1,6 @@
-"""Decides what the model cache part makes and says for one deployment (spec/platform.md, "Model cache"). Pure.
+"""What a deployment asks of the model cache, and what the part makes and says for it (spec/platform.md). Pure.
 
+Deployments with equal requests have the same artifact name, whichever comes first ("Sharing").
 Example: ``llama`` asks for ``mode: Shared`` and no artifact has its weights yet. The decision has the ModelArtifact to
 create and ``ModelCacheReady=False/Starting``; once the artifact is Ready, claim and path stand in `status.modelCache`.
 """

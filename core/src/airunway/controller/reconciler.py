@@ -1,4 +1,4 @@
-"""Reconciles one ModelDeployment for the core."""
+"""Reconciles one ModelDeployment for the core; of a deleted one, removes finalizers of providers that are gone."""
 
 from __future__ import annotations
 

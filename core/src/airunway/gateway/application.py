@@ -1,4 +1,4 @@
-"""The gateway part of the core's process: its caches, queue and workers (spec/platform.md, "Where it runs")."""
+"""The gateway part of the core's process: caches, queue, workers, and model names (spec/platform.md)."""
 
 from __future__ import annotations
 

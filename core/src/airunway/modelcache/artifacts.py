@@ -1,4 +1,4 @@
-"""Reconciles one ModelArtifact (spec/platform.md, "Model cache").
+"""Reconciles one ModelArtifact, and creates those that deployments and templates ask for (spec/platform.md).
 
 A pass is: facts from the caches → decision (`airunway.artifacts.decide_artifact`) → writes → status. Example: the pod
 of a download ends, its Job is Complete, and the pass writes one status with the proof of completion.

@@ -4,6 +4,8 @@
 - else our own pool where the engine has ``gateway.endpointPicker``, the mode is aggregated and ``status.selector`` has
   equalities only (a pool has only ``matchLabels``) that do not match the picker's own pod;
 - else the Service of ``status.endpoint``.
+
+Our own pool and its endpoint picker are built here, too; the writer adds owner and labels.
 """
 
 from __future__ import annotations

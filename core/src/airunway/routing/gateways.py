@@ -1,7 +1,8 @@
-"""Chooses the Gateway of a deployment's route (spec/platform.md, "Routing").
+"""Chooses the Gateway of a route, and reads from the route's status what the Gateway says (spec/platform.md).
 
 Order: the deployment's ``gatewayRef``, the config's, ``--gateway-name``, the only Gateway, the one with the label
-``airunway.ai/inference-gateway=true`` (of several the first by namespace and name).
+``airunway.ai/inference-gateway=true`` (of several the first by namespace and name). A route is ready when every parent
+has accepted its current generation with resolved references.
 """
 
 from __future__ import annotations
