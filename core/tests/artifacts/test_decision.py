@@ -342,7 +342,7 @@ def test_a13_a_claim_that_is_made_anew_names_its_own_class(gone: str) -> None:
     full = filled_up(measured())
     full = replace(full, artifact={**full.artifact, "spec": {**full.artifact["spec"], "size": "10Gi"}})
     edited = facts(full.artifact, config={"storage": {"defaultStorageClassName": "new"}}).resolution
-    classes = {name: {} for name in ("old", "new") if name != gone}
+    classes: dict[str, Resource] = {name: {} for name in ("old", "new") if name != gone}
     decision = decide_artifact(replace(full, claims=of_class("old", full.claims), classes=classes, resolution=edited))
     storage = condition_of({"status": decision.status}, "StorageReady") or {}
     claim = (decision.objects or ())[0]
