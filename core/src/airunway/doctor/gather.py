@@ -24,7 +24,7 @@ from airunway.doctor.snapshot import (
     required_kinds,
     upstream_namespace,
 )
-from airunway.gateway.kinds import GATEWAY
+from airunway.gateway.caches import GATEWAY
 from airunway.kinds import (
     CLUSTER_MODEL_TEMPLATE,
     CLUSTER_RUNTIME_CONFIG,

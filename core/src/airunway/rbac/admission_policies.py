@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from airunway.api import names
-from airunway.gateway.kinds import DESTINATION_RULE, HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
+from airunway.gateway.caches import DESTINATION_RULE, HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
 from airunway.kinds import (
     CLUSTER_RUNTIME_CONFIG,
     INFERENCE_PROVIDER_CONFIG,

@@ -185,7 +185,7 @@ BY_ARTIFACT = controlled_by(MODEL_ARTIFACT.kind)
 """CEL: the owner reference `r` names a ModelArtifact as the object's controller."""
 
 _HASH = 8
-"""Digits of the hash at the end of the names of claims and Jobs (`airunway.artifacts.names`)."""
+"""Digits of the hash at the end of the names of claims and Jobs (`airunway.artifacts.claims`)."""
 _LONGEST = 63
 _CLAIM_STEP = "cache"
 _FLAGS = ("--revision=", "--include=", "--exclude=")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airunway.api import names
-from airunway.gateway.kinds import DESTINATION_RULE, GATEWAY, HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
+from airunway.gateway.caches import DESTINATION_RULE, GATEWAY, HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
 from airunway.kube import (
     CONFIG_MAP,
     CUSTOM_RESOURCE_DEFINITION,

@@ -1,1 +1,1 @@
-"""The effect of new CRDs on existing objects: ours (`crd_compatibility`) and an upstream's (`preflight`)."""
+"""The effect of new CRDs on existing objects: ours (`definitions`) and an upstream's (`preflight`)."""
