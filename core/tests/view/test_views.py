@@ -11,7 +11,7 @@ from core.tests.any_json import anything, changed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airunway.cli.status_screen import status_lines
+from airunway.cli.status import status_lines
 from airunway.resource import Resource
 from airunway.view import (
     DeploymentSnapshot,

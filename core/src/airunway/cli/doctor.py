@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from airunway.cli import inputs
+from airunway.cli.cluster import on_cluster
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document, terminal_width
 from airunway.redaction import printable
@@ -72,7 +72,7 @@ def _snapshot(namespace: str, kubeconfig: Path | None, context: str | None) -> S
     async def look(client: Client) -> Snapshot:
         return await gather(client, namespace=namespace, hosts=hosts)
 
-    snapshot = inputs.on_cluster(look, kubeconfig=kubeconfig, context=context, timeout=15.0)
+    snapshot = on_cluster(look, kubeconfig=kubeconfig, context=context, timeout=15.0)
     unseen = tuple(Unseen(part="plugins", what=f"provider {name}", why=why) for name, why in broken.items())
     return replace(snapshot, unseen=(*snapshot.unseen, *unseen))
 

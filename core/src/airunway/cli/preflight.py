@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
-from airunway.cli.manifests import ManifestError, objects_in
+from airunway.cli.cluster import fail, on_cluster
+from airunway.cli.manifests import ManifestError, manifests_in, objects_in
 from airunway.cli.options import Context, Kubeconfig, parse_settings
 from airunway.cli.printing import as_document, terminal_width
 from airunway.redaction import printable
@@ -107,7 +108,7 @@ def preflight(
                 host, definitions, running, settings=host.settings(values), verify=provider.verify
             )
         except PluginError as error:
-            inputs.fail(str(error))
+            fail(str(error))
     if output == "table":
         typer.echo("\n".join(map(printable, [*_provider_lines(provider, values), *_lines(found, origins)])))
     else:
@@ -197,7 +198,7 @@ def _from_cluster(
     async def read(client: Client) -> tuple[Running, ProviderRun]:
         return await read_running(client, host, namespace=namespace), await read_provider_run(client, host.name)
 
-    return inputs.on_cluster(read, kubeconfig=kubeconfig, context=context)
+    return on_cluster(read, kubeconfig=kubeconfig, context=context)
 
 
 def _from_file(
@@ -222,18 +223,18 @@ def _from_file(
         kubernetes=(1, 30),
     )
     given = []
-    manifests = inputs.manifests_in(path, namespace=namespace)
+    manifests = manifests_in(path, namespace=namespace)
     found = with_templates(
         manifests.deployments, manifests.templates, kubeconfig=kubeconfig, context=context, on_cluster=False
     )
     for each in found:
         deployment = each.deployment
         if each.problem:
-            inputs.fail(f"{key_of(deployment)}: {each.problem}")
+            fail(f"{key_of(deployment)}: {each.problem}")
         try:
             choice = inputs.choose(deployment, provider="", now=datetime.now(UTC))
         except inputs.Unchosen as error:
-            inputs.fail(f"{key_of(deployment)}: {error}")
+            fail(f"{key_of(deployment)}: {error}")
         if choice.provider == host.name:
             given.append(_as_given(choice))
         else:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
+from airunway.cli.manifests import manifests_in
 from airunway.cli.options import Context, Kubeconfig, parse_settings
 from airunway.cli.printing import as_document
 
@@ -59,7 +60,7 @@ def render(
     objects: list[Resource] = []
     refused = False
     with inputs.reporting():
-        given = inputs.manifests_in(file, runtime_config or (), namespace=namespace)
+        given = manifests_in(file, runtime_config or (), namespace=namespace)
         found = with_templates(
             given.deployments, given.templates, kubeconfig=kubeconfig, context=context, on_cluster=False
         )

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, NoReturn
 import typer
 
 from airunway.cli import inputs
+from airunway.cli.cluster import fail, on_cluster
+from airunway.cli.manifests import in_namespace
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document, terminal_width
 from airunway.redaction import bounded, printable
@@ -246,7 +248,7 @@ def _read(
     everywhere: bool = False,
 ) -> _Read:
     """The templates of files, or those of the namespace and the cluster. Exits with 1 on errors."""
-    from airunway.cli.template_files import templates_in
+    from airunway.cli.manifests import templates_in
     from airunway.cli.template_inputs import TemplateSet, read_all
 
     if files:
@@ -257,7 +259,7 @@ def _read(
         where = namespace or client.config.namespace
         return _Read(await read_all(client, namespace="" if everywhere else where), where)
 
-    return inputs.on_cluster(read, kubeconfig=kubeconfig, context=context)
+    return on_cluster(read, kubeconfig=kubeconfig, context=context)
 
 
 def _named(given: str, namespace: str, found: TemplateSet) -> Resource:
@@ -290,7 +292,7 @@ def _no_such(given: str, name: str, namespace: str, found: TemplateSet, visible:
     hint = f"did you mean {near[0]}?" if near else "`airunway template list` shows those that there are"
     where = f"for {given.partition('/')[0]}" if "/" in given else f"in namespace {namespace} or of the cluster"
     seen = " among those that you may read" if found.unseen else ""
-    inputs.fail(f"there is no template {bounded(name, 80)!r} {where}{seen}: {hint}")
+    fail(f"there is no template {bounded(name, 80)!r} {where}{seen}: {hint}")
 
 
 def _users(wanted: Resource, kubeconfig: Path | None, context: str | None) -> list[Resource] | Unseen:
@@ -310,7 +312,7 @@ def _users(wanted: Resource, kubeconfig: Path | None, context: str | None) -> li
             return Unseen(what="users", why="you have no right to the deployments", right=right)
         return [each for each in listed if _uses(each, wanted)]
 
-    return inputs.on_cluster(read, kubeconfig=kubeconfig, context=context)
+    return on_cluster(read, kubeconfig=kubeconfig, context=context)
 
 
 def _uses(deployment: Resource, template_: Resource) -> bool:
@@ -324,17 +326,16 @@ def _uses(deployment: Resource, template_: Resource) -> bool:
 
 def _of_files(files: Sequence[Path], namespace: str, kubeconfig: Path | None, context: str | None) -> list[Expanded]:
     """The deployments of files with what their templates give: of the same files, else of the cluster."""
-    from airunway.cli.manifests import objects_in
-    from airunway.cli.template_files import templates_among
+    from airunway.cli.manifests import objects_in, templates_among
     from airunway.cli.template_inputs import with_templates
 
     with inputs.reporting():
         objects = [each for file in files for each in objects_in(file)]
         deployments = [each for each in objects if each.get("kind") == "ModelDeployment"]
         if not deployments:
-            inputs.fail(f"{', '.join(map(str, files))}: contains no ModelDeployment")
+            fail(f"{', '.join(map(str, files))}: contains no ModelDeployment")
         return with_templates(
-            [inputs.in_namespace(each, namespace) for each in deployments],
+            [in_namespace(each, namespace) for each in deployments],
             templates_among(objects, namespace=namespace),
             kubeconfig=kubeconfig,
             context=context,

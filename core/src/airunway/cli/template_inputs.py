@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from airunway.cli import inputs
+from airunway.cli.cluster import on_cluster
 from airunway.redaction import printable
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.view import Unseen
@@ -132,7 +132,7 @@ def of_cluster(
     deployments: Sequence[Resource], given: Sequence[Resource], *, kubeconfig: Path | None, context: str | None
 ) -> list[Resource]:
     """The templates that deployments ask for, of the cluster and those given; exits with 1 on errors."""
-    found = inputs.on_cluster(lambda client: read_for(client, deployments), kubeconfig=kubeconfig, context=context)
+    found = on_cluster(lambda client: read_for(client, deployments), kubeconfig=kubeconfig, context=context)
     for each in found.unseen:
         typer.echo(printable(f"airunway: {each}: they count as absent here"), err=True)
     return with_given(found.templates, given)
