@@ -15,6 +15,7 @@ from typer.core import TyperCommand
 from airunway.cli.cluster import Namespace, Target, about_deployment, duration
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import Line, Screen, as_document, is_ascii, object_name, terminal_width, wrapped
+from airunway.redaction import bounded
 from airunway.templates import TEMPLATE_READY
 from airunway.view import (
     DeploymentView,
@@ -30,7 +31,7 @@ from airunway.view import (
 )
 
 if TYPE_CHECKING:
-    from airunway.kube import Client
+    from airunway.kube import Client, KubeError
     from airunway.resource import ObjectKey
 
 __all__ = ["FAILED", "LATE", "StatusCommand", "change_lines", "status", "status_lines"]
@@ -114,16 +115,25 @@ def _print(view: DeploymentView, output: Output) -> None:
 
 
 async def _wait(client: Client, key: ObjectKey, patience: timedelta) -> int:
-    """Wait for the deployment alone: the exit code. Raises NotFound if it does not exist, or is deleted meanwhile, and
-    Forbidden without the right to list and watch it.
+    """Wait for the deployment alone: the exit code. Each error for which it goes on waiting is named once on standard
+    error. Raises NotFound if it does not exist, or is deleted meanwhile, and Forbidden without the right to list and
+    watch it.
     """
     from airunway.kinds import MODEL_DEPLOYMENT
     from airunway.kube import NotFound
     from airunway.snapshots import Watched
 
+    named: set[str] = set()
+
+    def name_once(error: KubeError) -> None:
+        text = bounded(f"airunway: waiting for md/{key.name}, which cannot be listed or watched now: {error}")
+        if text not in named:
+            named.add(text)
+            typer.echo(text, err=True)
+
     await client.get(MODEL_DEPLOYMENT, key)
     changed = asyncio.Event()
-    watched = Watched(client, MODEL_DEPLOYMENT, key, changed=changed)
+    watched = Watched(client, MODEL_DEPLOYMENT, key, changed=changed, on_error=name_once)
     try:
         async with asyncio.timeout(patience.total_seconds()):
             while True:

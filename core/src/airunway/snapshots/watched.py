@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from airunway.kube import Client, Forbidden, Kind, KubeError, Reflector, Unauthorized
 from airunway.resource import ObjectKey
@@ -20,6 +21,7 @@ class Watched:
     - `refused` is the error that ended the watch.
     - `error` is what hindered the first list, which is tried again; None once the list was read.
     - `changed`, an event of the caller, is set with each of these, and with every change of an object.
+    - `on_error` of the caller gets each error after which the list or watch is tried again.
     """
 
     def __init__(
@@ -31,6 +33,7 @@ class Watched:
         label_selector: str = "",
         field_selector: str = "",
         changed: asyncio.Event,
+        on_error: Callable[[KubeError], None] | None = None,
     ) -> None:
         self.known = asyncio.Event()
         self.refused: Forbidden | Unauthorized | None = None
@@ -45,6 +48,7 @@ class Watched:
             optional=True,
         )
         self._changed = changed
+        self._on_error = on_error
         self._unauthorized_at = float("-inf")
         self.cache.add_handler(lambda *_: changed.set())
         self._tasks = [
@@ -71,7 +75,10 @@ class Watched:
             self.refused = error
             self._tasks[0].cancel()
             self._report()
-        elif error is not None and self.error is None and not self.cache.answered.is_set():
+            return
+        if error is not None and self._on_error is not None:
+            self._on_error(error)
+        if error is not None and self.error is None and not self.cache.answered.is_set():
             self.error = error
             self._report()
 
