@@ -21,7 +21,7 @@ from airunway.view import (
     deployment_view,
     fleet_view,
 )
-from airunway.view.timeline import LONGEST
+from airunway.view.deployment import LONGEST
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e\u2066 token=hf_0123456789abcdef \r\n\x00" + "x" * 2**20

@@ -17,7 +17,7 @@ from airunway.kube import POD, ApiError, Client, Forbidden, KubeError
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, is_true, key_of, labels_of, uid_of
 from airunway.snapshots.serving import is_port
 from airunway.snapshots.sources import Source, pod_sources
-from airunway.view.base import line
+from airunway.view.base import Unseen, line
 from airunway.view.engine_metrics import (
     ENGINE_METRICS,
     METRICS_PATHS,
@@ -27,7 +27,6 @@ from airunway.view.engine_metrics import (
     SampleReader,
     load_row,
 )
-from airunway.view.unseen import Unseen
 
 __all__ = ["Loads", "PodMetrics", "Scope", "deployments_and_pods", "deployments_in", "engine_of", "ready_pods"]
 

@@ -16,8 +16,8 @@ from airunway.kube import Client
 from airunway.redaction import bounded
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.snapshots.loads import Scope, deployments_and_pods, engine_of, ready_pods
+from airunway.view.base import Unseen
 from airunway.view.engine_metrics import ENGINE_METRICS, EngineMetrics, LoadRow, quantile
-from airunway.view.unseen import Unseen
 
 __all__ = ["PrometheusError", "PrometheusMetrics"]
 
