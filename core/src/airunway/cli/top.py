@@ -86,8 +86,7 @@ def top(
 
 
 async def _show(client: Client, key: ObjectKey, *, prometheus: str, watch: bool, pause: float, output: str) -> None:
-    from airunway.snapshots.loads import PodMetrics, Scope, deployments_in
-    from airunway.snapshots.prometheus import PrometheusError, PrometheusMetrics
+    from airunway.snapshots.loads import PodMetrics, PrometheusError, PrometheusMetrics, Scope, deployments_in
 
     scope = Scope(namespace=key.namespace, name=key.name)
     if output == "name":

@@ -2,8 +2,8 @@
 server of a deployment through the API server's proxy.
 """
 
-from airunway.snapshots.following import follow_snapshots
-from airunway.snapshots.reading import MOST_REQUESTS, read_snapshot
+from airunway.snapshots.following import Watched, follow_snapshots
+from airunway.snapshots.reading import EVENT, MOST_REQUESTS, Source, all_pod_sources, read_snapshot, sources_of
 from airunway.snapshots.serving import (
     Advertised,
     Endpoint,
@@ -14,8 +14,6 @@ from airunway.snapshots.serving import (
     proxy_path,
     schema_tasks,
 )
-from airunway.snapshots.sources import EVENT, Source, all_pod_sources, sources_of
-from airunway.snapshots.watched import Watched
 
 __all__ = [
     "EVENT",
