@@ -195,7 +195,7 @@ def version() -> None:
 
 
 @app.command(short_help="Run the core controller.", cls=options.SwitchCommand)
-@options.with_options(options.core, options.common)
+@options.with_options
 def controller(core: options.CoreOptions, common: options.Common) -> None:
     """Run the core controller: admission, validation, engine and provider selection."""
     from airunway.cli import processes
@@ -204,7 +204,7 @@ def controller(core: options.CoreOptions, common: options.Common) -> None:
 
 
 @app.command("run", short_help="Run the core and every installed provider in one process.", cls=options.SwitchCommand)
-@options.with_options(options.core, options.providers, options.common)
+@options.with_options
 def run_all(
     core: options.CoreOptions,
     given: options.ProviderOptions,
@@ -224,7 +224,7 @@ def run_all(
 
 
 @provider.command("run", cls=options.SwitchCommand)
-@options.with_options(options.providers, options.common)
+@options.with_options
 def provider_run(
     given: options.ProviderOptions,
     common: options.Common,
