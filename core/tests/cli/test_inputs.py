@@ -48,7 +48,7 @@ def test_what_a_cluster_says_comes_with_what_to_do_about_it(
         raise error
 
     with pytest.raises(typer.Exit) as ended:
-        on_cluster(work, kubeconfig=kubeconfig, context=None)
+        on_cluster(work, Access(kubeconfig, None))
     assert ended.value.exit_code == 1
     said = capsys.readouterr().err
     assert said.startswith(f"airunway: {error}")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from airunway.cli.cluster import Namespace, about_deployment, denied, duration, fail
+from airunway.cli.cluster import Access, Namespace, about_deployment, denied, duration, fail
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document
 from airunway.redaction import bounded
@@ -130,7 +130,7 @@ def chat(
         elif output != "text":
             typer.echo(as_document([found.as_resource()], output), nl=False)
 
-    about_deployment([target], work, namespace=namespace, kubeconfig=kubeconfig, context=context)
+    about_deployment([target], work, namespace=namespace, access=Access(kubeconfig, context))
 
 
 def _decodable(text: str) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn, TypeVar
 
 import typer
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEPLOYMENT_WORDS",
+    "Access",
     "Namespace",
     "Target",
     "about_deployment",
@@ -35,6 +36,16 @@ E = TypeVar("E", bound=Exception)
 
 Target = Annotated[list[str], typer.Argument(metavar="md/NAME", help="A deployment of the cluster.")]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Namespace (default: the context's).")]
+
+
+class Access(NamedTuple):
+    """Which cluster a command reads."""
+
+    kubeconfig: Path | None
+    """File of ``--kubeconfig``; None: as kubectl."""
+    context: str | None
+    """Context of it; None: the current one."""
+
 
 DEPLOYMENT_WORDS = (
     "md",
@@ -79,8 +90,7 @@ def about_deployment(
     work: Callable[[Client, ObjectKey], Awaitable[T]],
     *,
     namespace: str,
-    kubeconfig: Path | None,
-    context: str | None,
+    access: Access,
 ) -> T:
     """The result of `work` on the named deployment.
 
@@ -102,12 +112,10 @@ def about_deployment(
                 raise
             fail(await _not_found(client, key))
 
-    return on_cluster_reporting(named, namespace=namespace, kubeconfig=kubeconfig, context=context)
+    return on_cluster_reporting(named, namespace=namespace, access=access)
 
 
-def on_cluster_reporting(
-    work: Callable[[Client], Awaitable[T]], *, namespace: str, kubeconfig: Path | None, context: str | None
-) -> T:
+def on_cluster_reporting(work: Callable[[Client], Awaitable[T]], *, namespace: str, access: Access) -> T:
     """The result of `work`. Exits with 1 and one sentence without a right that it needs, and with 130 on Ctrl-C."""
     from airunway.kube import Forbidden, KubeError
 
@@ -127,7 +135,7 @@ def on_cluster_reporting(
             raise bare from None
 
     try:
-        return on_cluster(main, kubeconfig=kubeconfig, context=context)
+        return on_cluster(main, access)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
 
@@ -177,9 +185,7 @@ def denied(error: Forbidden, namespace: str) -> str:
     return f"you have no right to {verb} {what} in namespace {namespace}: ask for the ClusterRole {role} there"
 
 
-def on_cluster(
-    work: Callable[[Client], Awaitable[T]], *, kubeconfig: Path | None, context: str | None, timeout: float = 30.0
-) -> T:
+def on_cluster(work: Callable[[Client], Awaitable[T]], access: Access, *, timeout: float = 30.0) -> T:
     """The result of `work` with a client of the user's cluster; `timeout` is in seconds, for each request.
 
     Exits with 1 and one message on a KubeError.
@@ -192,7 +198,7 @@ def on_cluster(
 
     async def main() -> T:
         nonlocal server
-        config = load_config(kubeconfig=kubeconfig, context=context)
+        config = load_config(kubeconfig=access.kubeconfig, context=access.context)
         server = config.server
         async with Client(config, user_agent=user_agent_of("cli"), timeout=timeout) as client:
             return await work(client)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
-from airunway.cli.cluster import fail, on_cluster
+from airunway.cli.cluster import Access, fail, on_cluster
 from airunway.cli.manifests import definitions_in
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document
@@ -64,7 +64,7 @@ def crds(
     with inputs.reporting():
         wanted = definitions_in(file) if file is not None else definitions.custom_resource_definitions()
     if check or apply:
-        _guarded(wanted, kubeconfig=kubeconfig, context=context, apply=apply)
+        _guarded(wanted, access=Access(kubeconfig, context), apply=apply)
     elif write is None:
         typer.echo(definitions.to_yaml(wanted), nl=False)
     else:
@@ -73,7 +73,7 @@ def crds(
             typer.echo(path)
 
 
-def _guarded(wanted: list[Resource], *, kubeconfig: Path | None, context: str | None, apply: bool) -> None:
+def _guarded(wanted: list[Resource], *, access: Access, apply: bool) -> None:
     from airunway.kube import Conflict
     from airunway.resource import key_of
     from airunway.upgrades.crd_compatibility import apply_definitions, harms_in
@@ -92,7 +92,7 @@ def _guarded(wanted: list[Resource], *, kubeconfig: Path | None, context: str | 
                 fail("the API server accepted the CRDs but does not serve them: `airunway doctor` shows why")
         return found
 
-    found = on_cluster(work, kubeconfig=kubeconfig, context=context)
+    found = on_cluster(work, access)
     for harm in found:
         typer.echo(printable(str(harm)))
     if found:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
-from airunway.cli.cluster import denied, on_cluster, parse_target
+from airunway.cli.cluster import Access, denied, on_cluster, parse_target
 from airunway.cli.manifests import manifests_in
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document
@@ -58,9 +58,7 @@ def diff(
     """
     with _errors(), inputs.reporting():
         name = parse_target(target) if target else ""
-        plans, problems = on_cluster(
-            lambda client: _plans(client, file, name, namespace), kubeconfig=kubeconfig, context=context
-        )
+        plans, problems = on_cluster(lambda client: _plans(client, file, name, namespace), Access(kubeconfig, context))
     for problem in problems:
         typer.echo(f"airunway: {printable(problem)}", err=True)
     if output == "text":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
-from airunway.cli.cluster import fail, on_cluster, parse_target
+from airunway.cli.cluster import Access, fail, on_cluster, parse_target
 from airunway.cli.explained import (
     cache_explanation,
     cache_lines,
@@ -101,19 +101,16 @@ def explain(
     from airunway.selection import provider_facts
     from airunway.view.explanation import explanation_view
 
+    access = Access(kubeconfig, context)
     with inputs.reporting():
         rules = inputs.policy_in(policy) if policy is not None else None
         given = manifests_in(file, runtime_config or (), namespace=namespace) if file is not None else None
-        deployments, configs, now = _read(target, given, namespace, providers, kubeconfig, context)
-        if given is not None:
-            runtime_configs = given.configs
-        else:
-            runtime_configs = _read_runtime_configs(deployments[0], kubeconfig=kubeconfig, context=context)
+        deployments, configs, now = _read(target, given, namespace, providers, access)
+        runtime_configs = given.configs if given is not None else _read_runtime_configs(deployments[0], access)
         found = with_templates(
             deployments,
             given.templates if given is not None else (),
-            kubeconfig=kubeconfig,
-            context=context,
+            access=access,
             on_cluster=not providers,
         )
         labels: dict[str, dict[str, str]] = {}
@@ -121,7 +118,7 @@ def explain(
             labels = namespace_labels_in(file)
         elif policy is not None:
             names = {key_of(each.own).namespace for each in found}
-            labels = _read_namespace_labels(names, kubeconfig=kubeconfig, context=context)
+            labels = _read_namespace_labels(names, access)
     facts = [provider_facts(config) for config in configs]
     if why_not and all(provider.name != why_not for provider in facts):
         known = ", ".join(sorted(provider.name for provider in facts)) or "none"
@@ -129,7 +126,7 @@ def explain(
     explanations = [_explanation(each, facts, now=now, policy=rules, labels=labels) for each in found]
     artifacts: list[Resource] = []
     if file is None:
-        artifacts = _read_artifacts(found[0].deployment, kubeconfig=kubeconfig, context=context)
+        artifacts = _read_artifacts(found[0].deployment, access)
     followed = [
         {
             **template_explanation(each),
@@ -195,13 +192,12 @@ def _read(
     given: Manifests | None,
     namespace: str,
     providers: str,
-    kubeconfig: Path | None,
-    context: str | None,
+    access: Access,
 ) -> tuple[list[Resource], list[Resource], datetime]:
     """Deployments, provider configs, and the time for which they are evaluated."""
     if given is None:
         name = parse_target(target or [])
-        deployment, configs = _read_cluster(kubeconfig=kubeconfig, context=context, namespace=namespace, name=name)
+        deployment, configs = _read_cluster(access, namespace=namespace, name=name)
         return [deployment] if deployment is not None else [], configs, datetime.now(UTC)
     deployments = given.deployments
     if providers == INSTALLED:
@@ -209,13 +205,11 @@ def _read(
     if providers:
         configs = provider_configs_in(Path(providers))
         return deployments, configs, _time_of(configs)
-    _, configs = _read_cluster(kubeconfig=kubeconfig, context=context, namespace=namespace, name=None)
+    _, configs = _read_cluster(access, namespace=namespace, name=None)
     return deployments, configs, datetime.now(UTC)
 
 
-def _read_cluster(
-    *, kubeconfig: Path | None, context: str | None, namespace: str, name: str | None
-) -> tuple[Resource | None, list[Resource]]:
+def _read_cluster(access: Access, *, namespace: str, name: str | None) -> tuple[Resource | None, list[Resource]]:
     """The ModelDeployment `name` (if given) and all InferenceProviderConfigs of a cluster; exits with 1 on errors."""
     from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 
@@ -225,7 +219,7 @@ def _read_cluster(
             deployment = await client.get(MODEL_DEPLOYMENT, ObjectKey(namespace or client.config.namespace, name))
         return deployment, await client.list_all(INFERENCE_PROVIDER_CONFIG)
 
-    return on_cluster(read, kubeconfig=kubeconfig, context=context)
+    return on_cluster(read, access)
 
 
 def _time_of(configs: list[Resource]) -> datetime:
@@ -234,9 +228,7 @@ def _time_of(configs: list[Resource]) -> datetime:
     return max((beat for beat in beats if beat is not None), default=datetime.now(UTC))
 
 
-def _read_namespace_labels(
-    names: Collection[str], *, kubeconfig: Path | None, context: str | None
-) -> dict[str, dict[str, str]]:
+def _read_namespace_labels(names: Collection[str], access: Access) -> dict[str, dict[str, str]]:
     """The labels of these namespaces of a cluster; none for one that does not exist. Exits with 1 on errors."""
     from airunway.kube import NAMESPACE, NotFound
 
@@ -247,10 +239,10 @@ def _read_namespace_labels(
                 found[name] = labels_of(await client.get(NAMESPACE, ObjectKey("", name)))
         return found
 
-    return on_cluster(read, kubeconfig=kubeconfig, context=context)
+    return on_cluster(read, access)
 
 
-def _read_runtime_configs(deployment: Resource, *, kubeconfig: Path | None, context: str | None) -> list[Resource]:
+def _read_runtime_configs(deployment: Resource, access: Access) -> list[Resource]:
     """The RuntimeConfig and the ClusterRuntimeConfig of the name that the deployment follows, if they exist.
 
     A cluster without these kinds has none. One that may not be read is reported on stderr, and counts as absent.
@@ -277,10 +269,10 @@ def _read_runtime_configs(deployment: Resource, *, kubeconfig: Path | None, cont
                 configs.append({**found, "kind": kind.kind})
         return configs
 
-    return on_cluster(read, kubeconfig=kubeconfig, context=context)
+    return on_cluster(read, access)
 
 
-def _read_artifacts(deployment: Resource, *, kubeconfig: Path | None, context: str | None) -> list[Resource]:
+def _read_artifacts(deployment: Resource, access: Access) -> list[Resource]:
     """The ModelArtifacts of the deployment's namespace, if it asks for a model cache.
 
     A cluster without the kind has none. Without the right to list them, that is said on standard error. Exits with 1 on
@@ -301,7 +293,7 @@ def _read_artifacts(deployment: Resource, *, kubeconfig: Path | None, context: s
             typer.echo(printable(f"airunway: {error}: they count as absent here"), err=True)
             return []
 
-    return on_cluster(read, kubeconfig=kubeconfig, context=context)
+    return on_cluster(read, access)
 
 
 # ---------------------------------------------------------------------------------------------------- what is printed

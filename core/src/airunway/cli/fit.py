@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
-from airunway.cli.cluster import fail
+from airunway.cli.cluster import Access, fail
 from airunway.cli.manifests import manifests_in, provider_configs_in
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document, object_name, terminal_width
@@ -108,8 +108,7 @@ def fit(
             found_templates = with_templates(
                 given.deployments,
                 given.templates,
-                kubeconfig=kubeconfig,
-                context=context,
+                access=Access(kubeconfig, context),
                 on_cluster=nodes is None and not gpu,
             )
             if problem := next((f"{key_of(each.own)}: {each.problem}" for each in found_templates if each.problem), ""):
@@ -118,7 +117,7 @@ def fit(
         else:
             deployments = [asked_for(target or "", namespace=namespace, engine=engine, context_length=context_length)]
         try:
-            around = surroundings_of(nodes, gpu, kubeconfig=kubeconfig, context=context, namespace=namespace)
+            around = surroundings_of(nodes, gpu, access=Access(kubeconfig, context), namespace=namespace)
             found = [
                 sized(
                     deployment,
@@ -217,9 +216,7 @@ def asked_for(model: str, *, namespace: str, engine: str, context_length: int | 
     }
 
 
-def surroundings_of(
-    nodes: Path | None, gpu: str, *, kubeconfig: Path | None, context: str | None, namespace: str
-) -> Surroundings | None:
+def surroundings_of(nodes: Path | None, gpu: str, *, access: Access, namespace: str) -> Surroundings | None:
     """Nodes, pods and providers of a file or the cluster; None with ``--gpu``, which needs neither."""
     from airunway.cli.sizing_inputs import read_surroundings, surroundings_in
 
@@ -227,7 +224,7 @@ def surroundings_of(
         return None
     if nodes is not None:
         return surroundings_in(nodes)
-    return read_surroundings(kubeconfig=kubeconfig, context=context, namespace=namespace)
+    return read_surroundings(access=access, namespace=namespace)
 
 
 def gpu_rows(gpu: str) -> tuple[NodeGpus, ...]:

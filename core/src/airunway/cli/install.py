@@ -5,13 +5,12 @@ from __future__ import annotations
 import shutil
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from airunway.cli import inputs
-from airunway.cli.cluster import fail, on_cluster
+from airunway.cli.cluster import Access, fail, on_cluster
 from airunway.cli.options import Context, Kubeconfig
 from airunway.redaction import printable
 
@@ -70,7 +69,7 @@ def install(
     async def work(client: Client, helm: Helm) -> None:
         await _bring(client, helm, wanted, dry_run=dry_run, timeout=timeout)
 
-    _run(work, namespace=namespace, registry=registry, kubeconfig=kubeconfig, context=context)
+    _run(work, namespace=namespace, registry=registry, access=Access(kubeconfig, context))
 
 
 def upgrade(
@@ -103,7 +102,7 @@ def upgrade(
             fail("nothing was changed: no installed wheel has the chart of a release in that namespace")
         await _bring(client, helm, chosen, dry_run=dry_run, timeout=timeout)
 
-    _run(work, namespace=namespace, registry=registry, kubeconfig=kubeconfig, context=context)
+    _run(work, namespace=namespace, registry=registry, access=Access(kubeconfig, context))
 
 
 def uninstall(
@@ -147,7 +146,7 @@ def uninstall(
         for line in stays:
             typer.echo(printable(f"stays: {line}"))
 
-    _run(work, namespace=namespace, kubeconfig=kubeconfig, context=context)
+    _run(work, namespace=namespace, access=Access(kubeconfig, context))
 
 
 def manifests(
@@ -276,21 +275,20 @@ def _run(
     *,
     namespace: str,
     registry: str = "",
-    kubeconfig: Path | None,
-    context: str | None,
+    access: Access,
 ) -> None:
     from airunway.install.helm import Helm
 
     program = shutil.which("helm")
     if program is None:
         fail(f"helm is not on PATH. Install helm 3.14 or newer, or install without helm:{_without_helm(namespace)}")
-    helm = Helm(program=program, namespace=namespace, images=registry, kubeconfig=kubeconfig, context=context)
+    helm = Helm(program=program, namespace=namespace, images=registry, **access._asdict())
 
     async def main(client: Client) -> None:
         with _reporting():
             await work(client, helm)
 
-    on_cluster(main, kubeconfig=kubeconfig, context=context)
+    on_cluster(main, access)
 
 
 @contextmanager

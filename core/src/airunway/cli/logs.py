@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from airunway.cli.cluster import Namespace, Target, about_deployment, denied, duration, fail
+from airunway.cli.cluster import Access, Namespace, Target, about_deployment, denied, duration, fail
 from airunway.cli.options import Context, Kubeconfig
 from airunway.redaction import bounded, sanitized
 from airunway.resource import ObjectKey, Resource, dig, key_of, uid_of
 from airunway.status.evidence import parse_moment
-from airunway.view import ContainerRow, PodRow, cause_of, container_names, pod_row, role_of
+from airunway.view import ContainerRow, PodRow, cause_of, container_names, event_time, pod_row, role_of
 
 if TYPE_CHECKING:
     from airunway.kube import Client
@@ -73,7 +73,7 @@ def logs(
         role=role,
         previous=previous,
         tail=None if all_ else TAIL if tail is None else tail,
-        since=duration(since) if since else None,
+        since_seconds=max(1, round(duration(since).total_seconds())) if since else None,
     )
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -84,18 +84,17 @@ def logs(
         else:
             await _once(client, key, wanted)
 
-    about_deployment(target, work, namespace=namespace, kubeconfig=kubeconfig, context=context)
+    about_deployment(target, work, namespace=namespace, access=Access(kubeconfig, context))
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Wanted:
     """What the user asked for."""
 
-    def __init__(self, *, role: str, previous: bool, tail: int | None, since: timedelta | None) -> None:
-        self.role, self.previous, self.tail, self.since = role, previous, tail, since
-
-    @property
-    def since_seconds(self) -> int | None:
-        return None if self.since is None else max(1, round(self.since.total_seconds()))
+    role: str
+    previous: bool
+    tail: int | None
+    since_seconds: int | None
 
 
 def _remark(text: str) -> None:
@@ -436,11 +435,8 @@ def epitaphs(deployment: Resource, pods: Iterable[Resource], events: Iterable[Re
     told: list[tuple[str, datetime | None]] = []
     if (cause := cause_of(deployment)) is not None:
         told.append((cause.evidence, cause.since))
-    for event in events:
-        times = (dig(event, "series", "lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
-        time = next((moment for text in times if (moment := parse_moment(text)) is not None), None)
-        if isinstance(message := event.get("message"), str) and event.get("type") == "Warning":
-            told.append((message, time))
+    warnings = [event for event in events if event.get("type") == "Warning"]
+    told += [(text, event_time(event)) for event in warnings if isinstance(text := event.get("message"), str)]
     told.sort(key=lambda entry: entry[1].timestamp() if entry[1] is not None else 0.0, reverse=True)
     found: dict[tuple[str, str], Epitaph] = {}
     for text, time in told:

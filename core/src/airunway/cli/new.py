@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from airunway.cli import inputs
-from airunway.cli.cluster import fail
+from airunway.cli.cluster import Access, fail
 from airunway.cli.fit import asked_for, sized, surroundings_of
 from airunway.cli.options import Context, Kubeconfig
 from airunway.redaction import printable
@@ -79,8 +79,7 @@ def new(
             model_config=model_config,
             fetch=fetch,
             namespace=namespace,
-            kubeconfig=kubeconfig,
-            context=context,
+            access=Access(kubeconfig, context),
         )
     licence = _licence(model) if choice.licence is None else choice.licence
     lines = _manifest(
@@ -120,15 +119,14 @@ def _sized_choice(
     model_config: Path | None,
     fetch: bool,
     namespace: str,
-    kubeconfig: Path | None,
-    context: str | None,
+    access: Access,
 ) -> _Choice:
     """The fewest GPUs on one node; exits with 1 if that cannot be computed, or if no node has them."""
     from airunway.sizing import ModelConfigError, Verdict
 
     with inputs.reporting():
         try:
-            around = surroundings_of(nodes, gpu, kubeconfig=kubeconfig, context=context, namespace=namespace)
+            around = surroundings_of(nodes, gpu, access=access, namespace=namespace)
             found = sized(
                 asked_for(model, namespace=namespace, engine=engine, context_length=context_length),
                 around,

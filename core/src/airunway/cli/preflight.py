@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
-from airunway.cli.cluster import fail, on_cluster
+from airunway.cli.cluster import Access, fail, on_cluster
 from airunway.cli.manifests import ManifestError, manifests_in, objects_in
 from airunway.cli.options import Context, Kubeconfig, parse_settings
 from airunway.cli.printing import as_document, terminal_width
@@ -98,10 +98,10 @@ def preflight(
         definitions = {crd: definition for crd, (definition, _) in read.items()}
         origins = {crd: origin for crd, (_, origin) in read.items()}
         if file is not None:
-            running = _from_file(host, file, namespace, definitions, kubeconfig=kubeconfig, context=context)
+            running = _from_file(host, file, namespace, definitions, access=Access(kubeconfig, context))
             provider = ProviderRun(assumed="default settings and --unknown-schema Verify: no cluster was read")
         else:
-            running, provider = _from_cluster(host, namespace, kubeconfig, context)
+            running, provider = _from_cluster(host, namespace, Access(kubeconfig, context))
         values = {**provider.settings, **values}
         try:
             found = reading.preflight(
@@ -189,16 +189,14 @@ def _read_definitions(path: Path, wanted: set[str]) -> dict[str, Resource]:
     return found
 
 
-def _from_cluster(
-    host: ProviderHost, namespace: str, kubeconfig: Path | None, context: str | None
-) -> tuple[Running, ProviderRun]:
+def _from_cluster(host: ProviderHost, namespace: str, access: Access) -> tuple[Running, ProviderRun]:
     from airunway.doctor.provider_settings import read_provider_run
     from airunway.upgrades.preflight import read_running
 
     async def read(client: Client) -> tuple[Running, ProviderRun]:
         return await read_running(client, host, namespace=namespace), await read_provider_run(client, host.name)
 
-    return on_cluster(read, kubeconfig=kubeconfig, context=context)
+    return on_cluster(read, access)
 
 
 def _from_file(
@@ -207,8 +205,7 @@ def _from_file(
     namespace: str,
     definitions: Mapping[str, Resource],
     *,
-    kubeconfig: Path | None,
-    context: str | None,
+    access: Access,
 ) -> Running:
     """The deployments of a file as the core would assign them to the provider, in a cluster with the new CRDs."""
     from datetime import UTC, datetime
@@ -224,9 +221,7 @@ def _from_file(
     )
     given = []
     manifests = manifests_in(path, namespace=namespace)
-    found = with_templates(
-        manifests.deployments, manifests.templates, kubeconfig=kubeconfig, context=context, on_cluster=False
-    )
+    found = with_templates(manifests.deployments, manifests.templates, access=access, on_cluster=False)
     for each in found:
         deployment = each.deployment
         if each.problem:

@@ -66,7 +66,7 @@ class Line:
 
     text: str
     style: str = ""
-    """Style of rich; empty: as it is."""
+    """``red``, ``yellow``, ``green``, ``cyan``, ``dim`` or ``bold``; empty: as it is."""
     indent: int = 0
     """Columns by which further lines are indented where the text is wrapped."""
 

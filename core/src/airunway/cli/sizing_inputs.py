@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airunway.cli.cluster import fail, on_cluster
+from airunway.cli.cluster import Access, fail, on_cluster
 from airunway.cli.manifests import ManifestError, objects_in
 from airunway.resource import Resource, dig, labels_of
 
@@ -61,7 +61,7 @@ def surroundings_in(path: Path) -> Surroundings:
     )
 
 
-def read_surroundings(*, kubeconfig: Path | None, context: str | None, namespace: str) -> Surroundings:
+def read_surroundings(*, access: Access, namespace: str) -> Surroundings:
     """Reads the cluster; a forbidden list becomes Unseen with the missing right. Exits with 1 on other errors."""
     from airunway.kinds import INFERENCE_PROVIDER_CONFIG
     from airunway.kube import CONFIG_MAP, NODE, POD, Kind
@@ -99,7 +99,7 @@ def read_surroundings(*, kubeconfig: Path | None, context: str | None, namespace
             models_unseen=maps if isinstance(maps, Unseen) else None,
         )
 
-    return on_cluster(read, kubeconfig=kubeconfig, context=context)
+    return on_cluster(read, access)
 
 
 async def _listed(client: Client, kind: Kind, *, scope: str = "", **selectors: str) -> list[Resource] | Unseen:

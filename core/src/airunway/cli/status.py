@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
-from airunway.cli.cluster import Namespace, Target, about_deployment, duration
+from airunway.cli.cluster import Access, Namespace, Target, about_deployment, duration
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import Line, Screen, as_document, is_ascii, object_name, terminal_width, wrapped
 from airunway.redaction import bounded
@@ -94,7 +94,7 @@ def status(
         await _show(client, key, output)
         return code
 
-    if code := about_deployment(target, work, namespace=namespace, kubeconfig=kubeconfig, context=context):
+    if code := about_deployment(target, work, namespace=namespace, access=Access(kubeconfig, context)):
         raise typer.Exit(code)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from airunway.cli.cluster import Namespace, about_deployment, duration, fail, on_cluster_reporting
+from airunway.cli.cluster import Access, Namespace, about_deployment, duration, fail, on_cluster_reporting
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document, object_name
 from airunway.resource import ObjectKey, key_of
@@ -76,13 +76,13 @@ def top(
         await _show(client, key, prometheus=prometheus, watch=watch, pause=pause, output=output)
 
     if target:
-        about_deployment(target, work, namespace=namespace, kubeconfig=kubeconfig, context=context)
+        about_deployment(target, work, namespace=namespace, access=Access(kubeconfig, context))
         return
 
     async def every(client: Client) -> None:
         await work(client, ObjectKey("" if all_namespaces else namespace or client.config.namespace, ""))
 
-    on_cluster_reporting(every, namespace=namespace, kubeconfig=kubeconfig, context=context)
+    on_cluster_reporting(every, namespace=namespace, access=Access(kubeconfig, context))
 
 
 async def _show(client: Client, key: ObjectKey, *, prometheus: str, watch: bool, pause: float, output: str) -> None:

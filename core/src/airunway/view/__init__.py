@@ -15,6 +15,7 @@ from airunway.view.deployment import (
     TimelineEntry,
     cause_of,
     deployment_view,
+    event_time,
     outcome_of,
     timeline_of,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "cause_of",
     "container_names",
     "deployment_view",
+    "event_time",
     "fleet_view",
     "outcome_of",
     "pod_row",

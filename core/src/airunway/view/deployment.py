@@ -25,6 +25,7 @@ __all__ = [
     "TemplateUse",
     "cause_of",
     "deployment_view",
+    "event_time",
     "outcome_of",
 ]
 
@@ -366,7 +367,7 @@ def _of_conditions(deployment: Resource) -> Iterator[TimelineEntry]:
 
 
 def _of_events(events: Iterable[Resource]) -> Iterator[TimelineEntry]:
-    timed = [(time, event) for event in events if (time := _time_of(event)) is not None]
+    timed = [(time, event) for event in events if (time := event_time(event)) is not None]
     # Texts are cleaned of the newest only: a namespace can have ten thousand events.
     for time, event in heapq.nlargest(LONGEST, timed, key=lambda entry: entry[0]):
         count = dig(event, "series", "count") or event.get("count")
@@ -381,7 +382,7 @@ def _of_events(events: Iterable[Resource]) -> Iterator[TimelineEntry]:
         )
 
 
-def _time_of(event: Resource) -> datetime | None:
+def event_time(event: Resource) -> datetime | None:
     """When an event of ``v1`` happened last."""
     times = (
         dig(event, "series", "lastObservedTime"),
