@@ -13,7 +13,7 @@ from tests.view.conftest import Grant, Run
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Forbidden, Unauthorized, load_config
 from airunway.resource import ObjectKey, dig
-from airunway.snapshots import Watched, follow_snapshots
+from airunway.snapshots.following import Watched, follow_snapshots
 from airunway.view import DeploymentSnapshot, Unseen
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.faultproxy import Fault, FaultProxy

@@ -8,7 +8,7 @@ import pytest
 import typer
 import yaml
 
-from airunway.cli.cluster import on_cluster
+from airunway.cli.cluster import Access, on_cluster
 from airunway.kube import Client
 from airunway.kube.errors import Forbidden, KubeError, NotFound, RequestTimedOut, Unauthorized
 

@@ -29,7 +29,7 @@ from airunway.view.answers import PATHS, Answer, AnswerView, Piece, Task, plain_
 if TYPE_CHECKING:
     from airunway.kube import ApiError, Client, KubeError
     from airunway.resource import ObjectKey, Resource
-    from airunway.snapshots import Endpoint
+    from airunway.snapshots.serving import Endpoint
 __all__ = ["chat"]
 
 LONGEST_PROMPT = 2**20
@@ -154,7 +154,7 @@ async def _talk(client: Client, key: ObjectKey, wanted: _Wanted) -> _Talk:
     """Find the server of a deployment, its model, and what that does. Exits with 1 if there is none."""
     from airunway.kinds import MODEL_DEPLOYMENT
     from airunway.kube import TransportError
-    from airunway.snapshots import advertised, endpoint_of, pod_endpoint
+    from airunway.snapshots.serving import advertised, endpoint_of, pod_endpoint
 
     deployment = await client.get(MODEL_DEPLOYMENT, key)
     endpoint = endpoint_of(deployment) or await pod_endpoint(client, deployment)
@@ -222,7 +222,7 @@ class _Talk:
 
     def curl(self, prompt: str) -> list[str]:
         """The request as commands for a shell, for the gateway or from inside of the cluster, and for this machine."""
-        from airunway.snapshots import proxy_path
+        from airunway.snapshots.serving import proxy_path
 
         path, gateway = PATHS[self.tasks[0]], dig(self.deployment, "status", "gateway")
         body = self.body(prompt)
@@ -270,7 +270,7 @@ class _Talk:
 
         It is what the server's paths say, else the next in their order.
         """
-        from airunway.snapshots import schema_tasks
+        from airunway.snapshots.serving import schema_tasks
 
         if self.certain or len(self.tasks) < 2 or error.reason or error.status not in (*_REFUSING, *_FAULTY):
             return False
@@ -289,7 +289,7 @@ class _Talk:
         return True
 
     async def _ask(self, prompt: str, *, show: bool) -> AnswerView | None:
-        from airunway.snapshots import ask
+        from airunway.snapshots.serving import ask
 
         body = self.body(prompt)
         answer = Answer(task=self.tasks[0], model=self.model, started=monotonic())

@@ -23,7 +23,8 @@ from airunway.view import ContainerRow, PodRow, cause_of, container_names, event
 
 if TYPE_CHECKING:
     from airunway.kube import Client
-    from airunway.snapshots import Source, Watched
+    from airunway.snapshots.following import Watched
+    from airunway.snapshots.reading import Source
 
 __all__ = ["Epitaph", "Run", "epitaphs", "logs", "roles_of", "runs_of"]
 
@@ -158,7 +159,7 @@ def _write(prefix: str, line: str) -> None:
 
 
 async def _pods(client: Client, deployment: Resource) -> list[Resource]:
-    from airunway.snapshots import all_pod_sources
+    from airunway.snapshots.reading import all_pod_sources
 
     found: dict[str, Resource] = {}
     for source in all_pod_sources(deployment):
@@ -172,7 +173,7 @@ async def _pods(client: Client, deployment: Resource) -> list[Resource]:
 async def _events(client: Client, key: ObjectKey) -> list[Resource]:
     """The events about the deployment; none if they may not be read: they only add to the logs."""
     from airunway.kube import Forbidden
-    from airunway.snapshots import EVENT
+    from airunway.snapshots.reading import EVENT
 
     selector = f"involvedObject.name={key.name},involvedObject.kind=ModelDeployment"
     try:
@@ -202,7 +203,7 @@ class _Follower:
         """Print until cancelled. Raises Forbidden without the right to pods or their logs."""
         from airunway.kinds import MODEL_DEPLOYMENT
         from airunway.kube import Forbidden
-        from airunway.snapshots import Watched
+        from airunway.snapshots.following import Watched
 
         deployment = await self._client.get(MODEL_DEPLOYMENT, self._key)
         await _pods(self._client, deployment)  # its errors are the user's; a watch would try again and again
@@ -229,7 +230,8 @@ class _Follower:
 
     async def _read(self, deployment: Resource) -> None:
         """Have a list for every label that the deployment's pods have by now, and none besides. Raises Forbidden."""
-        from airunway.snapshots import Watched, all_pod_sources
+        from airunway.snapshots.following import Watched
+        from airunway.snapshots.reading import all_pod_sources
 
         wanted = all_pod_sources(deployment)
         for source in set(self._lists) - set(wanted):

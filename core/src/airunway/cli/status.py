@@ -99,7 +99,7 @@ def status(
 
 
 async def _show(client: Client, key: ObjectKey, output: Output) -> None:
-    from airunway.snapshots import read_snapshot
+    from airunway.snapshots.reading import read_snapshot
 
     _print(deployment_view(await read_snapshot(client, key)), output)
 
@@ -121,7 +121,7 @@ async def _wait(client: Client, key: ObjectKey, patience: timedelta) -> int:
     """
     from airunway.kinds import MODEL_DEPLOYMENT
     from airunway.kube import NotFound
-    from airunway.snapshots import Watched
+    from airunway.snapshots.following import Watched
 
     named: set[str] = set()
 
@@ -171,7 +171,7 @@ async def _watch(client: Client, key: ObjectKey, output: Output, patience: timed
 async def _follow(client: Client, key: ObjectKey, output: Output, *, ends: bool) -> int:
     from contextlib import aclosing
 
-    from airunway.snapshots import follow_snapshots
+    from airunway.snapshots.following import follow_snapshots
 
     screen = Screen()
     before: DeploymentView | None = None
