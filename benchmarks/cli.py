@@ -56,6 +56,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=15, help="starts of each command that are timed")
     arguments = parser.parse_args()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # users have byte code from the second start on
     program = Path(sys.executable).parent / "airunway"
     with tempfile.TemporaryDirectory() as folder:
         manifest = Path(folder) / "gemma.yaml"

@@ -30,8 +30,9 @@ from benchmarks.common import concurrently, heading, percentiles, rss_mib, say
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import NAMESPACE, POD, SERVICE_ACCOUNT, Client, load_config
 from airunway.resource import ObjectKey, Resource, dig
-from airunway.snapshots import MOST_REQUESTS, ask, endpoint_of, read_snapshot
 from airunway.snapshots.loads import PodMetrics, Scope
+from airunway.snapshots.reading import MOST_REQUESTS, read_snapshot
+from airunway.snapshots.serving import ask, endpoint_of
 from airunway.view import deployment_view, fleet_view
 from airunway.view.answers import PATHS, AnswerReader, Task, request_body
 from airunway_testing.controlplane import ControlPlane
@@ -142,7 +143,7 @@ def cpu_of_children() -> float:
 def timed_start() -> float:
     """Seconds of a command that does nothing but start with a Kubernetes client."""
     started = time.perf_counter()
-    subprocess.run([sys.executable, "-c", "import airunway.cli.main, airunway.snapshots"], check=True)
+    subprocess.run([sys.executable, "-c", "import airunway.cli.main, airunway.snapshots.reading"], check=True)
     return time.perf_counter() - started
 
 
@@ -356,6 +357,7 @@ def main() -> None:
     parser.add_argument("--deployments", type=int, default=200, help="of top")
     parser.add_argument("--seconds", type=float, default=15.0, help="of logs")
     arguments = parser.parse_args()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # users have byte code from the second start on
     load = [round(each, 2) for each in os.getloadavg()]
     found = asyncio.run(measured(arguments.parts or every, arguments))
     result = {

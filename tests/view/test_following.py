@@ -13,7 +13,7 @@ from tests.view.conftest import Grant, Run
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Forbidden, Unauthorized, load_config
 from airunway.resource import ObjectKey, dig
-from airunway.snapshots import Watched, follow_snapshots
+from airunway.snapshots.following import Watched, follow_snapshots
 from airunway.view import DeploymentSnapshot, Unseen
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.faultproxy import Fault, FaultProxy
@@ -129,3 +129,24 @@ async def test_without_the_right_to_watch_it_is_named(key: ObjectKey, run: Run, 
         assert (refused.code, refused.err.count("\n")) == (1, 1), refused
         assert f"no right to {missing} modeldeployments.airunway.ai in namespace {key.namespace}" in refused.err
         assert "is deleted" not in refused.out
+
+
+async def test_waiting_names_once_what_hinders_it_and_goes_on(
+    proxy: FaultProxy, client: Client, key: ObjectKey, run: Run
+) -> None:
+    proxy.inject(
+        Fault("status", verb="list", resource="modeldeployments", status=503, message="etcd is slow", count=2),
+        Fault("status", verb="watch", resource="modeldeployments", status=500, message="too busy", count=1),
+    )
+    words = ("status", f"md/{key.name}", "-n", key.namespace, "--wait=10m")
+    waiting = asyncio.create_task(run(*words, kubeconfig=proxy.kubeconfig))
+    async with asyncio.timeout(PATIENCE):
+        while proxy.pending:
+            await asyncio.sleep(0.1)
+    await write_status(client, key, phase="Failed", observedGeneration=1)
+    waited = await waiting
+    assert waited.code == 5, waited
+    slow, busy = waited.err.splitlines()
+    assert slow.startswith(f"airunway: waiting for md/{key.name}, which cannot be listed or watched now: ")
+    assert "etcd is slow" in slow
+    assert "too busy" in busy

@@ -14,7 +14,8 @@ from tests.view.conftest import Grant, Run, is_on_page
 
 from airunway.kube import POD, Client, Kind, load_config
 from airunway.resource import ObjectKey, Resource, dig, key_of
-from airunway.snapshots import MOST_REQUESTS, follow_snapshots, read_snapshot
+from airunway.snapshots.following import follow_snapshots
+from airunway.snapshots.reading import MOST_REQUESTS, read_snapshot
 from airunway.status.reasons import CODES
 from airunway.view import DeploymentSnapshot
 from airunway_testing.cluster_fixtures import gpu_quota

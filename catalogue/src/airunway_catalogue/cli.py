@@ -19,7 +19,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions
 
 
 @app.command("catalogue", short_help="Run the catalogue.", cls=options.SwitchCommand)
-@options.with_options(options.common)
+@options.with_options
 def catalogue(
     common: options.Common,
     max_discoveries: Annotated[

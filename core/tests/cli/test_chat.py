@@ -18,7 +18,7 @@ from airunway.cli.chat import LONGEST_PROMPT, _sentence, _served_name, _Talk, _W
 from airunway.cli.main import app
 from airunway.kube import SERVICE, Client, ClusterConfig, ConnectionFailed, api_error
 from airunway.resource import ObjectKey, Resource
-from airunway.snapshots import Endpoint, proxy_path
+from airunway.snapshots.serving import Endpoint, proxy_path
 from airunway.view.answers import Task
 
 ENDPOINT = Endpoint(kind=SERVICE, key=ObjectKey("ml", "llama"), port=8000)

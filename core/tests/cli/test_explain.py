@@ -12,8 +12,7 @@ from typer.testing import CliRunner, Result
 
 from airunway.api import names
 from airunway.artifacts.deployments import request_of
-from airunway.cli.explained_cache import cache_explanation, cache_lines
-from airunway.cli.explained_config import config_explanation, config_lines
+from airunway.cli.explained import cache_explanation, cache_lines, config_explanation, config_lines
 from airunway.cli.main import app
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import NAMESPACE, Client

@@ -8,7 +8,7 @@ import pytest
 import typer
 import yaml
 
-from airunway.cli.inputs import on_cluster
+from airunway.cli.cluster import Access, on_cluster
 from airunway.kube import Client
 from airunway.kube.errors import Forbidden, KubeError, NotFound, RequestTimedOut, Unauthorized
 
@@ -48,7 +48,7 @@ def test_what_a_cluster_says_comes_with_what_to_do_about_it(
         raise error
 
     with pytest.raises(typer.Exit) as ended:
-        on_cluster(work, kubeconfig=kubeconfig, context=None)
+        on_cluster(work, Access(kubeconfig, None))
     assert ended.value.exit_code == 1
     said = capsys.readouterr().err
     assert said.startswith(f"airunway: {error}")

@@ -6,6 +6,9 @@ import subprocess
 import sys
 
 import pytest
+import typer
+
+from airunway.cli.main import app
 
 HEAVY = {"aiohttp", "pydantic", "kopf", "rich", "jsonschema", "prometheus_client", "pluggy", "kubernetes_asyncio"}
 
@@ -28,6 +31,29 @@ def imported_by(statement: str) -> set[str]:
 )
 def test_imports_are_light(statement: str, absent: set[str]) -> None:
     assert imported_by(statement) & absent == set()
+
+
+@pytest.mark.parametrize("words", [["--help"], ["provider", "--help"], ["__complete", ""]])
+def test_a_list_of_commands_imports_none_of_them(words: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "airunway", *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    found = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    ours = {*HEAVY, "asyncio", "yaml", "airunway_testing"} - {"pydantic"}  # which typer imports for any option
+    assert {name.split(".")[0] for name in found} & ours == set()
+    assert {name for name in found if name.startswith("airunway.cli.")} <= {
+        f"airunway.cli.{name}" for name in ("main", "options", "completion", "cluster")
+    }
+
+
+def test_a_list_says_of_each_command_what_the_command_says_itself() -> None:
+    for tree in (command := typer.main.get_command(app), command.get_command(None, "provider")):  # type: ignore[attr-defined]
+        for name, placeholder in tree.commands.items():
+            assert tree.get_command(None, name).get_short_help_str(80) == placeholder.get_short_help_str(80)
 
 
 def test_the_version_is_an_option_too() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from airunway.api import names
-from airunway.cli.explained_template import template_explanation, template_lines
+from airunway.cli.explained import template_explanation, template_lines
 from airunway.cli.main import app
 from airunway.cli.manifests import ManifestError
 from airunway.cli.template_inputs import expanded

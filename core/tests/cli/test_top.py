@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from airunway.cli.top import top_lines
 from airunway.resource import Resource
 from airunway.sdk.picker import COMPONENT
-from airunway.snapshots import endpoint_of
 from airunway.snapshots.loads import _places, engine_of, ready_pods
+from airunway.snapshots.serving import endpoint_of
 from airunway.view import Unseen
 from airunway.view.engine_metrics import LoadRow, PodLoad, SampleReader, load_row
 

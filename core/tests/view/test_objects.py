@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.resource import Resource
-from airunway.view.objects import state_of
 from airunway.view.pods import Health
+from airunway.view.tree import state_of
 
 
 def made(*conditions: tuple[str, str, str], wanted: int | None = None, **status: Any) -> Resource:

@@ -11,7 +11,7 @@ from core.tests.any_json import anything, changed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airunway.cli.status_screen import status_lines
+from airunway.cli.status import status_lines
 from airunway.resource import Resource
 from airunway.view import (
     DeploymentSnapshot,
@@ -21,7 +21,7 @@ from airunway.view import (
     deployment_view,
     fleet_view,
 )
-from airunway.view.timeline import LONGEST
+from airunway.view.deployment import LONGEST
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e\u2066 token=hf_0123456789abcdef \r\n\x00" + "x" * 2**20

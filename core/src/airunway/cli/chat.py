@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
+import os
 import re
 import shlex
 import signal
@@ -16,19 +18,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from airunway.cli import inputs
+from airunway.cli.cluster import Access, Namespace, about_deployment, denied, duration, fail
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document
-from airunway.cli.targets import Namespace, about_deployment, denied, duration
 from airunway.redaction import bounded
 from airunway.resource import dig
+from airunway.view import Unseen
+from airunway.view.answers import PATHS, Answer, AnswerView, Piece, Task, plain_text, request_body
 
 if TYPE_CHECKING:
     from airunway.kube import ApiError, Client, KubeError
     from airunway.resource import ObjectKey, Resource
-    from airunway.snapshots import Endpoint
-    from airunway.view.answers import Answer, AnswerView, Task
-
+    from airunway.snapshots.serving import Endpoint
 __all__ = ["chat"]
 
 LONGEST_PROMPT = 2**20
@@ -129,7 +130,7 @@ def chat(
         elif output != "text":
             typer.echo(as_document([found.as_resource()], output), nl=False)
 
-    about_deployment([target], work, namespace=namespace, kubeconfig=kubeconfig, context=context)
+    about_deployment([target], work, namespace=namespace, access=Access(kubeconfig, context))
 
 
 def _decodable(text: str) -> str:
@@ -153,21 +154,20 @@ async def _talk(client: Client, key: ObjectKey, wanted: _Wanted) -> _Talk:
     """Find the server of a deployment, its model, and what that does. Exits with 1 if there is none."""
     from airunway.kinds import MODEL_DEPLOYMENT
     from airunway.kube import TransportError
-    from airunway.snapshots import advertised, endpoint_of, pod_endpoint
-    from airunway.view.answers import PATHS, Task
+    from airunway.snapshots.serving import advertised, endpoint_of, pod_endpoint
 
     deployment = await client.get(MODEL_DEPLOYMENT, key)
     endpoint = endpoint_of(deployment) or await pod_endpoint(client, deployment)
     if endpoint is None:
         phase = bounded(str(dig(deployment, "status", "phase", default="Unknown")), 40)
-        inputs.fail(
+        fail(
             f"md/{key.name} in namespace {key.namespace} has no endpoint yet (it is {phase}): "
             f"airunway status md/{key.name} -n {key.namespace} shows why"
         )
     try:
         found = await advertised(client, endpoint)
     except TransportError as error:
-        inputs.fail(f"the model's server does not answer: {error}")
+        fail(f"the model's server does not answer: {error}")
     model = wanted.model or (found.models[0] if found.models else _served_name(deployment))
     if wanted.task != "auto":
         tasks = [Task(wanted.task)]
@@ -211,8 +211,6 @@ class _Talk:
     """The conversation so far."""
 
     def body(self, prompt: str) -> Resource:
-        from airunway.view.answers import request_body
-
         system = [{"role": "system", "content": self.wanted.system}] if self.wanted.system else []
         return request_body(
             self.tasks[0],
@@ -224,10 +222,7 @@ class _Talk:
 
     def curl(self, prompt: str) -> list[str]:
         """The request as commands for a shell, for the gateway or from inside of the cluster, and for this machine."""
-        import json
-
-        from airunway.snapshots import proxy_path
-        from airunway.view.answers import PATHS
+        from airunway.snapshots.serving import proxy_path
 
         path, gateway = PATHS[self.tasks[0]], dig(self.deployment, "status", "gateway")
         body = self.body(prompt)
@@ -252,7 +247,6 @@ class _Talk:
     async def ask(self, prompt: str, *, show: bool = True) -> AnswerView | None:
         """Ask and print; None, after a sentence on standard error, if there is no whole answer."""
         from airunway.kube import ApiError, KubeError
-        from airunway.view.answers import Task
 
         while True:
             if self.tasks[0] is Task.RERANK and not self.wanted.documents:
@@ -276,9 +270,7 @@ class _Talk:
 
         It is what the server's paths say, else the next in their order.
         """
-        from airunway.cli.chat_screen import remark
-        from airunway.snapshots import schema_tasks
-        from airunway.view.answers import Task
+        from airunway.snapshots.serving import schema_tasks
 
         if self.certain or len(self.tasks) < 2 or error.reason or error.status not in (*_REFUSING, *_FAULTY):
             return False
@@ -297,9 +289,7 @@ class _Talk:
         return True
 
     async def _ask(self, prompt: str, *, show: bool) -> AnswerView | None:
-        from airunway.cli.chat_screen import Printer, print_rest
-        from airunway.snapshots import ask
-        from airunway.view.answers import Answer
+        from airunway.snapshots.serving import ask
 
         body = self.body(prompt)
         answer = Answer(task=self.tasks[0], model=self.model, started=monotonic())
@@ -323,15 +313,11 @@ class _Talk:
         return view
 
     def _remember(self, prompt: str, answer: Answer) -> None:
-        from airunway.view.answers import Task
-
         if self.tasks[0] is Task.CHAT:
             self.said += [{"role": "user", "content": prompt}, {"role": "assistant", "content": answer.text}]
 
     async def converse(self) -> None:
         """Ask what is typed until the end of input; Ctrl-C ends an answer, or at the prompt the conversation."""
-        from airunway.cli.chat_screen import Terminal, remark
-
         remark(f"{self.model} of md/{dig(self.deployment, 'metadata', 'name')}; Ctrl-C ends an answer, Ctrl-D the talk")
         terminal = Terminal()
         while True:
@@ -356,8 +342,6 @@ def names_other_task(message: str) -> bool:
 
 async def _interruptible(work: Coroutine[object, object, object]) -> None:
     """Wait for `work`; Ctrl-C ends it, and nothing else."""
-    from airunway.cli.chat_screen import remark
-
     task = asyncio.create_task(work)
     loop = asyncio.get_running_loop()
     before = signal.getsignal(signal.SIGINT)
@@ -396,3 +380,118 @@ def _sentence(error: KubeError, endpoint: Endpoint, deployment: Resource) -> str
 
 def _problem(text: str) -> None:
     typer.echo(f"airunway: {bounded(text)}", err=True)
+
+
+# ----------------------------------------------------------------------------------------------------- the terminal
+
+
+_HEAD = "\x1b[2m"
+_END = "\x1b[0m"
+
+
+def remark(text: str) -> None:
+    """Write a line to standard error."""
+    typer.echo(bounded(text), err=True)
+
+
+class Terminal:
+    """Lines that are typed. Waiting for one can be cancelled, unlike a thread that reads."""
+
+    def __init__(self) -> None:
+        self._typed = b""
+        self._ended = False
+
+    async def line(self) -> str | None:
+        """The next line; None at the end of input."""
+        while b"\n" not in self._typed and not self._ended:
+            await self._read()
+        line, found, self._typed = self._typed.partition(b"\n")
+        return line.decode(errors="replace") if found or line else None
+
+    async def _read(self) -> None:
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+        number = sys.stdin.fileno()
+
+        def wake() -> None:
+            if not ready.done():
+                ready.set_result(None)
+
+        try:
+            loop.add_reader(number, wake)
+        except NotImplementedError:  # Windows
+            self._typed += (await asyncio.to_thread(sys.stdin.readline)).encode()
+            self._ended = not self._typed
+            return
+        try:
+            await ready
+        finally:
+            loop.remove_reader(number)
+        read = os.read(number, 65536)
+        self._typed += read
+        self._ended = not read
+
+
+class Printer:
+    """Writes an answer to standard output as it arrives; the model's reasoning only on a terminal."""
+
+    def __init__(self, show: bool) -> None:
+        self._show, self._terminal = show, sys.stdout.isatty()
+        plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+        self._head, self._end = ("", "") if plain else (_HEAD, _END)
+        self._reasons = self._wrote = False
+        self._last = "\n"
+
+    def write(self, piece: Piece) -> None:
+        if piece.reasoning and self._show and self._terminal:
+            self._write(f"{self._head}{plain_text(piece.reasoning)}{self._end}")
+            self._reasons = True
+        if piece.text and self._show:
+            if self._reasons:
+                self._write("\n\n")
+                self._reasons = False
+            self._write(plain_text(piece.text))
+
+    def _write(self, text: str) -> None:
+        if text:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+            self._last = text[-1]
+
+    def end(self) -> None:
+        """The next output begins a line."""
+        if self._last != "\n":
+            self._write("\n")
+
+
+def print_rest(view: AnswerView, documents: tuple[str, ...]) -> None:
+    """What is no text, and the line of counts."""
+    if view.embedding:
+        shown = ", ".join(f"{number:.6g}" for number in view.embedding[:8])
+        more = f", … {len(view.embedding) - 8} more" if len(view.embedding) > 8 else ""
+        typer.echo(f"[{shown}{more}]")
+        remark(f"{len(view.embedding)} dimensions; -o json prints all")
+    for each in view.ranked:
+        text = documents[each.index] if each.index < len(documents) else "?"
+        typer.echo(f"{each.score:.6f}  {bounded(text, 300)}")
+    remark("; ".join(_counts(view)))
+
+
+def _counts(view: AnswerView) -> list[str]:
+    found = []
+    if not isinstance(view.first_token, Unseen):
+        found.append(f"first token after {view.first_token * 1000:.0f} ms")
+        speed = view.tokens_per_second
+        found.append(f"tokens/s unknown: {speed.why}" if isinstance(speed, Unseen) else f"{speed:.1f} tokens/s")
+    usage = view.usage
+    if isinstance(usage, Unseen):
+        found.append(f"tokens unknown: {usage.why}")
+    else:
+        cached = f" ({usage.cached} cached)" if usage.cached else ""
+        asked = "?" if usage.prompt is None else str(usage.prompt)
+        answered = "?" if usage.completion is None else str(usage.completion)
+        found.append(f"{asked} tokens in{cached}, {answered} out")
+    found.append(f"{view.seconds:.2f} s in all")
+    if view.finish not in ("", "stop"):
+        found.append(f"ended by {view.finish}")
+    return found

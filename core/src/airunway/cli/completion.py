@@ -6,7 +6,6 @@ answer is a candidate a line, with its help after a tab, and ``:0`` (files may f
 
 from __future__ import annotations
 
-import asyncio
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +15,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-from airunway.cli.inputs import DEPLOYMENT_WORDS
+from airunway.cli.cluster import DEPLOYMENT_WORDS
 
 __all__ = ["Asked", "complete", "completion", "completions", "names_in_cluster"]
 
@@ -129,16 +128,16 @@ def completions(command: Any, words: Sequence[str], names: Names) -> tuple[list[
     *before, typed = words or [""]
     rest = []
     for position, word in enumerate(before):
-        if not hasattr(command, "list_commands"):
+        if not hasattr(command, "commands"):
             rest = before[position:]
             break
         if word.startswith("-"):
             continue
-        if word not in command.list_commands(None):
+        if word not in command.commands:
             return [], NO_FILES
         command = command.get_command(None, word)
-    if hasattr(command, "list_commands"):
-        found = [(name, _help(command.get_command(None, name))) for name in command.list_commands(None)]
+    if hasattr(command, "commands"):
+        found = [(name, _help(each)) for name, each in command.commands.items()]
         return [each for each in found if each[0].startswith(typed)], NO_FILES
     return _of_command(command, rest, typed, names)
 
@@ -261,6 +260,8 @@ def _line(text: str | None) -> str:
 
 def names_in_cluster(asked: Asked) -> list[str]:
     """Returns names of the user's cluster; none if it refuses, or does not answer in time: a shell shows no errors."""
+    import asyncio
+
     from airunway.kube import KubeError
 
     try:

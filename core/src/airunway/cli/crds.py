@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
+from airunway.cli.cluster import Access, fail, on_cluster
+from airunway.cli.manifests import definitions_in
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document
 from airunway.redaction import printable
@@ -59,9 +61,9 @@ def crds(
     if write is not None and file is not None:
         raise typer.BadParameter("--write writes this release's CRDs and cannot be used with --filename")
     with inputs.reporting():
-        wanted = inputs.definitions_in(file) if file is not None else definitions.custom_resource_definitions()
+        wanted = definitions_in(file) if file is not None else definitions.custom_resource_definitions()
     if check or apply:
-        _guarded(wanted, kubeconfig=kubeconfig, context=context, apply=apply)
+        _guarded(wanted, access=Access(kubeconfig, context), apply=apply)
     elif write is None:
         typer.echo(definitions.to_yaml(wanted), nl=False)
     else:
@@ -70,7 +72,7 @@ def crds(
             typer.echo(path)
 
 
-def _guarded(wanted: list[Resource], *, kubeconfig: Path | None, context: str | None, apply: bool) -> None:
+def _guarded(wanted: list[Resource], *, access: Access, apply: bool) -> None:
     from airunway.kube import Conflict
     from airunway.resource import key_of
     from airunway.upgrades.definitions import apply_definitions, harms_in
@@ -81,15 +83,15 @@ def _guarded(wanted: list[Resource], *, kubeconfig: Path | None, context: str | 
             try:
                 await apply_definitions(client, wanted)
             except Conflict as error:
-                inputs.fail(
+                fail(
                     f"another tool owns these CRDs: {error}. Upgrade them with that tool (helm upgrade, kubectl apply "
                     "--server-side)"
                 )
             except TimeoutError:
-                inputs.fail("the API server accepted the CRDs but does not serve them: `airunway doctor` shows why")
+                fail("the API server accepted the CRDs but does not serve them: `airunway doctor` shows why")
         return found
 
-    found = inputs.on_cluster(work, kubeconfig=kubeconfig, context=context)
+    found = on_cluster(work, access)
     for harm in found:
         typer.echo(printable(str(harm)))
     if found:
@@ -117,20 +119,20 @@ def schema(
     usable: list[Definition] = []
     refused: list[str] = []
     with inputs.reporting():
-        crds = inputs.definitions_in(file)
+        crds = definitions_in(file)
     try:
         found = [definition_of(crd) for crd in crds]
         if kind:
             found = [chosen(found, kind=kind)]
     except DefinitionError as error:
-        inputs.fail(f"{file}: {error}")
+        fail(f"{file}: {error}")
     for definition in found:
         try:
             usable.append(chosen([definition]))
         except DefinitionError as error:
             refused.append(f"{file}: {error}")
     if not usable:
-        inputs.fail("\n".join(refused))
+        fail("\n".join(refused))
     for text in refused:
         typer.echo(printable(f"airunway: {text}"), err=True)
     if output == "table":

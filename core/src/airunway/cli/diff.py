@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
+from airunway.cli.cluster import Access, denied, on_cluster, parse_target
+from airunway.cli.manifests import manifests_in
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document
-from airunway.cli.targets import denied
 from airunway.redaction import printable
 from airunway.resource import Resource, key_of
 
@@ -56,10 +57,8 @@ def diff(
     Exits with 0 if nothing would change, with 1 if something would, with 2 if there is no plan.
     """
     with _errors(), inputs.reporting():
-        name = inputs.parse_target(target) if target else ""
-        plans, problems = inputs.on_cluster(
-            lambda client: _plans(client, file, name, namespace), kubeconfig=kubeconfig, context=context
-        )
+        name = parse_target(target) if target else ""
+        plans, problems = on_cluster(lambda client: _plans(client, file, name, namespace), Access(kubeconfig, context))
     for problem in problems:
         typer.echo(f"airunway: {printable(problem)}", err=True)
     if output == "text":
@@ -91,7 +90,7 @@ async def _plans(client: Client, file: Path, name: str, namespace: str) -> tuple
     from airunway.kube import ApiError, Forbidden
     from airunway.plugins.errors import PluginError, PluginFault
 
-    given = inputs.manifests_in(file, namespace=namespace or client.config.namespace)
+    given = manifests_in(file, namespace=namespace or client.config.namespace)
     wanted = [each for each in given.deployments if not name or key_of(each).name == name]
     if not wanted:
         raise ManifestError(f"{file}: contains no ModelDeployment {name!r}")

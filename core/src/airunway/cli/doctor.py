@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from airunway.cli import inputs
+from airunway.cli.cluster import Access, on_cluster
 from airunway.cli.options import Context, Kubeconfig
-from airunway.cli.printing import as_document, terminal_width
-from airunway.redaction import printable
+from airunway.cli.printing import Line, Screen, as_document, is_ascii, terminal_width
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from airunway.doctor import DoctorReport, Snapshot
     from airunway.kube import Client
     from airunway.plugins.host import ProviderHost
@@ -53,7 +49,7 @@ def doctor(
 
     if unknown := sorted(set(ignore or ()) - set(CHECKS)):
         raise typer.BadParameter(f"--ignore: unknown check {', '.join(unknown)}")
-    found = run_checks(_snapshot(namespace, kubeconfig, context), ignored=frozenset(ignore or ()))
+    found = run_checks(_snapshot(namespace, Access(kubeconfig, context)), ignored=frozenset(ignore or ()))
     if output == "text":
         _print(found)
     else:
@@ -62,7 +58,7 @@ def doctor(
         raise typer.Exit(FOUND)
 
 
-def _snapshot(namespace: str, kubeconfig: Path | None, context: str | None) -> Snapshot:
+def _snapshot(namespace: str, access: Access) -> Snapshot:
     from dataclasses import replace
 
     from airunway.doctor import Unseen, gather
@@ -72,7 +68,7 @@ def _snapshot(namespace: str, kubeconfig: Path | None, context: str | None) -> S
     async def look(client: Client) -> Snapshot:
         return await gather(client, namespace=namespace, hosts=hosts)
 
-    snapshot = inputs.on_cluster(look, kubeconfig=kubeconfig, context=context, timeout=15.0)
+    snapshot = on_cluster(look, access, timeout=15.0)
     unseen = tuple(Unseen(part="plugins", what=f"provider {name}", why=why) for name, why in broken.items())
     return replace(snapshot, unseen=(*snapshot.unseen, *unseen))
 
@@ -94,15 +90,5 @@ def _hosts() -> tuple[list[ProviderHost], dict[str, str]]:
 def _print(found: DoctorReport) -> None:
     from airunway.doctor.report import lines
 
-    width = terminal_width()
-    ascii_only = not (sys.stdout.encoding or "").lower().startswith("utf")
-    report = lines(found, width=width, ascii_only=ascii_only)
-    if width is None:
-        typer.echo("\n".join(printable(line.text) for line in report))
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(highlight=False, soft_wrap=True)
-    for line in report:
-        console.print(Text(printable(line.text), style=line.style))
+    report = lines(found, width=terminal_width(), ascii_only=is_ascii())
+    Screen().print(Line(line.text, line.style) for line in report)

@@ -4,6 +4,7 @@ template, runtime config, route and model cache it has.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,18 +13,31 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
-from airunway.cli.explained_cache import cache_explanation, cache_lines
-from airunway.cli.explained_config import config_explanation, config_lines
-from airunway.cli.explained_template import origin_of, template_explanation, template_lines
+from airunway.cli.cluster import Access, fail, on_cluster, parse_target
+from airunway.cli.explained import (
+    cache_explanation,
+    cache_lines,
+    config_explanation,
+    config_lines,
+    origin_of,
+    template_explanation,
+    template_lines,
+)
+from airunway.cli.manifests import Manifests, manifests_in, namespace_labels_in, provider_configs_in
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document, terminal_width
 from airunway.redaction import printable
+from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, parse_time
 from airunway.table import format_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from airunway.resource import Resource
+    from airunway.cli.template_inputs import Expanded
+    from airunway.kube import Client
+    from airunway.selection import ProviderFacts
+    from airunway.selection.explanation import Explanation
+    from airunway.validation.policy import Policy
     from airunway.view.explanation import CandidateRow, ExplanationView
 
 __all__ = ["explain"]
@@ -84,63 +98,35 @@ def explain(
             "--runtime-config needs -f: a deployment of the cluster is explained with the configs of the cluster"
         )
     from airunway.cli.template_inputs import with_templates
-    from airunway.resource import key_of
     from airunway.selection import provider_facts
-    from airunway.selection.explanation import explain as explained
-    from airunway.selection.explanation import undecided
     from airunway.view.explanation import explanation_view
 
+    access = Access(kubeconfig, context)
     with inputs.reporting():
         rules = inputs.policy_in(policy) if policy is not None else None
-        given = inputs.manifests_in(file, runtime_config or (), namespace=namespace) if file is not None else None
-        deployments, configs, now = _read(target, given, namespace, providers, kubeconfig, context)
-        if given is not None:
-            runtime_configs = given.configs
-        else:
-            runtime_configs = inputs.read_runtime_configs(deployments[0], kubeconfig=kubeconfig, context=context)
+        given = manifests_in(file, runtime_config or (), namespace=namespace) if file is not None else None
+        deployments, configs, now = _read(target, given, namespace, providers, access)
+        runtime_configs = given.configs if given is not None else _read_runtime_configs(deployments[0], access)
         found = with_templates(
             deployments,
             given.templates if given is not None else (),
-            kubeconfig=kubeconfig,
-            context=context,
+            access=access,
             on_cluster=not providers,
         )
-        deployments = [each.deployment for each in found]
         labels: dict[str, dict[str, str]] = {}
         if policy is not None and file is not None and providers:
-            labels = inputs.namespace_labels_in(file)
+            labels = namespace_labels_in(file)
         elif policy is not None:
-            names = {key_of(deployment).namespace for deployment in deployments}
-            labels = inputs.read_namespace_labels(names, kubeconfig=kubeconfig, context=context)
+            names = {key_of(each.own).namespace for each in found}
+            labels = _read_namespace_labels(names, access)
     facts = [provider_facts(config) for config in configs]
     if why_not and all(provider.name != why_not for provider in facts):
         known = ", ".join(sorted(provider.name for provider in facts)) or "none"
-        inputs.fail(f"unknown provider {why_not!r} (providers: {known})")
-    explanations = [
-        explained(
-            each.deployment,
-            facts,
-            now=now,
-            policy=rules,
-            namespace_labels=labels.get(key_of(each.own).namespace),
-            asked=inputs.asking_plugins(each.deployment, now=now),
-        )
-        if not each.problem
-        else undecided(each.own, message=each.reason)
-        for each in found
-    ]
-    explanations = [
-        replace(
-            explanation,
-            warnings=inputs.warnings_of(deployment, explanation.provider, explanation.engine.engine, now=now),
-        )
-        if explanation.provider and explanation.engine and explanation.engine.engine and not explanation.violations
-        else explanation
-        for deployment, explanation in zip(deployments, explanations, strict=True)
-    ]
+        fail(f"unknown provider {why_not!r} (providers: {known})")
+    explanations = [_explanation(each, facts, now=now, policy=rules, labels=labels) for each in found]
     artifacts: list[Resource] = []
     if file is None:
-        artifacts = inputs.read_artifacts(deployments[0], kubeconfig=kubeconfig, context=context)
+        artifacts = _read_artifacts(found[0].deployment, access)
     followed = [
         {
             **template_explanation(each),
@@ -149,50 +135,168 @@ def explain(
         }
         for each in found
     ]
-    if output == "table":
-        blocks = []
-        for deployment, explanation, following in zip(deployments, explanations, followed, strict=True):
-            lines = [*_lines(explanation_view(explanation), why_not)]
-            if template := [*template_lines(following)]:
-                lines += ["", *template]
-            if target or _says_something(following):
-                lines += ["", *config_lines(following, warnings=_waiting(deployment))]
-            lines += cache_lines(following)
-            blocks.append("\n".join(map(printable, lines)))
-        typer.echo("\n\n".join(blocks))
-        for deployment in deployments if target else ():
-            typer.echo("\n".join(["", *map(printable, _state(deployment))]))
-    else:
+    if output != "table":
         documents = [
             {**explanation.as_resource(), **following}
             for explanation, following in zip(explanations, followed, strict=True)
         ]
         typer.echo(as_document(documents, output), nl=False)
+        return
+    blocks = []
+    for each, explanation, following in zip(found, explanations, followed, strict=True):
+        lines = [*_lines(explanation_view(explanation), why_not)]
+        if template := [*template_lines(following)]:
+            lines += ["", *template]
+        if target or _says_something(following):
+            lines += ["", *config_lines(following, warnings=_waiting(each.deployment))]
+        lines += cache_lines(following)
+        blocks.append("\n".join(map(printable, lines)))
+    typer.echo("\n\n".join(blocks))
+    for each in found if target else ():
+        typer.echo("\n".join(["", *map(printable, _state(each.deployment))]))
+
+
+def _explanation(
+    found: Expanded,
+    facts: Sequence[ProviderFacts],
+    *,
+    now: datetime,
+    policy: Policy | None,
+    labels: Mapping[str, Mapping[str, str]],
+) -> Explanation:
+    """The selection of a deployment, with the warnings of the provider that it gets; `labels` are by namespace."""
+    from airunway.selection import explanation as selection
+
+    if found.problem:
+        return selection.undecided(found.own, message=found.reason)
+    explanation = selection.explain(
+        found.deployment,
+        facts,
+        now=now,
+        policy=policy,
+        namespace_labels=labels.get(key_of(found.own).namespace),
+        asked=inputs.asking_plugins(found.deployment, now=now),
+    )
+    engine = explanation.engine.engine if explanation.engine is not None else None
+    if not explanation.provider or not engine or explanation.violations:
+        return explanation
+    warnings = inputs.warnings_of(found.deployment, explanation.provider, engine, now=now)
+    return replace(explanation, warnings=warnings)
+
+
+# ------------------------------------------------------------------------------------------------------ what is read
 
 
 def _read(
     target: list[str] | None,
-    given: inputs.Manifests | None,
+    given: Manifests | None,
     namespace: str,
     providers: str,
-    kubeconfig: Path | None,
-    context: str | None,
+    access: Access,
 ) -> tuple[list[Resource], list[Resource], datetime]:
     """Deployments, provider configs, and the time for which they are evaluated."""
     if given is None:
-        name = inputs.parse_target(target or [])
-        deployment, configs = inputs.read_cluster(
-            kubeconfig=kubeconfig, context=context, namespace=namespace, name=name
-        )
+        name = parse_target(target or [])
+        deployment, configs = _read_cluster(access, namespace=namespace, name=name)
         return [deployment] if deployment is not None else [], configs, datetime.now(UTC)
     deployments = given.deployments
     if providers == INSTALLED:
         return deployments, inputs.installed_configs(), datetime.now(UTC)
     if providers:
-        configs = inputs.provider_configs_in(Path(providers))
-        return deployments, configs, inputs.time_of(configs)
-    _, configs = inputs.read_cluster(kubeconfig=kubeconfig, context=context, namespace=namespace, name=None)
+        configs = provider_configs_in(Path(providers))
+        return deployments, configs, _time_of(configs)
+    _, configs = _read_cluster(access, namespace=namespace, name=None)
     return deployments, configs, datetime.now(UTC)
+
+
+def _read_cluster(access: Access, *, namespace: str, name: str | None) -> tuple[Resource | None, list[Resource]]:
+    """The ModelDeployment `name` (if given) and all InferenceProviderConfigs of a cluster; exits with 1 on errors."""
+    from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
+
+    async def read(client: Client) -> tuple[Resource | None, list[Resource]]:
+        deployment = None
+        if name is not None:
+            deployment = await client.get(MODEL_DEPLOYMENT, ObjectKey(namespace or client.config.namespace, name))
+        return deployment, await client.list_all(INFERENCE_PROVIDER_CONFIG)
+
+    return on_cluster(read, access)
+
+
+def _time_of(configs: list[Resource]) -> datetime:
+    """The time when the configs in files were recorded: the newest heartbeat, or now if there is none."""
+    beats = [parse_time(dig(config, "status", "lastHeartbeat")) for config in configs]
+    return max((beat for beat in beats if beat is not None), default=datetime.now(UTC))
+
+
+def _read_namespace_labels(names: Collection[str], access: Access) -> dict[str, dict[str, str]]:
+    """The labels of these namespaces of a cluster; none for one that does not exist. Exits with 1 on errors."""
+    from airunway.kube import NAMESPACE, NotFound
+
+    async def read(client: Client) -> dict[str, dict[str, str]]:
+        found = {}
+        for name in names:
+            with suppress(NotFound):
+                found[name] = labels_of(await client.get(NAMESPACE, ObjectKey("", name)))
+        return found
+
+    return on_cluster(read, access)
+
+
+def _read_runtime_configs(deployment: Resource, access: Access) -> list[Resource]:
+    """The RuntimeConfig and the ClusterRuntimeConfig of the name that the deployment follows, if they exist.
+
+    A cluster without these kinds has none. One that may not be read is reported on stderr, and counts as absent.
+    Exits with 1 on other errors.
+    """
+    from airunway.configs import config_name
+    from airunway.kinds import CLUSTER_RUNTIME_CONFIG, RUNTIME_CONFIG
+    from airunway.kube import Forbidden
+
+    name, namespace = config_name(deployment), key_of(deployment).namespace
+
+    async def read(client: Client) -> list[Resource]:
+        configs = []
+        for kind, key in (
+            (RUNTIME_CONFIG, ObjectKey(namespace, name)),
+            (CLUSTER_RUNTIME_CONFIG, ObjectKey("", name)),
+        ):
+            try:
+                found = await client.find(kind, key)
+            except Forbidden as error:
+                typer.echo(printable(f"airunway: {error}: it counts as absent here"), err=True)
+                continue
+            if found is not None:
+                configs.append({**found, "kind": kind.kind})
+        return configs
+
+    return on_cluster(read, access)
+
+
+def _read_artifacts(deployment: Resource, access: Access) -> list[Resource]:
+    """The ModelArtifacts of the deployment's namespace, if it asks for a model cache.
+
+    A cluster without the kind has none. Without the right to list them, that is said on standard error. Exits with 1 on
+    other errors.
+    """
+    from airunway.kinds import MODEL_ARTIFACT
+    from airunway.kube import Forbidden, NotFound
+
+    if dig(deployment, "spec", "model", "cache", "mode") in (None, "None"):
+        return []
+
+    async def read(client: Client) -> list[Resource]:
+        try:
+            return await client.list_all(MODEL_ARTIFACT, namespace=key_of(deployment).namespace)
+        except NotFound:
+            return []
+        except Forbidden as error:
+            typer.echo(printable(f"airunway: {error}: they count as absent here"), err=True)
+            return []
+
+    return on_cluster(read, access)
+
+
+# ---------------------------------------------------------------------------------------------------- what is printed
 
 
 def _lines(view: ExplanationView, why_not: str) -> Iterator[str]:

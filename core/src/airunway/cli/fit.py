@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
+from airunway.cli.cluster import Access, fail
+from airunway.cli.manifests import manifests_in, provider_configs_in
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document, object_name, terminal_width
 from airunway.redaction import printable
@@ -18,7 +20,7 @@ from airunway.resource import dig, filled, key_of
 from airunway.table import format_table
 
 if TYPE_CHECKING:
-    from airunway.cli.gpu_nodes import Surroundings
+    from airunway.cli.sizing_inputs import Surroundings
     from airunway.resource import Resource
     from airunway.selection.explanation import Explanation
     from airunway.sizing import Checkpoint, Estimate, Fit, NodeFit, NodeGpus, Role, Unseen
@@ -102,21 +104,20 @@ def fit(
 
     with inputs.reporting():
         if file is not None:
-            given = inputs.manifests_in(file, namespace=namespace)
+            given = manifests_in(file, namespace=namespace)
             found_templates = with_templates(
                 given.deployments,
                 given.templates,
-                kubeconfig=kubeconfig,
-                context=context,
+                access=Access(kubeconfig, context),
                 on_cluster=nodes is None and not gpu,
             )
             if problem := next((f"{key_of(each.own)}: {each.problem}" for each in found_templates if each.problem), ""):
-                inputs.fail(problem)
+                fail(problem)
             deployments = [each.deployment for each in found_templates]
         else:
             deployments = [asked_for(target or "", namespace=namespace, engine=engine, context_length=context_length)]
         try:
-            around = surroundings_of(nodes, gpu, kubeconfig=kubeconfig, context=context, namespace=namespace)
+            around = surroundings_of(nodes, gpu, access=Access(kubeconfig, context), namespace=namespace)
             found = [
                 sized(
                     deployment,
@@ -131,7 +132,7 @@ def fit(
                 for deployment in deployments
             ]
         except ModelConfigError as error:
-            inputs.fail(str(error))
+            fail(str(error))
     if output == "table":
         typer.echo("\n\n".join("\n".join(map(printable, _lines(each))) for each in found))
     elif output == "name":
@@ -215,17 +216,15 @@ def asked_for(model: str, *, namespace: str, engine: str, context_length: int | 
     }
 
 
-def surroundings_of(
-    nodes: Path | None, gpu: str, *, kubeconfig: Path | None, context: str | None, namespace: str
-) -> Surroundings | None:
+def surroundings_of(nodes: Path | None, gpu: str, *, access: Access, namespace: str) -> Surroundings | None:
     """Nodes, pods and providers of a file or the cluster; None with ``--gpu``, which needs neither."""
-    from airunway.cli.gpu_nodes import read_surroundings, surroundings_in
+    from airunway.cli.sizing_inputs import read_surroundings, surroundings_in
 
     if gpu:
         return None
     if nodes is not None:
         return surroundings_in(nodes)
-    return read_surroundings(kubeconfig=kubeconfig, context=context, namespace=namespace)
+    return read_surroundings(access=access, namespace=namespace)
 
 
 def gpu_rows(gpu: str) -> tuple[NodeGpus, ...]:
@@ -234,7 +233,7 @@ def gpu_rows(gpu: str) -> tuple[NodeGpus, ...]:
 
     facts = gpu_named(gpu)
     if isinstance(facts.memory, Unknown):
-        inputs.fail(f"--gpu: {facts.memory.why}; known: {', '.join(known_gpus())}")
+        fail(f"--gpu: {facts.memory.why}; known: {', '.join(known_gpus())}")
     resource = "amd.com/gpu" if "mi3" in gpu.lower() else "nvidia.com/gpu"
     return (NodeGpus(node="any", resource=resource, allocatable=_GPUS_OF_A_NODE, used=0, gpu=facts),)
 
@@ -260,8 +259,7 @@ def sized(
     from dataclasses import replace
 
     from airunway.api.modeldeployment import ParseError, parse_deployment
-    from airunway.cli.gpu_nodes import free_in
-    from airunway.cli.model_facts import facts_of
+    from airunway.cli.sizing_inputs import facts_of, free_in
     from airunway.selection import provider_facts
     from airunway.selection.explanation import explain
     from airunway.sizing import Placement, Unseen, roles_of
@@ -278,7 +276,7 @@ def sized(
     try:
         parsed = parse_deployment(deployment)
     except ParseError as error:
-        inputs.fail(f"ModelDeployment {key_of(deployment)}: {error}")
+        fail(f"ModelDeployment {key_of(deployment)}: {error}")
     placement = Placement(
         node_selector=parsed.spec.node_selector,
         tolerations=tuple(each.model_dump(by_alias=True) for each in parsed.spec.tolerations),
@@ -320,7 +318,7 @@ def _configs(around: Surroundings | None, providers: str, unseen: list[Unseen]) 
     from airunway.sizing import Unseen
 
     if providers and providers != "installed":
-        return inputs.provider_configs_in(Path(providers))
+        return provider_configs_in(Path(providers))
     if providers or around is None:
         return inputs.installed_configs()
     if isinstance(around.configs, Unseen):

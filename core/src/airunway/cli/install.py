@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from airunway.cli import inputs
+from airunway.cli.cluster import Access, fail, on_cluster
 from airunway.cli.options import Context, Kubeconfig
 from airunway.redaction import printable
 
@@ -69,7 +69,7 @@ def install(
     async def work(client: Client, helm: Helm) -> None:
         await _bring(client, helm, wanted, dry_run=dry_run, timeout=timeout)
 
-    _run(work, namespace=namespace, registry=registry, kubeconfig=kubeconfig, context=context)
+    _run(work, namespace=namespace, registry=registry, access=Access(kubeconfig, context))
 
 
 def upgrade(
@@ -99,10 +99,10 @@ def upgrade(
             except ChartNotBundled as reason:
                 typer.echo(printable(f"{name} not changed: {reason}"))
         if not chosen:
-            inputs.fail("nothing was changed: no installed wheel has the chart of a release in that namespace")
+            fail("nothing was changed: no installed wheel has the chart of a release in that namespace")
         await _bring(client, helm, chosen, dry_run=dry_run, timeout=timeout)
 
-    _run(work, namespace=namespace, registry=registry, kubeconfig=kubeconfig, context=context)
+    _run(work, namespace=namespace, registry=registry, access=Access(kubeconfig, context))
 
 
 def uninstall(
@@ -133,7 +133,7 @@ def uninstall(
         if not listed or not chosen:
             _fail_without_releases(namespace)
         if unknown := ", ".join(name for name in chosen if name not in listed):
-            inputs.fail(f"helm has no release {unknown} in {namespace} (it has: {', '.join(listed)})")
+            fail(f"helm has no release {unknown} in {namespace} (it has: {', '.join(listed)})")
         _refuse(helm.foreign(releases, chosen))
         for name, objects in (await _owned(client, helm, chosen)).items():
             _list(name, "to be deleted", objects)
@@ -146,7 +146,7 @@ def uninstall(
         for line in stays:
             typer.echo(printable(f"stays: {line}"))
 
-    _run(work, namespace=namespace, kubeconfig=kubeconfig, context=context)
+    _run(work, namespace=namespace, access=Access(kubeconfig, context))
 
 
 def manifests(
@@ -237,7 +237,7 @@ async def _owned(client: Client, helm: Helm, names: Iterable[str]) -> Mapping[st
 
 def _refuse(reasons: Iterable[str]) -> None:
     if found := list(reasons):
-        inputs.fail("\n".join(["nothing was changed:", *(f"  {each}" for each in found)]))
+        fail("\n".join(["nothing was changed:", *(f"  {each}" for each in found)]))
 
 
 def _list(name: str, what: str, objects: Iterable[Resource]) -> None:
@@ -250,9 +250,9 @@ def _list(name: str, what: str, objects: Iterable[Resource]) -> None:
 
 def _confirm(*, yes: bool) -> None:
     if not yes and not sys.stdin.isatty():
-        inputs.fail("nothing was changed: cannot ask for confirmation without a terminal; use --yes")
+        fail("nothing was changed: cannot ask for confirmation without a terminal; use --yes")
     if not yes and not typer.confirm("Uninstall?"):
-        inputs.fail("nothing was changed")
+        fail("nothing was changed")
 
 
 def _without_helm(namespace: str) -> str:
@@ -264,7 +264,7 @@ To uninstall, end the last line with: kubectl delete -f -"""
 
 
 def _fail_without_releases(namespace: str) -> NoReturn:
-    inputs.fail(
+    fail(
         f"helm has no release of AI Runway in {namespace} (helm list -A shows others). To upgrade an installation "
         f"without helm:{_without_helm(namespace)}"
     )
@@ -275,23 +275,20 @@ def _run(
     *,
     namespace: str,
     registry: str = "",
-    kubeconfig: Path | None,
-    context: str | None,
+    access: Access,
 ) -> None:
     from airunway.install.helm import Helm
 
     program = shutil.which("helm")
     if program is None:
-        inputs.fail(
-            f"helm is not on PATH. Install helm 3.14 or newer, or install without helm:{_without_helm(namespace)}"
-        )
-    helm = Helm(program=program, namespace=namespace, images=registry, kubeconfig=kubeconfig, context=context)
+        fail(f"helm is not on PATH. Install helm 3.14 or newer, or install without helm:{_without_helm(namespace)}")
+    helm = Helm(program=program, namespace=namespace, images=registry, **access._asdict())
 
     async def main(client: Client) -> None:
         with _reporting():
             await work(client, helm)
 
-    inputs.on_cluster(main, kubeconfig=kubeconfig, context=context)
+    on_cluster(main, access)
 
 
 @contextmanager
@@ -303,4 +300,4 @@ def _reporting() -> Iterator[None]:
         with inputs.reporting():
             yield
     except (ChartNotBundled, HelmError) as error:
-        inputs.fail(str(error))
+        fail(str(error))

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 import sys
+from collections.abc import Iterable, Iterator
 from contextlib import aclosing
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from airunway.cli import inputs
+from airunway.cli.cluster import Access, Namespace, Target, about_deployment, denied, duration, fail
 from airunway.cli.options import Context, Kubeconfig
-from airunway.cli.targets import Namespace, Target, about_deployment, denied, duration
 from airunway.redaction import bounded, sanitized
-from airunway.resource import uid_of
+from airunway.resource import ObjectKey, Resource, dig, key_of, uid_of
+from airunway.status.evidence import parse_moment
+from airunway.view import ContainerRow, PodRow, cause_of, container_names, event_time, pod_row, role_of
 
 if TYPE_CHECKING:
-    from airunway.cli.log_plan import Run
     from airunway.kube import Client
-    from airunway.resource import ObjectKey, Resource
-    from airunway.snapshots import Source, Watched
+    from airunway.snapshots.following import Watched
+    from airunway.snapshots.reading import Source
 
-__all__ = ["logs"]
+__all__ = ["Epitaph", "Run", "epitaphs", "logs", "roles_of", "runs_of"]
 
 TAIL = 200
 """Lines of each container that are printed without ``--all`` and ``--tail``."""
@@ -71,7 +74,7 @@ def logs(
         role=role,
         previous=previous,
         tail=None if all_ else TAIL if tail is None else tail,
-        since=duration(since) if since else None,
+        since_seconds=max(1, round(duration(since).total_seconds())) if since else None,
     )
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -82,18 +85,17 @@ def logs(
         else:
             await _once(client, key, wanted)
 
-    about_deployment(target, work, namespace=namespace, kubeconfig=kubeconfig, context=context)
+    about_deployment(target, work, namespace=namespace, access=Access(kubeconfig, context))
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Wanted:
     """What the user asked for."""
 
-    def __init__(self, *, role: str, previous: bool, tail: int | None, since: timedelta | None) -> None:
-        self.role, self.previous, self.tail, self.since = role, previous, tail, since
-
-    @property
-    def since_seconds(self) -> int | None:
-        return None if self.since is None else max(1, round(self.since.total_seconds()))
+    role: str
+    previous: bool
+    tail: int | None
+    since_seconds: int | None
 
 
 def _remark(text: str) -> None:
@@ -101,14 +103,13 @@ def _remark(text: str) -> None:
 
 
 async def _once(client: Client, key: ObjectKey, wanted: _Wanted) -> None:
-    from airunway.cli.log_plan import epitaphs, roles_of, runs_of
     from airunway.kinds import MODEL_DEPLOYMENT
 
     deployment = await client.get(MODEL_DEPLOYMENT, key)
     pods = await _pods(client, deployment)
     roles = roles_of(pods, deployment)
     if wanted.role and pods and wanted.role not in roles:
-        inputs.fail(_no_role(key, wanted.role, roles))
+        fail(_no_role(key, wanted.role, roles))
     if not wanted.previous:
         for epitaph in epitaphs(deployment, pods, await _events(client, key)):
             _remark(f"pod {epitaph.pod} is gone, and its log with it; its end was reported as:")
@@ -158,7 +159,7 @@ def _write(prefix: str, line: str) -> None:
 
 
 async def _pods(client: Client, deployment: Resource) -> list[Resource]:
-    from airunway.snapshots import all_pod_sources
+    from airunway.snapshots.reading import all_pod_sources
 
     found: dict[str, Resource] = {}
     for source in all_pod_sources(deployment):
@@ -172,7 +173,7 @@ async def _pods(client: Client, deployment: Resource) -> list[Resource]:
 async def _events(client: Client, key: ObjectKey) -> list[Resource]:
     """The events about the deployment; none if they may not be read: they only add to the logs."""
     from airunway.kube import Forbidden
-    from airunway.snapshots import EVENT
+    from airunway.snapshots.reading import EVENT
 
     selector = f"involvedObject.name={key.name},involvedObject.kind=ModelDeployment"
     try:
@@ -202,7 +203,7 @@ class _Follower:
         """Print until cancelled. Raises Forbidden without the right to pods or their logs."""
         from airunway.kinds import MODEL_DEPLOYMENT
         from airunway.kube import Forbidden
-        from airunway.snapshots import Watched
+        from airunway.snapshots.following import Watched
 
         deployment = await self._client.get(MODEL_DEPLOYMENT, self._key)
         await _pods(self._client, deployment)  # its errors are the user's; a watch would try again and again
@@ -229,7 +230,8 @@ class _Follower:
 
     async def _read(self, deployment: Resource) -> None:
         """Have a list for every label that the deployment's pods have by now, and none besides. Raises Forbidden."""
-        from airunway.snapshots import Watched, all_pod_sources
+        from airunway.snapshots.following import Watched
+        from airunway.snapshots.reading import all_pod_sources
 
         wanted = all_pod_sources(deployment)
         for source in set(self._lists) - set(wanted):
@@ -257,8 +259,6 @@ class _Follower:
 
     def _remark_on_role(self, pods: list[Resource], deployment: Resource) -> None:
         """Once there are pods, but none with the role that is wanted: which roles there are."""
-        from airunway.cli.log_plan import roles_of
-
         role = self._wanted.role
         if not role or not pods or self._role_checked:
             return
@@ -268,8 +268,6 @@ class _Follower:
 
     def _adjust(self, pods: list[Resource], deployment: Resource, group: asyncio.TaskGroup) -> None:
         """Start to follow the runs that are new."""
-        from airunway.cli.log_plan import runs_of
-
         for run in runs_of(pods, deployment, role=self._wanted.role, previous=False, follow=True):
             if run.waiting:
                 if (run.uid, run.container) not in self._waits:
@@ -315,3 +313,152 @@ class _Follower:
                 _write(*self._queue.get_nowait())
             sys.stdout.flush()
             await asyncio.sleep(0)
+
+
+# ------------------------------------------------------------------------------------------------- which runs are read
+
+
+_OF_CONTAINER = re.compile(r"(?:^|: )Pod (\S{1,253}), container (\S{1,63}): (.*)", re.DOTALL)
+"""In the message of a root cause, and of an event, where the provider's object comes before it."""
+_MOST_EPITAPHS = 3
+_LONGEST_REPORT = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run of a container: what one request for a log is about."""
+
+    pod: ObjectKey
+    """Namespace and name of the pod."""
+    uid: str
+    """Its uid."""
+    container: str
+    """The container."""
+    restarts: int
+    """Its number: how often the container was started before."""
+    previous: bool
+    """Whether it is the run before the one that is there now."""
+    prefix: str
+    """What stands before each line: ``role/pod``, and the container where the pod has several."""
+    waiting: str
+    """Why there is no log yet; empty if there is one."""
+    ending: str
+    """How the run ended; empty if it has not, or this is not known."""
+
+    @property
+    def identity(self) -> tuple[str, str, int]:
+        """What tells runs apart."""
+        return self.uid, self.container, self.restarts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Epitaph:
+    """What is still known of a crashed container whose pod is gone, and its log with it."""
+
+    pod: str
+    """Name of the pod that was."""
+    container: str
+    """The container."""
+    text: str
+    """How it ended, with the last line that it wrote."""
+
+
+def roles_of(pods: Iterable[Resource], deployment: Resource) -> set[str]:
+    """The roles of the pods, without the empty one."""
+    return {role for pod in pods if (role := role_of(pod, deployment))}
+
+
+def runs_of(
+    pods: Iterable[Resource], deployment: Resource, *, role: str, previous: bool, follow: bool
+) -> Iterator[Run]:
+    """The runs to read, by role and pod, in the order in which containers start.
+
+    With `previous` the run before the current one of each container; with `follow` the current ones; else of a crashed
+    container the run that crashed, of others the current one.
+    """
+    chosen = [pod for pod in pods if not role or role_of(pod, deployment) == role]
+    for pod in sorted(chosen, key=lambda pod: (role_of(pod, deployment), key_of(pod))):
+        row = pod_row(pod, deployment)
+        rows = {container.name: container for container in row.containers}
+        names = [name for name, _ in container_names(pod)]
+        for name in names:
+            run = _run(pod, row, name, rows.get(name), several=len(names) > 1, previous=previous, follow=follow)
+            if run is not None:
+                yield run
+
+
+def _run(
+    pod: Resource,
+    row: PodRow,
+    name: str,
+    container: ContainerRow | None,
+    *,
+    several: bool,
+    previous: bool,
+    follow: bool,
+) -> Run | None:
+    ended_before = container is not None and container.previous
+    if previous and not ended_before:
+        return None
+    crashed = container is not None and _crashed(container)
+    before = previous or (crashed and ended_before and not follow)
+    restarts = container.restarts if container is not None else 0
+    prefix = f"{row.role}/{row.name}" if row.role else row.name
+    ending = ""
+    if container is not None and container.ending is not None and (before or not container.previous):
+        ending = f"exit code {container.ending.code}" + (
+            f" ({container.ending.reason})" if container.ending.reason else ""
+        )
+    waiting = ""
+    if container is None:
+        waiting = row.message or row.state
+    elif not before and container.state != "Running" and container.ending is None:
+        waiting = f"{container.state}: {row.message}" if row.message else container.state
+    return Run(
+        pod=key_of(pod),
+        uid=uid_of(pod),
+        container=name,
+        restarts=restarts - 1 if before else restarts,
+        previous=before,
+        prefix=f"{prefix} {name}" if several else prefix,
+        waiting=waiting,
+        ending=ending,
+    )
+
+
+def _crashed(container: ContainerRow) -> bool:
+    """Whether its last end was a failure that it has not recovered from."""
+    return container.ending is not None and container.ending.code != 0 and not container.ready
+
+
+def epitaphs(deployment: Resource, pods: Iterable[Resource], events: Iterable[Resource]) -> list[Epitaph]:
+    """The newest ends of containers whose pods are gone, from the status and the events of the deployment."""
+    present = {key_of(pod).name: pod for pod in pods}
+    told: list[tuple[str, datetime | None]] = []
+    if (cause := cause_of(deployment)) is not None:
+        told.append((cause.evidence, cause.since))
+    warnings = [event for event in events if event.get("type") == "Warning"]
+    told += [(text, event_time(event)) for event in warnings if isinstance(text := event.get("message"), str)]
+    told.sort(key=lambda entry: entry[1].timestamp() if entry[1] is not None else 0.0, reverse=True)
+    found: dict[tuple[str, str], Epitaph] = {}
+    for text, time in told:
+        match = _OF_CONTAINER.search(text[:_LONGEST_REPORT])
+        if match is None:
+            continue
+        pod, container, what = match.groups()
+        if pod in present and not _is_of_another(present[pod], deployment, container, time):
+            continue  # the pod is there, and so is its log
+        found.setdefault((pod, container), Epitaph(pod=pod, container=container, text=what))
+    return list(found.values())[:_MOST_EPITAPHS]
+
+
+def _is_of_another(pod: Resource, deployment: Resource, container: str, time: datetime | None) -> bool:
+    """Whether what was reported at that time is about an earlier pod of the same name."""
+    created = parse_moment(dig(pod, "metadata", "creationTimestamp"))
+    if created is None or time is None or time - created >= timedelta(seconds=1):
+        return False
+    if time < created:
+        return True
+    # A pod's age is known in whole seconds. In its first one it tells by itself whether the container has ended.
+    rows = pod_row(pod, deployment).containers
+    return not any(row.name == container and row.ending is not None for row in rows)

@@ -18,21 +18,20 @@ from airunway.cli import options
 __all__ = ["app", "kubectl_complete", "main"]
 
 _DEVELOPMENT = {
-    "controlplane": "A Kubernetes control plane on this machine.",
+    "controlplane": "A Kubernetes control plane on this machine: no root, no Docker.",
     "simulate": "Play an upstream operator, for development and tests.",
     "sandbox": "Run all of AI Runway on this machine.",
 }
-"""Commands for development and tests, with their help; the distribution `airunway-testing` provides them."""
-
 _DEVELOPMENT_OF_PROVIDERS = {
     "new": "Write the skeleton of a provider that runs.",
-    "check": "Check an installed provider, and list what is wrong.",
+    "check": "Say what is wrong with an installed provider.",
 }
-"""Such commands below ``airunway provider``."""
+"""Commands for development and tests, with their help, the second ones below ``airunway provider``; the distribution
+`airunway-testing` has them.
+"""
 
-
-_ADDONS = {"catalogue": "Run the catalogue: the state of templates, and what images report."}
-"""Commands of add-ons, with their help; the distribution `airunway-NAME` provides each as an entry point."""
+_ADDONS = {"catalogue": "Run the catalogue."}
+"""Commands of add-ons, with their help; the distribution `airunway-NAME` has each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,39 +85,64 @@ def _imported(name: str, command: _Command) -> Any:
     """The command as typer makes it of its function, or group of commands."""
     module = import_module(f"airunway.cli.{command.module}")
     found = getattr(module, name)
+    cls = {"cls": getattr(module, command.cls)} if command.cls else {}
+    return _made(name, found, short_help=command.summary, **cls)
+
+
+@cache
+def _borrowed(path: tuple[str, ...]) -> Any:
+    """The command of another distribution; if that is not installed, one that prints what to install."""
+    from importlib.metadata import entry_points
+
+    provided_by = path[0] if path[0] in _ADDONS else "development"
+    found = next(iter(entry_points(group="airunway.commands", name=provided_by)), None)
+    if found is None:
+        return _not_installed(path, install=f"airunway-{path[0]}" if path[0] in _ADDONS else "'airunway[sandbox]'")
+    command: Any = typer.main.get_command(found.load())
+    for word in path if provided_by == "development" else ():
+        command = command.commands[word]
+    return command
+
+
+def _not_installed(path: tuple[str, ...], *, install: str) -> Any:
+    def command() -> None:
+        typer.echo(f"airunway: `airunway {' '.join(path)}` is not installed: pip install {install}", err=True)
+        raise typer.Exit(1)
+
+    # It takes all arguments, so that it always prints what to install.
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+    return _made(path[-1], command, context_settings=anything)
+
+
+def _made(name: str, found: Any, **settings: Any) -> Any:
     above = typer.Typer(rich_markup_mode=None)
     if isinstance(found, typer.Typer):
         above.add_typer(found, name=name)
     else:
-        cls = {"cls": getattr(module, command.cls)} if command.cls else {}
-        above.command(name, short_help=command.summary, **cls)(found)
+        above.command(name, **settings)(found)
     return typer.main.get_group(above).commands[name]
 
 
 class CommandTree(TyperGroup):
-    """Our commands, and those of `airunway-testing` and of add-ons, which are imported on first use.
+    """Our commands, and those of `airunway-testing` and of add-ons, each of which is imported when it is called.
 
-    typer has a placeholder of each, for its place in lists and for suggestions after a typing error.
+    `commands` has a placeholder of each with its summary, for lists and for suggestions after a typing error.
     """
 
     own: Mapping[str, _Command] = _COMMANDS | _GROUPS
     borrowed: Mapping[str, str] = _DEVELOPMENT | _ADDONS
     within: tuple[str, ...] = ()
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return [*super().list_commands(ctx), *self.borrowed]
-
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in self.own:
             return _imported(cmd_name, self.own[cmd_name])
-        if cmd_name not in self.borrowed:
-            return super().get_command(ctx, cmd_name)
-        if not self.within and cmd_name in _ADDONS:
-            return typer.main.get_command(_addon(cmd_name))
-        command: Any = typer.main.get_command(_development())
-        for word in (*self.within, cmd_name):
-            command = command.commands[word]
-        return command
+        if cmd_name in self.borrowed:
+            return _borrowed((*self.within, cmd_name))
+        return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The list of commands, for which none is imported."""
+        TyperGroup(commands=dict(self.commands)).format_commands(ctx, formatter)
 
 
 class ProviderTree(CommandTree):
@@ -127,54 +151,6 @@ class ProviderTree(CommandTree):
     own = _COMMANDS_OF_PROVIDERS
     borrowed = _DEVELOPMENT_OF_PROVIDERS
     within = ("provider",)
-
-
-def _development() -> typer.Typer:
-    """The commands of the entry point ``development`` in the group ``airunway.commands``.
-
-    If no distribution has it, these are commands of the same names that print what to install.
-    """
-    from importlib.metadata import entry_points
-
-    found = next(iter(entry_points(group="airunway.commands", name="development")), None)
-    if found is not None:
-        app: typer.Typer = found.load()
-        return app
-    app, provider = (typer.Typer(rich_markup_mode=None) for _ in range(2))
-    app.add_typer(provider, name="provider")
-    for group, commands, words in ((app, _DEVELOPMENT, ""), (provider, _DEVELOPMENT_OF_PROVIDERS, "provider ")):
-        for name, summary in commands.items():
-            group.command(name, short_help=summary, context_settings=_ANYTHING)(
-                _not_installed(f"{words}{name}", install="'airunway[sandbox]'")
-            )
-    return app
-
-
-def _addon(name: str) -> typer.Typer:
-    """The command of an add-on; without its distribution, one that prints what to install."""
-    from importlib.metadata import entry_points
-
-    found = next(iter(entry_points(group="airunway.commands", name=name)), None)
-    if found is not None:
-        app: typer.Typer = found.load()
-        return app
-    app = typer.Typer(rich_markup_mode=None, add_completion=False)
-    app.command(name, short_help=_ADDONS[name], context_settings=_ANYTHING)(
-        _not_installed(name, install=f"airunway-{name}")
-    )
-    return app
-
-
-_ANYTHING = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
-"""A command that is not installed takes all arguments, so that it always prints what to install."""
-
-
-def _not_installed(name: str, *, install: str) -> Any:
-    def command() -> None:
-        typer.echo(f"airunway: `airunway {name}` is not installed: pip install {install}", err=True)
-        raise typer.Exit(1)
-
-    return command
 
 
 app = typer.Typer(
@@ -219,7 +195,7 @@ def version() -> None:
 
 
 @app.command(short_help="Run the core controller.", cls=options.SwitchCommand)
-@options.with_options(options.core, options.common)
+@options.with_options
 def controller(core: options.CoreOptions, common: options.Common) -> None:
     """Run the core controller: admission, validation, engine and provider selection."""
     from airunway.cli import processes
@@ -228,7 +204,7 @@ def controller(core: options.CoreOptions, common: options.Common) -> None:
 
 
 @app.command("run", short_help="Run the core and every installed provider in one process.", cls=options.SwitchCommand)
-@options.with_options(options.core, options.providers, options.common)
+@options.with_options
 def run_all(
     core: options.CoreOptions,
     given: options.ProviderOptions,
@@ -248,7 +224,7 @@ def run_all(
 
 
 @provider.command("run", cls=options.SwitchCommand)
-@options.with_options(options.providers, options.common)
+@options.with_options
 def provider_run(
     given: options.ProviderOptions,
     common: options.Common,
@@ -285,6 +261,9 @@ def provider_list() -> None:
 
 for name, entry in _COMMANDS_OF_PROVIDERS.items():
     provider.command(name, short_help=entry.summary)(lambda: None)
+for tree, borrowed in ((provider, _DEVELOPMENT_OF_PROVIDERS), (app, CommandTree.borrowed)):
+    for name, summary in borrowed.items():
+        tree.add_typer(typer.Typer(help=summary), name=name)
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from airunway.cli import inputs
+from airunway.cli.cluster import Access, fail
 from airunway.cli.fit import asked_for, sized, surroundings_of
 from airunway.cli.options import Context, Kubeconfig
 from airunway.redaction import printable
@@ -65,7 +66,7 @@ def new(
         raise typer.BadParameter("use --nodes or --gpu, not both")
     chosen_name = name or _name_of(model)
     if not _NAME.fullmatch(chosen_name):
-        inputs.fail(f"--name: {chosen_name!r} is no name of a deployment: use letters, digits and '-', at most 63")
+        fail(f"--name: {chosen_name!r} is no name of a deployment: use letters, digits and '-', at most 63")
     choice = _Choice(gpus=gpus or 0, resource=gpu_type, context=context_length, why="as the option says")
     if gpus is None:
         choice = _sized_choice(
@@ -78,8 +79,7 @@ def new(
             model_config=model_config,
             fetch=fetch,
             namespace=namespace,
-            kubeconfig=kubeconfig,
-            context=context,
+            access=Access(kubeconfig, context),
         )
     licence = _licence(model) if choice.licence is None else choice.licence
     lines = _manifest(
@@ -119,15 +119,14 @@ def _sized_choice(
     model_config: Path | None,
     fetch: bool,
     namespace: str,
-    kubeconfig: Path | None,
-    context: str | None,
+    access: Access,
 ) -> _Choice:
     """The fewest GPUs on one node; exits with 1 if that cannot be computed, or if no node has them."""
     from airunway.sizing import ModelConfigError, Verdict
 
     with inputs.reporting():
         try:
-            around = surroundings_of(nodes, gpu, kubeconfig=kubeconfig, context=context, namespace=namespace)
+            around = surroundings_of(nodes, gpu, access=access, namespace=namespace)
             found = sized(
                 asked_for(model, namespace=namespace, engine=engine, context_length=context_length),
                 around,
@@ -140,18 +139,18 @@ def _sized_choice(
                 ask=False,
             )
         except ModelConfigError as error:
-            inputs.fail(str(error))
+            fail(str(error))
     best = _best(found, gpu_type)
     if best is None:
         why = "; ".join(each.why for each in found.unseen) or "no node offers a GPU"
-        inputs.fail(f"{model}: the number of GPUs cannot be computed: {why}. Use --gpus, --gpu or --nodes")
+        fail(f"{model}: the number of GPUs cannot be computed: {why}. Use --gpus, --gpu or --nodes")
     estimate, resource = best
     if estimate.verdict is Verdict.UNKNOWN:
-        inputs.fail(f"{model}: the number of GPUs cannot be computed: {estimate.why}. Use --gpus")
+        fail(f"{model}: the number of GPUs cannot be computed: {estimate.why}. Use --gpus")
     if estimate.verdict in (Verdict.NOT, Verdict.IMPOSSIBLE):
-        inputs.fail(f"{model}: it fits on no node: {estimate.why}. See airunway fit {model}")
+        fail(f"{model}: it fits on no node: {estimate.why}. See airunway fit {model}")
     if estimate.verdict is Verdict.LESS and context_length is not None:
-        inputs.fail(f"{model}: it fits on no node as asked for: {estimate.why}. See airunway fit {model}")
+        fail(f"{model}: it fits on no node as asked for: {estimate.why}. See airunway fit {model}")
     longest, tokens, context_why = found.checkpoint.max_context, context_length, "as the option says"
     if tokens is None and estimate.verdict is Verdict.LESS:
         tokens = (estimate.max_context or 0) // 1024 * 1024 or estimate.max_context

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,16 +15,10 @@ __all__ = [
     "Common",
     "Context",
     "CoreOptions",
-    "GatewayOptions",
     "Kubeconfig",
-    "ModelCacheOptions",
     "ProviderOptions",
     "SwitchCommand",
-    "WebhookOptions",
-    "common",
-    "core",
     "parse_settings",
-    "providers",
     "with_options",
 ]
 
@@ -38,213 +32,115 @@ Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig.")]
 class Common:
     """Options of every long-running command."""
 
-    kubeconfig: Path | None
-    context: str | None
-    watch_namespaces: str
-    leader_elect: bool
-    health_address: str
-    metrics_address: str
-    log_level: str
-    log_format: str | None
-    ready_file: Path | None = None
-
-
-def common(
-    *,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    kubeconfig: Kubeconfig = None
+    context: Context = None
     watch_namespaces: Annotated[
         str,
         typer.Option(help="Namespaces to work in, separated by commas (default: all). A Role in each is enough then."),
-    ] = "",
+    ] = ""
     leader_elect: Annotated[
         bool, typer.Option("--leader-elect", help="Only one replica works at a time, elected by a Lease.")
-    ] = False,
+    ] = False
     health_probe_bind_address: Annotated[
         str, typer.Option(help="Address of /livez and /readyz, e.g. :8081; 0: none.")
-    ] = "0",
+    ] = "0"
     metrics_bind_address: Annotated[
         str, typer.Option(help="Address of /metrics, e.g. :8080; 0: none. Not that of the probes.")
-    ] = "0",
+    ] = "0"
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], typer.Option(help="Lowest level that is logged.")
-    ] = "info",
+    ] = "info"
     log_format: Annotated[
         Literal["text", "json"] | None,
         typer.Option(help="Format of the log (default: text on a terminal, else json)."),
-    ] = None,
-    ready_file: Annotated[Path | None, typer.Option(hidden=True, help="Create this file once ready.")] = None,
-) -> Common:
-    return Common(
-        kubeconfig=kubeconfig,
-        context=context,
-        watch_namespaces=watch_namespaces,
-        leader_elect=leader_elect,
-        health_address=health_probe_bind_address,
-        metrics_address=metrics_bind_address,
-        log_level=log_level,
-        log_format=log_format,
-        ready_file=ready_file,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class WebhookOptions:
-    """The options ``--webhook-…``; without a webhook `bind_address` is ``0``."""
-
-    bind_address: str = "0"
-    service: str = ""
-    url: str = ""
-    secret: str = ""
-    configuration: str = ""
-    manage_configuration: bool = False
-    access_review: bool = True
-    access_review_pods: bool = False
-    client_ca: Path | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class GatewayOptions:
-    """The options of the part that makes routes."""
-
-    mode: str = "auto"
-    """``auto``: it runs, and does nothing where the Gateway API is not installed; ``off``: it does not run."""
-    gateway_name: str = ""
-    epp_image: str = ""
-    epp_version: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelCacheOptions:
-    """The options of the part that fetches weights."""
-
-    mode: str = "on"
-    """``on`` or ``off``: whether it runs."""
-    downloader_image: str = ""
-    max_downloads: int = 10
+    ] = None
+    ready_file: Annotated[Path | None, typer.Option(hidden=True, help="Create this file once ready.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoreOptions:
-    """Options of the core."""
+    """Options of the core and of its parts: `gateway` makes routes, `model_cache` fetches weights."""
 
-    selector: bool = True
-    policy: Path | None = None
-    guard_parameters: bool = False
-    gateway: GatewayOptions = field(default_factory=GatewayOptions)
-    model_cache: ModelCacheOptions = field(default_factory=ModelCacheOptions)
-    webhook: WebhookOptions = field(default_factory=WebhookOptions)
-
-
-def core(
-    *,
     enable_provider_selector: Annotated[
         bool, typer.Option(help="Select providers. Off: your own controller sets status.provider.")
-    ] = True,
+    ] = True
     policy: Annotated[
         Path | None,
         typer.Option(help="Policy file: what each namespace may use (providers, images, service accounts and more)."),
-    ] = None,
+    ] = None
     guard_parameters: Annotated[
         bool,
         typer.Option(
             "--guard-parameters",
             help="List the namespaces with deployments on each InferenceProviderConfig; the guards need it.",
         ),
-    ] = False,
+    ] = False
     gateway: Annotated[
         Literal["auto", "off"],
         typer.Option(help="Make routes. auto: where the Gateway API is installed. off: never; what exists stays."),
-    ] = "auto",
+    ] = "auto"
     gateway_name: Annotated[
         str,
         typer.Option(
             help="Gateway of deployments whose runtime config names none, as NAMESPACE/NAME (default: the only one, or "
             "the one with the label airunway.ai/inference-gateway=true)."
         ),
-    ] = "",
+    ] = ""
     epp_image: Annotated[
         str, typer.Option(help="Image of the endpoint pickers of routes (default: the one of this release).")
-    ] = "",
+    ] = ""
     epp_version: Annotated[
         str, typer.Option(help="Release of that image, such as 0.10, if its tag does not say it.")
-    ] = "",
+    ] = ""
     model_cache: Annotated[
         Literal["on", "off"],
         typer.Option(
             help="Fetch weights once (spec.model.cache, ModelArtifacts) and make the claims of sized volumes. off: "
             "never; what exists stays."
         ),
-    ] = "on",
+    ] = "on"
     downloader_image: Annotated[
         str, typer.Option(help="Image of the Jobs that fetch weights (default: the one of this release).")
-    ] = "",
+    ] = ""
     max_downloads: Annotated[
         int, typer.Option(min=1, help="Downloads of weights at a time; the others wait in the order of their creation.")
-    ] = 10,
+    ] = 10
     webhook_bind_address: Annotated[
         str, typer.Option(help="Address of the admission webhook, e.g. :9443; 0: none.")
-    ] = "0",
-    webhook_service: Annotated[str, typer.Option(help="Service of the webhook, as NAME.NAMESPACE.")] = "",
+    ] = "0"
+    webhook_service: Annotated[str, typer.Option(help="Service of the webhook, as NAME.NAMESPACE.")] = ""
     webhook_url: Annotated[
         str, typer.Option(help="Instead of a Service: URL of the webhook, e.g. https://127.0.0.1:9443.")
-    ] = "",
+    ] = ""
     webhook_secret: Annotated[
         str, typer.Option(help="Secret with the webhook's certificates, in our own namespace.")
-    ] = "airunway-webhook-tls",
+    ] = "airunway-webhook-tls"
     webhook_configuration: Annotated[
         str, typer.Option(help="ValidatingWebhookConfiguration whose CA bundle is kept up to date.")
-    ] = "airunway-webhook",
+    ] = "airunway-webhook"
     webhook_manage_configuration: Annotated[
         bool,
         typer.Option("--webhook-manage-configuration", help="Manage the whole configuration, not only its CA bundle."),
-    ] = False,
+    ] = False
     webhook_access_review: Annotated[
         bool, typer.Option(help="Refuse users who may not create the provider's own resource in that namespace.")
-    ] = True,
+    ] = True
     webhook_access_review_pods: Annotated[
         bool,
         typer.Option("--webhook-access-review-pods", help="Refuse users who may not create pods in that namespace."),
-    ] = False,
+    ] = False
     webhook_client_ca: Annotated[
         Path | None,
         typer.Option(
             help="PEM file with the CAs of client certificates; only API servers with such a certificate are accepted."
         ),
-    ] = None,
-) -> CoreOptions:
-    return CoreOptions(
-        selector=enable_provider_selector,
-        policy=policy,
-        guard_parameters=guard_parameters,
-        gateway=GatewayOptions(mode=gateway, gateway_name=gateway_name, epp_image=epp_image, epp_version=epp_version),
-        model_cache=ModelCacheOptions(mode=model_cache, downloader_image=downloader_image, max_downloads=max_downloads),
-        webhook=WebhookOptions(
-            bind_address=webhook_bind_address,
-            service=webhook_service,
-            url=webhook_url,
-            secret=webhook_secret,
-            configuration=webhook_configuration,
-            manage_configuration=webhook_manage_configuration,
-            access_review=webhook_access_review,
-            access_review_pods=webhook_access_review_pods,
-            client_ca=webhook_client_ca,
-        ),
-    )
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProviderOptions:
     """Options of providers."""
 
-    settings: tuple[str, ...] = ()
-    """The texts of ``--set``."""
-    unknown_schema: str = "Verify"
-    """How unknown upstream schemas are handled."""
-
-
-def providers(
-    *,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -252,43 +148,38 @@ def providers(
             help="A setting of the provider, KEY=VALUE (a JSON value or text); of several PROVIDER.KEY=VALUE. "
             "May be repeated.",
         ),
-    ] = None,
+    ] = None
     unknown_schema: Annotated[
         Literal["Verify", "Fail"],
         typer.Option(
             help="How to handle an unknown upstream schema. Verify: use the newest known one if a dry run passes. "
             "Fail: refuse."
         ),
-    ] = "Verify",
-) -> ProviderOptions:
-    return ProviderOptions(settings=tuple(settings or ()), unknown_schema=unknown_schema)
+    ] = "Verify"
 
 
-def with_options(*groups: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A decorator for Typer commands whose first arguments are the results of `groups`.
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """A decorator for Typer commands: each argument that is a dataclass of options becomes its fields.
 
-    The command gets its own options and those of all groups.
+    The command's own options come first.
     """
+    parameters = inspect.signature(command, eval_str=True).parameters
+    groups: dict[str, Any] = {
+        name: each.annotation for name, each in parameters.items() if is_dataclass(each.annotation)
+    }
+    fields = {name: dict(inspect.signature(group, eval_str=True).parameters) for name, group in groups.items()}
+    options = {name: each for name, each in parameters.items() if name not in groups}
+    for shared in fields.values():
+        options |= shared
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        shared = [inspect.signature(group, eval_str=True).parameters for group in groups]
-        own = dict(list(inspect.signature(command, eval_str=True).parameters.items())[len(groups) :])
+    def run(**given: Any) -> None:
+        read = {name: group(**{field: given.pop(field) for field in fields[name]}) for name, group in groups.items()}
+        command(**read, **given)
 
-        def run(**given: Any) -> None:
-            read = [
-                group(**{name: given.pop(name) for name in names}) for group, names in zip(groups, shared, strict=True)
-            ]
-            command(*read, **given)
-
-        parameters = dict(own)
-        for names in shared:
-            parameters.update(names)
-        run.__name__, run.__doc__ = command.__name__, command.__doc__
-        run.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
-        run.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
-        return run
-
-    return decorate
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__annotations__ = {name: parameter.annotation for name, parameter in options.items()}
+    run.__signature__ = inspect.Signature(list(options.values()))  # type: ignore[attr-defined]
+    return run
 
 
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
-from airunway.cli.manifests import ManifestError, objects_in
+from airunway.cli.cluster import Access, fail, on_cluster
+from airunway.cli.manifests import ManifestError, manifests_in, objects_in
 from airunway.cli.options import Context, Kubeconfig, parse_settings
 from airunway.cli.printing import as_document, terminal_width
 from airunway.redaction import printable
@@ -96,17 +97,17 @@ def preflight(
         definitions = {crd: definition for crd, (definition, _) in read.items()}
         origins = {crd: origin for crd, (_, origin) in read.items()}
         if file is not None:
-            running = _from_file(host, file, namespace, definitions, kubeconfig=kubeconfig, context=context)
+            running = _from_file(host, file, namespace, definitions, access=Access(kubeconfig, context))
             provider = ProviderRun(assumed="default settings and --unknown-schema Verify: no cluster was read")
         else:
-            running, provider = _from_cluster(host, namespace, kubeconfig, context)
+            running, provider = _from_cluster(host, namespace, Access(kubeconfig, context))
         values = {**provider.settings, **values}
         try:
             found = reading.preflight(
                 host, definitions, running, settings=host.settings(values), verify=provider.verify
             )
         except PluginError as error:
-            inputs.fail(str(error))
+            fail(str(error))
     if output == "table":
         typer.echo("\n".join(map(printable, [*_provider_lines(provider, values), *_lines(found, origins)])))
     else:
@@ -187,15 +188,13 @@ def _read_definitions(path: Path, wanted: set[str]) -> dict[str, Resource]:
     return found
 
 
-def _from_cluster(
-    host: ProviderHost, namespace: str, kubeconfig: Path | None, context: str | None
-) -> tuple[Running, ProviderRun]:
+def _from_cluster(host: ProviderHost, namespace: str, access: Access) -> tuple[Running, ProviderRun]:
     from airunway.upgrades.preflight import read_provider_run, read_running
 
     async def read(client: Client) -> tuple[Running, ProviderRun]:
         return await read_running(client, host, namespace=namespace), await read_provider_run(client, host.name)
 
-    return inputs.on_cluster(read, kubeconfig=kubeconfig, context=context)
+    return on_cluster(read, access)
 
 
 def _from_file(
@@ -204,8 +203,7 @@ def _from_file(
     namespace: str,
     definitions: Mapping[str, Resource],
     *,
-    kubeconfig: Path | None,
-    context: str | None,
+    access: Access,
 ) -> Running:
     """The deployments of a file as the core would assign them to the provider, in a cluster with the new CRDs."""
     from datetime import UTC, datetime
@@ -220,18 +218,16 @@ def _from_file(
         kubernetes=(1, 30),
     )
     given = []
-    manifests = inputs.manifests_in(path, namespace=namespace)
-    found = with_templates(
-        manifests.deployments, manifests.templates, kubeconfig=kubeconfig, context=context, on_cluster=False
-    )
+    manifests = manifests_in(path, namespace=namespace)
+    found = with_templates(manifests.deployments, manifests.templates, access=access, on_cluster=False)
     for each in found:
         deployment = each.deployment
         if each.problem:
-            inputs.fail(f"{key_of(deployment)}: {each.problem}")
+            fail(f"{key_of(deployment)}: {each.problem}")
         try:
             choice = inputs.choose(deployment, provider="", now=datetime.now(UTC))
         except inputs.Unchosen as error:
-            inputs.fail(f"{key_of(deployment)}: {error}")
+            fail(f"{key_of(deployment)}: {error}")
         if choice.provider == host.name:
             given.append(_as_given(choice))
         else:

@@ -8,7 +8,7 @@ import re
 import socket
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
 
@@ -129,34 +129,17 @@ def _effective(
         "watch-namespaces": ",".join(namespaces_of(common.watch_namespaces)),
     }
     if core is not None:
-        of_core = {
-            "enable-provider-selector": _text(core.selector),
-            "policy": str(core.policy or ""),
-            "guard-parameters": _text(core.guard_parameters),
-            **{
-                f"webhook-{name.replace('_', '-')}": _text(value)
-                for name, value in asdict(core.webhook).items()
-                if value not in ("", None)
-            },
+        every = {name.replace("_", "-"): _text(value) for name, value in asdict(core).items()}
+        of_core = {name: text for name, text in every.items() if text or not name.startswith("webhook-")}
+        options_of_parts = {
+            names.GATEWAY_MANAGER: ("gateway", "gateway-name", "epp-image", "epp-version"),
+            names.MODEL_CACHE_MANAGER: ("model-cache", "downloader-image", "max-downloads"),
         }
-        of_parts = {
-            names.GATEWAY_MANAGER: {
-                "gateway": core.gateway.mode,
-                "gateway-name": core.gateway.gateway_name,
-                "epp-image": core.gateway.epp_image,
-                "epp-version": core.gateway.epp_version,
-            },
-            names.MODEL_CACHE_MANAGER: {
-                "model-cache": core.model_cache.mode,
-                "downloader-image": core.model_cache.downloader_image,
-                "max-downloads": str(core.model_cache.max_downloads),
-            },
+        options = {names.CORE_MANAGER: of_core} | {
+            manager: {name: of_core[name] for name in options_of_parts[manager]} for manager in _managers_of_parts(core)
         }
-        for options in of_parts.values():
-            of_core |= options
-        for manager, options in ((names.CORE_MANAGER, of_core), *of_parts.items()):
-            if manager == names.CORE_MANAGER or manager in _managers_of_parts(core):
-                yield manager, EffectiveSettings(manager=manager, pod=instance, options=shared | options)
+        for manager, own in options.items():
+            yield manager, EffectiveSettings(manager=manager, pod=instance, options=shared | own)
     for chosen in providers:
         manager = names.provider_manager(chosen.name)
         yield (
@@ -165,12 +148,14 @@ def _effective(
                 manager=manager,
                 pod=instance,
                 options=shared | {"unknown-schema": given.unknown_schema},
-                settings=parse_settings(_settings_of(chosen.name, [each.name for each in providers], given.settings)),
+                settings=_settings_of(chosen, providers, given),
             ),
         )
 
 
 def _text(value: object) -> str:
+    if value is None:
+        return ""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -179,9 +164,9 @@ def _managers_of_parts(core: CoreOptions) -> dict[str, str]:
     from airunway.api import names
 
     found = {}
-    if core.gateway.mode != "off":
+    if core.gateway != "off":
         found[names.GATEWAY_MANAGER] = names.GATEWAY_PART
-    if core.model_cache.mode != "off":
+    if core.model_cache != "off":
         found[names.MODEL_CACHE_MANAGER] = names.MODEL_CACHE_PART
     return found
 
@@ -203,10 +188,13 @@ def _core_part(options: CoreOptions, namespaces: tuple[str, ...]) -> Part:
     from airunway.controller.policies import PolicyFile
     from airunway.webhook import webhook_settings
 
-    given = {name: value for name, value in asdict(options.webhook).items() if value != ""}
-    admission = webhook_settings(**given, namespace=own_namespace())
+    prefix = "webhook_"
+    given = {name: value for name, value in asdict(options).items() if name.startswith(prefix) and value != ""}
+    admission = webhook_settings(
+        **{name.removeprefix(prefix): value for name, value in given.items()}, namespace=own_namespace()
+    )
     settings = CoreSettings(
-        selector=options.selector,
+        selector=options.enable_provider_selector,
         namespaces=namespaces,
         policy=PolicyFile(options.policy) if options.policy is not None else None,
         guard_parameters=own_namespace() if options.guard_parameters else "",
@@ -238,10 +226,9 @@ def _gateway_part(options: CoreOptions) -> Part:
     """A function that creates the part that makes routes."""
     from airunway.gateway.application import GatewayApplication, GatewaySettings
 
-    given = options.gateway
-    settings = GatewaySettings(gateway_name=given.gateway_name, picker_version=given.epp_version)
-    if given.epp_image:
-        settings = replace(settings, picker_image=given.epp_image)
+    settings = GatewaySettings(gateway_name=options.gateway_name, picker_version=options.epp_version)
+    if options.epp_image:
+        settings = replace(settings, picker_image=options.epp_image)
 
     def make(caches: Caches, instance: str) -> GatewayApplication:
         return GatewayApplication(client=caches.client, caches=caches, instance=instance, settings=settings)
@@ -253,10 +240,9 @@ def _model_cache_part(options: CoreOptions) -> Part:
     """A function that creates the part that fetches weights."""
     from airunway.modelcache.application import ModelCacheApplication, ModelCacheSettings
 
-    given = options.model_cache
-    settings = ModelCacheSettings(max_downloads=given.max_downloads)
-    if given.downloader_image:
-        settings = replace(settings, image=given.downloader_image)
+    settings = ModelCacheSettings(max_downloads=options.max_downloads)
+    if options.downloader_image:
+        settings = replace(settings, image=options.downloader_image)
 
     def make(caches: Caches, instance: str) -> ModelCacheApplication:
         return ModelCacheApplication(client=caches.client, caches=caches, instance=instance, settings=settings)
@@ -270,7 +256,7 @@ def _provider_part(
     """A function that creates a provider. Raises SettingsError for invalid settings."""
     from airunway.runtime.application import ProviderApplication, ProviderSettings
 
-    values = parse_settings(_settings_of(chosen.name, [each.name for each in among], given.settings))
+    values = _settings_of(chosen, among, given)
     if chosen.host is not None:
         chosen.host.settings(values)  # invalid settings stop the start
     settings = ProviderSettings(
@@ -286,21 +272,21 @@ def _provider_part(
     return make
 
 
-def _settings_of(name: str, among: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """The ``KEY=VALUE`` texts for one provider; with several providers, ``PROVIDER.KEY=VALUE`` names one.
+def _settings_of(chosen: Chosen, among: Sequence[Chosen], given: ProviderOptions) -> dict[str, Any]:
+    """The settings of one provider out of ``--set``; of several providers, ``PROVIDER.KEY=VALUE`` names one.
 
     Raises ValueError for a text that names none of them.
     """
-    found = []
-    for text in texts:
+    names, found = [each.name for each in among], []
+    for text in given.settings or ():
         provider, dot, rest = text.partition(".")
-        if dot and provider in among:
-            found += [rest] if provider == name else []
-        elif len(among) == 1:
+        if dot and provider in names:
+            found += [rest] if provider == chosen.name else []
+        elif len(names) == 1:
             found.append(text)
         else:
-            raise ValueError(f"--set {text}: write PROVIDER.KEY=VALUE; the providers are {', '.join(among)}")
-    return found
+            raise ValueError(f"--set {text}: write PROVIDER.KEY=VALUE; the providers are {', '.join(names)}")
+    return parse_settings(found)
 
 
 def serve_parts(
@@ -317,7 +303,7 @@ def serve_parts(
     from airunway.process.probes import parse_address
 
     try:
-        addresses = [parse_address(common.health_address), parse_address(common.metrics_address)]
+        addresses = [parse_address(common.health_probe_bind_address), parse_address(common.metrics_bind_address)]
         if addresses[0] is not None and addresses[0] == addresses[1] and addresses[0][1] != 0:
             raise typer.BadParameter("--metrics-bind-address and --health-probe-bind-address must not be the same")
         configure_logging(
@@ -328,8 +314,8 @@ def serve_parts(
         raise end(error) from error
     settings = ManagerSettings(
         component=metrics.component,
-        health_address=common.health_address,
-        metrics_address=common.metrics_address,
+        health_address=common.health_probe_bind_address,
+        metrics_address=common.metrics_bind_address,
         leader_election=common.leader_elect,
         namespace=own_namespace(),
         identity=instance,

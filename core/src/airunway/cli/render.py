@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
+from airunway.cli.cluster import Access
+from airunway.cli.manifests import manifests_in
 from airunway.cli.options import Context, Kubeconfig, parse_settings
 from airunway.cli.printing import as_document
 
@@ -59,10 +61,8 @@ def render(
     objects: list[Resource] = []
     refused = False
     with inputs.reporting():
-        given = inputs.manifests_in(file, runtime_config or (), namespace=namespace)
-        found = with_templates(
-            given.deployments, given.templates, kubeconfig=kubeconfig, context=context, on_cluster=False
-        )
+        given = manifests_in(file, runtime_config or (), namespace=namespace)
+        found = with_templates(given.deployments, given.templates, access=Access(kubeconfig, context), on_cluster=False)
         for each in found:
             made = None
             if each.problem:

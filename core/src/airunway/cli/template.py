@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, NoReturn
 import typer
 
 from airunway.cli import inputs
+from airunway.cli.cluster import Access, fail, on_cluster
+from airunway.cli.manifests import in_namespace
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document, terminal_width
 from airunway.redaction import bounded, printable
@@ -72,7 +74,7 @@ def list_(
 
     if all_namespaces and namespace:
         raise typer.BadParameter("--all-namespaces and --namespace exclude each other")
-    found, _ = _read(file, namespace, kubeconfig, context, everywhere=all_namespaces)
+    found, _ = _read(file, namespace, Access(kubeconfig, context), everywhere=all_namespaces)
     templates = sorted(found.templates, key=lambda each: (not key_of(each).namespace, key_of(each)))
     if output == "table":
         if templates:
@@ -111,12 +113,12 @@ def show(
     from airunway.cli.template_view import template_resource, template_text
     from airunway.view import Unseen
 
-    found, where = _read(file, namespace, kubeconfig, context)
+    found, where = _read(file, namespace, Access(kubeconfig, context))
     wanted = _named(name, where, found)
     if file:
         users: list[Resource] | Unseen = Unseen(what="users", why="the template is that of a file")
     else:
-        users = _users(wanted, kubeconfig, context)
+        users = _users(wanted, Access(kubeconfig, context))
     if output == "name":
         typer.echo(_resource_name(wanted))
     elif output == "text":
@@ -160,10 +162,10 @@ def render(
     if not name and not file:
         raise typer.BadParameter("name a template, or a file of deployments with -f")
     if name:
-        found, where = _read(file, namespace, kubeconfig, context)
+        found, where = _read(file, namespace, Access(kubeconfig, context))
         deployments = expanded([_minimal(_named(name, where, found), where)], found.templates)
     else:
-        deployments = _of_files(file or [], namespace, kubeconfig, context)
+        deployments = _of_files(file or [], namespace, Access(kubeconfig, context))
     documents, refused = [], False
     for each in deployments:
         problems = [f"{each.problem} ({each.reason})"] if each.problem else []
@@ -208,7 +210,7 @@ def why(
     }
     request = request_of({"templateRef": asked})
     assert request is not None, "a reference is given"
-    found, where = _read(file, namespace, kubeconfig, context)
+    found, where = _read(file, namespace, Access(kubeconfig, context))
     own = [each for each in found.templates if key_of(each).namespace == where]
     shared = [each for each in found.templates if not key_of(each).namespace]
     choice = choose(
@@ -240,13 +242,12 @@ class _Read(NamedTuple):
 def _read(
     files: Sequence[Path] | None,
     namespace: str,
-    kubeconfig: Path | None,
-    context: str | None,
+    access: Access,
     *,
     everywhere: bool = False,
 ) -> _Read:
     """The templates of files, or those of the namespace and the cluster. Exits with 1 on errors."""
-    from airunway.cli.template_files import templates_in
+    from airunway.cli.manifests import templates_in
     from airunway.cli.template_inputs import TemplateSet, read_all
 
     if files:
@@ -257,7 +258,7 @@ def _read(
         where = namespace or client.config.namespace
         return _Read(await read_all(client, namespace="" if everywhere else where), where)
 
-    return inputs.on_cluster(read, kubeconfig=kubeconfig, context=context)
+    return on_cluster(read, access)
 
 
 def _named(given: str, namespace: str, found: TemplateSet) -> Resource:
@@ -290,10 +291,10 @@ def _no_such(given: str, name: str, namespace: str, found: TemplateSet, visible:
     hint = f"did you mean {near[0]}?" if near else "`airunway template list` shows those that there are"
     where = f"for {given.partition('/')[0]}" if "/" in given else f"in namespace {namespace} or of the cluster"
     seen = " among those that you may read" if found.unseen else ""
-    inputs.fail(f"there is no template {bounded(name, 80)!r} {where}{seen}: {hint}")
+    fail(f"there is no template {bounded(name, 80)!r} {where}{seen}: {hint}")
 
 
-def _users(wanted: Resource, kubeconfig: Path | None, context: str | None) -> list[Resource] | Unseen:
+def _users(wanted: Resource, access: Access) -> list[Resource] | Unseen:
     """The deployments that use a template."""
     from airunway.kinds import MODEL_DEPLOYMENT
     from airunway.kube import Forbidden
@@ -310,7 +311,7 @@ def _users(wanted: Resource, kubeconfig: Path | None, context: str | None) -> li
             return Unseen(what="users", why="you have no right to the deployments", right=right)
         return [each for each in listed if _uses(each, wanted)]
 
-    return inputs.on_cluster(read, kubeconfig=kubeconfig, context=context)
+    return on_cluster(read, access)
 
 
 def _uses(deployment: Resource, template_: Resource) -> bool:
@@ -322,22 +323,20 @@ def _uses(deployment: Resource, template_: Resource) -> bool:
     )
 
 
-def _of_files(files: Sequence[Path], namespace: str, kubeconfig: Path | None, context: str | None) -> list[Expanded]:
+def _of_files(files: Sequence[Path], namespace: str, access: Access) -> list[Expanded]:
     """The deployments of files with what their templates give: of the same files, else of the cluster."""
-    from airunway.cli.manifests import objects_in
-    from airunway.cli.template_files import templates_among
+    from airunway.cli.manifests import objects_in, templates_among
     from airunway.cli.template_inputs import with_templates
 
     with inputs.reporting():
         objects = [each for file in files for each in objects_in(file)]
         deployments = [each for each in objects if each.get("kind") == "ModelDeployment"]
         if not deployments:
-            inputs.fail(f"{', '.join(map(str, files))}: contains no ModelDeployment")
+            fail(f"{', '.join(map(str, files))}: contains no ModelDeployment")
         return with_templates(
-            [inputs.in_namespace(each, namespace) for each in deployments],
+            [in_namespace(each, namespace) for each in deployments],
             templates_among(objects, namespace=namespace),
-            kubeconfig=kubeconfig,
-            context=context,
+            access=access,
             on_cluster=False,
         )
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from airunway.cli import inputs
+from airunway.cli import cluster
+from airunway.cli.manifests import ManifestError
 from airunway.redaction import printable
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.view import Unseen
@@ -23,7 +23,6 @@ __all__ = [
     "Expanded",
     "TemplateSet",
     "expanded",
-    "of_cluster",
     "read_all",
     "read_for",
     "with_given",
@@ -71,8 +70,7 @@ def with_templates(
     deployments: Sequence[Resource],
     given: Sequence[Resource],
     *,
-    kubeconfig: Path | None,
-    context: str | None,
+    access: cluster.Access,
     on_cluster: bool,
 ) -> list[Expanded]:
     """Each deployment with what its template gives, found among those `given` and those of the cluster.
@@ -91,29 +89,31 @@ def with_templates(
             return found
         text = f"{key_of(missing.own)}: its template is in none of the files: the cluster's templates are read"
         typer.echo(printable(f"airunway: {text}"), err=True)
-    return expanded(deployments, of_cluster(asking, given, kubeconfig=kubeconfig, context=context))
+    read = cluster.on_cluster(lambda client: read_for(client, asking), access)
+    for each in read.unseen:
+        typer.echo(printable(f"airunway: {each}: they count as absent here"), err=True)
+    return expanded(deployments, with_given(read.templates, given))
 
 
 def expanded(deployments: Sequence[Resource], templates: Sequence[Resource]) -> list[Expanded]:
-    """Each deployment with what its template gives: as the core has recorded it, else found among these templates."""
+    """Each deployment with what its template gives: as the core has recorded it, else found among these templates.
+
+    Raises ManifestError for a spec that no API server would store.
+    """
+    from airunway.controller.templates import source_among, template_part
     from airunway.templates import effective
 
-    return [
-        _found(each, templates) if _is_open(each) else Expanded(own=each, deployment=effective(each))
-        for each in deployments
-    ]
-
-
-def _found(deployment: Resource, templates: Sequence[Resource]) -> Expanded:
-    """Raises ManifestError for a spec that no API server would store."""
-    from airunway.cli.manifests import ManifestError
-    from airunway.controller.templates import source_among, template_part
-
-    try:
-        part = template_part(deployment, source_among(templates))
-    except TypeError as error:  # nested deeper than is written as JSON, or a number beyond 64 bits
-        raise ManifestError(f"ModelDeployment {key_of(deployment)}: its spec cannot be read: {error}") from error
-    return Expanded(own=deployment, deployment=part.deployment, part=part)
+    found = []
+    for each in deployments:
+        if not _is_open(each):
+            found.append(Expanded(own=each, deployment=effective(each)))
+            continue
+        try:
+            part = template_part(each, source_among(templates))
+        except TypeError as error:  # nested deeper than is written as JSON, or a number beyond 64 bits
+            raise ManifestError(f"ModelDeployment {key_of(each)}: its spec cannot be read: {error}") from error
+        found.append(Expanded(own=each, deployment=part.deployment, part=part))
+    return found
 
 
 def _is_open(deployment: Resource) -> bool:
@@ -126,16 +126,6 @@ def _is_open(deployment: Resource) -> bool:
         return False
     asked = dig(deployment, "status", "effectiveTemplate", "asked")
     return recorded_contribution(deployment) is None or asked != request.digest
-
-
-def of_cluster(
-    deployments: Sequence[Resource], given: Sequence[Resource], *, kubeconfig: Path | None, context: str | None
-) -> list[Resource]:
-    """The templates that deployments ask for, of the cluster and those given; exits with 1 on errors."""
-    found = inputs.on_cluster(lambda client: read_for(client, deployments), kubeconfig=kubeconfig, context=context)
-    for each in found.unseen:
-        typer.echo(printable(f"airunway: {each}: they count as absent here"), err=True)
-    return with_given(found.templates, given)
 
 
 def with_given(templates: Sequence[Resource], given: Sequence[Resource]) -> list[Resource]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from airunway.cli.explained_config import leaves
+from airunway.cli.explained import leaves
 from airunway.redaction import printable
 from airunway.resource import Resource, dig, key_of
 from airunway.table import format_table

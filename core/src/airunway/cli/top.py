@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from airunway.cli import inputs
+from airunway.cli.cluster import Access, Namespace, about_deployment, duration, fail, on_cluster_reporting
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document, object_name
-from airunway.cli.targets import Namespace, about_deployment, duration, on_cluster_reporting
 from airunway.resource import ObjectKey, key_of
 
 if TYPE_CHECKING:
-    from airunway.cli.screens import Line
+    from airunway.cli.printing import Line
     from airunway.kube import Client
     from airunway.snapshots.loads import Loads
     from airunway.view.engine_metrics import LoadRow
@@ -77,18 +76,17 @@ def top(
         await _show(client, key, prometheus=prometheus, watch=watch, pause=pause, output=output)
 
     if target:
-        about_deployment(target, work, namespace=namespace, kubeconfig=kubeconfig, context=context)
+        about_deployment(target, work, namespace=namespace, access=Access(kubeconfig, context))
         return
 
     async def every(client: Client) -> None:
         await work(client, ObjectKey("" if all_namespaces else namespace or client.config.namespace, ""))
 
-    on_cluster_reporting(every, namespace=namespace, kubeconfig=kubeconfig, context=context)
+    on_cluster_reporting(every, namespace=namespace, access=Access(kubeconfig, context))
 
 
 async def _show(client: Client, key: ObjectKey, *, prometheus: str, watch: bool, pause: float, output: str) -> None:
-    from airunway.snapshots.loads import PodMetrics, Scope, deployments_in
-    from airunway.snapshots.prometheus import PrometheusError, PrometheusMetrics
+    from airunway.snapshots.loads import PodMetrics, PrometheusError, PrometheusMetrics, Scope, deployments_in
 
     scope = Scope(namespace=key.namespace, name=key.name)
     if output == "name":
@@ -106,14 +104,14 @@ async def _show(client: Client, key: ObjectKey, *, prometheus: str, watch: bool,
                 return
             await asyncio.sleep(REFRESH)
     except PrometheusError as error:
-        inputs.fail(f"--prometheus {prometheus}: {error}")
+        fail(f"--prometheus {prometheus}: {error}")
     finally:
         if watch and sys.stdout.isatty():
             typer.echo()  # what comes next is not to stand in the last line of the screen
 
 
 def _print(rows: list[LoadRow], output: str, *, wide: bool, redraw: bool) -> None:
-    from airunway.cli.screens import Screen, wrapped
+    from airunway.cli.printing import Screen, wrapped
 
     if output != "table":
         document = {"apiVersion": "v1", "kind": "List", "items": [row.as_resource() for row in rows]}
@@ -130,7 +128,7 @@ def _print(rows: list[LoadRow], output: str, *, wide: bool, redraw: bool) -> Non
 
 def top_lines(rows: list[LoadRow], *, wide: bool) -> list[Line]:
     """The table, and below it what was not seen; `wide`: with a column for the namespace."""
-    from airunway.cli.screens import Line
+    from airunway.cli.printing import Line
     from airunway.table import format_table
     from airunway.view import Unseen
 
@@ -170,7 +168,7 @@ def _cells(row: LoadRow) -> tuple[str, ...]:
 
 def _unseen_lines(rows: list[LoadRow]) -> list[Line]:
     """Each reason once, with the deployments that it is about."""
-    from airunway.cli.screens import Line
+    from airunway.cli.printing import Line
     from airunway.view import Unseen
 
     about: dict[Unseen, dict[str, None]] = {}

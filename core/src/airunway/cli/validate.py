@@ -39,7 +39,7 @@ def validate(
     to standard error, unknown options of the engine among them. Objects of other kinds are skipped.
     Exits with 1 if there is a problem, with 2 if a file cannot be read.
     """
-    from airunway.cli.template_files import templates_among
+    from airunway.cli.manifests import templates_among
     from airunway.validation.policy import NAMESPACE_NAME, Policy
 
     with inputs.reporting():
@@ -105,7 +105,7 @@ def _report(
 
 def _with_template(obj: Resource, namespace: str, templates: Sequence[Resource]) -> tuple[Resource, str, str]:
     """The deployment with what its template gives, where that is from, and why it is not known; both may be empty."""
-    from airunway.cli.explained_template import origin_of
+    from airunway.cli.explained import origin_of
     from airunway.cli.template_inputs import expanded
 
     placed = {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}

@@ -1,37 +1,5 @@
 """Reads what is below one deployment: once in a bounded number of requests, or for as long as it is looked at. Asks the
 server of a deployment through the API server's proxy.
+
+Its modules are imported by name, so that a command imports those that it needs.
 """
-
-from airunway.snapshots.following import follow_snapshots
-from airunway.snapshots.reading import MOST_REQUESTS, read_snapshot
-from airunway.snapshots.serving import (
-    Advertised,
-    Endpoint,
-    advertised,
-    ask,
-    endpoint_of,
-    pod_endpoint,
-    proxy_path,
-    schema_tasks,
-)
-from airunway.snapshots.sources import EVENT, Source, all_pod_sources, sources_of
-from airunway.snapshots.watched import Watched
-
-__all__ = [
-    "EVENT",
-    "MOST_REQUESTS",
-    "Advertised",
-    "Endpoint",
-    "Source",
-    "Watched",
-    "advertised",
-    "all_pod_sources",
-    "ask",
-    "endpoint_of",
-    "follow_snapshots",
-    "pod_endpoint",
-    "proxy_path",
-    "read_snapshot",
-    "schema_tasks",
-    "sources_of",
-]

@@ -11,7 +11,7 @@ import orjson
 
 from airunway.kube import POD, SERVICE, ApiError, Client, Forbidden, Kind, TransportError
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, is_true, key_of
-from airunway.snapshots.sources import pod_sources
+from airunway.snapshots.reading import pod_sources
 from airunway.view.answers import MOST_DOCUMENT, PATHS, AnswerReader, Piece, Task, models_of, tasks_of
 
 __all__ = [

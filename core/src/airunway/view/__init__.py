@@ -4,24 +4,24 @@ Texts in a view are single lines without control characters, terminal sequences 
 could not be seen is an `Unseen`, never an empty list or 0.
 """
 
-from airunway.view.ages import short_age
-from airunway.view.base import View
+from airunway.view.base import Unseen, View, short_age
 from airunway.view.deployment import (
     CauseView,
     ConditionRow,
+    DeploymentSnapshot,
     DeploymentView,
     Outcome,
     TemplateUse,
+    TimelineEntry,
     cause_of,
     deployment_view,
+    event_time,
     outcome_of,
+    timeline_of,
 )
 from airunway.view.fleet import FleetFilter, FleetGroup, FleetRow, FleetView, fleet_view
-from airunway.view.pods import ContainerRow, EndingRow, Health, PodRow, container_names, pod_row
-from airunway.view.snapshot import DeploymentSnapshot, role_of
-from airunway.view.timeline import TimelineEntry, timeline_of
+from airunway.view.pods import ContainerRow, EndingRow, Health, PodRow, container_names, pod_row, role_of
 from airunway.view.tree import TreeNode, tree_of
-from airunway.view.unseen import Unseen
 
 __all__ = [
     "CauseView",
@@ -45,6 +45,7 @@ __all__ = [
     "cause_of",
     "container_names",
     "deployment_view",
+    "event_time",
     "fleet_view",
     "outcome_of",
     "pod_row",

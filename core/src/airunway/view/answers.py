@@ -18,8 +18,7 @@ import orjson
 
 from airunway.redaction import bounded, printable
 from airunway.resource import Resource, dig
-from airunway.view.base import View, word
-from airunway.view.unseen import Unseen
+from airunway.view.base import Unseen, View, word
 
 __all__ = [
     "MOST_DOCUMENT",

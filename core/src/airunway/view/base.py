@@ -1,15 +1,16 @@
-"""The common form of all views: frozen dataclasses that become JSON in one way."""
+"""What all views share: one form as JSON, plain texts, ages, and a value for what was not read."""
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from typing import Any
 
 from airunway.redaction import bounded
 from airunway.resource import Resource, format_time
 
-__all__ = ["SHORT", "View", "line", "resource_of", "word"]
+__all__ = ["SHORT", "Unseen", "View", "line", "reasons_of", "resource_of", "short_age", "word"]
 
 SHORT = 253
 """Bytes kept of a name or a word: the longest name that Kubernetes allows."""
@@ -38,6 +39,26 @@ def _camel(name: str) -> str:
     return first + "".join(part.capitalize() for part in rest)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Unseen(View):
+    """Something that was not read. It stands where a list or a number would: absence would mean that there is none."""
+
+    what: str
+    """What is not known, such as ``pods``."""
+    why: str
+    """Why, as a sentence without a full stop."""
+    right: str = ""
+    """Verb and resource that RBAC has to allow, such as ``list pods in namespace ml``; empty if no right is missing."""
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.why}" + (f" (needs the right to {self.right})" if self.right else "")
+
+
+def reasons_of(unseen: Iterable[Unseen]) -> tuple[Unseen, ...]:
+    """Returns each once, those that need a right first."""
+    return tuple(sorted(dict.fromkeys(unseen), key=lambda each: (not each.right, each.what)))
+
+
 def line(value: object, limit: int = 1024) -> str:
     """Returns a text of another party as one plain line of at most `limit` bytes; empty for anything but a text."""
     return bounded(value, limit) if isinstance(value, str) else ""
@@ -46,3 +67,17 @@ def line(value: object, limit: int = 1024) -> str:
 def word(value: object) -> str:
     """Returns a name or a word of another party: as `line`, shorter."""
     return line(value, SHORT)
+
+
+_STEPS = ((86400, "d"), (3600, "h"), (60, "m"))
+
+
+def short_age(moment: datetime | None, now: datetime) -> str:
+    """Returns the time since `moment` in its largest unit of which there are two, like kubectl; empty for None."""
+    if moment is None:
+        return ""
+    seconds = max(0, int((now - moment).total_seconds()))
+    for size, unit in _STEPS:
+        if seconds >= 2 * size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import heapq
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,12 +13,9 @@ from airunway.status.conditions import CONDITIONS
 from airunway.status.evidence import parse_moment
 from airunway.status.reasons import CODES
 from airunway.templates import TEMPLATE_READY, effective_model, request_of
-from airunway.view.base import View, line, word
-from airunway.view.pods import Health, PodRow, pod_row
-from airunway.view.snapshot import DeploymentSnapshot
-from airunway.view.timeline import TimelineEntry, timeline_of
+from airunway.view.base import Unseen, View, line, reasons_of, word
+from airunway.view.pods import PHASES, Health, PodRow, pod_row
 from airunway.view.tree import TreeNode, tree_of
-from airunway.view.unseen import Unseen, reasons_of
 
 __all__ = [
     "CauseView",
@@ -27,6 +25,7 @@ __all__ = [
     "TemplateUse",
     "cause_of",
     "deployment_view",
+    "event_time",
     "outcome_of",
 ]
 
@@ -34,6 +33,25 @@ _GOOD = {condition.name: condition.good for condition in CONDITIONS}
 _PLACE = {condition.name: place for place, condition in enumerate(CONDITIONS)}
 _INFORMATIVE = frozenset({"Served"})
 """Conditions that record a fact: False is nothing to worry about."""
+
+LONGEST = 100
+"""Entries of a timeline that are kept, the newest."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeploymentSnapshot:
+    """Objects as the API server sent them. Nothing here is checked: a user may have written any of it."""
+
+    deployment: Resource
+    """The ModelDeployment."""
+    pods: tuple[Resource, ...] | Unseen
+    """Its pods, those of the parts (endpoint picker, download) included."""
+    events: tuple[Resource, ...] | Unseen
+    """Events of ``v1`` about the deployment, and warnings of its namespace."""
+    objects: tuple[Resource, ...] = ()
+    """Its other objects."""
+    unseen: tuple[Unseen, ...] = ()
+    """What was not read of the other objects, and parts of lists that were cut."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +106,26 @@ class TemplateUse(View):
     """Status of the condition TemplateReady; empty before it is written."""
     reason: str
     """Its reason."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimelineEntry(View):
+    """Something that happened."""
+
+    time: datetime
+    """When; of an event that was repeated, the last time."""
+    source: str
+    """``condition``, ``event`` or ``ending`` (of a container)."""
+    object: str
+    """``Kind/name`` of the object that it is about."""
+    reason: str
+    """One word."""
+    message: str
+    """A sentence; may be empty."""
+    count: int
+    """How often; 1 for anything but an event that was repeated."""
+    warning: bool
+    """Whether it is bad news."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,22 +193,23 @@ def deployment_view(snapshot: DeploymentSnapshot) -> DeploymentView:
     deployment = snapshot.deployment
     status = dig(deployment, "status", default={})
     cause = cause_of(deployment)
-    pods = snapshot.pods if isinstance(snapshot.pods, Unseen) else _rows(snapshot.pods, deployment)
+    below = () if isinstance(snapshot.pods, Unseen) else [(pod, pod_row(pod, deployment)) for pod in snapshot.pods]
+    rows = tuple(sorted((row for _, row in below), key=lambda row: (row.health.position, row.role, row.name)))
+    pods = snapshot.pods if isinstance(snapshot.pods, Unseen) else rows
     timeline: tuple[TimelineEntry, ...] | Unseen
     if isinstance(snapshot.events, Unseen):
         timeline = snapshot.events
     else:
-        rows = () if isinstance(pods, Unseen) else pods
-        timeline = timeline_of(deployment, rows, _about(snapshot, rows))
+        timeline = timeline_of(deployment, rows, _about(snapshot, snapshot.events, rows))
     unseen = [each for each in (pods, timeline) if isinstance(each, Unseen)]
-    phase = word(dig(status, "phase")) or "Unknown"
+    phase, warnings = word(dig(status, "phase")) or "Unknown", dig(status, "warnings")
     return DeploymentView(
         namespace=word(dig(deployment, "metadata", "namespace")),
         name=word(dig(deployment, "metadata", "name")),
         phase=phase,
         reason=word(dig(status, "reason")),
         message=line(dig(status, "message")),
-        health=_health(phase),
+        health=PHASES.get(phase, Health.PROGRESS),
         since=parse_moment((condition_of(deployment, "Ready") or {}).get("lastTransitionTime")),
         current=_is_current(deployment),
         model=word(effective_model(deployment)),
@@ -182,9 +221,9 @@ def deployment_view(snapshot: DeploymentSnapshot) -> DeploymentView:
         url=line(dig(status, "gateway", "url")),
         cause=cause,
         conditions=tuple(_conditions(deployment)),
-        warnings=_warnings(dig(status, "warnings")),
+        warnings=tuple(map(line, warnings[:64])) if isinstance(warnings, list) else (),
         pods=pods,
-        tree=tree_of(snapshot, culprit=cause.object if cause is not None else ""),
+        tree=tree_of(deployment, below, snapshot.objects, culprit=cause.object if cause is not None else ""),
         timeline=timeline,
         unseen=reasons_of([*unseen, *snapshot.unseen]),
     )
@@ -244,27 +283,10 @@ def _is_current(deployment: Resource) -> bool:
     return observed is not None and observed == generation
 
 
-def _health(phase: str) -> Health:
-    if phase in ("Failed", "Degraded"):
-        return Health.PROBLEM
-    if phase == "Running":
-        return Health.OK
-    return Health.UNKNOWN if phase == "Unknown" else Health.PROGRESS
-
-
 def _replicas(deployment: Resource) -> str:
     replicas = dig(deployment, "status", "replicas")
     ready, desired = dig(replicas, "ready", default=0), dig(replicas, "desired")
     return f"{ready}/{desired}" if isinstance(ready, int) and isinstance(desired, int) else ""
-
-
-def _warnings(listed: object) -> tuple[str, ...]:
-    return tuple(line(each) for each in listed[:64]) if isinstance(listed, list) else ()
-
-
-def _rows(pods: tuple[Resource, ...], deployment: Resource) -> tuple[PodRow, ...]:
-    rows = (pod_row(pod, deployment) for pod in pods)
-    return tuple(sorted(rows, key=lambda row: (row.health.position, row.role, row.name)))
 
 
 def _conditions(deployment: Resource) -> Iterator[ConditionRow]:
@@ -286,10 +308,8 @@ def _conditions(deployment: Resource) -> Iterator[ConditionRow]:
     yield from sorted(rows, key=lambda row: (_PLACE.get(row.type, len(_PLACE)), row.type))
 
 
-def _about(snapshot: DeploymentSnapshot, pods: tuple[PodRow, ...]) -> list[Resource]:
+def _about(snapshot: DeploymentSnapshot, events: Iterable[Resource], pods: Iterable[PodRow]) -> list[Resource]:
     """The events about the deployment and what is below it: warnings are read for the whole namespace."""
-    if isinstance(snapshot.events, Unseen):
-        return []
     uids = {uid_of(snapshot.deployment), *map(uid_of, snapshot.objects)} - {""}
     own = word(dig(snapshot.deployment, "metadata", "name"))
     known = {("ModelDeployment", own), *(("Pod", pod.name) for pod in pods)}
@@ -303,7 +323,7 @@ def _about(snapshot: DeploymentSnapshot, pods: tuple[PodRow, ...]) -> list[Resou
         kind, _, rest = cause.object.partition("/")
         known.add((kind, rest.rpartition("/")[2]))
     found: dict[str, Resource] = {}
-    for event in snapshot.events:
+    for event in events:
         about = event.get("involvedObject")
         kind_, name_ = dig(about, "kind"), dig(about, "name")
         named = (kind_, name_) if isinstance(kind_, str) and isinstance(name_, str) else ("", "")
@@ -314,3 +334,78 @@ def _about(snapshot: DeploymentSnapshot, pods: tuple[PodRow, ...]) -> list[Resou
         ):
             found[uid_of(event) or str(len(found))] = event
     return list(found.values())
+
+
+# --------------------------------------------------------------------------------------------------------- the timeline
+
+
+def timeline_of(deployment: Resource, pods: Iterable[PodRow], events: Iterable[Resource]) -> tuple[TimelineEntry, ...]:
+    """Returns the newest entries, oldest first; what has no time is left out."""
+    entries = {*_of_conditions(deployment), *_of_events(events), *_of_endings(pods)}
+    ordered = sorted(entries, key=lambda entry: (entry.time, entry.source, entry.object, entry.reason, entry.message))
+    return tuple(ordered[-LONGEST:])
+
+
+def _of_conditions(deployment: Resource) -> Iterator[TimelineEntry]:
+    name = word(dig(deployment, "metadata", "name"))
+    listed = dig(deployment, "status", "conditions")
+    for condition in listed[:64] if isinstance(listed, list) else ():
+        if not isinstance(condition, dict):
+            continue
+        time = parse_moment(condition.get("lastTransitionTime"))
+        if time is None or time.year == 1970:  # the schema's default, before the first pass
+            continue
+        yield TimelineEntry(
+            time=time,
+            source="condition",
+            object=f"ModelDeployment/{name}",
+            reason=f"{word(condition.get('type'))}={word(condition.get('status'))}",
+            message=line(condition.get("message")),
+            count=1,
+            warning=False,
+        )
+
+
+def _of_events(events: Iterable[Resource]) -> Iterator[TimelineEntry]:
+    timed = [(time, event) for event in events if (time := event_time(event)) is not None]
+    # Texts are cleaned of the newest only: a namespace can have ten thousand events.
+    for time, event in heapq.nlargest(LONGEST, timed, key=lambda entry: entry[0]):
+        count = dig(event, "series", "count") or event.get("count")
+        yield TimelineEntry(
+            time=time,
+            source="event",
+            object=f"{word(dig(event, 'involvedObject', 'kind'))}/{word(dig(event, 'involvedObject', 'name'))}",
+            reason=word(event.get("reason")),
+            message=line(event.get("message")),
+            count=count if isinstance(count, int) and count > 0 else 1,
+            warning=event.get("type") == "Warning",
+        )
+
+
+def event_time(event: Resource) -> datetime | None:
+    """When an event of ``v1`` happened last."""
+    times = (
+        dig(event, "series", "lastObservedTime"),
+        event.get("lastTimestamp"),
+        event.get("eventTime"),
+        event.get("firstTimestamp"),
+    )
+    return next((moment for text in times if (moment := parse_moment(text)) is not None), None)
+
+
+def _of_endings(pods: Iterable[PodRow]) -> Iterator[TimelineEntry]:
+    for pod in pods:
+        for container in pod.containers:
+            ending = container.ending
+            if ending is None or ending.finished is None:
+                continue
+            yield TimelineEntry(
+                time=ending.finished,
+                source="ending",
+                object=f"Pod/{pod.name}",
+                reason=ending.reason or "Terminated",
+                message=f"container {container.name} ended with exit code {ending.code}"
+                + (f": {ending.message}" if ending.message else ""),
+                count=1,
+                warning=ending.code != 0,
+            )

@@ -15,8 +15,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from airunway.view.base import View, line
-from airunway.view.unseen import Unseen
+from airunway.view.base import Unseen, View, line
 
 __all__ = [
     "ENGINE_METRICS",

@@ -10,7 +10,7 @@ from airunway.redaction import printable
 from airunway.resource import Resource, dig, parse_time
 from airunway.templates import effective_model
 from airunway.view.base import View
-from airunway.view.pods import Health
+from airunway.view.pods import PHASES, Health
 
 __all__ = ["FleetFilter", "FleetGroup", "FleetRow", "FleetView", "fleet_view"]
 
@@ -114,7 +114,6 @@ def fleet_view(deployments: Iterable[Resource], wanted: FleetFilter = _EVERYTHIN
 
 
 _PLACES = {health: place for place, health in enumerate(Health)}
-_HEALTH = {"Running": Health.OK, "Failed": Health.PROBLEM, "Degraded": Health.PROBLEM, "Unknown": Health.UNKNOWN}
 
 
 def _row(deployment: Resource) -> FleetRow:
@@ -128,7 +127,7 @@ def _row(deployment: Resource) -> FleetRow:
         phase=phase,
         reason=_word(status.get("reason")),
         cause=_word(dig(status, "rootCause", "code")),
-        health=_HEALTH.get(phase, Health.PROGRESS),
+        health=PHASES.get(phase, Health.PROGRESS),
         model=_word(effective_model(deployment)),
         engine=_word(dig(status, "engine", "type")),
         provider=_word(dig(status, "provider", "name")),

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from airunway import sizing
 from airunway.resource import Resource
 from airunway.sizing import NodeGpus, Placement, free_gpus
-from airunway.view.base import View, line, word
-from airunway.view.unseen import Unseen
+from airunway.view.base import Unseen, View, line, word
 
 __all__ = ["GpuGroup", "NodeRow", "NodesView", "nodes_view"]
 

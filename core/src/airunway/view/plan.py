@@ -14,8 +14,7 @@ from airunway.api.names import GROUP
 from airunway.redaction import redacted
 from airunway.resource import Resource, dig
 from airunway.sdk.pods import pod_specs, pod_templates
-from airunway.view.base import View, line, word
-from airunway.view.unseen import Unseen
+from airunway.view.base import Unseen, View, line, word
 
 __all__ = ["CHANGES", "MOST_LINES", "DeploymentPlan", "PlanStep", "edit_step", "plan_step"]
 

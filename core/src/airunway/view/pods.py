@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from airunway.resource import Resource, dig
+from airunway.api import names
+from airunway.resource import Resource, dig, labels_of
 from airunway.status.evidence import ContainerFacts, Ending, PodFacts, pod_facts
 from airunway.view.base import View, line, word
-from airunway.view.snapshot import role_of
 
-__all__ = ["ContainerRow", "EndingRow", "Health", "PodRow", "container_names", "pod_row"]
+__all__ = ["PHASES", "ContainerRow", "EndingRow", "Health", "PodRow", "container_names", "pod_row", "role_of"]
 
 _STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
 """Reasons for which a container waits although nothing is wrong."""
@@ -28,6 +28,10 @@ class Health(StrEnum):
     @property
     def position(self) -> int:
         return list(Health).index(self)
+
+
+PHASES = {"Running": Health.OK, "Failed": Health.PROBLEM, "Degraded": Health.PROBLEM, "Unknown": Health.UNKNOWN}
+"""How a deployment is doing by its phase; in all other phases there is progress."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +121,29 @@ def pod_row(pod: Resource, deployment: Resource) -> PodRow:
     )
 
 
+def role_of(pod: Resource, deployment: Resource) -> str:
+    """Returns what a pod does in its deployment: ``decode``, ``server``, …; empty if nothing tells it.
+
+    It is our label, else the label that ``status.selector`` requires beside the one that names the deployment's object.
+    """
+    labels = labels_of(pod)
+    if not isinstance(labels, dict):
+        return ""
+    keys = [names.COMPONENT, *_other_labels(dig(deployment, "status", "selector"))]
+    own = dig(pod, "metadata", "name")
+    return next((value for key in keys if isinstance(value := labels.get(key), str) and value and value != own), "")
+
+
+def _other_labels(selector: object) -> list[str]:
+    """The keys of a selector after the first: ``a=x,b in (y,z)`` gives ``b``."""
+    if not isinstance(selector, str) or len(selector) > 1024:
+        return []
+    _, _, rest = selector.partition(",")
+    key = rest.split("=")[0].split(" in ")[0].strip().removesuffix("!")
+    # Kubernetes' own labels name one pod or one index of a set.
+    return [key] if key and not key.partition("/")[0].endswith("kubernetes.io") else []
+
+
 def container_names(pod: Resource) -> list[tuple[str, bool]]:
     """Returns the name of every container in a pod's spec, and whether it is an init container, in starting order."""
     return [
@@ -144,10 +171,11 @@ def _container(facts: ContainerFacts) -> ContainerRow:
 
 
 def _ending(ending: Ending) -> EndingRow:
-    # The last line says most: a termination message is the end of a log.
-    lines = [each for each in ending.message.splitlines() if each.strip()]
     return EndingRow(
-        code=ending.code, reason=word(ending.reason), message=line(lines[-1] if lines else ""), finished=ending.finished
+        code=ending.code,
+        reason=word(ending.reason),
+        message=line(_last_line(ending.message)),
+        finished=ending.finished,
     )
 
 
@@ -176,5 +204,6 @@ def _state(facts: PodFacts) -> tuple[str, Health, str]:
 
 
 def _last_line(text: str) -> str:
+    """The line that says most: a termination message is the end of a log."""
     lines = [each for each in text.splitlines() if each.strip()]
     return lines[-1] if lines else ""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from airunway.resource import Resource, dig, labels_of, uid_of
-from airunway.view.base import View, word
-from airunway.view.objects import state_of
-from airunway.view.pods import Health, PodRow, pod_row
-from airunway.view.snapshot import DeploymentSnapshot
-from airunway.view.unseen import Unseen
+from airunway.resource import Resource, dig, is_deleting, labels_of, uid_of
+from airunway.status.reasons import REASONS, Category, category_of
+from airunway.view.base import View, line, word
+from airunway.view.pods import Health, PodRow
 
-__all__ = ["TreeNode", "tree_of"]
+__all__ = ["ObjectState", "TreeNode", "state_of", "tree_of"]
 
 GROUPED_FROM = 4
 """Equal healthy siblings from this number on are one node."""
@@ -51,95 +50,75 @@ class TreeNode(View):
     """Objects that it owns."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Object:
+class _Object(NamedTuple):
     """An object before the tree is built."""
 
-    id: str
     parent: str
+    """The uid of its owner; empty if it has none."""
     node: TreeNode
 
 
-def tree_of(snapshot: DeploymentSnapshot, *, culprit: str = "") -> TreeNode:
+def tree_of(
+    deployment: Resource,
+    pods: Sequence[tuple[Resource, PodRow]],
+    objects: Sequence[Resource],
+    *,
+    culprit: str = "",
+) -> TreeNode:
     """Returns the deployment with the objects below it; `culprit` is the object of the root cause (``Kind/ns/name``).
 
     An owner that was not read has a node of its own, below the provider's object if nothing tells its own owner.
     """
-    deployment = snapshot.deployment
-    root = _node(deployment, kind="ModelDeployment")
-    top = uid_of(deployment) or "deployment"
-    found: dict[str, _Object] = {top: _Object(id=top, parent="", node=replace(root, health=_health_of(deployment)))}
-    for obj in snapshot.objects:
-        identity = uid_of(obj)
-        if identity and identity not in found:
-            found[identity] = _Object(id=identity, parent=_owner_uid(obj), node=_node(obj))
-    pods = () if isinstance(snapshot.pods, Unseen) else snapshot.pods
-    for pod in pods:
-        identity = uid_of(pod)
-        if identity and identity not in found:
-            found[identity] = _Object(id=identity, parent=_owner_uid(pod), node=_pod_node(pod_row(pod, deployment)))
-    primary = _primary(snapshot, found) or top
-    for pod in (*pods, *snapshot.objects):
-        _add_owners(pod, found, primary)
-    _add_named(culprit, found, primary)
-    return _assembled(top, found, primary, culprit)
+    top, phase = uid_of(deployment) or "deployment", dig(deployment, "status", "phase")
+    health = _PHASES.get(word(phase), Health.PROGRESS)
+    root = _node("ModelDeployment", word(dig(deployment, "metadata", "name")), word(phase), health)
+    found = {top: _Object("", root)}
+    for obj, node in (*((obj, _node_of(obj)) for obj in objects), *((pod, _pod_node(row)) for pod, row in pods)):
+        if (identity := uid_of(obj)) and identity not in found:
+            found[identity] = _Object(_owner_uid(obj), node)
+    provider = dig(deployment, "status", "provider")
+    name = word(dig(provider, "resourceName"))
+    primary = (_uid_of(found, word(dig(provider, "resourceKind")), name) if name else "") or top
+    for obj in (*(pod for pod, _ in pods), *objects):
+        _add_owner(obj, found, primary)
+    kind, _, rest = culprit.partition("/")
+    name = rest.rpartition("/")[2]
+    # Nothing else leads to some objects at fault, e.g. to a StatefulSet that may not create pods.
+    if name and not _uid_of(found, kind, name):
+        found[culprit] = _Object(primary, _unread(kind, name))
+    return _assembled(top, found, primary, at_fault=(kind, name))
 
 
-def _health_of(deployment: Resource) -> Health:
-    phase = dig(deployment, "status", "phase")
-    if phase in ("Failed", "Degraded"):
-        return Health.PROBLEM
-    return Health.OK if phase == "Running" else Health.PROGRESS
-
-
-def _node(obj: Resource, *, kind: str = "") -> TreeNode:
-    state = state_of(obj)
-    name = word(dig(obj, "metadata", "name"))
+def _node(
+    kind: str, name: str, state: str, health: Health, message: str = "", *, pod: PodRow | None = None
+) -> TreeNode:
     return TreeNode(
-        kind=kind or word(obj.get("kind")),
+        kind=kind,
         name=name,
-        state=word(dig(obj, "status", "phase")) if kind else state.word,
-        health=state.health,
-        message="" if kind or state.health is Health.OK else state.message,
+        state=state,
+        health=health,
+        message=message,
         read=True,
         count=1,
         names=(name,),
-        pod=None,
-        nodes=(),
+        pod=pod,
+        nodes=(pod.node,) if pod is not None and pod.node else (),
         children=(),
     )
+
+
+def _node_of(obj: Resource) -> TreeNode:
+    state = state_of(obj)
+    message = "" if state.health is Health.OK else state.message
+    return _node(word(obj.get("kind")), word(dig(obj, "metadata", "name")), state.word, state.health, message=message)
 
 
 def _pod_node(row: PodRow) -> TreeNode:
-    return TreeNode(
-        kind="Pod",
-        name=row.name,
-        state=row.state,
-        health=row.health,
-        message=row.message,
-        read=True,
-        count=1,
-        names=(row.name,),
-        pod=row,
-        nodes=(row.node,) if row.node else (),
-        children=(),
-    )
+    return _node("Pod", row.name, row.state, row.health, message=row.message, pod=row)
 
 
 def _unread(kind: str, name: str) -> TreeNode:
-    return TreeNode(
-        kind=word(kind),
-        name=word(name),
-        state="",
-        health=Health.OK,
-        message="",
-        read=False,
-        count=1,
-        names=(word(name),),
-        pod=None,
-        nodes=(),
-        children=(),
-    )
+    return replace(_node(word(kind), word(name), "", Health.OK), read=False)
 
 
 def _references(obj: Resource) -> Iterator[Mapping[str, object]]:
@@ -156,14 +135,12 @@ def _owner_uid(obj: Resource) -> str:
     return str(chosen["uid"]) if chosen is not None else ""
 
 
-def _primary(snapshot: DeploymentSnapshot, found: Mapping[str, _Object]) -> str:
-    """The uid of the provider's own object; empty if it was not read."""
-    provider = dig(snapshot.deployment, "status", "provider")
-    kind, name = word(dig(provider, "resourceKind")), word(dig(provider, "resourceName"))
-    return next((o.id for o in found.values() if (o.node.kind, o.node.name) == (kind, name)), "") if name else ""
+def _uid_of(found: Mapping[str, _Object], kind: str, name: str) -> str:
+    """The uid of the object of that kind and name; empty if there is none."""
+    return next((uid for uid, each in found.items() if (each.node.kind, each.node.name) == (kind, name)), "")
 
 
-def _add_owners(obj: Resource, found: dict[str, _Object], primary: str) -> None:
+def _add_owner(obj: Resource, found: dict[str, _Object], primary: str) -> None:
     """Add the owner of an object where it was not read."""
     uid = _owner_uid(obj)
     if not uid or uid in found:
@@ -174,45 +151,31 @@ def _add_owners(obj: Resource, found: dict[str, _Object], primary: str) -> None:
     hash_ = labels_of(obj).get("pod-template-hash") if isinstance(labels_of(obj), dict) else None
     if kind == "ReplicaSet" and isinstance(hash_, str):
         # A ReplicaSet has the name of its Deployment and this hash: it need not be read.
-        of = name.removesuffix(f"-{hash_}")
-        parent = next((o.id for o in found.values() if (o.node.kind, o.node.name) == ("Deployment", of)), primary)
-    found[uid] = _Object(id=uid, parent=parent, node=_unread(kind, name))
+        parent = _uid_of(found, "Deployment", name.removesuffix(f"-{hash_}")) or primary
+    found[uid] = _Object(parent, _unread(kind, name))
 
 
-def _add_named(culprit: str, found: dict[str, _Object], primary: str) -> None:
-    """Add the object of the root cause where nothing else led to it, e.g. a StatefulSet that may not create pods."""
-    kind, _, rest = culprit.partition("/")
-    name = rest.rpartition("/")[2]
-    if not name or any((o.node.kind, o.node.name) == (kind, name) for o in found.values()):
-        return
-    found[culprit] = _Object(id=culprit, parent=primary, node=_unread(kind, name))
-
-
-def _assembled(top: str, found: Mapping[str, _Object], primary: str, culprit: str) -> TreeNode:
-    children: dict[str, list[_Object]] = {}
-    for each in found.values():
-        if each.id == top:
+def _assembled(top: str, found: Mapping[str, _Object], primary: str, *, at_fault: tuple[str, str]) -> TreeNode:
+    children: dict[str, list[str]] = {}
+    for uid, each in found.items():
+        if uid == top:
             continue
-        known = each.parent in found and each.parent != each.id
-        parent = each.parent if known else (primary if each.node.kind == "Pod" and primary != each.id else top)
-        children.setdefault(parent, []).append(each)
-    kind, _, rest = culprit.partition("/")
-    at_fault = (kind, rest.rpartition("/")[2])
+        known = each.parent in found and each.parent != uid
+        parent = each.parent if known else (primary if each.node.kind == "Pod" and primary != uid else top)
+        children.setdefault(parent, []).append(uid)
     seen: set[str] = set()
 
-    def built(each: _Object, depth: int) -> TreeNode:
-        seen.add(each.id)
-        below = [
-            built(child, depth + 1) for child in children.get(each.id, ()) if child.id not in seen and depth < _DEEPEST
-        ]
-        node = each.node
+    def built(uid: str, depth: int) -> TreeNode:
+        seen.add(uid)
+        below = [built(child, depth + 1) for child in children.get(uid, ()) if child not in seen and depth < _DEEPEST]
+        node = found[uid].node
         if (node.kind, node.name) == at_fault and node.health is not Health.PROBLEM:
             node = replace(node, health=Health.PROBLEM)
         return replace(node, children=tuple(_grouped(below)))
 
-    tree = built(found[top], 0)
+    tree = built(top, 0)
     # Owner references can form a circle, which nothing leads to from the top.
-    lost = [replace(each.node, children=()) for each in found.values() if each.id not in seen]
+    lost = [replace(each.node, children=()) for uid, each in found.items() if uid not in seen]
     return replace(tree, children=tuple(_grouped([*tree.children, *lost]))) if lost else tree
 
 
@@ -250,3 +213,97 @@ def _grouped(siblings: Iterable[TreeNode]) -> Iterator[TreeNode]:
             pod=None,
             nodes=tuple(sorted({name for node in rest for name in node.nodes})),
         )
+
+
+# ----------------------------------------------------------------------------------------------- the state of an object
+
+
+_PROGRESS = frozenset({Category.PROGRESS, Category.CAPACITY, Category.UNKNOWN, Category.STALE})
+"""Categories of reasons that do not make an object that is not ready a problem."""
+
+_READY = ("Ready", "Available", "Complete", "Programmed", "Accepted")
+"""Conditions that say whether an object is ready, the most telling first."""
+
+_PHASES = {
+    "Bound": Health.OK,
+    "Ready": Health.OK,
+    "Running": Health.OK,
+    "Lost": Health.PROBLEM,
+    "Failed": Health.PROBLEM,
+    "Degraded": Health.PROBLEM,
+    "NotAvailable": Health.PROBLEM,
+}
+
+
+class ObjectState(NamedTuple):
+    """How an object is doing."""
+
+    word: str
+    """State as one word, such as ``Ready``; empty for an object without a state of its own."""
+    health: Health
+    message: str
+    """Why it is not all right; empty otherwise."""
+
+
+def state_of(obj: Resource) -> ObjectState:
+    """Returns the state of an object of any kind but Pod; total over any JSON object."""
+    if is_deleting(obj):
+        return ObjectState("Terminating", Health.PROGRESS, "")
+    conditions = _conditions(obj)
+    for type_ in ("Stalled", "Failed", "ReplicaFailure"):
+        if (found := conditions.get(type_)) is not None and found.get("status") == "True":
+            return ObjectState(word(found.get("reason")) or type_, Health.PROBLEM, line(found.get("message")))
+    phase = word(dig(obj, "status", "phase"))
+    counts = _counts(obj)
+    # Some objects say with a condition alone that their replicas are ready.
+    reported = any(dig(obj, "status", name) is not None for name in ("replicas", "readyReplicas"))
+    counted = counts if reported else ""
+    for type_ in _READY:
+        if (found := conditions.get(type_)) is not None:
+            return _by_condition(found, type_, phase=phase, counts=counted)
+    ending = [(name, each) for name, each in conditions.items() if name.endswith(("Ready", "Succeeded"))]
+    if ending:
+        # The upstream's own words, such as WorkspaceSucceeded: the one that is not True says most.
+        name, each = next(((n, c) for n, c in ending if c.get("status") != "True"), ending[-1])
+        return _by_condition(each, name, phase=phase, counts=counted)
+    if counts:
+        ready, _, wanted = counts.partition("/")
+        return ObjectState(f"{counts} ready", Health.OK if ready == wanted else Health.PROGRESS, "")
+    if phase:
+        return ObjectState(phase, _PHASES.get(phase, Health.PROGRESS), line(dig(obj, "status", "message")))
+    return ObjectState("", Health.OK, "")
+
+
+def _by_condition(condition: Resource, type_: str, *, phase: str, counts: str) -> ObjectState:
+    status, reason = condition.get("status"), word(condition.get("reason"))
+    if status == "True":
+        ready, _, wanted = counts.partition("/")
+        if ready != wanted:
+            return ObjectState(f"{counts} ready", Health.PROGRESS, "")
+        return ObjectState(f"{counts} ready" if counts else (phase or type_), Health.OK, "")
+    if status != "False":
+        return ObjectState(phase or f"{type_} unknown", Health.UNKNOWN, line(condition.get("message")))
+    # Upstreams use reasons of their own for what is merely not ready yet.
+    problem = reason in REASONS and category_of(reason) not in _PROGRESS
+    health = Health.PROBLEM if problem or _PHASES.get(phase) is Health.PROBLEM else Health.PROGRESS
+    return ObjectState(phase or reason or f"not {type_}", health, line(condition.get("message")))
+
+
+def _conditions(obj: Resource) -> dict[str, Resource]:
+    """The conditions by type; those of a route are those of its first parent."""
+    listed = dig(obj, "status", "conditions")
+    if not isinstance(listed, list):
+        parents = dig(obj, "status", "parents")
+        listed = dig(parents[0], "conditions") if isinstance(parents, list) and parents else None
+    if not isinstance(listed, list):
+        return {}
+    return {str(each.get("type")): each for each in listed[:64] if isinstance(each, dict)}
+
+
+def _counts(obj: Resource) -> str:
+    """Ready and wanted replicas as ``1/2``; empty for an object that has none."""
+    wanted = dig(obj, "spec", "replicas")
+    if not isinstance(wanted, int):
+        return ""
+    ready = dig(obj, "status", "readyReplicas", default=0)
+    return f"{ready}/{wanted}" if isinstance(ready, int) else ""

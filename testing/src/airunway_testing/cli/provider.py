@@ -35,7 +35,8 @@ def new(
     where pods, replicas and status stand are the upstream's; else all of it is invented. Ends with 1, and nothing
     written, for a name that no provider can have, a CRD that none can be written for, or a folder that is not empty.
     """
-    from airunway.cli import inputs
+    from airunway.cli.inputs import reporting
+    from airunway.cli.manifests import definitions_in
     from airunway.upgrades.definitions import DefinitionError, chosen, definition_of
     from airunway_testing.scaffold import ScaffoldError, write_skeleton
 
@@ -43,8 +44,8 @@ def new(
     if crd is None and (kind or version):
         raise typer.BadParameter("--kind and --version choose from a CRD: name its file with --crd")
     try:
-        with inputs.reporting():
-            definitions = inputs.definitions_in(crd) if crd is not None else []
+        with reporting():
+            definitions = definitions_in(crd) if crd is not None else []
         wanted = chosen([definition_of(each) for each in definitions], kind=kind).name if definitions else ""
         found = next((each for each in definitions if key_of(each).name == wanted), None)
         written = write_skeleton(name, folder, crd=found, version=version)

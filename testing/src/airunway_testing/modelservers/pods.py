@@ -21,7 +21,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import NODE, POD, Client, Reflector, load_config, strip_managed_fields, user_agent_of
 from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, uid_of
 from airunway.snapshots.loads import engine_of, ready_pods
-from airunway.snapshots.sources import pod_sources
+from airunway.snapshots.reading import pod_sources
 from airunway.templates import effective
 from airunway.view.engine_metrics import ENGINE_METRICS
 from airunway_testing.background import in_background

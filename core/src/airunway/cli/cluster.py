@@ -1,4 +1,4 @@
-"""What commands about one deployment share: finding it, and saying in one sentence why it is not found."""
+"""Finds the user's cluster and a deployment in it, and says in one sentence why either cannot be read."""
 
 from __future__ import annotations
 
@@ -7,18 +7,29 @@ import re
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn, TypeVar
 
 import typer
 
-from airunway.cli import inputs
-from airunway.redaction import bounded
+from airunway.redaction import bounded, printable
 from airunway.resource import ObjectKey
 
 if TYPE_CHECKING:
-    from airunway.kube import Client, Forbidden
+    from airunway.kube import Client, Forbidden, KubeError
 
-__all__ = ["Namespace", "Target", "about_deployment", "denied", "duration", "on_cluster_reporting"]
+__all__ = [
+    "DEPLOYMENT_WORDS",
+    "Access",
+    "Namespace",
+    "Target",
+    "about_deployment",
+    "denied",
+    "duration",
+    "fail",
+    "on_cluster",
+    "on_cluster_reporting",
+    "parse_target",
+]
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Exception)
@@ -26,7 +37,42 @@ E = TypeVar("E", bound=Exception)
 Target = Annotated[list[str], typer.Argument(metavar="md/NAME", help="A deployment of the cluster.")]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Namespace (default: the context's).")]
 
+
+class Access(NamedTuple):
+    """Which cluster a command reads."""
+
+    kubeconfig: Path | None
+    """File of ``--kubeconfig``; None: as kubectl."""
+    context: str | None
+    """Context of it; None: the current one."""
+
+
+DEPLOYMENT_WORDS = (
+    "md",
+    "modeldeployment",
+    "modeldeployments",
+    "modeldeployment.airunway.ai",
+    "modeldeployments.airunway.ai",
+)
+"""The words for the kind, as kubectl has them."""
+
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+
+
+def fail(message: str) -> NoReturn:
+    """Print an error on standard error and exit with 1."""
+    typer.echo("\n".join(map(printable, f"airunway: {message}".splitlines())), err=True)
+    raise typer.Exit(1)
+
+
+def parse_target(words: list[str]) -> str:
+    """The name in ``md/NAME``, ``md NAME`` or ``NAME``. Raises typer.BadParameter."""
+    parts = words[0].split("/") if len(words) == 1 else words
+    if len(parts) == 1 and parts[0]:
+        return parts[0]
+    if len(parts) != 2 or parts[0].lower() not in DEPLOYMENT_WORDS or not parts[1]:
+        raise typer.BadParameter(f"{' '.join(words)!r} is not a ModelDeployment: write md/NAME")
+    return parts[1]
 
 
 def duration(text: str) -> timedelta:
@@ -44,8 +90,7 @@ def about_deployment(
     work: Callable[[Client, ObjectKey], Awaitable[T]],
     *,
     namespace: str,
-    kubeconfig: Path | None,
-    context: str | None,
+    access: Access,
 ) -> T:
     """The result of `work` on the named deployment.
 
@@ -54,7 +99,7 @@ def about_deployment(
     """
     from airunway.kube import NotFound
 
-    name = inputs.parse_target(target)
+    name = parse_target(target)
     if not _NAME.fullmatch(name):
         raise typer.BadParameter(f"{bounded(name, 80)!r} is not a name that a ModelDeployment can have")
 
@@ -65,14 +110,12 @@ def about_deployment(
         except NotFound as error:
             if error.details.get("name") != name:
                 raise
-            inputs.fail(await _not_found(client, key))
+            fail(await _not_found(client, key))
 
-    return on_cluster_reporting(named, namespace=namespace, kubeconfig=kubeconfig, context=context)
+    return on_cluster_reporting(named, namespace=namespace, access=access)
 
 
-def on_cluster_reporting(
-    work: Callable[[Client], Awaitable[T]], *, namespace: str, kubeconfig: Path | None, context: str | None
-) -> T:
+def on_cluster_reporting(work: Callable[[Client], Awaitable[T]], *, namespace: str, access: Access) -> T:
     """The result of `work`. Exits with 1 and one sentence without a right that it needs, and with 130 on Ctrl-C."""
     from airunway.kube import Forbidden, KubeError
 
@@ -81,18 +124,18 @@ def on_cluster_reporting(
         try:
             return await work(client)
         except Forbidden as error:
-            inputs.fail(denied(error, where))
+            fail(denied(error, where))
         except ExceptionGroup as errors:
             # A task of several failed: its error is the user's.
             if (refused := _first(errors, Forbidden)) is not None:
-                inputs.fail(denied(refused, where))
+                fail(denied(refused, where))
             bare = _first(errors, BrokenPipeError) or _first(errors, KubeError)
             if bare is None:
                 raise
             raise bare from None
 
     try:
-        return inputs.on_cluster(main, kubeconfig=kubeconfig, context=context)
+        return on_cluster(main, access)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
 
@@ -140,3 +183,42 @@ def denied(error: Forbidden, namespace: str) -> str:
     # Kubernetes' own `view` has no right to subresources that reach into a pod.
     role = "view" if verb in ("get", "list", "watch") and subresource not in ("proxy", "exec") else "edit"
     return f"you have no right to {verb} {what} in namespace {namespace}: ask for the ClusterRole {role} there"
+
+
+def on_cluster(work: Callable[[Client], Awaitable[T]], access: Access, *, timeout: float = 30.0) -> T:
+    """The result of `work` with a client of the user's cluster; `timeout` is in seconds, for each request.
+
+    Exits with 1 and one message on a KubeError.
+    """
+    import asyncio
+
+    from airunway.kube import Client, KubeError, load_config, user_agent_of
+
+    server = ""
+
+    async def main() -> T:
+        nonlocal server
+        config = load_config(kubeconfig=access.kubeconfig, context=access.context)
+        server = config.server
+        async with Client(config, user_agent=user_agent_of("cli"), timeout=timeout) as client:
+            return await work(client)
+
+    try:
+        return asyncio.run(main())
+    except KubeError as error:
+        fail(f"{error}{_advice(error, server)}")
+
+
+def _advice(error: KubeError, server: str) -> str:
+    """What the user can do about the error, to be appended to its message."""
+    from airunway.kube import ApiError, ErrorKind, TransportError, Unauthorized
+
+    if isinstance(error, TransportError):
+        return (
+            f". Check that {server} is the right cluster (--context, --kubeconfig) and that this machine can reach it"
+        )
+    if isinstance(error, Unauthorized):
+        return f". {server} rejected the credentials: log in again, or use another --context"
+    if isinstance(error, ApiError) and error.kind is ErrorKind.KIND_NOT_SERVED:
+        return ". Check that AI Runway is installed there: `airunway doctor` shows what is missing"
+    return ""
