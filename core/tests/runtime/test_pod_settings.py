@@ -29,12 +29,11 @@ from airunway.api import names
 from airunway.configs import Resolution
 from airunway.plugins.contract import EngineCapability, Gateway, RuntimeSettings, SecretKey
 from airunway.plugins.host import ProviderHost
-from airunway.plugins.runtime_settings import changed_settings, settings_of_record, settings_record
 from airunway.resource import Resource, dig, labels_of
 from airunway.runtime.gate import foreign_faults
 from airunway.runtime.plan import Do
-from airunway.runtime.pod_settings import NEWER_PODS_WAIT, keeps
-from airunway.runtime.settings_record import new_record, read_record
+from airunway.runtime.pod_settings import NEWER_PODS_WAIT, changed_settings, keeps
+from airunway.runtime.records import new_record, read_record, settings_of_record, settings_record
 from airunway.status import Category, Phase, roll_up
 
 

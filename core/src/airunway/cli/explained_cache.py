@@ -33,7 +33,7 @@ def cache_explanation(deployment: Resource, configs: Sequence[Resource], artifac
     a cluster).
     """
     from airunway.artifacts.request import request_of
-    from airunway.plugins.runtime_settings import resolve_among
+    from airunway.plugins.settings import resolve_among
 
     found: Resource = {}
     request = request_of(deployment, resolve_among(deployment, configs).config)

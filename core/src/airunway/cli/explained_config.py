@@ -29,7 +29,7 @@ def config_explanation(
     What only a cluster knows (hash in use, Gateway, conditions) is absent for a deployment without a status.
     """
     from airunway.configs import GRANTED
-    from airunway.plugins.runtime_settings import resolve_among
+    from airunway.plugins.settings import resolve_among
 
     found = resolve_among(deployment, configs)
     config = found.config

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from airunway.configs import Resolution, config_name
 from airunway.doctor.snapshot import Snapshot
-from airunway.plugins.runtime_settings import resolve_among
+from airunway.plugins.settings import resolve_among
 from airunway.resource import Resource, key_of
 
 __all__ = ["configs_by_name", "configs_in", "resolved"]

@@ -17,8 +17,7 @@ from airunway.gateway.caches import GatewayCaches
 from airunway.gateway.kinds import DESTINATION_RULE, GATEWAY, HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CLUSTER_ROLE, Client, EventRecorder, KubeError, MutationCache, StatusWriter, soonest
-from airunway.owned.apply import Applied, apply_objects
-from airunway.owned.history import WriteHistory, fight_text
+from airunway.owned.apply import Applied, WriteHistory, apply_objects, fight_text
 from airunway.owned.objects import complete, identity_in, our_labels
 from airunway.owned.plan import conflict_text
 from airunway.owned.writer import Writer

@@ -29,8 +29,7 @@ from airunway.kinds import MODEL_ARTIFACT
 from airunway.kube import JOB, Client, EventRecorder, NotFound, StatusWriter
 from airunway.modelcache.caches import MARK, ArtifactCaches
 from airunway.modelcache.metrics import Tries
-from airunway.owned.apply import Applied, apply_objects
-from airunway.owned.history import WriteHistory, fight_text
+from airunway.owned.apply import Applied, WriteHistory, apply_objects, fight_text
 from airunway.owned.objects import Identity, complete, identity_in, is_ours
 from airunway.owned.plan import conflict_text
 from airunway.owned.writer import Writer

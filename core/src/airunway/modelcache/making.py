@@ -9,8 +9,7 @@ from weakref import WeakValueDictionary
 from airunway.api import names
 from airunway.kube import Client
 from airunway.modelcache.caches import ArtifactCaches
-from airunway.owned.error_policies import Occupied, Refused
-from airunway.owned.writer import Writer
+from airunway.owned.writer import Occupied, Refused, Writer
 from airunway.resource import ObjectKey, Resource, key_of
 
 __all__ = ["ArtifactMaker"]

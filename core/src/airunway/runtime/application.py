@@ -28,8 +28,8 @@ from airunway.process.supervisor import Lead
 from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time, labels_of
 from airunway.runtime.crd_versions import Installed
 from airunway.runtime.evidence import EvidenceCollector
+from airunway.runtime.gate import cache_reads
 from airunway.runtime.informers import UpstreamInformers
-from airunway.runtime.model_cache import cache_reads
 from airunway.runtime.reconcile import ProviderReconciler
 from airunway.selection import HEARTBEAT_INTERVAL
 from airunway.status import Condition, written

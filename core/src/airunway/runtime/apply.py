@@ -24,23 +24,21 @@ from airunway.kube import (
     StatusWriter,
     remove_finalizers,
 )
-from airunway.owned.apply import write
-from airunway.owned.error_policies import Refused
-from airunway.owned.history import fight_text, fought, is_drift
+from airunway.owned.apply import fight_text, fought, is_drift, write
 from airunway.owned.objects import Identity, identity_in, is_ours, named
 from airunway.owned.plan import Action, Plan, Step, conflict_text, recreation_text
-from airunway.owned.writer import Writer, missing_of
+from airunway.owned.writer import Refused, Writer, missing_of
+from airunway.plugins.contract import api_version, namesake_of
 from airunway.plugins.host import ProviderHost
-from airunway.plugins.manifest import api_version, namesake_of
 from airunway.process.deployment_cache import with_all_finalizers
 from airunway.redaction import redacted
 from airunway.resource import ObjectKey, Resource, dig, digest, finalizers_of, is_deleting, key_of, parse_time, uid_of
 from airunway.runtime.informers import UpstreamInformers
-from airunway.runtime.memory import Memory
+from airunway.runtime.memory import Memory, Subject
 from airunway.runtime.plan import Decision
+from airunway.runtime.records import is_primary
 from airunway.runtime.report import StepResult, terminating_status
-from airunway.runtime.retries import Subject
-from airunway.runtime.state import ClusterState, is_primary, provider_mark
+from airunway.runtime.state import ClusterState, provider_mark
 from airunway.status import Category
 
 __all__ = [

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from airunway.api import names
-from airunway.plugins.contract import Transformer, Upstream, UpstreamKind
-from airunway.plugins.manifest import api_version
+from airunway.plugins.contract import Transformer, Upstream, UpstreamKind, api_version
 from airunway.resource import Resource, annotations_of, dig, digest, is_true
 
 __all__ = [

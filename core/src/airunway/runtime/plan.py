@@ -51,18 +51,17 @@ from airunway.runtime.pod_settings import (
     pods_unknown,
     settings_to_write,
 )
-from airunway.runtime.recreation import interruptions, recreate_causes
-from airunway.runtime.report import StepResult, located
-from airunway.runtime.state import ClusterState, is_primary, provider_mark
-from airunway.runtime.translate import (
+from airunway.runtime.records import (
     SpecDigests,
-    TooLarge,
-    TranslationResult,
-    parsed,
-    translate,
+    interruptions,
+    is_primary,
+    recreate_causes,
     with_counts_of,
     written_for,
 )
+from airunway.runtime.report import StepResult, located
+from airunway.runtime.state import ClusterState, provider_mark
+from airunway.runtime.translate import TooLarge, TranslationResult, parsed, translate
 from airunway.sdk.fields import tracked
 from airunway.sdk.pods import pod_specs
 from airunway.selection import is_denied

@@ -13,7 +13,7 @@ no settings to lose, and an object without a record is written as before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from itertools import product
@@ -29,17 +29,16 @@ from airunway.owned.objects import named
 from airunway.plugins.contract import Context, Finding, ModelCache, Observation, RuntimeSettings
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
-from airunway.plugins.runtime_settings import changed_settings
 from airunway.plugins.settings import kept_settings
 from airunway.resource import Resource, annotations_of, condition_of, dig, labels_of, uid_of
 from airunway.runtime.crd_versions import newest_waits
 from airunway.runtime.diagnosis import is_ready
-from airunway.runtime.gate import DIFFERENT, Gate, waits_for_config
+from airunway.runtime.gate import DIFFERENT, Gate, is_claim_granted, newer_weights_wait, still_serves, waits_for_config
 from airunway.runtime.memory import Waiting
-from airunway.runtime.model_cache import is_claim_granted, newer_weights_wait, still_serves
+from airunway.runtime.records import SpecDigests, with_counts_of
 from airunway.runtime.report import StepResult
 from airunway.runtime.state import ClusterState
-from airunway.runtime.translate import SpecDigests, TranslationResult, translate, with_counts_of
+from airunway.runtime.translate import TranslationResult, translate
 
 __all__ = [
     "NEWER_PODS_WAIT",
@@ -305,3 +304,23 @@ def carried_warnings(deployment: Resource) -> Iterator[Finding]:
     for text in dig(deployment, "status", "warnings") or ():
         if not str(text).startswith(DIFFERENT):
             yield Finding(path="", reason="Kept", message=str(text))
+
+
+def changed_settings(before: RuntimeSettings, after: RuntimeSettings) -> Iterator[str]:
+    """Yields what differs between two settings, by name and never by value: ``env A, B``, ``the token``."""
+    old = {str(entry.get("name")): entry for entry in before.env}
+    new = {str(entry.get("name")): entry for entry in after.env}
+    if variables := _differing(old, new):
+        yield f"env {', '.join(variables)}"
+    elif [entry.get("name") for entry in before.env] != [entry.get("name") for entry in after.env]:
+        yield "the order of env"
+    if before.image_pull_secrets != after.image_pull_secrets:
+        yield "imagePullSecrets"
+    if before.token != after.token:
+        yield "the Hugging Face token"
+    if labels := _differing(before.labels, after.labels):
+        yield f"labels {', '.join(labels)}"
+
+
+def _differing(before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:
+    return [key for key in sorted({*before, *after}) if before.get(key) != after.get(key)]

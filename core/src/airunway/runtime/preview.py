@@ -16,10 +16,9 @@ import yaml
 
 from airunway.api import names
 from airunway.kube import CONFIG_MAP, NotFound, needs_apply
-from airunway.owned.error_policies import Refused
 from airunway.owned.objects import named
 from airunway.owned.plan import Action, Plan, Step, conflict_text
-from airunway.owned.writer import NEVER, Writer
+from airunway.owned.writer import NEVER, Refused, Writer
 from airunway.redaction import redacted
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, owner_reference, uid_of
 from airunway.runtime.apply import rehearse

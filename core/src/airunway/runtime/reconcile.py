@@ -23,8 +23,8 @@ from airunway.kube import (
     add_finalizer,
     soonest,
 )
-from airunway.owned.error_policies import Occupied, Refused
 from airunway.owned.objects import Identity, identity_in, named
+from airunway.owned.writer import Occupied, Refused
 from airunway.plugins.contract import Observation, RuntimeSettings
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
@@ -46,12 +46,11 @@ from airunway.runtime.diagnosis import conclude
 from airunway.runtime.evidence import EvidenceCollector
 from airunway.runtime.gate import foreign_faults
 from airunway.runtime.informers import UpstreamInformers
-from airunway.runtime.memory import Failure, Memory
+from airunway.runtime.memory import FailedTry, Failure, Memory, Subject
 from airunway.runtime.plan import Decision, Do, intent_of, observe, plan, plan_of, plugin_fault
 from airunway.runtime.pod_settings import config_secrets
 from airunway.runtime.preview import Previewer
 from airunway.runtime.report import Report, StepResult, announcements, leaving, planned_status, record_of_service
-from airunway.runtime.retries import FailedTry, Subject
 from airunway.runtime.state import ClusterState
 from airunway.runtime.translate import selector_of
 from airunway.status.events import EVENTS

@@ -15,14 +15,13 @@ from airunway.resource import (
     Resource,
     annotations_of,
     condition_of,
-    controller_owner,
     dig,
     finalizers_of,
     key_of,
     uid_of,
 )
 from airunway.runtime.crd_versions import Installed
-from airunway.runtime.settings_record import Record, read_record
+from airunway.runtime.records import Record, is_primary, read_record
 from airunway.status import served_before
 from airunway.status.evidence import EventFacts, Evidence, parse_moment
 from airunway.status.parts import parts_of
@@ -30,7 +29,6 @@ from airunway.status.parts import parts_of
 __all__ = [
     "ClusterState",
     "applied_at",
-    "is_primary",
     "provider_mark",
 ]
 
@@ -203,16 +201,3 @@ def applied_at(primary: Resource, manager: str) -> datetime | None:
     ]
     known = [moment for moment in times if moment is not None]
     return max(known, default=None) or parse_moment(dig(primary, "metadata", "creationTimestamp"))
-
-
-# -------------------------------------------------------------------------------------------------------- what is ours
-
-
-def is_primary(live: Resource) -> bool:
-    """Whether an object of ours is the deployment's primary one, of any kind and name.
-
-    It has the transformer annotation. Operators copy annotations onto objects that they create; those are controlled by
-    another owner.
-    """
-    owner = controller_owner(live)
-    return names.TRANSFORMER in annotations_of(live) and (owner is None or owner.get("kind") == "ModelDeployment")
