@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from airunway.api import names
-from airunway.kube import EventRecorder, changed_fields
+from airunway.kube import EventRecorder, changed_fields, soonest
 from airunway.owned.objects import Identity, Mark, identity_in, named
 from airunway.owned.plan import Action, Plan, Rules, Step, plan_of, recreation_text
 from airunway.owned.writer import Occupied, Refused, Writer
 from airunway.resource import Resource, annotations_of, is_deleting
 
 __all__ = [
+    "CONFLICT_RETRY",
     "FIGHT_PAUSE",
     "FIGHT_REVERTS",
     "FIGHT_WINDOW",
@@ -22,8 +23,8 @@ __all__ = [
     "Fight",
     "WriteHistory",
     "apply_objects",
+    "contested",
     "fight_text",
-    "fought",
     "is_drift",
     "write",
 ]
@@ -99,12 +100,17 @@ def is_drift(step: Step) -> bool:
     return step.writes and live is not None and wanted is not None and _hash(live) == _hash(wanted)
 
 
-def fought(plan: Plan, fights: Mapping[Identity, Fight]) -> list[tuple[Step, Fight]]:
-    """The steps about objects that another writer keeps changing; empty for nearly all deployments."""
+def contested(plan: Plan, fights: Mapping[Identity, Fight]) -> tuple[list[Step], list[Step], float | None]:
+    """The steps about objects that another writer keeps changing, those of them that wait for a pause, and the seconds
+    until one of this changes. Empty for nearly all deployments.
+    """
     if not fights:
-        return []
+        return [], [], None
     about = ((step, fights.get(identity_in(step.subject))) for step in plan.steps)
-    return [(step, fight) for step, fight in about if fight is not None]
+    found = [(step, fight) for step, fight in about if fight is not None]
+    held = [step for step, fight in found if is_drift(step) and fight.retry_after > 0]
+    again = (fight.retry_after if step in held else fight.expires_in for step, fight in found)
+    return [step for step, _ in found], held, min(again, default=None)
 
 
 def fight_text(steps: Sequence[Step]) -> str:
@@ -124,7 +130,7 @@ def _hash(obj: Resource) -> str | None:
 # ---------------------------------------------------------------------------------------------- what a writer remembers
 
 
-_CONFLICT_RETRY = 15.0
+CONFLICT_RETRY = 15.0
 """Seconds after which a foreign object with our name is read again: no informer of ours watches it."""
 
 
@@ -239,8 +245,7 @@ async def apply_objects(
     plan = plan_of(wanted, live, owner=owner, mark=mark, manager=manager, rules=rules)
     sure, refused = False, list[Refused]()
     while True:
-        contested = fought(plan, history.fights(now))
-        held = [step for step, fight in contested if is_drift(step) and fight.retry_after > 0]
+        fought, held, again = contested(plan, history.fights(now))
         writes = [step for step in plan.writes if step not in held]
         try:
             refused.clear()
@@ -268,18 +273,11 @@ async def apply_objects(
     for step in plan.of(Action.DELETE):
         await writer.delete(step.subject)
     foreign = plan.of(Action.FOREIGN)
-    delays = [_CONFLICT_RETRY] if foreign else []
-    delays += [fight.retry_after if step in held else fight.expires_in for step, fight in contested]
+    kept = (*plan.of(Action.KEEP), *plan.of(Action.UPDATE))
     return Applied(
-        live={**_kept(plan), **answers},
+        live={**{identity_in(step.subject): step.subject for step in kept}, **answers},
         foreign=foreign,
-        fought=tuple(step for step, _ in contested),
+        fought=tuple(fought),
         refused=tuple(refused),
-        again=min(delays, default=None),
+        again=soonest(CONFLICT_RETRY if foreign else None, again),
     )
-
-
-def _kept(plan: Plan) -> dict[Identity, Resource]:
-    """The wanted objects that existed before the writes."""
-    steps = (step for step in plan.steps if step.action in (Action.KEEP, Action.UPDATE))
-    return {identity_in(step.live): step.live for step in steps if step.live is not None}

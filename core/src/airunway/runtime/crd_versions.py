@@ -116,25 +116,24 @@ def detect(
     if not facts.namespaced:
         text = f"CustomResourceDefinition {name} is cluster-scoped: a provider's objects live beside their deployment"
         return Installed(upstream=None, reason="UnsupportedSchema", message=text)
-    found = [
-        (upstream, text)
-        for version, hash_ in ((v, dict(facts.served).get(v)) for v in kind.versions)
-        if hash_ is not None and (upstream := _served(kind, version, hash_, transformers)) is not None
-        for text in [_words(name, version, hash_, upstream)]
-    ]
-    if not found:
-        has = ", ".join(sorted(dict(facts.served))) or "none"
-        text = f"{name} serves the versions {has}; this provider writes {', '.join(kind.versions)}"
+    hashes = dict(facts.served)
+    found = (_served(kind, v, hashes[v], transformers) for v in kind.versions if v in hashes)
+    served = tuple(upstream for upstream in found if upstream is not None)
+    if not served:
+        text = f"{name} serves the versions {', '.join(sorted(hashes)) or 'none'}"
+        text = f"{text}; this provider writes {', '.join(kind.versions)}"
         return Installed(upstream=None, reason="UnsupportedSchema", message=text)
-    upstream, text = found[0]
-    all_served = tuple(upstream for upstream, _ in found)
-    if upstream.verified:
-        return Installed(upstream=upstream, reason="SchemaSupported", message=text, served=all_served)
+    newest = served[0]
+    version, short = newest.api_version.rpartition("/")[2], newest.schema_hash[:SHORT_HASH]
+    if newest.verified:
+        text = f"schema {short} of {name} {version}"
+        return Installed(upstream=newest, reason="SchemaSupported", message=text, served=served)
+    text = f"{name} {version} has a schema ({short}) that this release of the provider does not know"
     if not verify:
-        why = f"{text}; with --unknown-schema Fail nothing is written for it"
-        return Installed(upstream=None, reason="UnsupportedSchema", message=why, served=all_served)
-    why = f"{text}; new objects are checked by server-side dry-run first"
-    return Installed(upstream=upstream, reason="UnverifiedSchema", message=why, served=all_served)
+        text = f"{text}; with --unknown-schema Fail nothing is written for it"
+        return Installed(upstream=None, reason="UnsupportedSchema", message=text, served=served)
+    text = f"{text}; new objects are checked by server-side dry-run first"
+    return Installed(upstream=newest, reason="UnverifiedSchema", message=text, served=served)
 
 
 def _writing(transformers: Sequence[Transformer], version: str) -> list[Transformer]:
@@ -156,12 +155,6 @@ def _served(kind: UpstreamKind, version: str, found: str, transformers: Sequence
     fitting = [t for t in known if any(found.startswith(h) for h in t.schema_hashes if len(h) >= SHORT_HASH)]
     transformer = (fitting or known)[-1]
     return Upstream(api_version=where, transformer=transformer, schema_hash=found, verified=bool(fitting))
-
-
-def _words(name: str, version: str, found: str, upstream: Upstream) -> str:
-    if upstream.verified:
-        return f"schema {found[:SHORT_HASH]} of {name} {version}"
-    return f"{name} {version} has a schema ({found[:SHORT_HASH]}) that this release of the provider does not know"
 
 
 def writer_of(primary: Resource, transformers: Sequence[Transformer]) -> Transformer | None:

@@ -15,8 +15,7 @@ from airunway.api import names
 from airunway.artifacts.deployments import CONDITION, wants_cache
 from airunway.artifacts.request import MOUNT_PATH, SUB_PATH, request_of
 from airunway.configs import CONFIG_READY, EffectiveConfig, RoutingRequest, routing_request
-from airunway.plugins.contract import Finding, Gateway, ModelCache, Observation, RuntimeSettings
-from airunway.plugins.errors import PluginFault
+from airunway.plugins.contract import Finding, Gateway, ModelCache, RuntimeSettings
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.settings import runtime_settings
 from airunway.resource import Resource, condition_of, dig, labels_of, parse_time
@@ -28,21 +27,14 @@ from airunway.templates import TEMPLATE_READY
 
 __all__ = [
     "DIFFERENT",
-    "DISAGREEMENT",
-    "NEWER_WEIGHTS_WAIT",
-    "CacheVerdict",
     "Gate",
     "assumed_cache",
-    "cache_faults",
     "cache_reads",
-    "cache_verdict",
     "claims_hinder",
     "foreign_faults",
     "gate_of",
-    "is_claim_granted",
-    "newer_weights_wait",
-    "still_serves",
     "waits_for_config",
+    "with_cache",
 ]
 
 DISAGREEMENT = timedelta(seconds=30)
@@ -96,11 +88,11 @@ def gate_of(state: ClusterState, host: ProviderHost, *, edited: bool) -> Gate:
     gate = _config_gate(state)
     if gate.closed:
         return gate
-    cache = cache_verdict(state, host, changed=edited or (state.renamed and not gate.frozen))
     pods = runtime_settings(gate.config, labels_of(state.deployment), reserved=host.manifest.reserved_labels)
-    gate = replace(gate, pods=pods, cache=cache.cache, planned=cache.planned)
-    if cache.closed:
-        return replace(gate, closed=True, result=cache.result, late=cache.late)
+    changed = edited or (state.renamed and not gate.frozen)
+    gate = with_cache(replace(gate, pods=pods), state, host, changed=changed)
+    if gate.closed:
+        return gate
     if state.primary is None and (why := claims_hinder(state)) is not None:
         result = StepResult(
             component=STORAGE_COMPONENT, reason="PvcPending", message=why, blocks_ready=True, pending=True
@@ -119,9 +111,13 @@ def _config_gate(state: ClusterState) -> Gate:
     if state.disagrees:
         return _waiting_for_config(state)
     if config is not None and (config.too_large or unready):
-        if state.primary is None:
-            return Gate(config=config, closed=True, result=None if unready else _unusable(config))
-        return Gate(config=config, frozen=True, warning=Finding(path="", reason="InvalidSpec", message=_why(config)))
+        problem = next((p for p in config.problems if p.field == "spec.env"), next(iter(config.problems), None))
+        about = f": {problem.field}: {problem.message}" if problem is not None else ""
+        why = f"runtime config {config.name} cannot be used{about}"
+        if state.primary is not None:
+            return Gate(config=config, frozen=True, warning=Finding(path="", reason="InvalidSpec", message=why))
+        unusable = StepResult(component="RuntimeConfig", reason="InvalidSpec", message=why, blocks_ready=True)
+        return Gate(config=config, closed=True, result=None if unready else unusable)
     return Gate(config=config, closed=unready and state.primary is None)
 
 
@@ -142,16 +138,6 @@ def waits_for_config(text: str, *, since: datetime | None = None) -> StepResult:
     return StepResult(
         component="RuntimeConfig", reason="WaitingForConfig", message=text, blocks_ready=True, since=since
     )
-
-
-def _unusable(config: EffectiveConfig) -> StepResult:
-    return StepResult(component="RuntimeConfig", reason="InvalidSpec", message=_why(config), blocks_ready=True)
-
-
-def _why(config: EffectiveConfig) -> str:
-    problem = next((p for p in config.problems if p.field == "spec.env"), next(iter(config.problems), None))
-    about = f": {problem.field}: {problem.message}" if problem is not None else ""
-    return f"runtime config {config.name} cannot be used{about}"
 
 
 def _with_gateway(gate: Gate, state: ClusterState, host: ProviderHost) -> Gate:
@@ -254,51 +240,54 @@ def _unanswered(state: ClusterState) -> Resource:
 # ------------------------------------------------------------------------------------------------------ the model cache
 
 
-NEWER_WEIGHTS_WAIT = "NewerWeightsWait"
-"""Reason of the warning that a new copy of the weights waits for a grant or a change of the spec."""
-
 _ON = "start the controller with --model-cache=on"
 _WHERE = "the condition ModelCacheReady says how far it is"
 
 
-@dataclass(frozen=True, kw_only=True)
-class CacheVerdict:
-    """What the model cache allows in a pass."""
-
-    cache: ModelCache | None = None
-    """The cache that a new object gets: the one that is Ready, or the one that the live object has."""
-    closed: bool = False
-    """Nothing is written; what runs is read and reported."""
-    result: StepResult | None = None
-    """Why it is closed, where no condition of the part says it."""
-    late: StepResult | None = None
-    """The result where what runs is not of the newest spec."""
-    planned: str = ""
-    """What a dry run says about the cache: which claim would be mounted."""
-
-
-def cache_verdict(state: ClusterState, host: ProviderHost, *, changed: bool) -> CacheVerdict:
-    """What the cache allows for a deployment whose spec is valid and whose runtime config is known.
+def with_cache(gate: Gate, state: ClusterState, host: ProviderHost, *, changed: bool) -> Gate:
+    """The gate with the model cache that a new object gets: the one that is Ready, or the one that the live object has.
+    It is closed where neither may be used.
 
     `changed`: the spec has changed, in anything but replica counts, ``gateway`` and ``suspend``, since the live object
     was written; True without one.
     """
     if not _is_asked_for(state, host):
-        return CacheVerdict()
-    ready, kept = _ready(state), state.recorded.cache if state.recorded is not None else None
-    if ready is not None:
-        return CacheVerdict(cache=ready, planned=f"pods mount claim {ready.claim} at {ready.mount_path}")
-    keeps = state.primary is not None and kept is not None and not changed
-    if keeps and kept is not None and not _may_conflict(state, kept):
-        return CacheVerdict(cache=kept, planned=f"pods keep claim {kept.claim} at {kept.mount_path}")
-    if dig(state.deployment, "spec", "suspend") is True or (state.dry_run and _is_coming(state)):
-        cache = _expected(state)
-        text = f"pods would mount the claim of ModelArtifact {_artifact(state)} at {cache.mount_path}: {_said(state)}"
-        return CacheVerdict(cache=cache, planned=text)
-    unanswered = names.MODEL_CACHE_PART in state.parts and (state.condition(CONDITION) or {}).get("status") != "False"
+        return gate
+    on, found = names.MODEL_CACHE_PART in state.parts, state.condition(CONDITION)
+    published = dig(state.deployment, "status", "modelCache")
+    status, reason = (found.get("status"), str(found.get("reason"))) if found is not None else (None, "")
+    if on and status == "True" and dig(published, "ready") is True and dig(published, "claimName"):
+        ready = _cache(published)
+        return replace(gate, cache=ready, planned=f"pods mount claim {ready.claim} at {ready.mount_path}")
+    kept = state.recorded.cache if state.recorded is not None else None
+    if state.primary is not None and kept is not None and not changed:
+        # The part has found, or may still find, that more pods would mount the claim than it allows.
+        conflict = on and kept.access_mode in ONE_POD and reason in ("", "AccessModeConflict")
+        if not conflict:
+            return replace(gate, cache=kept, planned=f"pods keep claim {kept.claim} at {kept.mount_path}")
+    is_coming = found is not None and category_of(reason) is Category.PROGRESS
+    said = found.get("message") if found is not None else None
+    if dig(state.deployment, "spec", "suspend") is True or (state.dry_run and is_coming):
+        artifact = dig(published, "artifactName") or "of the model"
+        claim = dig(published, "claimName") or f"{artifact}-cache"  # it may not exist yet
+        cache = _cache({**(published if isinstance(published, dict) else {}), "claimName": claim})
+        text = f"pods would mount the claim of ModelArtifact {artifact} at {cache.mount_path}"
+        return replace(gate, cache=cache, planned=f"{text}: {said or 'its weights are not complete yet'}")
+    if not on:
+        late = f"The newest spec is applied once the model cache part is on: {_ON}"
+    elif reason == "AccessModeConflict":
+        late = f"The newest spec is not applied: {said}"
+    else:
+        late = f"The newest spec is applied once the model cache is Ready for it; {_WHERE}"
+    unanswered = on and status != "False" and state.primary is None
     text = "Waiting until the model cache part has answered for this spec"
-    result = _waits(text) if unanswered and state.primary is None else None
-    return CacheVerdict(closed=True, result=result, late=_waits(_late(state)))
+    return replace(
+        gate, closed=True, result=_waits_for_cache(text) if unanswered else None, late=_waits_for_cache(late)
+    )
+
+
+def _waits_for_cache(text: str) -> StepResult:
+    return StepResult(component=CACHE_COMPONENT, reason="WaitingForModelCache", message=text, blocks_ready=True)
 
 
 def assumed_cache(deployment: Resource, config: EffectiveConfig | None, host: ProviderHost) -> ModelCache | None:
@@ -326,21 +315,6 @@ def _is_asked_for(state: ClusterState, host: ProviderHost) -> bool:
     return wants_cache(state.deployment) and _can_use_one(state.deployment, host)
 
 
-def _ready(state: ClusterState) -> ModelCache | None:
-    """The cache that the part has published as Ready for this generation."""
-    if names.MODEL_CACHE_PART not in state.parts or (state.condition(CONDITION) or {}).get("status") != "True":
-        return None
-    found = dig(state.deployment, "status", "modelCache")
-    return _cache(found) if dig(found, "ready") is True and dig(found, "claimName") else None
-
-
-def _expected(state: ClusterState) -> ModelCache:
-    """The cache that a deployment without a Ready one would get. Its claim may not exist yet."""
-    found = dig(state.deployment, "status", "modelCache")
-    claim = dig(found, "claimName") or f"{_artifact(state)}-cache"
-    return _cache({**(found if isinstance(found, dict) else {}), "claimName": claim})
-
-
 def _cache(found: Resource) -> ModelCache:
     """The values of ``status.modelCache``; a part of an older release does not publish the access mode."""
     return ModelCache(
@@ -350,68 +324,6 @@ def _cache(found: Resource) -> ModelCache:
         path=str(dig(found, "path", default="")),
         access_mode=str(dig(found, "accessMode", default="")),
     )
-
-
-def _artifact(state: ClusterState) -> str:
-    return str(dig(state.deployment, "status", "modelCache", "artifactName", default="") or "of the model")
-
-
-def _may_conflict(state: ClusterState, kept: ModelCache) -> bool:
-    """Whether the part has found, or may still find, that more pods would mount the claim than it allows."""
-    if kept.access_mode not in ONE_POD or names.MODEL_CACHE_PART not in state.parts:
-        return False
-    found = state.condition(CONDITION)
-    return found is None or found.get("reason") == "AccessModeConflict"
-
-
-def _is_coming(state: ClusterState) -> bool:
-    found = state.condition(CONDITION)
-    return found is not None and category_of(str(found.get("reason"))) is Category.PROGRESS
-
-
-def _said(state: ClusterState) -> str:
-    return str((state.condition(CONDITION) or {}).get("message") or "its weights are not complete yet")
-
-
-def _waits(text: str) -> StepResult:
-    return StepResult(component=CACHE_COMPONENT, reason="WaitingForModelCache", message=text, blocks_ready=True)
-
-
-def _late(state: ClusterState) -> str:
-    if names.MODEL_CACHE_PART not in state.parts:
-        return f"The newest spec is applied once the model cache part is on: {_ON}"
-    found = state.condition(CONDITION)
-    if found is not None and found.get("reason") == "AccessModeConflict":
-        return f"The newest spec is not applied: {found.get('message')}"
-    return f"The newest spec is applied once the model cache is Ready for it; {_WHERE}"
-
-
-# ------------------------------------------------------------------------------------------------------- a lost cache
-
-
-def is_claim_granted(deployment: Resource, cache: ModelCache | None) -> bool:
-    """Whether the core lets a deployment that serves take this cache now."""
-    return cache is not None and dig(deployment, "status", "rollout", "claimName") == cache.claim
-
-
-def still_serves(state: ClusterState, observed: Observation | PluginFault | None) -> bool:
-    """Whether a pod serves, as far as it is known: then a new copy of the weights is not taken unasked."""
-    evidence = state.evidence
-    if evidence is None or not isinstance(observed, Observation):
-        return True
-    if any(pod.alive and pod.serves and pod.ready for pod in evidence.pods):
-        return True
-    counts = observed.replicas
-    return counts.ready > 0 if counts is not None else any(each.ready is True for each in observed.components)
-
-
-def newer_weights_wait(used: ModelCache | None, ready: ModelCache) -> Finding:
-    """The warning that pods keep the claim that they have."""
-    text = (
-        f"the weights were fetched anew; claim {ready.claim} replaces {used.claim if used else 'none'} when the core "
-        "grants it, with the next change of the spec, or at once if no pod serves"
-    )
-    return Finding(path="", reason=NEWER_WEIGHTS_WAIT, message=text)
 
 
 # ------------------------------------------------------------------------------------------- what counts for the phase

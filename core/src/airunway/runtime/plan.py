@@ -232,8 +232,12 @@ def plan(
         chosen = settings_to_write(
             state, host, typed, context, gate=gate, digests=digests, observed=observed, known=waiting
         )
-        if chosen is None:
-            return _unknown_settings(state, intent, digests)
+        if chosen is None:  # they must be kept, and are not known
+            assert state.primary is not None, "only what exists keeps its settings"
+            warning = pods_unknown(state.primary)
+            late = not_applied(state, digests, why=f"The newest spec is not applied: {warning.message}")
+            results = (*carried_results(state.deployment), *((late,) if late is not None else ()))
+            return replace(intent, do=Do.OBSERVE_ONLY, results=results, warnings=(warning,))
         pods, cache = chosen
         context = replace(context, runtime=pods, cache=cache)
         intent = replace(intent, context=context)
@@ -315,10 +319,17 @@ def _as_it_runs(state: ClusterState, host: ProviderHost) -> Installed | None:
 
 
 def _hindrance(state: ClusterState, unreadable: ParseError | None) -> StepResult | None:
-    """Why nothing may be written, as far as the deployment's spec is concerned."""
-    if (invalid := _invalid(state, unreadable)) is not None:
-        return StepResult(component="Validated", reason="ValidationFailed", message=invalid, blocks_ready=True)
-    return _stays(state) if state.named_instead else None
+    """Why nothing may be written, as far as the deployment's spec is concerned: exceeded size limits, the core's
+    verdict, or another provider that the spec names.
+    """
+    verdict = state.validated or {}
+    if isinstance(unreadable, TooLarge):
+        invalid = f"Validation failed: {unreadable}"
+    elif verdict.get("status") != "True":
+        invalid = str(verdict.get("message"))
+    else:
+        return _stays(state) if state.named_instead else None
+    return StepResult(component="Validated", reason="ValidationFailed", message=invalid, blocks_ready=True)
 
 
 def _held_back(watched: Decision, state: ClusterState) -> Decision:
@@ -333,14 +344,6 @@ def _held_back(watched: Decision, state: ClusterState) -> Decision:
         results=(*carried_results(state.deployment), *own),
         warnings=(*carried_warnings(state.deployment), *said),
     )
-
-
-def _invalid(state: ClusterState, unreadable: ParseError | None) -> str | None:
-    """The error in the spec: exceeded size limits, otherwise the core's message."""
-    if isinstance(unreadable, TooLarge):
-        return f"Validation failed: {unreadable}"
-    verdict = state.validated or {}
-    return None if verdict.get("status") == "True" else str(verdict.get("message"))
 
 
 def _missing(state: ClusterState, host: ProviderHost) -> tuple[StepResult, str] | None:
@@ -435,15 +438,6 @@ def _newer_template(deployment: Resource) -> Iterator[Finding]:
         ref = f"{dig(template, 'ref', 'kind', default='')} {dig(template, 'ref', 'name', default='')}"
         text = f"{ref} was edited since its values were taken; the newer ones take effect {WHEN}"
         yield Finding(path="", reason="NewerTemplateWaits", message=text)
-
-
-def _unknown_settings(state: ClusterState, intent: Decision, digests: SpecDigests) -> Decision:
-    """The decision where pod settings must be kept and are not known: nothing is written."""
-    assert state.primary is not None, "only what exists keeps its settings"
-    warning = pods_unknown(state.primary)
-    late = not_applied(state, digests, why=f"The newest spec is not applied: {warning.message}")
-    results = (*carried_results(state.deployment), *((late,) if late is not None else ()))
-    return replace(intent, do=Do.OBSERVE_ONLY, results=results, warnings=(warning,))
 
 
 def _at_fault(intent: Decision, error: PluginFault) -> Decision:

@@ -33,7 +33,7 @@ from airunway.plugins.settings import kept_settings
 from airunway.resource import Resource, annotations_of, condition_of, dig, labels_of, uid_of
 from airunway.runtime.crd_versions import newest_waits
 from airunway.runtime.diagnosis import is_ready
-from airunway.runtime.gate import DIFFERENT, Gate, is_claim_granted, newer_weights_wait, still_serves, waits_for_config
+from airunway.runtime.gate import DIFFERENT, Gate, waits_for_config
 from airunway.runtime.memory import Waiting
 from airunway.runtime.records import SpecDigests, with_counts_of
 from airunway.runtime.report import StepResult
@@ -56,6 +56,9 @@ __all__ = [
 
 NEWER_PODS_WAIT = "NewerPodSettingsWait"
 """Reason of the warning that newer pod settings wait for a change of the spec."""
+
+NEWER_WEIGHTS_WAIT = "NewerWeightsWait"
+"""Reason of the warning that a new copy of the weights waits for a grant or a change of the spec."""
 
 WHEN = (
     f"with the next change of the spec, or when the annotation {names.ADOPT} gets a new value: it may restart the model"
@@ -91,8 +94,8 @@ def settings_to_write(
     keeps_cache = keeps(
         exists=primary is not None,
         changed=context.spec_changed,
-        served=served and still_serves(state, observed),
-        granted=is_claim_granted(state.deployment, gate.cache),
+        served=served and _still_serves(state, observed),
+        granted=_is_claim_granted(state.deployment, gate.cache),
     )
 
     current = gate.pods
@@ -157,6 +160,31 @@ def keeps(*, exists: bool, changed: bool, served: bool, granted: bool, frozen: b
     changed since it was written. `frozen`: the config cannot be used.
     """
     return exists and (frozen or (served and not changed and not granted))
+
+
+def _is_claim_granted(deployment: Resource, cache: ModelCache | None) -> bool:
+    """Whether the core lets a deployment that serves take this cache now."""
+    return cache is not None and dig(deployment, "status", "rollout", "claimName") == cache.claim
+
+
+def _still_serves(state: ClusterState, observed: Observation | PluginFault | None) -> bool:
+    """Whether a pod serves, as far as it is known: then a new copy of the weights is not taken unasked."""
+    evidence = state.evidence
+    if evidence is None or not isinstance(observed, Observation):
+        return True
+    if any(pod.alive and pod.serves and pod.ready for pod in evidence.pods):
+        return True
+    counts = observed.replicas
+    return counts.ready > 0 if counts is not None else any(each.ready is True for each in observed.components)
+
+
+def _newer_weights_wait(used: ModelCache | None, ready: ModelCache) -> Finding:
+    """The warning that pods keep the claim that they have."""
+    text = (
+        f"the weights were fetched anew; claim {ready.claim} replaces {used.claim if used else 'none'} when the core "
+        "grants it, with the next change of the spec, or at once if no pod serves"
+    )
+    return Finding(path="", reason=NEWER_WEIGHTS_WAIT, message=text)
 
 
 def _was_written_as(live: Resource, wanted: Resource, *, manager: str) -> bool:
@@ -227,7 +255,7 @@ def newer_waits(
         finding = _pods_wait(context.runtime, current, name=config_name(state.deployment))
         newer.append((replace(context, runtime=current), finding))
     if ready is not None and context.cache != ready:
-        newer.append((replace(context, cache=ready), newer_weights_wait(context.cache, ready)))
+        newer.append((replace(context, cache=ready), _newer_weights_wait(context.cache, ready)))
     if not newer:
         return ()
     metadata = labels_of(state.deployment), annotations_of(state.deployment)
