@@ -25,20 +25,16 @@ __all__ = [
     "apply_objects",
     "contested",
     "fight_text",
-    "is_drift",
     "write",
 ]
 
 FIGHT_WINDOW = timedelta(minutes=2)
 
-
 FIGHT_REVERTS = 5
 """Number of reverts of one object within the window above which they are a fight with another writer."""
 
-
 FIGHT_PAUSE = timedelta(seconds=30)
 """Minimum time between reverts during a fight."""
-
 
 _JUST_MADE = timedelta(seconds=30)
 """Time for which a new object of ours may be missing in another controller's cache."""

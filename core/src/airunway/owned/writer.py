@@ -26,17 +26,7 @@ from airunway.kube import (
 from airunway.owned.objects import Identity, identity_in, named
 from airunway.resource import Resource, controller_owner, is_deleting, key_of, uid_of
 
-__all__ = [
-    "NEVER",
-    "POLICIES",
-    "ErrorPolicy",
-    "Occupied",
-    "Refused",
-    "Writer",
-    "WrittenKind",
-    "missing_of",
-    "policy_of",
-]
+__all__ = ["NEVER", "POLICIES", "Occupied", "Refused", "Writer", "missing_of", "policy_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +44,6 @@ class ErrorPolicy:
 
 
 _REFUSED = ErrorPolicy(reason="InvalidSpec", refuses=True)
-
 
 POLICIES: Mapping[ErrorKind, ErrorPolicy] = {
     ErrorKind.FORBIDDEN: ErrorPolicy(reason="Forbidden", refuses=True),
@@ -121,7 +110,6 @@ class Occupied(Exception):
 
 NEVER = "1"
 """A resourceVersion that no object has: etcd starts counting at 1, the revision of the empty store."""
-
 
 DELETION_PATIENCE = 10.0
 """Seconds for which the watch may lag behind a deletion."""

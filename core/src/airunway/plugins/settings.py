@@ -21,7 +21,6 @@ from airunway.plugins.errors import SettingsError
 from airunway.resource import Resource, key_of
 
 __all__ = [
-    "TOKEN_KEY",
     "kept_settings",
     "read_settings",
     "resolve_among",

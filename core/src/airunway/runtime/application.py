@@ -35,7 +35,7 @@ from airunway.selection import HEARTBEAT_INTERVAL
 from airunway.status import Condition, written
 from airunway.templates import TEMPLATE_READY
 
-__all__ = ["ProviderApplication", "ProviderSettings", "Registration", "config_object"]
+__all__ = ["ProviderApplication", "ProviderSettings", "config_object"]
 
 
 def config_object(manifest: ProviderManifest) -> Resource:
@@ -105,7 +105,6 @@ def config_object(manifest: ProviderManifest) -> Resource:
 
 
 log = logging.getLogger(__name__)
-
 
 RETRY = 5.0
 """Seconds until a failed registration is retried."""

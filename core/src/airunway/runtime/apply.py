@@ -42,24 +42,14 @@ from airunway.runtime.report import StepResult, terminating_status
 from airunway.runtime.state import ClusterState, provider_mark
 from airunway.status import Category
 
-__all__ = [
-    "Executor",
-    "Finalizer",
-    "Outcome",
-    "refusal_outcome",
-    "rehearse",
-    "trial_of",
-    "upstream_writer",
-]
+__all__ = ["Executor", "Finalizer", "Outcome", "refusal_outcome", "rehearse", "trial_of", "upstream_writer"]
 
 log = logging.getLogger(__name__)
-
 
 QUIET_REFUSALS = 5
 """Number of refusals that name an object just created and are not reported: a cache of the upstream (KAITO's webhook)
 probably lags.
 """
-
 
 _LINGERS = timedelta(seconds=10)
 """Time that an object may take to be deleted before the status names its finalizers."""

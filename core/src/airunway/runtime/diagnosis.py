@@ -55,10 +55,8 @@ __all__ = [
 
 PODS = "Pods"
 
-
 LOST = "PodsNotReady"
 """Reason of ``PodsReady`` where pods of this generation were ready and are not any more."""
-
 
 NOT_YET = "Starting"
 """Reason of ``PodsReady`` as long as no pod of the deployment was seen to be anything but starting."""
@@ -111,7 +109,6 @@ class PodSummary:
 
 _AWAY = "away for a moment"
 """Name of the rule for pods that are expected to come back; `PodSummary.absent` is the time for which."""
-
 
 _Rule = tuple[str, Callable[[PodSummary], bool], Callable[[PodSummary], Component | None]]
 """A rule: its name, whether it applies to a summary, and the component that then describes the pods."""
@@ -236,7 +233,6 @@ class _Rest:
 _WORKER = "-worker"
 """Suffix of the component of pods that only compute; the prefix is the component of their group's leader."""
 
-
 _NO_ROOM = "Unschedulable.InsufficientGPU"
 
 
@@ -278,18 +274,14 @@ def _advice(role: str, pods: Iterable[PodFacts]) -> str:
 UPSTREAM_STALE_AFTER = timedelta(minutes=5)
 """Time for which an upstream may ignore a change before its status counts as unknown (spec/status.md, "Stale")."""
 
-
 AWAY_AFTER = timedelta(minutes=2)
 """Time for which all pods may be ready before the upstream reports it; then its controller seems to be down."""
-
 
 ABSENCE_PATIENCE = timedelta(minutes=1)
 """Time for which an upstream may be ready without the pods that existed before; then they seem to run elsewhere."""
 
-
 _GENERAL = frozenset({"Starting", "Progressing", "UpstreamFailed", "Unknown"})
 """Reasons that mean no more than "not ready"."""
-
 
 _NAMED = 3
 """Number of pods that a message names."""

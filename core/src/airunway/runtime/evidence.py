@@ -47,20 +47,7 @@ from airunway.status.evidence import (
     pod_facts,
 )
 
-__all__ = [
-    "FACTS",
-    "PODS_PER_DEPLOYMENT",
-    "WORKLOADS",
-    "EventProjection",
-    "EventReader",
-    "EvidenceCollector",
-    "PodProjection",
-    "Workloads",
-    "is_history",
-    "limited",
-    "project_claim",
-    "project_job",
-]
+__all__ = ["PODS_PER_DEPLOYMENT", "EvidenceCollector", "Workloads", "is_history", "limited"]
 
 FACTS = "facts"
 """Key under which a projected object keeps its facts."""
@@ -156,10 +143,8 @@ def _projected(obj: Resource, facts: object, *, by: str = names.MODEL_DEPLOYMENT
 
 log = logging.getLogger(__name__)
 
-
 WORKLOADS = {kind.kind: kind for kind in (STATEFUL_SET, REPLICA_SET, DEPLOYMENT, JOB)}
 """Kinds that create pods from a template, by name."""
-
 
 _REMEMBERED = 4096
 
@@ -240,14 +225,11 @@ class Workloads:
 EVENTS_PER_DEPLOYMENT = 64
 """Number of the newest events that are evaluated."""
 
-
 PODS_PER_DEPLOYMENT = 2048
 """Number of pods that are evaluated, the living and newest ones: as many as the largest deployment has (32 × 64)."""
 
-
 EVENT_AGE = timedelta(hours=1)
 """Events that were not repeated for this long are dropped, whatever the server's own limit is."""
-
 
 _REASONS = {
     "Pod": frozenset(
@@ -257,7 +239,6 @@ _REASONS = {
     **{kind: frozenset({"FailedCreate"}) for kind in WORKLOADS},
 }
 """Reasons of the events that explain a fault, by the kind that they are about."""
-
 
 _QUIET = frozenset({"Unhealthy"})
 """Reasons of events that occur at every start. They are evaluated when a pod changes, but trigger no reconcile."""

@@ -32,14 +32,12 @@ from airunway.process.caches import Caches
 from airunway.resource import ObjectKey, Resource, controller_owner, dig, key_of, labels_of
 from airunway.runtime.crd_versions import CrdFacts, Installed, crd_facts, detect
 
-__all__ = ["KindInformer", "UpstreamInformers", "deployment_of", "kind_in", "written_in"]
+__all__ = ["UpstreamInformers", "deployment_of", "kind_in", "written_in"]
 
 log = logging.getLogger(__name__)
 
-
 _FACTS = "crdFacts"
 """Key under which a projected CRD keeps its facts."""
-
 
 _UNREAD = Installed(upstream=None, reason="UpstreamNotInstalled", message="the cluster's CRDs have not been read yet")
 

@@ -43,25 +43,19 @@ __all__ = [
 BASE = 0.2
 """Seconds until the first retry; each further failure doubles it, up to CAP."""
 
-
 CAP = 300.0
 """Maximum seconds between retries."""
-
 
 SCHEMA_TRIES = 6
 """Number of tries (about ten seconds) of a write that the schema refuses; after that, only a changed schema triggers
 another. A changed CRD reaches the API servers of a control plane one after the other, and may reach us before them.
 """
 
-
 T = TypeVar("T")
-
 
 _RANDOM = random.Random()
 
-
 _WORD = re.compile(r"[\w.:+-]+")
-
 
 _NUMBERED = re.compile(r"\d|^[0-9a-f]{8,}$")
 

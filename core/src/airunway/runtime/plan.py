@@ -18,25 +18,11 @@ from airunway.api.modeldeployment import ModelDeployment, ParseError
 from airunway.owned import plan as owned_plan
 from airunway.owned.objects import Identity, identity_in
 from airunway.owned.plan import Action, Plan, Rules
-from airunway.plugins.contract import (
-    Context,
-    Finding,
-    Observation,
-    Observed,
-    RuntimeSettings,
-    Upstream,
-)
+from airunway.plugins.contract import Context, Finding, Observation, Observed, RuntimeSettings, Upstream
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.settings import with_kept
-from airunway.resource import (
-    Resource,
-    annotations_of,
-    condition_of,
-    dig,
-    is_deleting,
-    labels_of,
-)
+from airunway.resource import Resource, annotations_of, condition_of, dig, is_deleting, labels_of
 from airunway.runtime.crd_versions import Installed, as_written, writer_of
 from airunway.runtime.gate import Gate, gate_of
 from airunway.runtime.memory import Waiting
@@ -67,16 +53,7 @@ from airunway.sdk.pods import pod_specs
 from airunway.selection import is_denied
 from airunway.status import Category
 
-__all__ = [
-    "Decision",
-    "Do",
-    "decide",
-    "intent_of",
-    "observe",
-    "plan",
-    "plan_of",
-    "plugin_fault",
-]
+__all__ = ["Decision", "Do", "decide", "intent_of", "observe", "plan", "plan_of", "plugin_fault"]
 
 log = logging.getLogger(__name__)
 

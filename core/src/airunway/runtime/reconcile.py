@@ -60,10 +60,8 @@ __all__ = ["ProviderReconciler"]
 
 log = logging.getLogger(__name__)
 
-
 _ROLL_OUT_RETRY = 5.0
 """Seconds until a missing revision is read again; changes of the pods trigger it earlier."""
-
 
 _FAULT_RETRY = 30.0
 """Seconds until a failed plugin is called again without a change: it may only have been slow once."""
@@ -175,7 +173,10 @@ class ProviderReconciler:
             evidence=None,
             events=(),
             installed=self._upstream.verdicts,
-            settled=self._is_settled() and not self._upstream.awaits(live),
+            settled=self._configs.readable
+            and self._evidence.settled()
+            and not self._upstream.unread()
+            and not self._upstream.awaits(live),
             rolled_out=True,
             kubernetes=self._kubernetes(),
             now=self._clock(),
@@ -189,9 +190,6 @@ class ProviderReconciler:
         if state.recorded is not None:
             memory.records = {uid_of(state.primary): state.recorded}
         return await self._look_behind(state, state.primary)
-
-    def _is_settled(self) -> bool:
-        return self._configs.readable and self._evidence.settled() and not self._upstream.unread()
 
     async def _gather_again(
         self, state: ClusterState, live: Mapping[Identity, Resource], primary: Resource | None

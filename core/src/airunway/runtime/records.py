@@ -197,16 +197,13 @@ def _is_ours(obj: Resource, annotation: str, manager: str) -> bool:
 
 _HASH_LENGTH = 16
 
-
 _PASSING = ("suspend", "scaling")
 """Parts of the spec whose change does not take a newer transformer or settings, in addition to `_NOT_UPSTREAM`; of
 ``scaling`` only the replica counts.
 """
 
-
 _NOT_UPSTREAM = ("gateway", "runtimeConfigName")
 """Parts of the spec that the translation never writes into an upstream object."""
-
 
 CLAIM_FIELDS = ("size", "storageClassName", "accessMode")
 """Fields of a volume that only concern its claim, which the core makes."""
@@ -311,12 +308,10 @@ value that we no longer set must count as a change. ``deployment`` is its identi
 ``replace_on``; ``object`` are paths of the object itself, which are valid in one API version only.
 """
 
-
 INTERRUPTS_ON_CHANGE = f"{names.GROUP}/interrupts-on-change"
 """Annotation of the primary object: JSON map of what interrupts serving when it changes in place, with a digest and the
 message (`Interruption`).
 """
-
 
 _SHORT = 8
 

@@ -99,16 +99,12 @@ class StepResult:
 
 MAX_WARNINGS = 16
 
-
 WARNING_LIMIT = 256
-
 
 _NAMED_KEYS = 3
 
-
 _LONGEST_KEY = 128
 """Maximum number of unknown overrides that the event names, and bytes of each."""
-
 
 _SECRET = re.compile(r'secrets? "([^"]+)" (?:not found|does not exist)')
 

@@ -10,27 +10,14 @@ from functools import cached_property
 from airunway.api import names
 from airunway.configs import CONFIG_READY, EffectiveConfig, Resolution, config_name
 from airunway.owned.objects import Identity, Mark, is_ours
-from airunway.resource import (
-    ObjectKey,
-    Resource,
-    annotations_of,
-    condition_of,
-    dig,
-    finalizers_of,
-    key_of,
-    uid_of,
-)
+from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, finalizers_of, key_of, uid_of
 from airunway.runtime.crd_versions import Installed
 from airunway.runtime.records import Record, is_primary, read_record
 from airunway.status import served_before
 from airunway.status.evidence import EventFacts, Evidence, parse_moment
 from airunway.status.parts import parts_of
 
-__all__ = [
-    "ClusterState",
-    "applied_at",
-    "provider_mark",
-]
+__all__ = ["ClusterState", "applied_at", "provider_mark"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ from airunway.configs import EffectiveConfig, config_name, propagated
 from airunway.json_path import JsonPath, entries, values_at
 from airunway.owned import objects as owned_objects
 from airunway.owned.objects import identity_in, our_labels
-from airunway.plugins.contract import Context, Finding, Interruption, Transformer, UpstreamKind
+from airunway.plugins.contract import Context, Finding, Interruption
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.settings import kept_settings
 from airunway.quantity import parse_quantity
@@ -145,37 +145,25 @@ def translate(
         cache=context.cache,
         gateway=context.gateway if before is None or context.spec_changed else before.gateway,
     )
+    kinds = [host.kinds[identity_in(obj)[:2]] for obj in objects]
+    # The primary object is written by a transformer of its own kind, or by the primary kind's.
+    own = context.served.get(kinds[0].key)
+    writer = context.upstream.transformer if kinds[0].primary or own is None else own.transformer
     desired = complete(
         objects,
         deployment,
         provider=host.name,
-        transformer=_writer(host, objects[0], context).name,
+        transformer=writer.name,
         wanted_for=digests.wanted,
         settings=new_record(record, before=before).as_json() if records else None,
         inherited=propagated(labels_of(deployment), config, reserved=host.manifest.reserved_labels),
         identity=identity_of(typed, context.engine),
         topology=translation.replace_on,
         interrupts=translation.interrupts,
-        immutable=[_immutable(host, obj, context, primary=i == 0) for i, obj in enumerate(objects)],
-        pod_labels=[_kind(host, obj).labels.values() for obj in objects],
+        immutable=[writer.immutable, *(kind.immutable for kind in kinds[1:])],
+        pod_labels=[kind.labels.values() for kind in kinds],
     )
     return TranslationResult(blockers=(), warnings=(*warnings, *ignored), objects=tuple(desired))
-
-
-def _writer(host: ProviderHost, primary: Resource, context: Context[Any]) -> Transformer:
-    """The transformer that writes a primary object: one of the object's own kind, or the primary kind's."""
-    kind = _kind(host, primary)
-    served = context.served.get(kind.key)
-    return context.upstream.transformer if kind.primary or served is None else served.transformer
-
-
-def _immutable(host: ProviderHost, obj: Resource, context: Context[Any], *, primary: bool) -> tuple[str, ...]:
-    return _writer(host, obj, context).immutable if primary else _kind(host, obj).immutable
-
-
-def _kind(host: ProviderHost, obj: Resource) -> UpstreamKind:
-    identity = identity_in(obj)
-    return host.kinds[identity.group, identity.kind]
 
 
 def selector_of(host: ProviderHost, deployment: str, primary: str) -> str:
@@ -222,7 +210,7 @@ def complete(
     for position, (translated, paths) in enumerate(zip(objects, immutable, strict=True)):
         obj = _with_pod_labels(translated, whose, places=pod_labels[position] if pod_labels else ())
         annotations = dict(obj["metadata"].get("annotations") or {})
-        record = {"object": {path: _at(obj, path.removesuffix(".*").split(".")) for path in paths}}
+        record = {"object": {path: dig(obj, *path.removesuffix(".*").split(".")) for path in paths}}
         if position == 0:
             annotations[names.TRANSFORMER] = transformer
             annotations[names.WRITTEN_FOR] = wanted_for
@@ -253,13 +241,6 @@ def _with_pod_labels(obj: Resource, whose: Mapping[str, str], *, places: Iterabl
             if isinstance(node, dict):
                 node[last] = {**(dig(node, last) or {}), **whose}
     return obj
-
-
-def _at(obj: Resource, steps: Sequence[str]) -> object:
-    node: object = obj
-    for step in steps:
-        node = node.get(step) if isinstance(node, dict) else None
-    return node
 
 
 def unclaimed_volumes(typed: ModelDeployment) -> list[Finding]:
