@@ -37,7 +37,7 @@ from airunway.plugins.errors import ContractMismatch, PluginBroken, PluginFault
 from airunway.plugins.settings import read_settings, with_defaults
 from airunway.resource import copy_of
 
-__all__ = ["SLOW_HOOK", "ProviderHost", "assumed_context"]
+__all__ = ["SLOW_HOOK", "ProviderHost", "assumed_context", "newest_of", "unwritten"]
 
 SLOW_HOOK = 1.0
 """Seconds after which a hook call counts as a fault, because it blocks the event loop of the process."""
@@ -201,21 +201,17 @@ def assumed_context(
     now: datetime,
     settings: Mapping[str, Any] | None = None,
     upstream_version: str = "",
-    absent: tuple[str, ...] = (),
     runtime: RuntimeSettings | None = None,
     cache: ModelCache | None = None,
 ) -> Context[Any]:
     """The context for a preview without a cluster: every kind in its preferred version, with its newest transformer.
 
-    `upstream_version` selects the transformers of that upstream release. `absent` are optional kinds (by
-    `UpstreamKind.key`) that are treated as not installed. `runtime` are the pod settings of a runtime config
-    (`runtime_settings`; None: none), `cache` is the model cache that is mounted. Raises PluginFault if the provider has
-    no transformer for any of its versions, or for that release; SettingsError for invalid settings.
+    `upstream_version` selects the transformers of that upstream release. `runtime` are the pod settings of a runtime
+    config (`runtime_settings`; None: none), `cache` is the model cache that is mounted. Raises PluginFault if the
+    provider has no transformer for any of its versions, or for that release; SettingsError for invalid settings.
     """
     served = {}
     for kind in host.manifest.upstream:
-        if kind.key in absent:
-            continue
         known = host.transformers_of(kind)
         if known and upstream_version and kind.primary:
             known = tuple(t for t in known if _covers(t, upstream_version))
@@ -224,7 +220,10 @@ def assumed_context(
                 f"provider {host.name!r} has no transformer for {kind.kind} in {', '.join(kind.versions)}"
                 + (f" of release {upstream_version}" if upstream_version else "")
             )
-        served[kind.key] = _assumed(kind, known)
+        # A kind that the provider only names, or writes in no version that it names, has no transformer.
+        found = (newest_of(kind, version, known) for version in kind.versions)
+        newest = next(filter(None, found), None) or unwritten(kind, kind.versions[0])
+        served[kind.key] = Upstream(api_version=newest.api_version, transformer=newest)
     return Context(
         contract_version=host.contract_version,
         engine=engine,
@@ -237,15 +236,15 @@ def assumed_context(
     )
 
 
-def _assumed(kind: UpstreamKind, known: Sequence[Transformer]) -> Upstream:
-    """The first version that has a transformer, with the newest transformer for it."""
-    for version in kind.versions:
-        where = api_version(kind, version)
-        writing = [transformer for transformer in known if transformer.api_version == where]
-        if writing:
-            return Upstream(api_version=where, transformer=writing[-1])
-    where = api_version(kind, kind.versions[0])
-    return Upstream(api_version=where, transformer=Transformer(name="", api_version=where, kind=kind.kind))
+def newest_of(kind: UpstreamKind, version: str, known: Sequence[Transformer]) -> Transformer | None:
+    """The newest of the `known` transformers that writes a version; None if none of them does."""
+    where = api_version(kind, version)
+    return next((transformer for transformer in reversed(known) if transformer.api_version == where), None)
+
+
+def unwritten(kind: UpstreamKind, version: str) -> Transformer:
+    """A placeholder for the transformer of a kind that a provider only names."""
+    return Transformer(name="", api_version=api_version(kind, version), kind=kind.kind)
 
 
 def _covers(transformer: Transformer, release: str) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from airunway.api import names
 from airunway.plugins.contract import Transformer, Upstream, UpstreamKind, api_version
+from airunway.plugins.host import newest_of, unwritten
 from airunway.resource import Resource, annotations_of, dig, digest, is_true
 
 __all__ = [
@@ -102,11 +103,8 @@ def detect(
     """
     name = f"{kind.plural}.{kind.group}"
     if kind.builtin:
-        upstreams = tuple(
-            Upstream(api_version=api_version(kind, v), transformer=known[-1] if known else _unwritten(kind, v))
-            for v in kind.versions
-            if (known := _writing(transformers, api_version(kind, v))) or not transformers
-        )
+        known = (newest_of(kind, v, transformers) if transformers else unwritten(kind, v) for v in kind.versions)
+        upstreams = tuple(Upstream(api_version=t.api_version, transformer=t) for t in known if t is not None)
         text = f"{kind.kind} is part of Kubernetes"
         return Installed(upstream=upstreams[0], reason="SchemaSupported", message=text, served=upstreams)
     if facts is None or not facts.established:
@@ -136,33 +134,22 @@ def detect(
     return Installed(upstream=newest, reason="UnverifiedSchema", message=text, served=served)
 
 
-def _writing(transformers: Sequence[Transformer], version: str) -> list[Transformer]:
-    return [transformer for transformer in transformers if transformer.api_version == version]
-
-
-def _unwritten(kind: UpstreamKind, version: str) -> Transformer:
-    """A placeholder for the transformer of a kind that a provider only names."""
-    return Transformer(name="", api_version=api_version(kind, version), kind=kind.kind)
-
-
 def _served(kind: UpstreamKind, version: str, found: str, transformers: Sequence[Transformer]) -> Upstream | None:
-    where = api_version(kind, version)
     if not transformers:
-        return Upstream(api_version=where, transformer=_unwritten(kind, version), schema_hash=found)
-    known = _writing(transformers, where)
-    if not known:
+        return Upstream(api_version=api_version(kind, version), transformer=unwritten(kind, version), schema_hash=found)
+    fitting = [t for t in transformers if any(found.startswith(h) for h in t.schema_hashes if len(h) >= SHORT_HASH)]
+    fits = newest_of(kind, version, fitting)
+    writer = fits or newest_of(kind, version, transformers)
+    if writer is None:
         return None
-    fitting = [t for t in known if any(found.startswith(h) for h in t.schema_hashes if len(h) >= SHORT_HASH)]
-    transformer = (fitting or known)[-1]
-    return Upstream(api_version=where, transformer=transformer, schema_hash=found, verified=bool(fitting))
+    return Upstream(api_version=writer.api_version, transformer=writer, schema_hash=found, verified=fits is not None)
 
 
 def writer_of(primary: Resource, transformers: Sequence[Transformer]) -> Transformer | None:
     """The transformer that wrote the object; if its annotation names none that we have, the newest of its version."""
     written_by = annotations_of(primary).get(names.TRANSFORMER)
     by_name = next((t for t in transformers if t.name == written_by), None)
-    known = _writing(transformers, str(primary.get("apiVersion")))
-    return by_name or (known[-1] if known else None)
+    return by_name or next((t for t in reversed(transformers) if t.api_version == primary.get("apiVersion")), None)
 
 
 def as_written(
@@ -172,7 +159,7 @@ def as_written(
     (ruling 27).
 
     An existing object keeps both until its `written_for` annotation differs from `wanted_for` (see
-    `translate.written_for`), provided that the cluster still serves the version and we still have the transformer.
+    `records.written_for`), provided that the cluster still serves the version and we still have the transformer.
     Otherwise the newest is taken.
     """
     newest, written = installed.upstream, annotations_of(primary or {})

@@ -46,7 +46,7 @@ from airunway.runtime.diagnosis import conclude
 from airunway.runtime.evidence import EvidenceCollector
 from airunway.runtime.gate import foreign_faults
 from airunway.runtime.informers import UpstreamInformers
-from airunway.runtime.memory import FailedTry, Failure, Memory, Subject
+from airunway.runtime.memory import Failure, Memory, Subject
 from airunway.runtime.plan import Decision, Do, intent_of, observe, plan, plan_of, plugin_fault
 from airunway.runtime.pod_settings import config_secrets
 from airunway.runtime.preview import Previewer
@@ -240,25 +240,26 @@ class ProviderReconciler:
             at_fault = any(result.reason == "ProviderError" for result in decision.results)
             again = soonest(_FAULT_RETRY if at_fault else None, decision.gate.again)
             return Outcome(again=again, silent=decision.silent)
-        failed_try = memory.tries.failed_try(self._subject(state, decision))
+        last = memory.tries.last
+        failed_try = memory.tries.failed_try(self._subject(state, decision)) if last is not None else None
         if failed_try is None:
+            failure: Failure | None
             try:
                 outcome = await self._do(state, decision, memory)
+                dry_run = (result for result in outcome.results if result.condition == "DryRun")
+                failure = next((result for result in dry_run if result.reason != "Planned"), None)
             except Refused as no:
                 log.info("%s: %s", state.key, no)
-                failed_try = self._failed(state, decision, memory, no)
+                failure = no
             except KubeError as trouble:
-                self._failed(state, decision, memory, trouble)
+                memory.failed(self._subject(state, decision), trouble)
                 raise
-            else:
-                refused = (
-                    result for result in outcome.results if result.condition == "DryRun" and result.reason != "Planned"
-                )
-                if (planned := next(refused, None)) is None:
-                    memory.tries.over()
-                    memory.failing = None
-                    return outcome
-                failed_try = self._failed(state, decision, memory, planned)
+            if failure is None:
+                memory.tries.over()
+                memory.failing = None
+                return outcome
+            # The subject after the try: changes that the try itself made upstream must not trigger the next one.
+            failed_try = memory.failed(self._subject(state, decision), failure)
         if isinstance(failed_try.what, KubeError):
             return replace(_outage(state, memory, failed_try.what), again=failed_try.left, held=True)
         memory.failing = None
@@ -267,10 +268,6 @@ class ProviderReconciler:
         return refusal_outcome(
             state, decision, failed_try.what, memory, attempt=failed_try.attempt, left=failed_try.left
         )
-
-    def _failed(self, state: ClusterState, decision: Decision, memory: Memory, failure: Failure) -> FailedTry[Failure]:
-        # The subject after the try: changes that the try itself made upstream must not trigger the next one.
-        return memory.failed(self._subject(state, decision), failure)
 
     async def _do(self, state: ClusterState, decision: Decision, memory: Memory) -> Outcome:
         if decision.do is Do.PREVIEW:
@@ -400,7 +397,7 @@ def _found(
     )
     if isinstance(observed, PluginFault):
         result = plugin_fault(observed)
-        return report if result in report.results else report.with_(result)
+        return report if result in report.results else replace(report, results=(*report.results, result))
     if observed is not None and outcome.leaving is not None:
         observed = leaving(observed, outcome.leaving)
     selector = observed.selector if observed is not None and observed.selector else report.selector

@@ -160,10 +160,6 @@ class Report:
         """The last result for the condition of that type."""
         return next((result for result in reversed(self.results) if result.condition == condition), None)
 
-    def with_(self, *results: StepResult) -> Report:
-        """The report with additional results."""
-        return replace(self, results=(*self.results, *results))
-
 
 def fault_of(component: Component, since: datetime | None) -> Fault:
     """The fault for a component that is not ready; the category of its reason decides the effect."""
