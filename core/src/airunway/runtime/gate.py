@@ -61,9 +61,9 @@ class Gate:
     """The gateway for which a new primary object is made."""
     closed: bool = False
     """Nothing is written; what runs is read and reported."""
-    result: StepResult | None = None
-    """Why it is closed; None: another result or a condition of the core says it, or it is too early to say."""
-    warning: Finding | None = None
+    results: tuple[StepResult, ...] = ()
+    """Why it is closed; empty: another result or a condition of the core says it, or it is too early to say."""
+    warnings: tuple[Finding, ...] = ()
     """What the status says although the deployment serves."""
     again: float | None = None
     """Seconds after which time alone changes the gate."""
@@ -97,7 +97,7 @@ def gate_of(state: ClusterState, host: ProviderHost, *, edited: bool) -> Gate:
         result = StepResult(
             component=STORAGE_COMPONENT, reason="PvcPending", message=why, blocks_ready=True, pending=True
         )
-        return replace(gate, closed=True, result=result if why else None)
+        return replace(gate, closed=True, results=(result,) if why else ())
     return _with_gateway(gate, state, host)
 
 
@@ -115,9 +115,9 @@ def _config_gate(state: ClusterState) -> Gate:
         about = f": {problem.field}: {problem.message}" if problem is not None else ""
         why = f"runtime config {config.name} cannot be used{about}"
         if state.primary is not None:
-            return Gate(config=config, frozen=True, warning=Finding(path="", reason="InvalidSpec", message=why))
+            return Gate(config=config, frozen=True, warnings=(Finding(path="", reason="InvalidSpec", message=why),))
         unusable = StepResult(component="RuntimeConfig", reason="InvalidSpec", message=why, blocks_ready=True)
-        return Gate(config=config, closed=True, result=None if unready else unusable)
+        return Gate(config=config, closed=True, results=() if unready else (unusable,))
     return Gate(config=config, closed=unready and state.primary is None)
 
 
@@ -129,8 +129,8 @@ def _waiting_for_config(state: ClusterState) -> Gate:
     theirs, ours = (found[:12] or "none" for found in state.config_hashes)
     text = f"{DIFFERENT}: the core's has the hash {theirs}, the provider's {ours}; nothing is changed meanwhile"
     if state.served:
-        return Gate(closed=True, warning=Finding(path="", reason="WaitingForConfig", message=text))
-    return Gate(closed=True, result=waits_for_config(text, since=since))
+        return Gate(closed=True, warnings=(Finding(path="", reason="WaitingForConfig", message=text),))
+    return Gate(closed=True, results=(waits_for_config(text, since=since),))
 
 
 def waits_for_config(text: str, *, since: datetime | None = None) -> StepResult:
@@ -169,7 +169,7 @@ def _with_gateway(gate: Gate, state: ClusterState, host: ProviderHost) -> Gate:
         return gate  # decided: there is no gateway
     text = "Waiting until the gateway part has decided what the route points to"
     result = StepResult(component="Gateway", reason="WaitingForGateway", message=text, blocks_ready=True, pending=True)
-    return replace(gate, closed=True, result=result)
+    return replace(gate, closed=True, results=(result,))
 
 
 def claims_hinder(state: ClusterState) -> str | None:
@@ -279,15 +279,10 @@ def with_cache(gate: Gate, state: ClusterState, host: ProviderHost, *, changed: 
         late = f"The newest spec is not applied: {said}"
     else:
         late = f"The newest spec is applied once the model cache is Ready for it; {_WHERE}"
+    waits = StepResult(component=CACHE_COMPONENT, reason="WaitingForModelCache", message=late, blocks_ready=True)
     unanswered = on and status != "False" and state.primary is None
     text = "Waiting until the model cache part has answered for this spec"
-    return replace(
-        gate, closed=True, result=_waits_for_cache(text) if unanswered else None, late=_waits_for_cache(late)
-    )
-
-
-def _waits_for_cache(text: str) -> StepResult:
-    return StepResult(component=CACHE_COMPONENT, reason="WaitingForModelCache", message=text, blocks_ready=True)
+    return replace(gate, closed=True, results=(replace(waits, message=text),) if unanswered else (), late=waits)
 
 
 def assumed_cache(deployment: Resource, config: EffectiveConfig | None, host: ProviderHost) -> ModelCache | None:

@@ -164,7 +164,7 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
         log.error("%s: the deployment cannot be read: %s", state.key, unreadable)
         return replace(watched, results=(plugin_fault(unreadable),))
     context = _context(state, host, installed, settings=settings, digests=digests, gate=gate, edited=edited)
-    if gate.closed and gate.result is None and (late := not_applied(state, digests, late=gate.late)) is not None:
+    if gate.closed and not gate.results and (late := not_applied(state, digests, late=gate.late)) is not None:
         watched = replace(watched, results=(*watched.results, late))
     do = Do.PREVIEW if state.dry_run else Do.SUSPEND if typed.spec.suspend else Do.APPLY
     return replace(watched, do=Do.OBSERVE_ONLY if stopped else do, typed=typed, context=context, digests=digests)
@@ -244,8 +244,7 @@ def plan(
     except PluginFault as error:
         log.exception("%s: the provider's plugin is at fault", state.key)
         return _at_fault(intent, error)
-    outdated = (*outdated, *_newer_template(state.deployment))
-    warnings = (*translated.warnings, *outdated, *((gate.warning,) if gate.warning is not None else ()))
+    warnings = (*translated.warnings, *outdated, *_newer_template(state.deployment), *gate.warnings)
     # Of a refused spec it is not known what would be written: other settings than the config's are not in effect.
     unknown = not translated.objects and pods != gate.pods
     waits = gate.frozen or unknown or any(finding.reason == NEWER_PODS_WAIT for finding in outdated)
@@ -312,15 +311,10 @@ def _hindrance(state: ClusterState, unreadable: ParseError | None) -> StepResult
 def _held_back(watched: Decision, state: ClusterState) -> Decision:
     """The decision while the gate is closed: what runs is reported, with the conditions and warnings that it has."""
     gate = watched.gate
-    own = (gate.result,) if gate.result is not None else ()
     if state.primary is None:
-        return replace(watched, results=own, silent=not own and state.disagrees)
-    said = (gate.warning,) if gate.warning is not None else ()
-    return replace(
-        watched,
-        results=(*carried_results(state.deployment), *own),
-        warnings=(*carried_warnings(state.deployment), *said),
-    )
+        return replace(watched, results=gate.results, silent=not gate.results and state.disagrees)
+    results, warnings = carried_results(state.deployment), carried_warnings(state.deployment)
+    return replace(watched, results=(*results, *gate.results), warnings=(*warnings, *gate.warnings))
 
 
 def _missing(state: ClusterState, host: ProviderHost) -> tuple[StepResult, str] | None:
