@@ -1,4 +1,8 @@
-"""Carries a plan out: `write` for the steps that a caller has chosen, `apply_objects` for all of a part's objects."""
+"""Carries a plan out: `write` for the steps that a caller has chosen, `apply_objects` for all of a part's objects.
+
+`WriteHistory` is what a writer remembers of one owner's objects: recent reverts, which may be a fight, and creations.
+Nothing depends on it after a restart.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +31,9 @@ __all__ = [
     "fight_text",
     "write",
 ]
+
+# ---------------------------------------------------------------------------------------------- what a writer remembers
+
 
 FIGHT_WINDOW = timedelta(minutes=2)
 
@@ -123,7 +130,7 @@ def _hash(obj: Resource) -> str | None:
     return annotations_of(obj).get(names.SPEC_HASH)
 
 
-# ---------------------------------------------------------------------------------------------- what a writer remembers
+# ----------------------------------------------------------------------------------------------------------- the writes
 
 
 CONFLICT_RETRY = 15.0

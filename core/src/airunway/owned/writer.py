@@ -1,6 +1,7 @@
 """Writes single objects: server-side apply that never takes over a foreign object, and deletion of exactly one object.
 
 If the API server refuses a write, `Refused` is raised; any other API error is raised as it is and can be tried again.
+`POLICIES` maps the errors to what the status reports and when the write is retried (spec ruling 28).
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from airunway.owned.objects import Identity, identity_in, named
 from airunway.resource import Resource, controller_owner, is_deleting, key_of, uid_of
 
 __all__ = ["NEVER", "POLICIES", "Occupied", "Refused", "Writer", "missing_of", "policy_of"]
+
+
+# --------------------------------------------------------------------------------------- what an error of a write means
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +109,7 @@ class Occupied(Exception):
     """An object that was to be created already exists."""
 
 
-# --------------------------------------------------------------------------------------- what an error of a write means
+# ----------------------------------------------------------------------------------------------------------- the writer
 
 
 NEVER = "1"

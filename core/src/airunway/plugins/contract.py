@@ -1,4 +1,4 @@
-"""The values that pass between the core and a provider plugin (spec/contract.md; docs/providers/contract.md).
+"""What a provider declares, and the values that pass between the core and its plugin (docs/providers/contract.md).
 
 All are frozen dataclasses without clients, connections or clocks, so previews, replays and the conformance suite need
 no cluster. Providers import them from `airunway.sdk`.
@@ -48,6 +48,13 @@ __all__ = [
     "kind_key",
     "namesake_of",
 ]
+
+
+CONTRACT_VERSIONS: tuple[str, ...] = ("v1",)
+"""Versions of this contract that the core supports, newest first; it keeps the last two."""
+
+
+# --------------------------------------------------------------------------------------------- what a provider declares
 
 
 class SelectionMode(StrEnum):
@@ -261,10 +268,6 @@ class ProviderManifest:
     """Names of the ServiceAccounts that translations create, with ``{name}`` for the deployment's (``{name}-epp``).
     Each may have a Role and a RoleBinding of the same name, and pods may run as it."""
     installation: Installation = Installation()
-
-
-CONTRACT_VERSIONS: tuple[str, ...] = ("v1",)
-"""Versions of this contract that the core supports, newest first; it keeps the last two."""
 
 
 # -------------------------------------------------------------------------------------------- input of a translation

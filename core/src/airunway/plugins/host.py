@@ -1,7 +1,8 @@
 """`ProviderHost`: the only interface through which the rest of the project calls a plugin.
 
 It types the hooks, checks their results against the contract (`rules`), protects shared data from changes by the
-plugin, and converts every fault into one exception that names the hook.
+plugin, and converts every fault into one exception that names the hook. `assumed_context` is the context of a call
+without a cluster, for previews, documentation and tests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Reads and describes a provider's settings: a frozen dataclass of the plugin, filled from chart values or ``--set``.
+"""Reads and describes a provider's settings: a frozen dataclass of the plugin, filled from chart values or ``--set``;
+and makes the pod settings of a runtime config.
 
 The dataclass is the only definition. Names, types and defaults are checked at startup, and charts validate their values
 against the JSON schema that is generated from it.

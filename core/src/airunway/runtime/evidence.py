@@ -49,6 +49,9 @@ from airunway.status.evidence import (
 
 __all__ = ["PODS_PER_DEPLOYMENT", "EvidenceCollector", "Workloads", "is_history", "limited"]
 
+# ------------------------------------------------------------------------------------------------- what the caches keep
+
+
 FACTS = "facts"
 """Key under which a projected object keeps its facts."""
 
@@ -133,9 +136,6 @@ def _projected(obj: Resource, facts: object, *, by: str = names.MODEL_DEPLOYMENT
     metadata = obj.get("metadata") or {}
     kept = {key: metadata.get(key) for key in ("name", "namespace", "uid", "resourceVersion")}
     return {"metadata": kept, FACTS: facts, "by": by, "label": str(labels_of(obj).get(by, ""))}
-
-
-# ------------------------------------------------------------------------------------------------- what the caches keep
 
 
 # --------------------------------------------------------------------------------------- workloads that upstreams make

@@ -190,53 +190,6 @@ def claims_hinder(state: ClusterState) -> str | None:
     return None if condition.get("status") == "True" or condition.get("reason") in _HARMLESS else ""
 
 
-# --------------------------------------------------------------------------------------------- conditions of others
-
-
-def foreign_faults(state: ClusterState, host: ProviderHost) -> Iterator[Fault]:
-    """The faults of conditions that the core and its parts write and that count for the phase (spec/status.md).
-
-    An older core, without `RuntimeConfigReady`, has none, except that its model cache is off. What waits for others
-    counts until the deployment has served; a fault then degrades it. Routing counts only where it was asked for.
-    """
-    deployment, ready = state.deployment, condition_of(state.deployment, CONFIG_READY)
-    if ready is None:
-        yield from cache_faults(state, host)
-        return
-    invalid = ready.get("reason") == "InvalidSpec" and state.primary is not None
-    template = condition_of(deployment, TEMPLATE_READY)
-    yield from _faults(state, {"RuntimeConfig": None if invalid else ready, "Template": template})
-    yield from cache_faults(state, host)
-    routed = routing_request(deployment, state.config) is RoutingRequest.REQUIRED
-    gateway = condition_of(deployment, "GatewayReady") or _unanswered(state) if routed else None
-    yield from _faults(state, {STORAGE_COMPONENT: condition_of(deployment, "StorageReady"), "Gateway": gateway})
-
-
-def _faults(state: ClusterState, conditions: Mapping[str, Resource | None]) -> Iterator[Fault]:
-    """The faults of conditions, by component."""
-    for component, condition in conditions.items():
-        if condition is None or condition.get("status") != "False":
-            continue
-        reason = str(condition.get("reason"))
-        if state.served and category_of(reason) is Category.PROGRESS:
-            continue
-        yield Fault(
-            component=component,
-            reason=reason,
-            message=str(condition.get("message", "")),
-            since=parse_time(condition.get("lastTransitionTime")),
-            only_degrades=state.served,
-        )
-
-
-def _unanswered(state: ClusterState) -> Resource:
-    """What counts where a route was asked for and the gateway part has not said anything."""
-    if names.GATEWAY_PART in state.parts:
-        return {"status": "False", "reason": "WaitingForGateway", "message": "The gateway part has not answered yet"}
-    text = "A route was asked for, and the gateway part is off: start the controller with --gateway=auto"
-    return {"status": "False", "reason": "GatewayNotConfigured", "message": text}
-
-
 # ------------------------------------------------------------------------------------------------------ the model cache
 
 
@@ -247,6 +200,10 @@ _WHERE = "the condition ModelCacheReady says how far it is"
 def with_cache(gate: Gate, state: ClusterState, host: ProviderHost, *, changed: bool) -> Gate:
     """The gate with the model cache that a new object gets: the one that is Ready, or the one that the live object has.
     It is closed where neither may be used.
+
+    Example: ``llama`` serves from the claim ``llama-cache-1``, which is lost. The part fetches the weights anew under
+    ``llama-cache-2``. Until that is Ready the live object keeps ``llama-cache-1``. Then it takes ``llama-cache-2``:
+    with the next change of its spec, when the core grants the claim (`controller.waves`), or at once if no pod serves.
 
     `changed`: the spec has changed, in anything but replica counts, ``gateway`` and ``suspend``, since the live object
     was written; True without one.
@@ -321,7 +278,51 @@ def _cache(found: Resource) -> ModelCache:
     )
 
 
-# ------------------------------------------------------------------------------------------- what counts for the phase
+# --------------------------------------------------------------------------------------------- conditions of others
+
+
+def foreign_faults(state: ClusterState, host: ProviderHost) -> Iterator[Fault]:
+    """The faults of conditions that the core and its parts write and that count for the phase (spec/status.md).
+
+    An older core, without `RuntimeConfigReady`, has none, except that its model cache is off. What waits for others
+    counts until the deployment has served; a fault then degrades it. Routing counts only where it was asked for.
+    """
+    deployment, ready = state.deployment, condition_of(state.deployment, CONFIG_READY)
+    if ready is None:
+        yield from cache_faults(state, host)
+        return
+    invalid = ready.get("reason") == "InvalidSpec" and state.primary is not None
+    template = condition_of(deployment, TEMPLATE_READY)
+    yield from _faults(state, {"RuntimeConfig": None if invalid else ready, "Template": template})
+    yield from cache_faults(state, host)
+    routed = routing_request(deployment, state.config) is RoutingRequest.REQUIRED
+    gateway = condition_of(deployment, "GatewayReady") or _unanswered(state) if routed else None
+    yield from _faults(state, {STORAGE_COMPONENT: condition_of(deployment, "StorageReady"), "Gateway": gateway})
+
+
+def _faults(state: ClusterState, conditions: Mapping[str, Resource | None]) -> Iterator[Fault]:
+    """The faults of conditions, by component."""
+    for component, condition in conditions.items():
+        if condition is None or condition.get("status") != "False":
+            continue
+        reason = str(condition.get("reason"))
+        if state.served and category_of(reason) is Category.PROGRESS:
+            continue
+        yield Fault(
+            component=component,
+            reason=reason,
+            message=str(condition.get("message", "")),
+            since=parse_time(condition.get("lastTransitionTime")),
+            only_degrades=state.served,
+        )
+
+
+def _unanswered(state: ClusterState) -> Resource:
+    """What counts where a route was asked for and the gateway part has not said anything."""
+    if names.GATEWAY_PART in state.parts:
+        return {"status": "False", "reason": "WaitingForGateway", "message": "The gateway part has not answered yet"}
+    text = "A route was asked for, and the gateway part is off: start the controller with --gateway=auto"
+    return {"status": "False", "reason": "GatewayNotConfigured", "message": text}
 
 
 def cache_faults(state: ClusterState, host: ProviderHost) -> Iterator[Fault]:

@@ -1,6 +1,6 @@
-"""What the runtime remembers of each deployment between passes.
+"""What the runtime remembers of each deployment between passes, and when it tries a failed write again.
 
-Nothing depends on it after a restart: it dates faults, spaces retries and counts reverts.
+Nothing depends on it after a restart: it dates faults, spaces retries (spec/core.md, the backoff) and counts reverts.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ __all__ = [
     "previous_cause",
     "without_numbers",
 ]
+
+# ----------------------------------------------------------------------------------- when a failed write is tried again
+
 
 BASE = 0.2
 """Seconds until the first retry; each further failure doubles it, up to CAP."""
@@ -150,7 +153,7 @@ def without_numbers(text: str) -> str:
     return _WORD.sub(lambda word: "#" if _NUMBERED.search(word[0]) else word[0], text)
 
 
-# ----------------------------------------------------------------------------------- when a failed write is tried again
+# --------------------------------------------------------------------------------- what is remembered of one deployment
 
 
 Failure = Refused | KubeError | StepResult

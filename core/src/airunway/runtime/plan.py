@@ -361,17 +361,14 @@ def _context(
     """
     verdicts = ((kind.key, state.installed[kind.group, kind.kind].upstream) for kind in host.manifest.upstream)
     served = {key: upstream for key, upstream in verdicts if upstream is not None}
-    primary, kind = state.primary, host.primary_kind
-    upstream, live_kind = installed.upstream, ""
-    wanted_for, recorded = digests.wanted, state.recorded
+    primary, recorded, kind = state.primary, state.recorded, host.primary_kind
+    upstream, live_kind, wanted_for = installed.upstream, "", digests.wanted
     # Another name of a runtime config is a change, unless that config cannot be used: then it counts once it can.
     spec_changed = edited or (state.renamed and not gate.frozen)
     if not spec_changed:
-        settings = with_kept(settings, recorded.provider) if recorded is not None else settings
         wanted_for = annotations_of(primary or {}).get(names.WRITTEN_FOR, wanted_for)
     elif state.renamed and not gate.frozen:
         wanted_for = ""
-    used = recorded.pods if recorded is not None else RuntimeSettings()
     if primary is not None and (written := host.kinds.get(identity_in(primary)[:2])) is not None:
         live_kind = written.key
         kept = as_written(
@@ -385,14 +382,18 @@ def _context(
             upstream = kept if written is kind else upstream
     assert upstream is not None, "a provider is asked only where its upstream is known"
     served[kind.key] = upstream
+    pods, cache = (gate.pods, gate.cache) if primary is None else (RuntimeSettings(), None)
+    if recorded is not None:
+        pods, cache = recorded.pods, recorded.cache
+        settings = settings if spec_changed else with_kept(settings, recorded.provider)
     return Context(
         contract_version=host.contract_version,
         engine=dig(state.deployment, "status", "engine", "type", default=""),
         upstream=upstream,
         served=served,
         live_kind=live_kind,
-        runtime=gate.pods if primary is None else used,
-        cache=gate.cache if primary is None else recorded.cache if recorded is not None else None,
+        runtime=pods,
+        cache=cache,
         gateway=gate.gateway,
         live=primary,
         spec_changed=spec_changed,

@@ -1,7 +1,9 @@
 """Translates a deployment by a provider's plugin and completes the objects so that they can be applied. Pure.
 
 Completing adds the namespace, the owner, labels, and annotations: the transformer that wrote the object, what it was
-written for, and digests of everything whose change needs a new object (spec rulings 9, 10, 26, 27).
+written for, and digests of everything whose change needs a new object (spec rulings 9, 10, 26, 27). Overrides are
+checked and merged here (spec/providers.md, "Overrides"): admission checks the same list of forbidden keys, and a
+deployment can reach the provider without any webhook.
 """
 
 from __future__ import annotations
