@@ -300,7 +300,7 @@ def _is_of_workload(verdict: Rollup, report: Report) -> bool:
 
 CACHE_COMPONENT = "ModelCache"
 STORAGE_COMPONENT = "Storage"
-_FOREIGN_COMPONENTS = frozenset({"RuntimeConfig", CACHE_COMPONENT, STORAGE_COMPONENT, "Gateway"})
+_FOREIGN_COMPONENTS = frozenset({"RuntimeConfig", "Template", CACHE_COMPONENT, STORAGE_COMPONENT, "Gateway"})
 """Components of the faults of `gate.foreign_faults`: the core and its parts announce them, not a provider."""
 
 
