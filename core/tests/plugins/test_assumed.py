@@ -24,6 +24,11 @@ def test_without_a_cluster_every_kind_is_in_its_preferred_version_by_its_newest_
     assert context.served["Thing.toy.example.org"] is context.upstream
 
 
+def test_an_absent_kind_is_not_served(toy: MakeHost) -> None:
+    context = assumed_context(toy(), engine="vllm", now=NOW, absent=("Option.toy.example.org",))
+    assert set(context.served) == {"Thing.toy.example.org", "ConfigMap"}
+
+
 RELEASES = (
     Transformer(name="first", api_version="toy.example.org/v1", since="0.9", until="1.4"),
     Transformer(name="second", api_version="toy.example.org/v2", since="1.5", until="2"),

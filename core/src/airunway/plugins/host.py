@@ -202,17 +202,21 @@ def assumed_context(
     now: datetime,
     settings: Mapping[str, Any] | None = None,
     upstream_version: str = "",
+    absent: tuple[str, ...] = (),
     runtime: RuntimeSettings | None = None,
     cache: ModelCache | None = None,
 ) -> Context[Any]:
     """The context for a preview without a cluster: every kind in its preferred version, with its newest transformer.
 
-    `upstream_version` selects the transformers of that upstream release. `runtime` are the pod settings of a runtime
-    config (`runtime_settings`; None: none), `cache` is the model cache that is mounted. Raises PluginFault if the
-    provider has no transformer for any of its versions, or for that release; SettingsError for invalid settings.
+    `upstream_version` selects the transformers of that upstream release. `absent` are optional kinds (by
+    `UpstreamKind.key`) that are treated as not installed. `runtime` are the pod settings of a runtime config
+    (`runtime_settings`; None: none), `cache` is the model cache that is mounted. Raises PluginFault if the provider has
+    no transformer for any of its versions, or for that release; SettingsError for invalid settings.
     """
     served = {}
     for kind in host.manifest.upstream:
+        if kind.key in absent:
+            continue
         known = host.transformers_of(kind)
         if known and upstream_version and kind.primary:
             known = tuple(t for t in known if _covers(t, upstream_version))
