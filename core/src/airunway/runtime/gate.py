@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from airunway.api import names
-from airunway.artifacts.deployments import CONDITION, wants_cache
-from airunway.artifacts.request import MOUNT_PATH, SUB_PATH, request_of
+from airunway.artifacts.deployments import CONDITION, MOUNT_PATH, SUB_PATH, request_of, wants_cache
 from airunway.configs import CONFIG_READY, EffectiveConfig, RoutingRequest, routing_request
 from airunway.plugins.contract import Finding, Gateway, ModelCache, RuntimeSettings
 from airunway.plugins.host import ProviderHost
