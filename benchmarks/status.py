@@ -21,8 +21,8 @@ from functools import partial
 from benchmarks.common import heading
 
 from airunway.api.modeldeployment import parse_deployment
-from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import Observed
+from airunway.plugins.host import assumed_context
 from airunway.plugins.registry import load
 from airunway.resource import Resource
 from airunway.status.evidence import Evidence, pod_facts

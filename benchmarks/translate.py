@@ -24,7 +24,7 @@ from typing import Any
 from airunway import __version__
 from airunway.api import names
 from airunway.api.modeldeployment import parse_deployment
-from airunway.plugins.assumed import assumed_context
+from airunway.plugins.host import assumed_context
 from airunway.plugins.registry import load
 from airunway.resource import Resource
 

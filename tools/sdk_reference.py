@@ -36,7 +36,6 @@ _SHORT = 60
 
 _SECTIONS = {
     "airunway.plugins.contract": "Values of the contract",
-    "airunway.plugins.manifest": "Values of the contract",
     "airunway.sdk.plugin": "The plugin object",
     "airunway.plugins.hookspecs": "The plugin object",
     "airunway.api.modeldeployment": "The deployment",

@@ -9,7 +9,7 @@ import pytest
 from airunway.api.modeldeployment import parse_deployment
 from airunway.engines import FLAG_TABLES, engine_arguments
 from airunway.resource import Resource
-from airunway.runtime.override_check import check_overrides, merged
+from airunway.runtime.translate import check_overrides, merged
 from airunway.validation import validate
 
 SCHEMA: Resource = {

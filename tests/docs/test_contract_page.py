@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from airunway.plugins import contract, hookspecs, rules
-from airunway.plugins.assumed import assumed_context
-from airunway.plugins.host import ProviderHost
+from airunway.plugins.host import ProviderHost, assumed_context
 from airunway.plugins.registry import host_of
 from airunway.sdk import parse_deployment, pod_specs
 from airunway_kaito import provider

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airunway.kube import ApiError, ConnectionFailed, ErrorKind, RequestTimedOut
-from airunway.owned.error_policies import POLICIES, policy_of
+from airunway.owned.writer import POLICIES, policy_of
 from airunway.status import REASONS
 
 PAGE = Path(__file__).parents[3] / "docs" / "write-errors.md"

@@ -27,8 +27,7 @@ from airunway.kube import (
     Reflector,
     compact_objects,
 )
-from airunway.owned.apply import Applied, apply_objects
-from airunway.owned.history import FIGHT_REVERTS, WriteHistory, fight_text
+from airunway.owned.apply import FIGHT_REVERTS, Applied, WriteHistory, apply_objects, fight_text
 from airunway.owned.objects import Identity, Mark, complete, identity_in, our_labels
 from airunway.owned.plan import Action, conflict_text, plan_of
 from airunway.owned.writer import Writer

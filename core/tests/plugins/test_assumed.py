@@ -7,10 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import Transformer
 from airunway.plugins.errors import PluginFault, SettingsError
-from airunway.plugins.host import ProviderHost
+from airunway.plugins.host import ProviderHost, assumed_context
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

@@ -9,9 +9,8 @@ from typing import Any
 from core.tests.runtime.views import NOW, state
 
 from airunway.configs import Resolution, resolve
-from airunway.plugins.assumed import assumed_context
-from airunway.plugins.host import ProviderHost
-from airunway.plugins.runtime_settings import runtime_settings
+from airunway.plugins.host import ProviderHost, assumed_context
+from airunway.plugins.settings import runtime_settings
 from airunway.resource import Resource, annotations_of, copy_of, dig, format_time, labels_of
 from airunway.runtime.plan import Decision, decide
 from airunway.runtime.translate import parsed, translate

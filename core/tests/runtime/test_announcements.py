@@ -60,7 +60,7 @@ def test_an_error_that_is_not_the_upstream_objects_own_does_not_blame_it() -> No
     assert error.note == "no GPUs"
 
 
-@pytest.mark.parametrize("component", ["RuntimeConfig", "ModelCache", "Gateway"])
+@pytest.mark.parametrize("component", ["RuntimeConfig", "Template", "ModelCache", "Storage", "Gateway"])
 def test_a_fault_of_the_core_or_of_its_parts_is_not_announced_by_the_provider(component: str) -> None:
     assert said(deployment(phase="Running"), report(), verdict(Phase.DEGRADED, component=component)) == []
 

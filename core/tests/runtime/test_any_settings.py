@@ -23,10 +23,9 @@ from hypothesis import strategies as st
 from airunway.api import names
 from airunway.configs import Resolution, check, matches, propagated, resolve
 from airunway.plugins import host as plugin_host
-from airunway.plugins.assumed import assumed_context
-from airunway.plugins.host import ProviderHost
+from airunway.plugins.host import ProviderHost, assumed_context
 from airunway.plugins.registry import load
-from airunway.plugins.runtime_settings import runtime_settings
+from airunway.plugins.settings import runtime_settings
 from airunway.resource import Resource, annotations_of, copy_of, format_time, labels_of
 from airunway.runtime.plan import Decision, decide
 from airunway.runtime.translate import parsed, translate

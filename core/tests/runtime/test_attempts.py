@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from airunway.kube import ApiError
-from airunway.owned.error_policies import Refused
-from airunway.runtime.retries import CAP, SCHEMA_TRIES, Attempts, Subject, without_numbers
+from airunway.owned.writer import Refused
+from airunway.runtime.memory import CAP, SCHEMA_TRIES, Attempts, Subject, without_numbers
 
 SUBJECT = Subject(uid="u", generation=1, wanted=("apply", "Workspace 'gemma' abc"))
 

@@ -13,9 +13,16 @@ from airunway.api.modeldeployment import parse_deployment
 from airunway.owned.objects import is_ours
 from airunway.plugins.contract import Interruption
 from airunway.resource import Resource, annotations_of, labels_of
-from airunway.runtime.recreation import INTERRUPTS_ON_CHANGE, REPLACE_ON_CHANGE, interruptions, recreate_causes
-from airunway.runtime.state import is_primary, provider_mark
-from airunway.runtime.translate import complete, written_for
+from airunway.runtime.records import (
+    INTERRUPTS_ON_CHANGE,
+    REPLACE_ON_CHANGE,
+    interruptions,
+    is_primary,
+    recreate_causes,
+    written_for,
+)
+from airunway.runtime.state import provider_mark
+from airunway.runtime.translate import complete
 
 OWNER: dict[str, Any] = {
     "apiVersion": names.API_VERSION,

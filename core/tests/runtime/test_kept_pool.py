@@ -10,9 +10,8 @@ from core.tests.runtime.views import NOW, state
 
 from airunway.api import names
 from airunway.owned.plan import Action
-from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import Gateway
-from airunway.plugins.host import ProviderHost
+from airunway.plugins.host import ProviderHost, assumed_context
 from airunway.plugins.registry import load
 from airunway.resource import Resource, copy_of
 from airunway.runtime.plan import Decision, decide

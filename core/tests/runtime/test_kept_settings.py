@@ -12,8 +12,7 @@ from core.tests.runtime.views import NOW, state
 
 from airunway.api import names
 from airunway.owned.plan import Action
-from airunway.plugins.assumed import assumed_context
-from airunway.plugins.host import ProviderHost
+from airunway.plugins.host import ProviderHost, assumed_context
 from airunway.plugins.registry import load
 from airunway.plugins.settings import kept_settings, with_kept
 from airunway.resource import Resource, copy_of, dig

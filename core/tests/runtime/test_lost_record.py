@@ -26,8 +26,8 @@ from airunway.configs import Resolution
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, annotations_of, copy_of, uid_of
 from airunway.runtime.plan import Decision, Do
-from airunway.runtime.settings_record import Record, read_record
-from airunway.runtime.translate import parsed, with_counts_of, written_for
+from airunway.runtime.records import Record, read_record, with_counts_of, written_for
+from airunway.runtime.translate import parsed
 
 ROLE: Resource = {"replicas": 2, "gpu": {"count": 1}, "memory": "1Gi"}
 LARGE: Resource = {"env": [{"name": f"V{i}", "value": "x" * 1000} for i in range(40)]}

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from airunway.kube import ApiError, KubeError
-from airunway.owned.history import FIGHT_PAUSE, FIGHT_REVERTS, FIGHT_WINDOW, Fight
+from airunway.owned.apply import FIGHT_PAUSE, FIGHT_REVERTS, FIGHT_WINDOW, Fight
 from airunway.owned.objects import Identity
 from airunway.resource import Resource, format_time
 from airunway.runtime.memory import Memory, previous_cause

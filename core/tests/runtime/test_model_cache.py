@@ -16,17 +16,15 @@ from core.tests.runtime.views import NOW, state
 from airunway.api import names
 from airunway.configs import Resolution
 from airunway.owned.plan import Action
-from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import EngineCapability, ModelCache
-from airunway.plugins.host import ProviderHost
+from airunway.plugins.host import ProviderHost, assumed_context
 from airunway.plugins.registry import load
-from airunway.plugins.runtime_settings import runtime_settings
+from airunway.plugins.settings import runtime_settings
 from airunway.resource import Resource, annotations_of, copy_of, dig, format_time, labels_of
-from airunway.runtime.gate import foreign_faults
-from airunway.runtime.model_cache import NEWER_WEIGHTS_WAIT, cache_reads
+from airunway.runtime.gate import cache_reads, foreign_faults
 from airunway.runtime.plan import Decision, Do, decide
-from airunway.runtime.pod_settings import NEWER_PODS_WAIT
-from airunway.runtime.settings_record import read_record
+from airunway.runtime.pod_settings import NEWER_PODS_WAIT, NEWER_WEIGHTS_WAIT
+from airunway.runtime.records import read_record
 from airunway.runtime.translate import parsed, translate
 from airunway.sdk import Compatibility, Translation, cache_mounts, pod_blockers
 from airunway.status import roll_up

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.api.rules import FORBIDDEN_OVERRIDES, MAX_CPU, MAX_MEMORY
-from airunway.runtime.override_check import check_overrides, merged, placed
+from airunway.runtime.translate import check_overrides, merged, placed
 from airunway.sdk.overrides import CPU, GPUS, MEMORY, REPLICAS, items, keys
 
 SCHEMA: dict[str, Any] = {

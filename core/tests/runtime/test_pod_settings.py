@@ -29,12 +29,11 @@ from airunway.api import names
 from airunway.configs import Resolution
 from airunway.plugins.contract import EngineCapability, Gateway, RuntimeSettings, SecretKey
 from airunway.plugins.host import ProviderHost
-from airunway.plugins.runtime_settings import changed_settings, settings_of_record, settings_record
 from airunway.resource import Resource, dig, labels_of
 from airunway.runtime.gate import foreign_faults
 from airunway.runtime.plan import Do
-from airunway.runtime.pod_settings import NEWER_PODS_WAIT, keeps
-from airunway.runtime.settings_record import new_record, read_record
+from airunway.runtime.pod_settings import NEWER_PODS_WAIT, changed_settings, keeps
+from airunway.runtime.records import new_record, read_record, settings_of_record, settings_record
 from airunway.status import Category, Phase, roll_up
 
 
@@ -179,12 +178,10 @@ SETTINGS = st.builds(
 BOOLS = st.booleans()
 
 
-@given(exists=BOOLS, changed=BOOLS, served=BOOLS, granted=BOOLS, frozen=BOOLS)
-def test_only_what_serves_keeps_its_settings(
-    *, exists: bool, changed: bool, served: bool, granted: bool, frozen: bool
-) -> None:
-    kept = keeps(exists=exists, changed=changed, served=served, granted=granted, frozen=frozen)
-    assert kept == (exists and (frozen or (served and not changed and not granted)))
+@given(changed=BOOLS, served=BOOLS, granted=BOOLS, frozen=BOOLS)
+def test_only_what_serves_keeps_its_settings(*, changed: bool, served: bool, granted: bool, frozen: bool) -> None:
+    kept = keeps(changed=changed, served=served, granted=granted, frozen=frozen)
+    assert kept == (frozen or (served and not changed and not granted))
 
 
 @given(SETTINGS)

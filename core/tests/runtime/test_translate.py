@@ -11,9 +11,8 @@ import pytest
 from airunway.api import names
 from airunway.api.bounds import EXCESS
 from airunway.api.modeldeployment import ParseError
-from airunway.plugins.assumed import assumed_context
 from airunway.plugins.errors import PluginFault
-from airunway.plugins.host import ProviderHost
+from airunway.plugins.host import ProviderHost, assumed_context
 from airunway.resource import Resource, annotations_of, copy_of
 from airunway.runtime.translate import TranslationResult, parsed, selector_of, translate
 from airunway.sdk import Compatibility, Finding, Translation, overrides

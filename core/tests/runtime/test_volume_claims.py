@@ -12,7 +12,8 @@ from core.tests.runtime.views import state
 
 from airunway.resource import Resource
 from airunway.runtime.gate import claims_hinder
-from airunway.runtime.translate import parsed, unclaimed_volumes, written_for
+from airunway.runtime.records import written_for
+from airunway.runtime.translate import parsed, unclaimed_volumes
 
 SIZED = {"name": "kernels", "size": "20Gi", "mountPath": "/kernels"}
 NAMED = {"name": "data", "claimName": "data", "mountPath": "/data"}

@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airunway.owned.objects import Identity, identity_in
-from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import Upstream
-from airunway.plugins.host import ProviderHost
+from airunway.plugins.host import ProviderHost, assumed_context
 from airunway.resource import Resource, copy_of
 from airunway.runtime.crd_versions import Installed
 from airunway.runtime.plan import Decision, decide

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airunway.resource import Resource
-from airunway.runtime.override_check import check_overrides
+from airunway.runtime.translate import check_overrides
 from airunway.sdk import (
     HARDENED,
     Context,

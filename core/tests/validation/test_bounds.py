@@ -16,7 +16,7 @@ from airunway.api import bounds
 from airunway.api.bounds import MAX_CAUSES, MAX_DEPTH, MAX_KEY, MAX_SPEC, is_modest, size_of
 from airunway.json_path import MAX_PATH, JsonPath, entries, shortened
 from airunway.resource import Resource
-from airunway.runtime.override_check import check_overrides
+from airunway.runtime.translate import check_overrides
 from airunway.validation import validate
 from airunway.validation.policy import parse_policy, violations
 
@@ -71,7 +71,7 @@ import resource, sys
 from airunway.api.bounds import excess
 from airunway.plugins.contract import Finding
 from airunway.process.deployment_cache import DeploymentProjection
-from airunway.runtime.override_check import check_overrides
+from airunway.runtime.translate import check_overrides
 from airunway.validation import validate
 from airunway.validation.policy import parse_policy, violations
 overrides = {"k" * 700_000: [0] * 350_000, "l" * 1000: {"m" * 700_000: {str(i): {"kind": 0} for i in range(1000)}}}

@@ -13,7 +13,7 @@ from airunway.kube import Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource
 from airunway.runtime.crd_versions import crd_facts, detect
-from airunway.runtime.override_check import check_overrides, merged
+from airunway.runtime.translate import check_overrides, merged
 from airunway_testing.acceptance import ON_PODS, in_namespace, installed_alone, refusal
 
 MANAGER = "airunway-provider-dynamo"

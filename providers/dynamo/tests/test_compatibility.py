@@ -8,7 +8,7 @@ from airunway.plugins.contract import ModelCache, RuntimeSettings
 from airunway.plugins.errors import SettingsError
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource
-from airunway.runtime.override_check import check_overrides
+from airunway.runtime.translate import check_overrides
 from airunway_dynamo.manifest import TRANSFORMERS
 
 ROLE = {"replicas": 1, "gpu": {"count": 1}, "memory": "16Gi"}

@@ -7,7 +7,7 @@ import pytest
 from airunway.api.modeldeployment import ParseError
 from airunway.plugins.host import ProviderHost
 from airunway.resource import canonical_json
-from airunway.runtime.override_check import check_overrides
+from airunway.runtime.translate import check_overrides
 
 EVIL = [
     "; rm -rf /",

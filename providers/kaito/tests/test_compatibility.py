@@ -7,7 +7,7 @@ import pytest
 from airunway.plugins.contract import Compatibility
 from airunway.plugins.errors import SettingsError
 from airunway.plugins.registry import host_of, load
-from airunway.runtime.override_check import check_overrides
+from airunway.runtime.translate import check_overrides
 from airunway_kaito import provider
 from airunway_kaito.compatibility import compatibility as can_handle
 from airunway_testing.conformance.fields import Answer, outcomes

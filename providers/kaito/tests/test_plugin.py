@@ -10,11 +10,10 @@ import pytest
 from airunway.api.defaults import defaulted_spec
 from airunway.cel import compile_expression
 from airunway.plugins import hookspecs
-from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import CONTRACT_VERSIONS
+from airunway.plugins.host import assumed_context
 from airunway.plugins.registry import host_of
-from airunway.runtime.override_check import check_overrides, merged
-from airunway.runtime.translate import parsed, translate
+from airunway.runtime.translate import check_overrides, merged, parsed, translate
 from airunway_kaito import provider
 from airunway_kaito.manifest import MANIFEST
 from airunway_kaito.objects import desired

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from airunway.api.names import API_VERSION
-from airunway.plugins.assumed import assumed_context
+from airunway.plugins.host import assumed_context
 from airunway.plugins.registry import load
 from airunway.resource import Resource
 from airunway.runtime.translate import parsed, translate

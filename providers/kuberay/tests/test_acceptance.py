@@ -17,7 +17,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.resource import Resource, dig
 from airunway.runtime.crd_versions import crd_facts
-from airunway.runtime.override_check import check_overrides, merged
+from airunway.runtime.translate import check_overrides, merged
 from airunway_kuberay.manifest import TRANSFORMERS
 from airunway_testing.acceptance import ON_PODS, in_namespace, installed_alone, refusal
 from airunway_testing.simulators import load_simulator

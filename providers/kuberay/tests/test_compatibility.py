@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from airunway.plugins.host import ProviderHost
-from airunway.runtime.override_check import check_overrides
+from airunway.runtime.translate import check_overrides
 from airunway_testing.conformance.fields import Answer, outcomes
 
 WORKERS: Any = {"prefill": {"replicas": 2, "gpu": {"count": 2}}, "decode": {"replicas": 4, "gpu": {"count": 4}}}

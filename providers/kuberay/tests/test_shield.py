@@ -8,7 +8,7 @@ import pytest
 
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig
-from airunway.runtime.override_check import check_overrides, merged
+from airunway.runtime.translate import check_overrides, merged
 
 OLD_RAY = {"image": "r/ray-llm:2.51.1"}
 

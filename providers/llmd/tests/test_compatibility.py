@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from airunway.plugins.host import ProviderHost
 from airunway.resource import dig
-from airunway.runtime.override_check import check_overrides
+from airunway.runtime.translate import check_overrides
 from airunway_testing.conformance.fields import Answer, outcomes
 
 EPP = "ghcr.io/llm-d/llm-d-router-endpoint-picker"

@@ -9,7 +9,7 @@ from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import ModelCache
 from airunway.plugins.host import ProviderHost
 from airunway.resource import dig
-from airunway.runtime.override_check import check_overrides, merged
+from airunway.runtime.translate import check_overrides, merged
 from airunway.sdk import CORE_FIELDS, ignored_fields, tracked
 from airunway.sdk.fields import _set_fields
 

@@ -20,9 +20,8 @@ import yaml
 from airunway.api.names import API_VERSION
 from airunway.cli.inputs import Unchosen, choose_among, ready_configs
 from airunway.kube import Client, Kind
-from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import Context, ModelCache, UpstreamKind
-from airunway.plugins.host import ProviderHost
+from airunway.plugins.host import ProviderHost, assumed_context
 from airunway.resource import Resource
 from airunway.runtime.crd_versions import CrdFacts, crd_facts, detect
 from airunway.runtime.translate import parsed, translate

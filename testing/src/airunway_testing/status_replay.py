@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from airunway.api.modeldeployment import parse_deployment
-from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import Observed
-from airunway.plugins.host import ProviderHost
+from airunway.plugins.host import ProviderHost, assumed_context
 from airunway.resource import Resource, dig
 from airunway.runtime.diagnosis import conclude, is_ready
 from airunway.runtime.memory import Memory

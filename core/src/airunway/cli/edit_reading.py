@@ -31,7 +31,7 @@ from airunway.resource import ObjectKey, Resource, annotations_of, dig, key_of
 from airunway.runtime.crd_versions import detect
 from airunway.runtime.informers import kind_in
 from airunway.runtime.preview import plan_name
-from airunway.runtime.state import is_primary
+from airunway.runtime.records import is_primary
 from airunway.status.conditions import PART_NAMES
 from airunway.templates import TEMPLATE_READY, effective
 from airunway.upgrades.edits import Surroundings, Upstream, UpstreamPlan, assigned, deletions, planned, unnamed

@@ -156,7 +156,7 @@ def config_explanation(
     What only a cluster knows (hash in use, Gateway, conditions) is absent for a deployment without a status.
     """
     from airunway.configs import GRANTED
-    from airunway.plugins.runtime_settings import resolve_among
+    from airunway.plugins.settings import resolve_among
 
     found = resolve_among(deployment, configs)
     config = found.config
@@ -366,7 +366,7 @@ def cache_explanation(deployment: Resource, configs: Sequence[Resource], artifac
     a cluster).
     """
     from airunway.artifacts.deployments import request_of
-    from airunway.plugins.runtime_settings import resolve_among
+    from airunway.plugins.settings import resolve_among
 
     found: Resource = {}
     request = request_of(deployment, resolve_among(deployment, configs).config)

@@ -134,9 +134,9 @@ def _judged(deployment: Resource, name: str, engine: str, *, now: datetime) -> T
     None if it is not installed. Raises PluginError, PluginFault.
     """
     from airunway.api.modeldeployment import parse_deployment
-    from airunway.plugins.assumed import assumed_context
+    from airunway.plugins.host import assumed_context
     from airunway.plugins.registry import discover, load
-    from airunway.runtime.model_cache import assumed_cache
+    from airunway.runtime.gate import assumed_cache
     from airunway.runtime.translate import translate
 
     if all(found.name != name for found in discover(on_request=True)):

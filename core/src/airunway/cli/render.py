@@ -90,11 +90,11 @@ def _rendered(
     from datetime import UTC, datetime
 
     from airunway.api.modeldeployment import parse_deployment
-    from airunway.plugins.assumed import assumed_context
+    from airunway.plugins.host import assumed_context
     from airunway.plugins.registry import load
-    from airunway.plugins.runtime_settings import resolve_among, runtime_settings
+    from airunway.plugins.settings import resolve_among, runtime_settings
     from airunway.resource import key_of, labels_of
-    from airunway.runtime.model_cache import assumed_cache
+    from airunway.runtime.gate import assumed_cache
     from airunway.runtime.translate import translate
 
     key, now = key_of(deployment), datetime.now(UTC)

@@ -11,7 +11,7 @@ from airunway.configs import check as problems_of
 from airunway.doctor.findings import Found, error, warning
 from airunway.doctor.snapshot import POOL_GROUPS, ProcessDeployment, Snapshot, named
 from airunway.gateway.application import DEFAULT_PICKER_IMAGE
-from airunway.plugins.runtime_settings import resolve_among
+from airunway.plugins.settings import resolve_among
 from airunway.rbac.rights import picker_role
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, labels_of
 from airunway.routing import PickerProblem, picker_for

@@ -16,8 +16,7 @@ from airunway.api import names
 from airunway.gateway.caches import DESTINATION_RULE, GATEWAY, HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS, GatewayCaches
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CLUSTER_ROLE, Client, EventRecorder, KubeError, MutationCache, StatusWriter, soonest
-from airunway.owned.apply import Applied, apply_objects
-from airunway.owned.history import WriteHistory
+from airunway.owned.apply import Applied, WriteHistory, apply_objects
 from airunway.owned.objects import complete, identity_in, our_labels
 from airunway.owned.writer import Writer
 from airunway.process.logs import log_phase

@@ -28,11 +28,9 @@ from airunway.kinds import MODEL_ARTIFACT
 from airunway.kube import JOB, Client, EventRecorder, NotFound, StatusWriter
 from airunway.modelcache.caches import MARK, ArtifactCaches
 from airunway.modelcache.downloads import Tries
-from airunway.owned.apply import Applied, apply_objects
-from airunway.owned.error_policies import Occupied, Refused
-from airunway.owned.history import WriteHistory
+from airunway.owned.apply import Applied, WriteHistory, apply_objects
 from airunway.owned.objects import Identity, complete, identity_in, is_ours
-from airunway.owned.writer import Writer
+from airunway.owned.writer import Occupied, Refused, Writer
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.process.slots import Slots
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, labels_of, uid_of

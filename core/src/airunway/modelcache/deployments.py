@@ -26,8 +26,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, EventRecorder, MutationCache, StatusWriter
 from airunway.modelcache.artifacts import ArtifactMaker
 from airunway.modelcache.caches import MARK, ArtifactCaches
-from airunway.owned.apply import apply_objects
-from airunway.owned.history import WriteHistory, fight_text
+from airunway.owned.apply import WriteHistory, apply_objects, fight_text
 from airunway.owned.objects import complete, identity_in, is_ours, our_labels
 from airunway.owned.plan import conflict_text
 from airunway.owned.writer import Writer

@@ -1,22 +1,139 @@
-"""Carries a plan out: `write` for the steps that a caller has chosen, `apply_objects` for all of a part's objects."""
+"""Carries a plan out: `write` for the steps that a caller has chosen, `apply_objects` for all of a part's objects.
+
+`WriteHistory` is what a writer remembers of one owner's objects: recent reverts, which may be a fight, and creations.
+Nothing depends on it after a restart.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
-from airunway.kube import EventRecorder, changed_fields
-from airunway.owned.error_policies import Occupied, Refused
-from airunway.owned.history import WriteHistory, fight_text, fought, is_drift
+from airunway.api import names
+from airunway.kube import EventRecorder, changed_fields, soonest
 from airunway.owned.objects import Identity, Mark, identity_in, named
 from airunway.owned.plan import Action, Plan, Rules, Step, conflict_text, plan_of, recreation_text
-from airunway.owned.writer import Writer
-from airunway.resource import Resource, is_deleting
+from airunway.owned.writer import Occupied, Refused, Writer
+from airunway.resource import Resource, annotations_of, is_deleting
 
-__all__ = ["Applied", "apply_objects", "write"]
+__all__ = [
+    "CONFLICT_RETRY",
+    "FIGHT_PAUSE",
+    "FIGHT_REVERTS",
+    "FIGHT_WINDOW",
+    "Applied",
+    "Fight",
+    "WriteHistory",
+    "apply_objects",
+    "contested",
+    "fight_text",
+    "write",
+]
 
-_CONFLICT_RETRY = 15.0
+# ---------------------------------------------------------------------------------------------- what a writer remembers
+
+
+FIGHT_WINDOW = timedelta(minutes=2)
+
+FIGHT_REVERTS = 5
+"""Number of reverts of one object within the window above which they are a fight with another writer."""
+
+FIGHT_PAUSE = timedelta(seconds=30)
+"""Minimum time between reverts during a fight."""
+
+_JUST_MADE = timedelta(seconds=30)
+"""Time for which a new object of ours may be missing in another controller's cache."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fight:
+    """A fight with another writer over one object."""
+
+    retry_after: float
+    """Seconds until the next revert is due; zero or less if it is due."""
+    expires_in: float
+    """Seconds until the fight is over if no further revert follows."""
+
+
+@dataclass(kw_only=True)
+class WriteHistory:
+    """The recent writes of one owner's objects."""
+
+    reverts: dict[Identity, deque[datetime]] = field(default_factory=dict)
+    """Times of recent reverts, by object."""
+    made: dict[Identity, datetime] = field(default_factory=dict)
+    """When each object was created, for objects created lately."""
+
+    def note_made(self, obj: Identity, *, now: datetime) -> None:
+        """Note that the object was just created; forget objects created long ago."""
+        self.made = {one: when for one, when in self.made.items() if now - when < _JUST_MADE}
+        self.made[obj] = now
+
+    def just_made(self, obj: Identity, *, now: datetime) -> bool:
+        """Whether the object was created so recently that others may not know of it yet."""
+        when = self.made.get(obj)
+        return when is not None and now - when < _JUST_MADE
+
+    def reverted(self, identity: Identity, now: datetime) -> None:
+        """Count a revert of a foreign change to this object."""
+        self.reverts.setdefault(identity, deque()).append(now)
+
+    def fights(self, now: datetime) -> dict[Identity, Fight]:
+        """The objects with too many reverts within the window."""
+        for identity, times in list(self.reverts.items()):
+            while times and now - times[0] > FIGHT_WINDOW:
+                times.popleft()
+            if not times:
+                del self.reverts[identity]
+        return {
+            identity: Fight(
+                retry_after=(times[-1] + FIGHT_PAUSE - now).total_seconds(),
+                expires_in=max(1.0, (times[0] + FIGHT_WINDOW - now).total_seconds()),
+            )
+            for identity, times in self.reverts.items()
+            if len(times) > FIGHT_REVERTS
+        }
+
+
+def is_drift(step: Step) -> bool:
+    """Whether a step writes what was written before because another writer changed the object."""
+    live, wanted = step.live, step.wanted
+    return step.writes and live is not None and wanted is not None and _hash(live) == _hash(wanted)
+
+
+def contested(plan: Plan, fights: Mapping[Identity, Fight]) -> tuple[list[Step], list[Step], float | None]:
+    """The steps about objects that another writer keeps changing, those of them that wait for a pause, and the seconds
+    until one of this changes. Empty for nearly all deployments.
+    """
+    if not fights:
+        return [], [], None
+    about = ((step, fights.get(identity_in(step.subject))) for step in plan.steps)
+    found = [(step, fight) for step, fight in about if fight is not None]
+    held = [step for step, fight in found if is_drift(step) and fight.retry_after > 0]
+    again = (fight.retry_after if step in held else fight.expires_in for step, fight in found)
+    return [step for step, _ in found], held, min(again, default=None)
+
+
+def fight_text(steps: Sequence[Step]) -> str:
+    """The message where another writer keeps changing what we keep reverting."""
+    return (
+        f"{', '.join(named(step.subject) for step in steps[:3])} {'was' if len(steps) == 1 else 'were each'} changed "
+        f"and reverted more than {FIGHT_REVERTS} times within "
+        f"{FIGHT_WINDOW.seconds // 60} minutes; reverts now wait {FIGHT_PAUSE.seconds} s. "
+        "The event DriftDetected names the field and who changes it"
+    )
+
+
+def _hash(obj: Resource) -> str | None:
+    return annotations_of(obj).get(names.SPEC_HASH)
+
+
+# ----------------------------------------------------------------------------------------------------------- the writes
+
+
+CONFLICT_RETRY = 15.0
 """Seconds after which a foreign object with our name is read again: no informer of ours watches it."""
 
 
@@ -144,8 +261,7 @@ async def apply_objects(
     plan = plan_of(wanted, live, owner=owner, mark=mark, manager=manager, rules=rules)
     sure, refused = False, list[Refused]()
     while True:
-        contested = fought(plan, history.fights(now))
-        held = [step for step, fight in contested if is_drift(step) and fight.retry_after > 0]
+        fought, held, again = contested(plan, history.fights(now))
         writes = [step for step in plan.writes if step not in held]
         try:
             refused.clear()
@@ -173,18 +289,11 @@ async def apply_objects(
     for step in plan.of(Action.DELETE):
         await writer.delete(step.subject)
     foreign = plan.of(Action.FOREIGN)
-    delays = [_CONFLICT_RETRY] if foreign else []
-    delays += [fight.retry_after if step in held else fight.expires_in for step, fight in contested]
+    kept = (*plan.of(Action.KEEP), *plan.of(Action.UPDATE))
     return Applied(
-        live={**_kept(plan), **answers},
+        live={**{identity_in(step.subject): step.subject for step in kept}, **answers},
         foreign=foreign,
-        fought=tuple(step for step, _ in contested),
+        fought=tuple(fought),
         refused=tuple(refused),
-        again=min(delays, default=None),
+        again=soonest(CONFLICT_RETRY if foreign else None, again),
     )
-
-
-def _kept(plan: Plan) -> dict[Identity, Resource]:
-    """The wanted objects that existed before the writes."""
-    steps = (step for step in plan.steps if step.action in (Action.KEEP, Action.UPDATE))
-    return {identity_in(step.live): step.live for step in steps if step.live is not None}

@@ -1,13 +1,16 @@
 """`ProviderHost`: the only interface through which the rest of the project calls a plugin.
 
 It types the hooks, checks their results against the contract (`rules`), protects shared data from changes by the
-plugin, and converts every fault into one exception that names the hook.
+plugin, and converts every fault into one exception that names the hook. `assumed_context` is the context of a call
+without a cluster, for previews, documentation and tests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import cached_property
 from time import monotonic
 from typing import Any, TypeVar
@@ -20,18 +23,22 @@ from airunway.plugins.contract import (
     CONTRACT_VERSIONS,
     Compatibility,
     Context,
+    ModelCache,
     Observation,
     Observed,
     ProviderManifest,
+    RuntimeSettings,
     Transformer,
     Translation,
+    Upstream,
     UpstreamKind,
+    api_version,
 )
 from airunway.plugins.errors import ContractMismatch, PluginBroken, PluginFault
 from airunway.plugins.settings import read_settings, with_defaults
 from airunway.resource import copy_of
 
-__all__ = ["SLOW_HOOK", "ProviderHost"]
+__all__ = ["SLOW_HOOK", "ProviderHost", "assumed_context", "newest_of", "unwritten"]
 
 SLOW_HOOK = 1.0
 """Seconds after which a hook call counts as a fault, because it blocks the event loop of the process."""
@@ -183,3 +190,74 @@ def _own_copy(context: Context[Any]) -> Context[Any]:
     if context.live is not None:
         return replace(context, settings=settings, live=copy_of(context.live))
     return context if settings is context.settings else replace(context, settings=settings)
+
+
+# ------------------------------------------------------------------------------------------ a context without a cluster
+
+
+def assumed_context(
+    host: ProviderHost,
+    *,
+    engine: str,
+    now: datetime,
+    settings: Mapping[str, Any] | None = None,
+    upstream_version: str = "",
+    absent: tuple[str, ...] = (),
+    runtime: RuntimeSettings | None = None,
+    cache: ModelCache | None = None,
+) -> Context[Any]:
+    """The context for a preview without a cluster: every kind in its preferred version, with its newest transformer.
+
+    `upstream_version` selects the transformers of that upstream release. `absent` are optional kinds (by
+    `UpstreamKind.key`) that are treated as not installed. `runtime` are the pod settings of a runtime config
+    (`runtime_settings`; None: none), `cache` is the model cache that is mounted. Raises PluginFault if the provider has
+    no transformer for any of its versions, or for that release; SettingsError for invalid settings.
+    """
+    served = {}
+    for kind in host.manifest.upstream:
+        if kind.key in absent:
+            continue
+        known = host.transformers_of(kind)
+        if known and upstream_version and kind.primary:
+            known = tuple(t for t in known if _covers(t, upstream_version))
+        if not known and kind.primary:
+            raise PluginFault(
+                f"provider {host.name!r} has no transformer for {kind.kind} in {', '.join(kind.versions)}"
+                + (f" of release {upstream_version}" if upstream_version else "")
+            )
+        # A kind that the provider only names, or writes in no version that it names, has no transformer.
+        found = (newest_of(kind, version, known) for version in kind.versions)
+        newest = next(filter(None, found), None) or unwritten(kind, kind.versions[0])
+        served[kind.key] = Upstream(api_version=newest.api_version, transformer=newest)
+    return Context(
+        contract_version=host.contract_version,
+        engine=engine,
+        upstream=served[host.primary_kind.key],
+        served=served,
+        runtime=runtime or RuntimeSettings(),
+        cache=cache,
+        settings=host.settings(settings or {}),
+        now=now,
+    )
+
+
+def newest_of(kind: UpstreamKind, version: str, known: Sequence[Transformer]) -> Transformer | None:
+    """The newest of the `known` transformers that writes a version; None if none of them does."""
+    where = api_version(kind, version)
+    return next((transformer for transformer in reversed(known) if transformer.api_version == where), None)
+
+
+def unwritten(kind: UpstreamKind, version: str) -> Transformer:
+    """A placeholder for the transformer of a kind that a provider only names."""
+    return Transformer(name="", api_version=api_version(kind, version), kind=kind.kind)
+
+
+def _covers(transformer: Transformer, release: str) -> bool:
+    """Whether a transformer supports a release; a shorter number covers all releases that start with it."""
+    wanted = _numbers(release)
+    since, until = _numbers(transformer.since), _numbers(transformer.until)
+    return (not since or wanted[: len(since)] >= since) and (not until or wanted[: len(until)] <= until)
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", release))

@@ -26,6 +26,7 @@ from airunway.plugins.contract import (
     Transformer,
     Translation,
     UpstreamKind,
+    api_version,
     kind_key,
 )
 from airunway.plugins.settings import settings_problem
@@ -190,7 +191,7 @@ def registry_problems(manifest: ProviderManifest, transformers: Sequence[object]
 
 
 def _versions_of(kind: UpstreamKind) -> list[str]:
-    return [f"{kind.group}/{version}" if kind.group else version for version in kind.versions]
+    return [api_version(kind, version) for version in kind.versions]
 
 
 # ------------------------------------------------------------------------------------------------------ per call
@@ -318,12 +319,9 @@ def _endpoint_problems(found: Endpoint) -> Iterator[str]:
         yield "endpoint has a Service's name and a port number, or the upstream's own url"
     if not isinstance(found.target_port, int) or not 0 <= found.target_port <= 65535:
         yield "endpoint.target_port is the port of the pods, or 0"
-    if not isinstance(found.url, str) or (found.url and not _is_url(found.url)):
+    is_url = isinstance(found.url, str) and len(found.url) <= _MAX_URL and _URL.fullmatch(found.url) is not None
+    if not is_url and found.url != "":
         yield f"endpoint.url is {str(found.url)[:64]!r}: an http or https address of at most {_MAX_URL} characters"
-
-
-def _is_url(text: str) -> bool:
-    return len(text) <= _MAX_URL and _URL.fullmatch(text) is not None
 
 
 def _is_finding(entry: object) -> bool:

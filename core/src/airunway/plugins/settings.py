@@ -1,4 +1,5 @@
-"""Reads and describes a provider's settings: a frozen dataclass of the plugin, filled from chart values or ``--set``.
+"""Reads and describes a provider's settings: a frozen dataclass of the plugin, filled from chart values or ``--set``;
+and makes the pod settings of a runtime config.
 
 The dataclass is the only definition. Names, types and defaults are checked at startup, and charts validate their values
 against the JSON schema that is generated from it.
@@ -7,7 +8,7 @@ against the JSON schema that is generated from it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, get_type_hints
 
@@ -15,12 +16,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.alias_generators import to_camel
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
 
+from airunway.configs import EffectiveConfig, Resolution, config_name, propagated, resolve
+from airunway.plugins.contract import RuntimeSettings, SecretKey
 from airunway.plugins.errors import SettingsError
-from airunway.resource import Resource
+from airunway.resource import Resource, key_of
 
 __all__ = [
     "kept_settings",
     "read_settings",
+    "resolve_among",
+    "runtime_settings",
     "settings_defaults",
     "settings_problem",
     "settings_schema",
@@ -139,3 +144,41 @@ def _problem(error: Any) -> str:
     for ours, users in _WORDS.items():
         said = said.replace(ours, users)
     return f"{said}, not {str(error.get('input'))[:64]!r}"
+
+
+# --------------------------------------------------------------------------------- the pod settings of a runtime config
+
+
+TOKEN_KEY = "HF_TOKEN"
+"""Key of the Hugging Face token in the Secret that a config names."""
+
+
+def runtime_settings(
+    config: EffectiveConfig | None, labels: Mapping[str, str], *, reserved: Sequence[str] = ()
+) -> RuntimeSettings:
+    """Returns the pod settings of a deployment with these `labels` under its effective config (None: no config).
+
+    `reserved` are the label keys and prefixes that the provider keeps for itself (`ProviderManifest.reserved_labels`).
+    """
+    passed_on = propagated(labels, config, reserved=reserved)
+    if config is None:
+        return RuntimeSettings(labels=passed_on)
+    return RuntimeSettings(
+        env=config.env,
+        labels=passed_on,
+        image_pull_secrets=config.image_pull_secrets,
+        token=SecretKey(name=config.token, key=TOKEN_KEY) if config.token else None,
+    )
+
+
+def resolve_among(deployment: Resource, configs: Iterable[Resource]) -> Resolution:
+    """Returns the config that a deployment follows, of these RuntimeConfigs and ClusterRuntimeConfigs."""
+    name, namespace = config_name(deployment), key_of(deployment).namespace
+    named = [config for config in configs if key_of(config).name == name]
+    return resolve(
+        name,
+        namespaced=next(
+            (c for c in named if c.get("kind") == "RuntimeConfig" and key_of(c).namespace == namespace), None
+        ),
+        cluster=next((c for c in named if c.get("kind") == "ClusterRuntimeConfig"), None),
+    )

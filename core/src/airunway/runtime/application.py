@@ -25,77 +25,64 @@ from airunway.process.metrics import Metrics
 from airunway.process.predicates import RelevantMetadata, has_our_prefix, needs_reconcile
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.process.supervisor import Lead
-from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time, labels_of
+from airunway.resource import ObjectKey, Resource, condition_of, dig, filled, format_time, labels_of
 from airunway.runtime.crd_versions import Installed
 from airunway.runtime.evidence import EvidenceCollector
+from airunway.runtime.gate import cache_reads
 from airunway.runtime.informers import UpstreamInformers
-from airunway.runtime.model_cache import cache_reads
 from airunway.runtime.reconcile import ProviderReconciler
 from airunway.selection import HEARTBEAT_INTERVAL
 from airunway.status import Condition, written
 from airunway.templates import TEMPLATE_READY
 
-__all__ = ["ProviderApplication", "ProviderSettings", "Registration", "config_object"]
+__all__ = ["ProviderApplication", "ProviderSettings", "config_object"]
 
 
 def config_object(manifest: ProviderManifest) -> Resource:
     """The InferenceProviderConfig (spec and annotations) for a manifest."""
-    engines = []
-    for engine in manifest.engines:
-        entry: Resource = {
-            "name": engine.name,
-            "servingModes": list(engine.serving_modes),
-            "gpuSupport": engine.gpu_support,
-            "cpuSupport": engine.cpu_support,
-        }
-        if engine.api_formats:
-            entry["apiFormats"] = list(engine.api_formats)
-        if engine.requires_crd is not None:
-            entry["requiresCRD"] = engine.requires_crd
-        for flag, value in (
-            ("modelCache", engine.model_cache),
-            ("pathRouting", engine.path_routing),
-            ("scaleToZero", engine.scale_to_zero),
-            ("multiNode", engine.multi_node),
-        ):
-            if value:
-                entry[flag] = True
-        if engine.model_cache and engine.cache_helpers:
-            entry["modelCacheHelpers"] = engine.cache_helpers
-        if engine.gateway is not None:
-            entry["gateway"] = dict(engine.gateway)
-        engines.append(entry)
+    engines = [
+        filled(
+            name=engine.name,
+            servingModes=list(engine.serving_modes),
+            gpuSupport=engine.gpu_support,
+            cpuSupport=engine.cpu_support,
+            apiFormats=list(engine.api_formats),
+            requiresCRD=engine.requires_crd,
+            modelCache=engine.model_cache or None,
+            pathRouting=engine.path_routing or None,
+            scaleToZero=engine.scale_to_zero or None,
+            multiNode=engine.multi_node or None,
+            modelCacheHelpers=(engine.model_cache and engine.cache_helpers) or None,
+            gateway=dict(engine.gateway or {}),
+        )
+        for engine in manifest.engines
+    ]
     help_ = manifest.installation
-    installation: Resource = {
-        "description": help_.description,
-        "defaultNamespace": help_.default_namespace,
-        "helmRepos": [dict(repo) for repo in help_.helm_repos],
-        "helmCharts": [dict(chart) for chart in help_.helm_charts],
-        "steps": [dict(step) for step in help_.steps],
-    }
-    installation = {key: value for key, value in installation.items() if value}
-    spec: Resource = {
-        "capabilities": {"engines": engines},
-        "selection": manifest.selection.value,
-        "contractVersions": list(manifest.contract_versions),
-        "upstream": [
-            {
-                "group": kind.group,
-                "kind": kind.kind,
-                "versions": list(kind.versions),
-                "requiresCRD": kind.required and not kind.builtin,
-            }
-            for kind in sorted(manifest.upstream, key=lambda kind: not kind.primary)
-        ],
-    }
-    if manifest.selection_rules:
-        spec["selectionRules"] = [
-            {"condition": rule.condition, "priority": rule.priority} for rule in manifest.selection_rules
-        ]
-    if installation:
-        spec["installation"] = installation
-    if manifest.documentation:
-        spec["documentation"] = manifest.documentation
+    installation = filled(
+        description=help_.description,
+        defaultNamespace=help_.default_namespace,
+        helmRepos=[dict(repo) for repo in help_.helm_repos],
+        helmCharts=[dict(chart) for chart in help_.helm_charts],
+        steps=[dict(step) for step in help_.steps],
+    )
+    upstream = [
+        {
+            "group": kind.group,
+            "kind": kind.kind,
+            "versions": list(kind.versions),
+            "requiresCRD": kind.required and not kind.builtin,
+        }
+        for kind in sorted(manifest.upstream, key=lambda kind: not kind.primary)
+    ]
+    spec = filled(
+        capabilities={"engines": engines},
+        selection=manifest.selection.value,
+        contractVersions=list(manifest.contract_versions),
+        upstream=upstream,
+        selectionRules=[{"condition": rule.condition, "priority": rule.priority} for rule in manifest.selection_rules],
+        installation=installation,
+        documentation=manifest.documentation,
+    )
     # The Go project's dashboards read these annotations (spec/api.md, "InferenceProviderConfig").
     annotations = {
         f"{names.GROUP}/display-name": manifest.display_name or manifest.name,
@@ -109,7 +96,7 @@ def config_object(manifest: ProviderManifest) -> Resource:
     return {
         "apiVersion": names.API_VERSION,
         "kind": "InferenceProviderConfig",
-        "metadata": {"name": manifest.name, "annotations": {key: text for key, text in annotations.items() if text}},
+        "metadata": {"name": manifest.name, "annotations": filled(**annotations)},
         "spec": spec,
     }
 
@@ -118,7 +105,6 @@ def config_object(manifest: ProviderManifest) -> Resource:
 
 
 log = logging.getLogger(__name__)
-
 
 RETRY = 5.0
 """Seconds until a failed registration is retried."""
@@ -425,19 +411,17 @@ class ProviderApplication:
         status = deployment.get("status")
         if not isinstance(status, dict):
             return None
-        conditions = (*_READ_CONDITIONS, "GatewayReady") if self._wants_route(deployment) else _READ_CONDITIONS
-        found = [condition_of(deployment, type_) for type_ in conditions]
-        route = (dig(status, "gateway", "backend"), dig(status, "gateway", "gatewayName"))
+        route: tuple[object, ...] = ()
+        if routing_request(deployment, self.configs.resolve(deployment).config) is RoutingRequest.REQUIRED:
+            backend, gateway = dig(status, "gateway", "backend"), dig(status, "gateway", "gatewayName")
+            route = (condition_of(deployment, "GatewayReady"), backend, gateway)
         return (
             [status.get(name) for name in _READ_FIELDS],
             dig(status, "provider", "name"),
-            found,
-            route if "GatewayReady" in conditions else None,
+            [condition_of(deployment, type_) for type_ in _READ_CONDITIONS],
+            route,
             cache_reads(deployment),
         )
-
-    def _wants_route(self, deployment: Resource) -> bool:
-        return routing_request(deployment, self.configs.resolve(deployment).config) is RoutingRequest.REQUIRED
 
     def _on_object(self, key: ObjectKey) -> None:
         """Reconcile the deployment of a changed object; urgently, unless a first list brought the object."""

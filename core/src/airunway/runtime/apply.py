@@ -8,7 +8,7 @@ minutes the finalizer is removed whatever the cause, with a warning event that n
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -23,49 +23,33 @@ from airunway.kube import (
     MutationCache,
     StatusWriter,
     remove_finalizers,
+    soonest,
 )
-from airunway.owned.apply import write
-from airunway.owned.error_policies import Refused
-from airunway.owned.history import fight_text, fought, is_drift
+from airunway.owned.apply import CONFLICT_RETRY, contested, fight_text, write
 from airunway.owned.objects import Identity, identity_in, is_ours, named
 from airunway.owned.plan import Action, Plan, Step, conflict_text, recreation_text
-from airunway.owned.writer import Writer, missing_of
+from airunway.owned.writer import Refused, Writer, missing_of
+from airunway.plugins.contract import api_version, namesake_of
 from airunway.plugins.host import ProviderHost
-from airunway.plugins.manifest import api_version, namesake_of
 from airunway.process.deployment_cache import with_all_finalizers
 from airunway.redaction import redacted
 from airunway.resource import ObjectKey, Resource, dig, digest, finalizers_of, is_deleting, key_of, parse_time, uid_of
 from airunway.runtime.informers import UpstreamInformers
-from airunway.runtime.memory import Memory
+from airunway.runtime.memory import Memory, Subject
 from airunway.runtime.plan import Decision
+from airunway.runtime.records import is_primary
 from airunway.runtime.report import StepResult, terminating_status
-from airunway.runtime.retries import Subject
-from airunway.runtime.state import ClusterState, is_primary, provider_mark
+from airunway.runtime.state import ClusterState, provider_mark
 from airunway.status import Category
 
-__all__ = [
-    "Executor",
-    "Finalizer",
-    "Outcome",
-    "held_by",
-    "refusal_outcome",
-    "rehearse",
-    "trial_of",
-    "upstream_writer",
-]
+__all__ = ["Executor", "Finalizer", "Outcome", "refusal_outcome", "rehearse", "trial_of", "upstream_writer"]
 
 log = logging.getLogger(__name__)
-
-
-CONFLICT_RETRY = 15.0
-"""Seconds after which a foreign object with our name is read again: no informer of ours watches it."""
-
 
 QUIET_REFUSALS = 5
 """Number of refusals that name an object just created and are not reported: a cache of the upstream (KAITO's webhook)
 probably lags.
 """
-
 
 _LINGERS = timedelta(seconds=10)
 """Time that an object may take to be deleted before the status names its finalizers."""
@@ -141,8 +125,7 @@ class Executor:
         if foreign or dependents:  # the primary object refers to objects that do not exist yet
             writes = tuple(step for step in writes if not step.primary)
         # An object that another writer keeps changing back waits; everything else goes on.
-        contested = fought(plan, memory.fights(state.now))
-        held = [step for step, fight in contested if is_drift(step) and fight.retry_after > 0]
+        fought, held, again = contested(plan, memory.fights(state.now))
         writes = tuple(step for step in writes if step not in held)
         await self._dry_run(decision, plan, writes, dependents, sure=sure)
         for step in dependents:
@@ -162,15 +145,12 @@ class Executor:
         prunes = obsolete and not writes and not held and not dependents and decision.prunes
         for step in obsolete if prunes else ():
             await self._writer.delete(step.subject)
-        results = [_created(first)]
-        if foreign:
-            results = [_in_the_way(foreign[0], first)]
-        if contested:
-            results.append(_fight([step for step, _ in contested]))
-        delays = [CONFLICT_RETRY] if foreign else []
-        delays += [fight.retry_after if step in held else fight.expires_in for step, fight in contested]
-        delays += [patience + 1.0 for patience in self._unconfirmed(plan.steps)]
-        return _outcome(state, live, first, results=tuple(results), again=min(delays, default=None))
+        results = [_in_the_way(foreign[0], first) if foreign else _created(first)]
+        if fought:
+            text = fight_text(fought)
+            results.append(StepResult(condition="DriftFight", ok=True, reason="RevertedTooOften", message=text))
+        again = soonest(CONFLICT_RETRY if foreign else None, again, *self._unconfirmed(plan.steps))
+        return _outcome(state, live, first, results=tuple(results), again=again)
 
     async def _free(self, plan: Plan) -> Plan:
         """The plan, with a step marked FOREIGN if the upstream needs a name that a foreign object has.
@@ -185,11 +165,11 @@ class Executor:
         return replace(plan, steps=tuple(steps))
 
     def _unconfirmed(self, steps: Iterable[Step]) -> Iterator[float]:
-        """Seconds for which our last write of each object counts although the watch has not confirmed it."""
+        """Seconds after which our last write of each object does not count any more if no watch has confirmed it."""
         for wanted in (step.wanted for step in steps if step.wanted is not None):
             objects = self._writer.view(wanted).objects
             if objects.unconfirmed(key_of(wanted)):
-                yield objects.patience
+                yield objects.patience + 1.0
 
     # ----------------------------------------------------------------------------------------------- single objects
 
@@ -225,39 +205,30 @@ class Executor:
         """
         step, old = plan.primary, plan.primary.subject
         if is_deleting(old):
-            text = f"Waiting until the old {named(old)} is gone"
-            holding, again = held_by(old, now=state.now)
-            return _leaving(f"{text}; {holding}" if holding else text, again=again)
+            holding, again = _held_by([old], now=state.now)
+            return _recreating(f"Waiting until the old {named(old)} is gone{holding}", leaves=True, again=again)
         text = recreation_text(step)
         if not _is_announced(state.deployment):
             rehearsed = tuple(s for s in plan.steps if s.wanted is not None and s.action is not Action.KEEP)
             absent = tuple(s.wanted for s in rehearsed if s.wanted is not None)
             await rehearse(self._writer, rehearsed, absent=absent)
             self._announce(state, step)
-            return _leaving(text, again=0.0)
+            return _recreating(text, leaves=True, again=0.0)
         # Objects that the old one refers to are deleted later (`_clear`): its operator may need them for its clean-up.
         others = (*plan.of(Action.DELETE), *(other for other in plan.of(Action.REPLACE) if other is not step))
         workloads = (other for other in others if self._writer.runs_pods(other.subject))
         for obsolete in (step, *workloads):
             await self._writer.delete(obsolete.subject)
-        return _leaving(text)
+        return _recreating(text, leaves=True)
 
     async def _clear(self, state: ClusterState, obsolete: tuple[Step, ...]) -> Outcome:
         """Before the first object of a new plan: delete the earlier plan's objects and wait until they are gone."""
         for step in obsolete:
             await self._writer.delete(step.subject)
-        holders = [held_by(step.subject, now=state.now) for step in obsolete]
-        holding = "; ".join(text for text, _ in holders if text)
+        holding, again = _held_by([step.subject for step in obsolete], now=state.now)
         what = ", ".join(named(step.subject) for step in obsolete[:3])
-        text = f"Waiting until {what} {'is' if len(obsolete) == 1 else 'are'} gone"
-        again = min((seconds for _, seconds in holders if seconds is not None), default=None)
-        result = StepResult(
-            component="Resource",
-            reason="Recreating",
-            message=f"{text}; {holding}" if holding else text,
-            blocks_ready=True,
-        )
-        return Outcome(results=(result,), again=again)
+        text = f"Waiting until {what} {'is' if len(obsolete) == 1 else 'are'} gone{holding}"
+        return _recreating(text, leaves=False, again=again)
 
 
 def refusal_outcome(
@@ -292,18 +263,21 @@ def refusal_outcome(
     return Outcome(results=(result,), again=left)
 
 
-def held_by(obj: Resource, *, now: datetime) -> tuple[str, float | None]:
-    """The finalizers that hold an object for longer than `_LINGERS` after its deletion, as text; before that, the
-    seconds until then.
+def _held_by(objects: Iterable[Resource], *, now: datetime) -> tuple[str, float | None]:
+    """The finalizers that hold objects for longer than `_LINGERS` after their deletion, as the end of a message; and
+    the seconds until that is so of another object.
     """
-    since = parse_time(dig(obj, "metadata", "deletionTimestamp"))
-    finalizers = finalizers_of(obj)
-    if since is None or not finalizers:
-        return "", None
-    left = (since + _LINGERS - now).total_seconds()
-    if left > 0:
-        return "", left
-    return f"{named(obj)} is held by its finalizers: {', '.join(finalizers)}", None
+    text, again = "", None
+    for obj in objects:
+        since, finalizers = parse_time(dig(obj, "metadata", "deletionTimestamp")), finalizers_of(obj)
+        if since is None or not finalizers:
+            continue
+        left = (since + _LINGERS - now).total_seconds()
+        if left > 0:
+            again = soonest(again, left)
+        else:
+            text += f"; {named(obj)} is held by its finalizers: {', '.join(finalizers)}"
+    return text, again
 
 
 def _outcome(
@@ -323,9 +297,10 @@ def _outcome(
     return Outcome(results=results, live=ours, primary=primary, again=again)
 
 
-def _leaving(message: str, *, again: float | None = None) -> Outcome:
+def _recreating(message: str, *, leaves: bool, again: float | None = None) -> Outcome:
+    """The outcome while old objects are being deleted; `leaves`: the primary object is one of them."""
     result = StepResult(component="Resource", reason="Recreating", message=message, blocks_ready=True)
-    return Outcome(results=(result,), leaving=result, again=again)
+    return Outcome(results=(result,), leaving=result if leaves else None, again=again)
 
 
 def _created(first: Step) -> StepResult:
@@ -348,11 +323,6 @@ def _in_the_way(step: Step, first: Step) -> StepResult:
         blocks_ready=first.writes or first is step,
         only_degrades=first is not step and first.live is not None,
     )
-
-
-def _fight(steps: Sequence[Step]) -> StepResult:
-    """The result where another writer keeps changing what we keep reverting."""
-    return StepResult(condition="DriftFight", ok=True, reason="RevertedTooOften", message=fight_text(steps))
 
 
 def _is_announced(deployment: Resource) -> bool:
@@ -457,9 +427,9 @@ class Finalizer:
                 problem = str(failed_try.what)
                 log.warning("%s: the upstream objects cannot be deleted: %s", key, error)
         if not gone and left > 0:
-            held, until = self._holding(state)
-            await self._report_terminating(state, problem or held)
-            return min(left, again if problem or unseen else until)
+            holding, until = _held_by(state.ours, now=now)
+            await self._report_terminating(state, f"; {problem}" if problem else holding)
+            return soonest(left, again if problem or unseen else until)
         if not gone:
             self._warn(state, problem)
         if not is_deleting(deployment):
@@ -508,22 +478,10 @@ class Finalizer:
                     await self._writer.delete(obj)
         return clean
 
-    @staticmethod
-    def _holding(state: ClusterState) -> tuple[str, float]:
-        """What holds objects whose deletion takes long, and the seconds until the next check."""
-        held = [held_by(obj, now=state.now) for obj in state.ours]
-        again = min(
-            (seconds for _, seconds in held if seconds is not None), default=names.FINALIZER_TIMEOUT.total_seconds()
-        )
-        return "; ".join(text for text, _ in held if text), again
-
-    async def _report_terminating(self, state: ClusterState, problem: str) -> None:
-        if not is_deleting(state.deployment):
-            return
-        message = "Waiting until the upstream resources are gone"
-        if problem:
-            message = f"{message}; {problem}"
-        await self._status.write(state.deployment, terminating_status(state.deployment, message, now=state.now))
+    async def _report_terminating(self, state: ClusterState, why: str) -> None:
+        if is_deleting(state.deployment):
+            message = f"Waiting until the upstream resources are gone{why}"
+            await self._status.write(state.deployment, terminating_status(state.deployment, message, now=state.now))
 
     def _warn(self, state: ClusterState, problem: str) -> None:
         what = ", ".join(f"{obj['kind']} {key_of(obj)}" for obj in state.ours) or "the upstream resource"

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from airunway.api import names
-from airunway.plugins.contract import Transformer, Upstream, UpstreamKind
-from airunway.plugins.manifest import api_version
+from airunway.plugins.contract import Transformer, Upstream, UpstreamKind, api_version
+from airunway.plugins.host import newest_of, unwritten
 from airunway.resource import Resource, annotations_of, dig, digest, is_true
 
 __all__ = [
@@ -103,11 +103,8 @@ def detect(
     """
     name = f"{kind.plural}.{kind.group}"
     if kind.builtin:
-        upstreams = tuple(
-            Upstream(api_version=api_version(kind, v), transformer=known[-1] if known else _unwritten(kind, v))
-            for v in kind.versions
-            if (known := _writing(transformers, api_version(kind, v))) or not transformers
-        )
+        known = (newest_of(kind, v, transformers) if transformers else unwritten(kind, v) for v in kind.versions)
+        upstreams = tuple(Upstream(api_version=t.api_version, transformer=t) for t in known if t is not None)
         text = f"{kind.kind} is part of Kubernetes"
         return Installed(upstream=upstreams[0], reason="SchemaSupported", message=text, served=upstreams)
     if facts is None or not facts.established:
@@ -117,60 +114,42 @@ def detect(
     if not facts.namespaced:
         text = f"CustomResourceDefinition {name} is cluster-scoped: a provider's objects live beside their deployment"
         return Installed(upstream=None, reason="UnsupportedSchema", message=text)
-    found = [
-        (upstream, text)
-        for version, hash_ in ((v, dict(facts.served).get(v)) for v in kind.versions)
-        if hash_ is not None and (upstream := _served(kind, version, hash_, transformers)) is not None
-        for text in [_words(name, version, hash_, upstream)]
-    ]
-    if not found:
-        has = ", ".join(sorted(dict(facts.served))) or "none"
-        text = f"{name} serves the versions {has}; this provider writes {', '.join(kind.versions)}"
+    hashes = dict(facts.served)
+    found = (_served(kind, v, hashes[v], transformers) for v in kind.versions if v in hashes)
+    served = tuple(upstream for upstream in found if upstream is not None)
+    if not served:
+        text = f"{name} serves the versions {', '.join(sorted(hashes)) or 'none'}"
+        text = f"{text}; this provider writes {', '.join(kind.versions)}"
         return Installed(upstream=None, reason="UnsupportedSchema", message=text)
-    upstream, text = found[0]
-    all_served = tuple(upstream for upstream, _ in found)
-    if upstream.verified:
-        return Installed(upstream=upstream, reason="SchemaSupported", message=text, served=all_served)
+    newest = served[0]
+    version, short = newest.api_version.rpartition("/")[2], newest.schema_hash[:SHORT_HASH]
+    if newest.verified:
+        text = f"schema {short} of {name} {version}"
+        return Installed(upstream=newest, reason="SchemaSupported", message=text, served=served)
+    text = f"{name} {version} has a schema ({short}) that this release of the provider does not know"
     if not verify:
-        why = f"{text}; with --unknown-schema Fail nothing is written for it"
-        return Installed(upstream=None, reason="UnsupportedSchema", message=why, served=all_served)
-    why = f"{text}; new objects are checked by server-side dry-run first"
-    return Installed(upstream=upstream, reason="UnverifiedSchema", message=why, served=all_served)
-
-
-def _writing(transformers: Sequence[Transformer], version: str) -> list[Transformer]:
-    return [transformer for transformer in transformers if transformer.api_version == version]
-
-
-def _unwritten(kind: UpstreamKind, version: str) -> Transformer:
-    """A placeholder for the transformer of a kind that a provider only names."""
-    return Transformer(name="", api_version=api_version(kind, version), kind=kind.kind)
+        text = f"{text}; with --unknown-schema Fail nothing is written for it"
+        return Installed(upstream=None, reason="UnsupportedSchema", message=text, served=served)
+    text = f"{text}; new objects are checked by server-side dry-run first"
+    return Installed(upstream=newest, reason="UnverifiedSchema", message=text, served=served)
 
 
 def _served(kind: UpstreamKind, version: str, found: str, transformers: Sequence[Transformer]) -> Upstream | None:
-    where = api_version(kind, version)
     if not transformers:
-        return Upstream(api_version=where, transformer=_unwritten(kind, version), schema_hash=found)
-    known = _writing(transformers, where)
-    if not known:
+        return Upstream(api_version=api_version(kind, version), transformer=unwritten(kind, version), schema_hash=found)
+    fitting = [t for t in transformers if any(found.startswith(h) for h in t.schema_hashes if len(h) >= SHORT_HASH)]
+    fits = newest_of(kind, version, fitting)
+    writer = fits or newest_of(kind, version, transformers)
+    if writer is None:
         return None
-    fitting = [t for t in known if any(found.startswith(h) for h in t.schema_hashes if len(h) >= SHORT_HASH)]
-    transformer = (fitting or known)[-1]
-    return Upstream(api_version=where, transformer=transformer, schema_hash=found, verified=bool(fitting))
-
-
-def _words(name: str, version: str, found: str, upstream: Upstream) -> str:
-    if upstream.verified:
-        return f"schema {found[:SHORT_HASH]} of {name} {version}"
-    return f"{name} {version} has a schema ({found[:SHORT_HASH]}) that this release of the provider does not know"
+    return Upstream(api_version=writer.api_version, transformer=writer, schema_hash=found, verified=fits is not None)
 
 
 def writer_of(primary: Resource, transformers: Sequence[Transformer]) -> Transformer | None:
     """The transformer that wrote the object; if its annotation names none that we have, the newest of its version."""
     written_by = annotations_of(primary).get(names.TRANSFORMER)
     by_name = next((t for t in transformers if t.name == written_by), None)
-    known = _writing(transformers, str(primary.get("apiVersion")))
-    return by_name or (known[-1] if known else None)
+    return by_name or next((t for t in reversed(transformers) if t.api_version == primary.get("apiVersion")), None)
 
 
 def as_written(
@@ -180,7 +159,7 @@ def as_written(
     (ruling 27).
 
     An existing object keeps both until its `written_for` annotation differs from `wanted_for` (see
-    `translate.written_for`), provided that the cluster still serves the version and we still have the transformer.
+    `records.written_for`), provided that the cluster still serves the version and we still have the transformer.
     Otherwise the newest is taken.
     """
     newest, written = installed.upstream, annotations_of(primary or {})

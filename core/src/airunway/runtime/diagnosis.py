@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import IntEnum
 
+from airunway.kube import soonest
 from airunway.plugins.contract import Component, Finding, Observation
 from airunway.resource import Resource, condition_of, dig, key_of
 from airunway.runtime.memory import Memory, previous_cause
@@ -47,22 +48,14 @@ from airunway.status.rootcause import RootCause, Symptom, find_symptoms, root_ca
 
 __all__ = [
     "ABSENCE_PATIENCE",
-    "LOST",
-    "NOT_YET",
-    "PODS",
     "RULES",
     "UPSTREAM_STALE_AFTER",
-    "WORKER",
     "Diagnosis",
     "PodSummary",
     "conclude",
     "diagnose",
-    "faults_of",
     "is_ready",
     "rule_of",
-    "shown_as",
-    "waits_for_pods",
-    "with_advice",
 ]
 
 # ---------------------------------------------------------------------------------------------- how the pods are shown
@@ -70,10 +63,8 @@ __all__ = [
 
 PODS = "Pods"
 
-
 LOST = "PodsNotReady"
 """Reason of ``PodsReady`` where pods of this generation were ready and are not any more."""
-
 
 NOT_YET = "Starting"
 """Reason of ``PodsReady`` as long as no pod of the deployment was seen to be anything but starting."""
@@ -124,17 +115,15 @@ class PodSummary:
         return f"{text} (not ready: {self.unready})" if self.unready else text
 
 
+_AWAY = "away for a moment"
+"""Name of the rule for pods that are expected to come back; `PodSummary.absent` is the time for which."""
+
 _Rule = tuple[str, Callable[[PodSummary], bool], Callable[[PodSummary], Component | None]]
 """A rule: its name, whether it applies to a summary, and the component that then describes the pods."""
 
 
 def _component(ready: bool, reason: str, message: str) -> Component:
     return Component(name=PODS, ready=ready, reason=reason, message=message)
-
-
-def waits_for_pods(summary: PodSummary) -> bool:
-    """Whether the pods are expected to come back; `PodSummary.absent` is the time for which."""
-    return rule_of(summary)[0] == "away for a moment"
 
 
 RULES: tuple[_Rule, ...] = (
@@ -176,7 +165,7 @@ RULES: tuple[_Rule, ...] = (
     ("elsewhere by now", lambda s: s.absent is not None and s.absent <= 0, lambda _: None),
     # Pods that existed a moment ago may come back, or the model may be served elsewhere.
     (
-        "away for a moment",
+        _AWAY,
         lambda _: True,
         lambda s: (
             _component(False, LOST, "No pod is ready")
@@ -193,12 +182,7 @@ def rule_of(summary: PodSummary) -> _Rule:
     return next(row for row in RULES if row[1](summary))
 
 
-def shown_as(summary: PodSummary) -> Component | None:
-    """The pods as one component; None if nothing is known of them."""
-    return rule_of(summary)[2](summary)
-
-
-def faults_of(summary: PodSummary, evidence: Evidence) -> list[Fault]:
+def _faults_of(summary: PodSummary, evidence: Evidence) -> list[Fault]:
     """One fault for each reason that the pods show, in their order of precedence.
 
     A connectivity fault is debounced, unless pods that served are lost because of it. Failing pods beyond the wanted
@@ -206,10 +190,10 @@ def faults_of(summary: PodSummary, evidence: Evidence) -> list[Fault]:
     """
     if summary.ready and not summary.short and summary.counts.ready and summary.wanted is not None:
         return []
-    rest = _Rest(evidence.pods)
+    rest = _Rest(evidence.pods, summary)
     faults: dict[str, Fault] = {}
     for symptom in summary.shown:
-        only_degrades = _is_partial(symptom, summary, rest)
+        only_degrades = rest.serves_despite(symptom)
         known = faults.get(symptom.reason)
         if known is None:
             costs = summary.lost and category_of(symptom.reason) is Category.CONNECTIVITY
@@ -229,48 +213,38 @@ def faults_of(summary: PodSummary, evidence: Evidence) -> list[Fault]:
 class _Rest:
     """Indexes of the pods for the questions about each symptom: there may be thousands of both."""
 
-    def __init__(self, pods: Iterable[PodFacts]) -> None:
+    def __init__(self, pods: Iterable[PodFacts], summary: PodSummary) -> None:
+        self._summary = summary
         self._pods = {f"Pod/{pod.namespace}/{pod.name}": pod for pod in pods}
         serving = [pod for pod in self._pods.values() if pod.alive and pod.ready and pod.serves]
         self._owners = {pod.owner for pod in serving}
         self._crews = {pod.crew for pod in serving}
 
-    def role_of(self, object_: str) -> str | None:
-        """The role of a pod; None if the object is none of the pods."""
-        pod = self._pods.get(object_)
-        return None if pod is None else pod.role
-
-    def serves_beside(self, object_: str, *, ready: bool) -> bool:
-        """Whether other pods do the same work: those of the same controller and role, or any serving pod while the
-        upstream is ready.
+    def serves_despite(self, symptom: Symptom) -> bool:
+        """Whether the deployment still serves: the upstream reports so, or other pods do the same work. These are the
+        ones of the same controller and role, or any serving pod while the upstream is ready.
         """
-        if ready:
+        summary, pod = self._summary, self._pods.get(symptom.object)
+        if (pod is not None and pod.role in summary.helping) or (summary.only_degrades and not summary.ready):
+            return True
+        if summary.ready:
             return bool(self._crews)
-        kind, _, name = object_.partition("/")
+        kind, _, name = symptom.object.partition("/")
         if kind != "Pod":
             return (kind, name.rpartition("/")[2]) in self._owners
-        pod = self._pods.get(object_)
         return pod is not None and pod.crew in self._crews
-
-
-def _is_partial(symptom: Symptom, summary: PodSummary, rest: _Rest) -> bool:
-    """Whether the deployment still serves despite the symptom: the upstream reports so, or similar pods serve."""
-    helps = rest.role_of(symptom.object) in summary.helping
-    announced = summary.only_degrades and not summary.ready
-    return helps or announced or rest.serves_beside(symptom.object, ready=summary.ready)
 
 
 # --------------------------------------------------------------------------------- groups that hold each other's nodes
 
 
-WORKER = "-worker"
+_WORKER = "-worker"
 """Suffix of the component of pods that only compute; the prefix is the component of their group's leader."""
-
 
 _NO_ROOM = "Unschedulable.InsufficientGPU"
 
 
-def with_advice(symptoms: Sequence[Symptom], pods: Iterable[PodFacts]) -> tuple[Symptom, ...]:
+def _with_advice(symptoms: Sequence[Symptom], pods: Iterable[PodFacts]) -> tuple[Symptom, ...]:
     """The symptoms, with advice on unschedulable pods if groups of pods block each other."""
     if not any(symptom.code == _NO_ROOM for symptom in symptoms):
         return tuple(symptoms)
@@ -278,9 +252,9 @@ def with_advice(symptoms: Sequence[Symptom], pods: Iterable[PodFacts]) -> tuple[
 
     def advised(symptom: Symptom) -> Symptom:
         pod = alive.get(symptom.object)
-        if symptom.code != _NO_ROOM or pod is None or not pod.role.endswith(WORKER):
+        if symptom.code != _NO_ROOM or pod is None or not pod.role.endswith(_WORKER):
             return symptom
-        advice = _advice(pod.role.removesuffix(WORKER), alive.values())
+        advice = _advice(pod.role.removesuffix(_WORKER), alive.values())
         return replace(symptom, message=f"{symptom.message} {advice}") if advice else symptom
 
     return tuple(map(advised, symptoms))
@@ -288,7 +262,7 @@ def with_advice(symptoms: Sequence[Symptom], pods: Iterable[PodFacts]) -> tuple[
 
 def _advice(role: str, pods: Iterable[PodFacts]) -> str:
     """The advice; empty if a leader is ready or there is only one group."""
-    group = [pod for pod in pods if pod.role in (role, f"{role}{WORKER}")]
+    group = [pod for pod in pods if pod.role in (role, f"{role}{_WORKER}")]
     leaders = [pod for pod in group if pod.role == role]
     if len(leaders) < 2 or any(pod.ready for pod in leaders):
         return ""
@@ -308,18 +282,14 @@ def _advice(role: str, pods: Iterable[PodFacts]) -> str:
 UPSTREAM_STALE_AFTER = timedelta(minutes=5)
 """Time for which an upstream may ignore a change before its status counts as unknown (spec/status.md, "Stale")."""
 
-
 AWAY_AFTER = timedelta(minutes=2)
 """Time for which all pods may be ready before the upstream reports it; then its controller seems to be down."""
-
 
 ABSENCE_PATIENCE = timedelta(minutes=1)
 """Time for which an upstream may be ready without the pods that existed before; then they seem to run elsewhere."""
 
-
 _GENERAL = frozenset({"Starting", "Progressing", "UpstreamFailed", "Unknown"})
 """Reasons that mean no more than "not ready"."""
-
 
 _NAMED = 3
 """Number of pods that a message names."""
@@ -357,44 +327,40 @@ def diagnose(
     if observation is None:
         cause = _root_cause(evidence, report, (), deployment=deployment, previous=previous, now=now)
         return Diagnosis(report=report, faults=(*report.faults, *report.foreign), root_cause=cause)
-    summary: PodSummary | None = None
+    summary, rule, pods = None, "", None
     if evidence is not None:
         evidence, summary = _look(report, observation, evidence, deployment=deployment, previous=previous, now=now)
-    pods = shown_as(summary) if summary is not None else None
+        rule, _, show = rule_of(summary)
+        pods = show(summary)
     stale, stale_in = _stale(report, observation, now)
     away, away_in = _away(report, observation, summary, deployment, now)
-    named_faults = [
-        _named_fault(replace(c, message=f"{c.message}; {away}") if away and c.ready is False else c, summary)
-        for c in observation.components
-    ]
     if stale is not None:  # a report on an older state may be outdated
-        named_faults = [
-            _Named(replace(c, ready=None, reason=stale.reason, message=stale.message), None)
+        ranked: list[_Ranked] = [
+            (replace(c, ready=None, reason=stale.reason, message=stale.message), None) for c in observation.components
+        ]
+    else:
+        ranked = [
+            _ranked(replace(c, message=f"{c.message}; {away}") if away and c.ready is False else c, summary)
             for c in observation.components
         ]
     faults = [
         *report.faults,
         *_refused(observation),
-        *(faults_of(summary, evidence) if summary is not None and evidence is not None else ()),
+        *(_faults_of(summary, evidence) if summary is not None and evidence is not None else ()),
         *([stale] if stale is not None else ()),
-        *_in_order(named_faults, pods if summary is not None and not summary.shown else None),
+        *_in_order(ranked, pods if summary is not None and not summary.shown else None),
     ]
     if not report.rolled_out:
         faults.append(
             Fault(component="Revision", reason="Progressing", message="Pods of the newest revision are not there yet")
         )
-    components = tuple(word.component for word in named_faults)
+    components = tuple(component for component, _ in ranked)
     ready_pods = None
     if pods is not None:
         components = (*components, pods)
         if evidence is not None and pods.ready is not True:
             ready_pods = sum(pod.ready and pod.alive and pod.serves for pod in evidence.pods)
-    pending = [
-        observation.requeue_after,
-        stale_in,
-        away_in,
-        summary.absent if summary is not None and waits_for_pods(summary) else None,
-    ]
+    absent = summary.absent if summary is not None and rule == _AWAY else None
     return Diagnosis(
         report=replace(
             report,
@@ -403,7 +369,7 @@ def diagnose(
         ),
         faults=(*faults, *report.foreign),
         root_cause=_root_cause(evidence, report, faults, deployment=deployment, previous=previous, now=now),
-        wake_after=min((seconds for seconds in pending if seconds is not None), default=None),
+        wake_after=soonest(observation.requeue_after, stale_in, away_in, absent),
         ready_pods=ready_pods,
     )
 
@@ -423,8 +389,7 @@ def conclude(
         deployment, found.report, faults=faults, root_cause=found.root_cause, ready_pods=found.ready_pods, now=now
     )
     memory.last_words = "" if verdict.ready is True else _last_words(found.root_cause) or memory.last_words
-    pending = [seconds for seconds in (found.wake_after, verdict.wake_after) if seconds is not None]
-    return status, verdict, replace(found, faults=faults, wake_after=min(pending, default=None))
+    return status, verdict, replace(found, faults=faults, wake_after=soonest(found.wake_after, verdict.wake_after))
 
 
 def _with_last_words(report: Report, last_words: str) -> Report:
@@ -478,7 +443,7 @@ def _look(
     unready_parts = [component for component in observation.components if component.ready is not True]
     unready = sorted(pod.name for pod in evidence.pods if pod.alive and pod.serves and not pod.ready)
     return evidence, PodSummary(
-        shown=with_advice(find_symptoms(evidence, now=now, previous=previous), evidence.pods),
+        shown=_with_advice(find_symptoms(evidence, now=now, previous=previous), evidence.pods),
         counts=counts,
         short=short,
         wanted=wanted,
@@ -531,32 +496,24 @@ class _Rank(IntEnum):
     OUTDATED = 2
 
 
-@dataclass(frozen=True)
-class _Named:
-    """A component as it is shown, and the rank of its fault."""
-
-    component: Component
-    rank: _Rank | None
-    """None: the component reports no fault."""
+_Ranked = tuple[Component, _Rank | None]
+"""A component as it is shown, and the rank of its fault; None: it reports no fault."""
 
 
-def _named_fault(component: Component, summary: PodSummary | None) -> _Named:
+def _ranked(component: Component, summary: PodSummary | None) -> _Ranked:
     """The component's report, corrected by what the pods show."""
     shown = summary.shown if summary is not None else ()
-    if component.ready is True:
-        return _Named(component, None)
-    if component.authoritative:
-        return _Named(component, _Rank.GENERAL if component.reason in _GENERAL else _Rank.PRECISE)
+    rank = _Rank.GENERAL if component.reason in _GENERAL else _Rank.PRECISE
+    if component.ready is True or component.authoritative:
+        return component, None if component.ready is True else rank
     of_pods = component.reason in POD_SHOWN and summary is not None and bool(summary.counts.living)
     if of_pods and not any(symptom.reason == component.reason for symptom in shown):
         text = "The upstream has not noticed yet that no pod shows its fault any more"
         if component.message:
             text += f": {component.message}"
         outdated = replace(component, ready=False, reason="Progressing", message=text, pending=False)
-        return _Named(outdated, None if _explained(outdated, shown) else _Rank.OUTDATED)
-    if _explained(component, shown):
-        return _Named(component, None)
-    return _Named(component, _Rank.GENERAL if component.reason in _GENERAL else _Rank.PRECISE)
+        return outdated, None if _explained(outdated, shown) else _Rank.OUTDATED
+    return component, None if _explained(component, shown) else rank
 
 
 def _explained(component: Component, shown: Sequence[Symptom]) -> bool:
@@ -569,13 +526,13 @@ def _explained(component: Component, shown: Sequence[Symptom]) -> bool:
     return component.reason in _GENERAL and category_of(shown[0].reason) is not Category.CONNECTIVITY
 
 
-def _in_order(named_faults: Sequence[_Named], pods: Component | None) -> list[Fault]:
+def _in_order(components: Sequence[_Ranked], pods: Component | None) -> list[Fault]:
     """The faults of the components and of `pods` (None if the pods show a precise fault) in the order in which they are
     reported.
 
     Precise reports come first, then pods that were lost, then general reports, then reports that no pod confirms.
     """
-    ranked = [(float(word.rank), fault_of(word.component, None)) for word in named_faults if word.rank is not None]
+    ranked = [(float(rank), fault_of(component, None)) for component, rank in components if rank is not None]
     if pods is not None and pods.ready is not True:
         lost = pods.reason == LOST
         precise = [fault.message for rank, fault in ranked if rank == _Rank.PRECISE and fault.message]
@@ -692,7 +649,7 @@ def _root_cause(
         if fault.component in (CACHE_COMPONENT, STORAGE_COMPONENT) and fault.kind is not Category.PROGRESS
     ]
     reported_evidence = replace(evidence or Evidence(), reports=tuple(reported))
-    symptoms = with_advice(find_symptoms(reported_evidence, now=now, previous=previous), reported_evidence.pods)
+    symptoms = _with_advice(find_symptoms(reported_evidence, now=now, previous=previous), reported_evidence.pods)
     return root_cause_of(symptoms, now=now, previous=previous)
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -34,26 +35,116 @@ from airunway.kube import (
 )
 from airunway.plugins.host import ProviderHost
 from airunway.process.caches import Caches
-from airunway.resource import ObjectKey, Resource, dig, key_of, uid_of
-from airunway.runtime.projections import FACTS, EventProjection, EventReader, PodProjection, project_claim, project_job
+from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, uid_of
 from airunway.status.evidence import (
     EventFacts,
     Evidence,
     PodFacts,
+    claim_facts,
+    event_facts,
+    job_facts,
     parse_moment,
+    pod_facts,
 )
 
-__all__ = ["PODS_PER_DEPLOYMENT", "WORKLOADS", "EvidenceCollector", "Workloads", "is_history", "limited"]
+__all__ = ["PODS_PER_DEPLOYMENT", "EvidenceCollector", "Workloads", "is_history", "limited"]
+
+# ------------------------------------------------------------------------------------------------- what the caches keep
+
+
+FACTS = "facts"
+"""Key under which a projected object keeps its facts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodProjection:
+    """Projects a pod to its facts and the first of `labels` that it carries."""
+
+    labels: tuple[str, ...]
+    """Labels that select pods, in order of preference."""
+    role_label: str
+    """Label whose value is the pod's role."""
+    serving_roles: tuple[str, ...]
+    """Roles whose pods answer requests."""
+
+    def __call__(self, pod: Resource) -> Resource:
+        found = labels_of(pod)
+        by = next((label for label in self.labels if label in found), self.labels[0])
+        facts = pod_facts(pod, role_label=self.role_label, serving_roles=self.serving_roles)
+        return _projected(pod, facts, by=by)
+
+
+@dataclass(kw_only=True, eq=False)
+class EventReader:
+    """A subscriber to events."""
+
+    reasons: Mapping[str, frozenset[str]]
+    """Reasons of the wanted events, by the kind that an event is about."""
+    about: Callable[[EventFacts], tuple[ObjectKey, ...] | None]
+    """Returns the deployments that an event is about; None if the event does not concern this reader."""
+    knows: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the reader's other caches are complete: before that it cannot tell what an event is about."""
+
+
+class EventProjection:
+    """Projects events that at least one reader wants, each with its deployments by the reader's name."""
+
+    def __init__(self) -> None:
+        self._readers: dict[str, EventReader] = {}
+
+    def join(self, name: str, reader: EventReader) -> None:
+        self._readers[name] = reader
+
+    def leave(self, name: str, reader: EventReader) -> None:
+        """Remove the reader, unless another one has joined under its name since."""
+        reader.knows.set()
+        if self._readers.get(name) is reader:
+            del self._readers[name]
+
+    async def until_all_know(self) -> None:
+        """Wait for all readers before events are listed: an unwanted event is dropped, and the watch does not repeat
+        it.
+        """
+        for reader in list(self._readers.values()):
+            await reader.knows.wait()
+
+    def __call__(self, event: Resource) -> Resource | None:
+        kind, reason = dig(event, "regarding", "kind"), dig(event, "reason")
+        if not isinstance(kind, str):
+            return None
+        readers = {name: each for name, each in self._readers.items() if reason in each.reasons.get(kind, ())}
+        if not readers:
+            return None
+        facts = event_facts(event)
+        if facts.note.startswith("Error: "):  # repeats the waiting reason of the container
+            return None
+        owners = {name: reader.about(facts) for name, reader in readers.items()}
+        about = {name: keys for name, keys in owners.items() if keys is not None}
+        return {**_projected(event, facts), "about": about} if about else None
+
+
+def project_claim(claim: Resource) -> Resource:
+    return _projected(claim, claim_facts(claim))
+
+
+def project_job(job: Resource) -> Resource:
+    return _projected(job, job_facts(job))
+
+
+def _projected(obj: Resource, facts: object, *, by: str = names.MODEL_DEPLOYMENT) -> Resource:
+    """Project an object to its version, its facts, and the label `by` which it was found, with that label's value."""
+    metadata = obj.get("metadata") or {}
+    kept = {key: metadata.get(key) for key in ("name", "namespace", "uid", "resourceVersion")}
+    return {"metadata": kept, FACTS: facts, "by": by, "label": str(labels_of(obj).get(by, ""))}
+
 
 # --------------------------------------------------------------------------------------- workloads that upstreams make
 
 
 log = logging.getLogger(__name__)
 
-
 WORKLOADS = {kind.kind: kind for kind in (STATEFUL_SET, REPLICA_SET, DEPLOYMENT, JOB)}
 """Kinds that create pods from a template, by name."""
-
 
 _REMEMBERED = 4096
 
@@ -134,14 +225,11 @@ class Workloads:
 EVENTS_PER_DEPLOYMENT = 64
 """Number of the newest events that are evaluated."""
 
-
 PODS_PER_DEPLOYMENT = 2048
 """Number of pods that are evaluated, the living and newest ones: as many as the largest deployment has (32 × 64)."""
 
-
 EVENT_AGE = timedelta(hours=1)
 """Events that were not repeated for this long are dropped, whatever the server's own limit is."""
-
 
 _REASONS = {
     "Pod": frozenset(
@@ -151,7 +239,6 @@ _REASONS = {
     **{kind: frozenset({"FailedCreate"}) for kind in WORKLOADS},
 }
 """Reasons of the events that explain a fault, by the kind that they are about."""
-
 
 _QUIET = frozenset({"Unhealthy"})
 """Reasons of events that occur at every start. They are evaluated when a pod changes, but trigger no reconcile."""

@@ -12,18 +12,29 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from airunway.api import names
+from airunway.artifacts.deployments import CONDITION, MOUNT_PATH, SUB_PATH, request_of, wants_cache
 from airunway.configs import CONFIG_READY, EffectiveConfig, RoutingRequest, routing_request
 from airunway.plugins.contract import Finding, Gateway, ModelCache, RuntimeSettings
 from airunway.plugins.host import ProviderHost
-from airunway.plugins.runtime_settings import runtime_settings
+from airunway.plugins.settings import runtime_settings
 from airunway.resource import Resource, condition_of, dig, labels_of, parse_time
-from airunway.runtime.model_cache import cache_faults, cache_verdict
-from airunway.runtime.report import STORAGE_COMPONENT, StepResult
+from airunway.runtime.report import CACHE_COMPONENT, STORAGE_COMPONENT, StepResult
 from airunway.runtime.state import ClusterState
+from airunway.sdk.pods import ONE_POD
 from airunway.status import Category, Fault, category_of
 from airunway.templates import TEMPLATE_READY
 
-__all__ = ["DIFFERENT", "DISAGREEMENT", "Gate", "claims_hinder", "foreign_faults", "gate_of", "waits_for_config"]
+__all__ = [
+    "DIFFERENT",
+    "Gate",
+    "assumed_cache",
+    "cache_reads",
+    "claims_hinder",
+    "foreign_faults",
+    "gate_of",
+    "waits_for_config",
+    "with_cache",
+]
 
 DISAGREEMENT = timedelta(seconds=30)
 """How long core and provider may see different runtime configs before the status says so."""
@@ -49,9 +60,9 @@ class Gate:
     """The gateway for which a new primary object is made."""
     closed: bool = False
     """Nothing is written; what runs is read and reported."""
-    result: StepResult | None = None
-    """Why it is closed; None: another result or a condition of the core says it, or it is too early to say."""
-    warning: Finding | None = None
+    results: tuple[StepResult, ...] = ()
+    """Why it is closed; empty: another result or a condition of the core says it, or it is too early to say."""
+    warnings: tuple[Finding, ...] = ()
     """What the status says although the deployment serves."""
     again: float | None = None
     """Seconds after which time alone changes the gate."""
@@ -76,16 +87,16 @@ def gate_of(state: ClusterState, host: ProviderHost, *, edited: bool) -> Gate:
     gate = _config_gate(state)
     if gate.closed:
         return gate
-    cache = cache_verdict(state, host, changed=edited or (state.renamed and not gate.frozen))
     pods = runtime_settings(gate.config, labels_of(state.deployment), reserved=host.manifest.reserved_labels)
-    gate = replace(gate, pods=pods, cache=cache.cache, planned=cache.planned)
-    if cache.closed:
-        return replace(gate, closed=True, result=cache.result, late=cache.late)
+    changed = edited or (state.renamed and not gate.frozen)
+    gate = with_cache(replace(gate, pods=pods), state, host, changed=changed)
+    if gate.closed:
+        return gate
     if state.primary is None and (why := claims_hinder(state)) is not None:
         result = StepResult(
             component=STORAGE_COMPONENT, reason="PvcPending", message=why, blocks_ready=True, pending=True
         )
-        return replace(gate, closed=True, result=result if why else None)
+        return replace(gate, closed=True, results=(result,) if why else ())
     return _with_gateway(gate, state, host)
 
 
@@ -99,9 +110,13 @@ def _config_gate(state: ClusterState) -> Gate:
     if state.disagrees:
         return _waiting_for_config(state)
     if config is not None and (config.too_large or unready):
-        if state.primary is None:
-            return Gate(config=config, closed=True, result=None if unready else _unusable(config))
-        return Gate(config=config, frozen=True, warning=Finding(path="", reason="InvalidSpec", message=_why(config)))
+        problem = next((p for p in config.problems if p.field == "spec.env"), next(iter(config.problems), None))
+        about = f": {problem.field}: {problem.message}" if problem is not None else ""
+        why = f"runtime config {config.name} cannot be used{about}"
+        if state.primary is not None:
+            return Gate(config=config, frozen=True, warnings=(Finding(path="", reason="InvalidSpec", message=why),))
+        unusable = StepResult(component="RuntimeConfig", reason="InvalidSpec", message=why, blocks_ready=True)
+        return Gate(config=config, closed=True, results=() if unready else (unusable,))
     return Gate(config=config, closed=unready and state.primary is None)
 
 
@@ -113,8 +128,8 @@ def _waiting_for_config(state: ClusterState) -> Gate:
     theirs, ours = (found[:12] or "none" for found in state.config_hashes)
     text = f"{DIFFERENT}: the core's has the hash {theirs}, the provider's {ours}; nothing is changed meanwhile"
     if state.served:
-        return Gate(closed=True, warning=Finding(path="", reason="WaitingForConfig", message=text))
-    return Gate(closed=True, result=waits_for_config(text, since=since))
+        return Gate(closed=True, warnings=(Finding(path="", reason="WaitingForConfig", message=text),))
+    return Gate(closed=True, results=(waits_for_config(text, since=since),))
 
 
 def waits_for_config(text: str, *, since: datetime | None = None) -> StepResult:
@@ -122,16 +137,6 @@ def waits_for_config(text: str, *, since: datetime | None = None) -> StepResult:
     return StepResult(
         component="RuntimeConfig", reason="WaitingForConfig", message=text, blocks_ready=True, since=since
     )
-
-
-def _unusable(config: EffectiveConfig) -> StepResult:
-    return StepResult(component="RuntimeConfig", reason="InvalidSpec", message=_why(config), blocks_ready=True)
-
-
-def _why(config: EffectiveConfig) -> str:
-    problem = next((p for p in config.problems if p.field == "spec.env"), next(iter(config.problems), None))
-    about = f": {problem.field}: {problem.message}" if problem is not None else ""
-    return f"runtime config {config.name} cannot be used{about}"
 
 
 def _with_gateway(gate: Gate, state: ClusterState, host: ProviderHost) -> Gate:
@@ -163,7 +168,7 @@ def _with_gateway(gate: Gate, state: ClusterState, host: ProviderHost) -> Gate:
         return gate  # decided: there is no gateway
     text = "Waiting until the gateway part has decided what the route points to"
     result = StepResult(component="Gateway", reason="WaitingForGateway", message=text, blocks_ready=True, pending=True)
-    return replace(gate, closed=True, result=result)
+    return replace(gate, closed=True, results=(result,))
 
 
 def claims_hinder(state: ClusterState) -> str | None:
@@ -182,6 +187,94 @@ def claims_hinder(state: ClusterState) -> str | None:
     if condition is None:
         return "Waiting until the claims of the volumes are created"
     return None if condition.get("status") == "True" or condition.get("reason") in _HARMLESS else ""
+
+
+# ------------------------------------------------------------------------------------------------------ the model cache
+
+
+_ON = "start the controller with --model-cache=on"
+_WHERE = "the condition ModelCacheReady says how far it is"
+
+
+def with_cache(gate: Gate, state: ClusterState, host: ProviderHost, *, changed: bool) -> Gate:
+    """The gate with the model cache that a new object gets: the one that is Ready, or the one that the live object has.
+    It is closed where neither may be used.
+
+    Example: ``llama`` serves from the claim ``llama-cache-1``, which is lost. The part fetches the weights anew under
+    ``llama-cache-2``. Until that is Ready the live object keeps ``llama-cache-1``. Then it takes ``llama-cache-2``:
+    with the next change of its spec, when the core grants the claim (`controller.waves`), or at once if no pod serves.
+
+    `changed`: the spec has changed, in anything but replica counts, ``gateway`` and ``suspend``, since the live object
+    was written; True without one.
+    """
+    if not _is_asked_for(state, host):
+        return gate
+    on, found = names.MODEL_CACHE_PART in state.parts, state.condition(CONDITION)
+    published = dig(state.deployment, "status", "modelCache")
+    status, reason = (found.get("status"), str(found.get("reason"))) if found is not None else (None, "")
+    if on and status == "True" and dig(published, "ready") is True and dig(published, "claimName"):
+        ready = _cache(published)
+        return replace(gate, cache=ready, planned=f"pods mount claim {ready.claim} at {ready.mount_path}")
+    kept = state.recorded.cache if state.recorded is not None else None
+    if state.primary is not None and kept is not None and not changed:
+        # The part has found, or may still find, that more pods would mount the claim than it allows.
+        conflict = on and kept.access_mode in ONE_POD and reason in ("", "AccessModeConflict")
+        if not conflict:
+            return replace(gate, cache=kept, planned=f"pods keep claim {kept.claim} at {kept.mount_path}")
+    is_coming = found is not None and category_of(reason) is Category.PROGRESS
+    said = found.get("message") if found is not None else None
+    if dig(state.deployment, "spec", "suspend") is True or (state.dry_run and is_coming):
+        artifact = dig(published, "artifactName") or "of the model"
+        claim = dig(published, "claimName") or f"{artifact}-cache"  # it may not exist yet
+        cache = _cache({**(published if isinstance(published, dict) else {}), "claimName": claim})
+        text = f"pods would mount the claim of ModelArtifact {artifact} at {cache.mount_path}"
+        return replace(gate, cache=cache, planned=f"{text}: {said or 'its weights are not complete yet'}")
+    if not on:
+        late = f"The newest spec is applied once the model cache part is on: {_ON}"
+    elif reason == "AccessModeConflict":
+        late = f"The newest spec is not applied: {said}"
+    else:
+        late = f"The newest spec is applied once the model cache is Ready for it; {_WHERE}"
+    waits = StepResult(component=CACHE_COMPONENT, reason="WaitingForModelCache", message=late, blocks_ready=True)
+    unanswered = on and status != "False" and state.primary is None
+    text = "Waiting until the model cache part has answered for this spec"
+    return replace(gate, closed=True, results=(replace(waits, message=text),) if unanswered else (), late=waits)
+
+
+def assumed_cache(deployment: Resource, config: EffectiveConfig | None, host: ProviderHost) -> ModelCache | None:
+    """The cache for a preview without a cluster: the name of the claim is not known before it is made."""
+    request = request_of(deployment, config)
+    if request is None or not _can_use_one(deployment, host):
+        return None
+    return _cache(
+        {
+            "claimName": f"{request.name}-cache",
+            "mountPath": request.mount_path,
+            "path": request.path,
+            "accessMode": request.access_mode,
+        }
+    )
+
+
+def _can_use_one(deployment: Resource, host: ProviderHost) -> bool:
+    engine = dig(deployment, "status", "engine", "type", default="")
+    return any(each.model_cache for each in host.manifest.engines if each.name == engine)
+
+
+def _is_asked_for(state: ClusterState, host: ProviderHost) -> bool:
+    """Whether the spec asks for a cache, and the engine can use one; else the translation refuses it."""
+    return wants_cache(state.deployment) and _can_use_one(state.deployment, host)
+
+
+def _cache(found: Resource) -> ModelCache:
+    """The values of ``status.modelCache``; a part of an older release does not publish the access mode."""
+    return ModelCache(
+        claim=str(dig(found, "claimName")),
+        sub_path=SUB_PATH,
+        mount_path=str(dig(found, "mountPath", default="") or MOUNT_PATH),
+        path=str(dig(found, "path", default="")),
+        access_mode=str(dig(found, "accessMode", default="")),
+    )
 
 
 # --------------------------------------------------------------------------------------------- conditions of others
@@ -229,3 +322,54 @@ def _unanswered(state: ClusterState) -> Resource:
         return {"status": "False", "reason": "WaitingForGateway", "message": "The gateway part has not answered yet"}
     text = "A route was asked for, and the gateway part is off: start the controller with --gateway=auto"
     return {"status": "False", "reason": "GatewayNotConfigured", "message": text}
+
+
+def cache_faults(state: ClusterState, host: ProviderHost) -> Iterator[Fault]:
+    """The fault of a cache that was asked for and is not Ready.
+
+    What only waits counts until the deployment has served; a fault then degrades it. The messages of a download that
+    is under way stay on the part's condition: its progress must not bring a pass here.
+    """
+    deployment, served = state.deployment, state.served
+    if not _is_asked_for(state, host) or dig(deployment, "spec", "suspend") is True:
+        return
+    if names.MODEL_CACHE_PART not in state.parts:
+        text = f"spec.model.cache.mode asks for a model cache, and the model cache part is off: {_ON}"
+        yield Fault(component=CACHE_COMPONENT, reason="ModelCacheNotEnabled", message=text, only_degrades=served)
+        return
+    condition = condition_of(deployment, CONDITION) or {}
+    reason = str(condition.get("reason"))
+    if condition.get("status") != "False" or (served and category_of(reason) is Category.PROGRESS):
+        return
+    yield Fault(
+        component=CACHE_COMPONENT,
+        reason=reason,
+        message=_fault_text(deployment, reason) or str(condition.get("message", "")),
+        since=parse_time(condition.get("lastTransitionTime")),
+        only_degrades=served,
+    )
+
+
+def _fault_text(deployment: Resource, reason: str) -> str:
+    """The message for a reason whose condition has progress in its own message; empty for the others."""
+    artifact = dig(deployment, "status", "modelCache", "artifactName", default="")
+    if reason == "CacheLost":
+        return f"The weights of ModelArtifact {artifact} are gone and are fetched again; {_WHERE}"
+    if category_of(reason) is Category.PROGRESS:
+        return f"Waiting for the weights of ModelArtifact {artifact} ({reason}); {_WHERE}"
+    return ""
+
+
+def cache_reads(deployment: Resource) -> object:
+    """What a pass reads of what the core and the part write about the cache; other writes there bring no pass."""
+    if not wants_cache(deployment):
+        return None
+    status, condition = deployment.get("status") or {}, condition_of(deployment, CONDITION) or {}
+    reason = str(condition.get("reason"))
+    fields = ("status", "reason", "observedGeneration", "lastTransitionTime")
+    return (
+        status.get("modelCache"),
+        status.get("rollout"),
+        [condition.get(field) for field in fields],
+        None if _fault_text(deployment, reason) else condition.get("message"),
+    )

@@ -26,21 +26,18 @@ from airunway.kube import (
     wait_until_synced,
 )
 from airunway.owned.objects import Identity, identity_in
-from airunway.plugins.contract import UpstreamKind
+from airunway.plugins.contract import UpstreamKind, api_version
 from airunway.plugins.host import ProviderHost
-from airunway.plugins.manifest import api_version
 from airunway.process.caches import Caches
 from airunway.resource import ObjectKey, Resource, controller_owner, dig, key_of, labels_of
 from airunway.runtime.crd_versions import CrdFacts, Installed, crd_facts, detect
 
-__all__ = ["KindInformer", "UpstreamInformers", "deployment_of", "kind_in", "written_in"]
+__all__ = ["UpstreamInformers", "deployment_of", "kind_in", "written_in"]
 
 log = logging.getLogger(__name__)
 
-
 _FACTS = "crdFacts"
 """Key under which a projected CRD keeps its facts."""
-
 
 _UNREAD = Installed(upstream=None, reason="UpstreamNotInstalled", message="the cluster's CRDs have not been read yet")
 

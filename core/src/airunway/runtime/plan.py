@@ -18,25 +18,11 @@ from airunway.api.modeldeployment import ModelDeployment, ParseError
 from airunway.owned import plan as owned_plan
 from airunway.owned.objects import Identity, identity_in
 from airunway.owned.plan import Action, Plan, Rules
-from airunway.plugins.contract import (
-    Context,
-    Finding,
-    Observation,
-    Observed,
-    RuntimeSettings,
-    Upstream,
-)
+from airunway.plugins.contract import Context, Finding, Observation, Observed, RuntimeSettings, Upstream
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.settings import with_kept
-from airunway.resource import (
-    Resource,
-    annotations_of,
-    condition_of,
-    dig,
-    is_deleting,
-    labels_of,
-)
+from airunway.resource import Resource, annotations_of, condition_of, dig, is_deleting, labels_of
 from airunway.runtime.crd_versions import Installed, as_written, writer_of
 from airunway.runtime.gate import Gate, gate_of
 from airunway.runtime.memory import Waiting
@@ -51,33 +37,23 @@ from airunway.runtime.pod_settings import (
     pods_unknown,
     settings_to_write,
 )
-from airunway.runtime.recreation import interruptions, recreate_causes
-from airunway.runtime.report import StepResult, located
-from airunway.runtime.state import ClusterState, is_primary, provider_mark
-from airunway.runtime.translate import (
+from airunway.runtime.records import (
     SpecDigests,
-    TooLarge,
-    TranslationResult,
-    parsed,
-    translate,
+    interruptions,
+    is_primary,
+    recreate_causes,
     with_counts_of,
     written_for,
 )
+from airunway.runtime.report import StepResult, located
+from airunway.runtime.state import ClusterState, provider_mark
+from airunway.runtime.translate import TooLarge, TranslationResult, parsed, translate
 from airunway.sdk.fields import tracked
 from airunway.sdk.pods import pod_specs
 from airunway.selection import is_denied
 from airunway.status import Category
 
-__all__ = [
-    "Decision",
-    "Do",
-    "decide",
-    "intent_of",
-    "observe",
-    "plan",
-    "plan_of",
-    "plugin_fault",
-]
+__all__ = ["Decision", "Do", "decide", "intent_of", "observe", "plan", "plan_of", "plugin_fault"]
 
 log = logging.getLogger(__name__)
 
@@ -188,7 +164,7 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
         log.error("%s: the deployment cannot be read: %s", state.key, unreadable)
         return replace(watched, results=(plugin_fault(unreadable),))
     context = _context(state, host, installed, settings=settings, digests=digests, gate=gate, edited=edited)
-    if gate.closed and gate.result is None and (late := not_applied(state, digests, late=gate.late)) is not None:
+    if gate.closed and not gate.results and (late := not_applied(state, digests, late=gate.late)) is not None:
         watched = replace(watched, results=(*watched.results, late))
     do = Do.PREVIEW if state.dry_run else Do.SUSPEND if typed.spec.suspend else Do.APPLY
     return replace(watched, do=Do.OBSERVE_ONLY if stopped else do, typed=typed, context=context, digests=digests)
@@ -233,8 +209,12 @@ def plan(
         chosen = settings_to_write(
             state, host, typed, context, gate=gate, digests=digests, observed=observed, known=waiting
         )
-        if chosen is None:
-            return _unknown_settings(state, intent, digests)
+        if chosen is None:  # they must be kept, and are not known
+            assert state.primary is not None, "only what exists keeps its settings"
+            warning = pods_unknown(state.primary)
+            late = not_applied(state, digests, why=f"The newest spec is not applied: {warning.message}")
+            results = (*carried_results(state.deployment), *((late,) if late is not None else ()))
+            return replace(intent, do=Do.OBSERVE_ONLY, results=results, warnings=(warning,))
         pods, cache = chosen
         context = replace(context, runtime=pods, cache=cache)
         intent = replace(intent, context=context)
@@ -264,8 +244,7 @@ def plan(
     except PluginFault as error:
         log.exception("%s: the provider's plugin is at fault", state.key)
         return _at_fault(intent, error)
-    outdated = (*outdated, *_newer_template(state.deployment))
-    warnings = (*translated.warnings, *outdated, *((gate.warning,) if gate.warning is not None else ()))
+    warnings = (*translated.warnings, *outdated, *_newer_template(state.deployment), *gate.warnings)
     # Of a refused spec it is not known what would be written: other settings than the config's are not in effect.
     unknown = not translated.objects and pods != gate.pods
     waits = gate.frozen or unknown or any(finding.reason == NEWER_PODS_WAIT for finding in outdated)
@@ -316,32 +295,26 @@ def _as_it_runs(state: ClusterState, host: ProviderHost) -> Installed | None:
 
 
 def _hindrance(state: ClusterState, unreadable: ParseError | None) -> StepResult | None:
-    """Why nothing may be written, as far as the deployment's spec is concerned."""
-    if (invalid := _invalid(state, unreadable)) is not None:
-        return StepResult(component="Validated", reason="ValidationFailed", message=invalid, blocks_ready=True)
-    return _stays(state) if state.named_instead else None
+    """Why nothing may be written, as far as the deployment's spec is concerned: exceeded size limits, the core's
+    verdict, or another provider that the spec names.
+    """
+    verdict = state.validated or {}
+    if isinstance(unreadable, TooLarge):
+        invalid = f"Validation failed: {unreadable}"
+    elif verdict.get("status") != "True":
+        invalid = str(verdict.get("message"))
+    else:
+        return _stays(state) if state.named_instead else None
+    return StepResult(component="Validated", reason="ValidationFailed", message=invalid, blocks_ready=True)
 
 
 def _held_back(watched: Decision, state: ClusterState) -> Decision:
     """The decision while the gate is closed: what runs is reported, with the conditions and warnings that it has."""
     gate = watched.gate
-    own = (gate.result,) if gate.result is not None else ()
     if state.primary is None:
-        return replace(watched, results=own, silent=not own and state.disagrees)
-    said = (gate.warning,) if gate.warning is not None else ()
-    return replace(
-        watched,
-        results=(*carried_results(state.deployment), *own),
-        warnings=(*carried_warnings(state.deployment), *said),
-    )
-
-
-def _invalid(state: ClusterState, unreadable: ParseError | None) -> str | None:
-    """The error in the spec: exceeded size limits, otherwise the core's message."""
-    if isinstance(unreadable, TooLarge):
-        return f"Validation failed: {unreadable}"
-    verdict = state.validated or {}
-    return None if verdict.get("status") == "True" else str(verdict.get("message"))
+        return replace(watched, results=gate.results, silent=not gate.results and state.disagrees)
+    results, warnings = carried_results(state.deployment), carried_warnings(state.deployment)
+    return replace(watched, results=(*results, *gate.results), warnings=(*warnings, *gate.warnings))
 
 
 def _missing(state: ClusterState, host: ProviderHost) -> tuple[StepResult, str] | None:
@@ -388,17 +361,14 @@ def _context(
     """
     verdicts = ((kind.key, state.installed[kind.group, kind.kind].upstream) for kind in host.manifest.upstream)
     served = {key: upstream for key, upstream in verdicts if upstream is not None}
-    primary, kind = state.primary, host.primary_kind
-    upstream, live_kind = installed.upstream, ""
-    wanted_for, recorded = digests.wanted, state.recorded
+    primary, recorded, kind = state.primary, state.recorded, host.primary_kind
+    upstream, live_kind, wanted_for = installed.upstream, "", digests.wanted
     # Another name of a runtime config is a change, unless that config cannot be used: then it counts once it can.
     spec_changed = edited or (state.renamed and not gate.frozen)
     if not spec_changed:
-        settings = with_kept(settings, recorded.provider) if recorded is not None else settings
         wanted_for = annotations_of(primary or {}).get(names.WRITTEN_FOR, wanted_for)
     elif state.renamed and not gate.frozen:
         wanted_for = ""
-    used = recorded.pods if recorded is not None else RuntimeSettings()
     if primary is not None and (written := host.kinds.get(identity_in(primary)[:2])) is not None:
         live_kind = written.key
         kept = as_written(
@@ -412,14 +382,18 @@ def _context(
             upstream = kept if written is kind else upstream
     assert upstream is not None, "a provider is asked only where its upstream is known"
     served[kind.key] = upstream
+    pods, cache = (gate.pods, gate.cache) if primary is None else (RuntimeSettings(), None)
+    if recorded is not None:
+        pods, cache = recorded.pods, recorded.cache
+        settings = settings if spec_changed else with_kept(settings, recorded.provider)
     return Context(
         contract_version=host.contract_version,
         engine=dig(state.deployment, "status", "engine", "type", default=""),
         upstream=upstream,
         served=served,
         live_kind=live_kind,
-        runtime=gate.pods if primary is None else used,
-        cache=gate.cache if primary is None else recorded.cache if recorded is not None else None,
+        runtime=pods,
+        cache=cache,
         gateway=gate.gateway,
         live=primary,
         spec_changed=spec_changed,
@@ -436,15 +410,6 @@ def _newer_template(deployment: Resource) -> Iterator[Finding]:
         ref = f"{dig(template, 'ref', 'kind', default='')} {dig(template, 'ref', 'name', default='')}"
         text = f"{ref} was edited since its values were taken; the newer ones take effect {WHEN}"
         yield Finding(path="", reason="NewerTemplateWaits", message=text)
-
-
-def _unknown_settings(state: ClusterState, intent: Decision, digests: SpecDigests) -> Decision:
-    """The decision where pod settings must be kept and are not known: nothing is written."""
-    assert state.primary is not None, "only what exists keeps its settings"
-    warning = pods_unknown(state.primary)
-    late = not_applied(state, digests, why=f"The newest spec is not applied: {warning.message}")
-    results = (*carried_results(state.deployment), *((late,) if late is not None else ()))
-    return replace(intent, do=Do.OBSERVE_ONLY, results=results, warnings=(warning,))
 
 
 def _at_fault(intent: Decision, error: PluginFault) -> Decision:

@@ -13,7 +13,7 @@ no settings to lose, and an object without a record is written as before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import product
@@ -29,17 +29,16 @@ from airunway.owned.objects import named
 from airunway.plugins.contract import Context, Finding, ModelCache, Observation, RuntimeSettings
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
-from airunway.plugins.runtime_settings import changed_settings
 from airunway.plugins.settings import kept_settings
 from airunway.resource import Resource, annotations_of, condition_of, dig, labels_of, uid_of
 from airunway.runtime.crd_versions import newest_waits
 from airunway.runtime.diagnosis import is_ready
 from airunway.runtime.gate import DIFFERENT, Gate, waits_for_config
 from airunway.runtime.memory import Waiting
-from airunway.runtime.model_cache import is_claim_granted, newer_weights_wait, still_serves
+from airunway.runtime.records import SpecDigests, with_counts_of
 from airunway.runtime.report import StepResult
 from airunway.runtime.state import ClusterState
-from airunway.runtime.translate import SpecDigests, TranslationResult, translate, with_counts_of
+from airunway.runtime.translate import TranslationResult, translate
 
 __all__ = [
     "NEWER_PODS_WAIT",
@@ -57,6 +56,9 @@ __all__ = [
 
 NEWER_PODS_WAIT = "NewerPodSettingsWait"
 """Reason of the warning that newer pod settings wait for a change of the spec."""
+
+NEWER_WEIGHTS_WAIT = "NewerWeightsWait"
+"""Reason of the warning that a new copy of the weights waits for a grant or a change of the spec."""
 
 WHEN = (
     f"with the next change of the spec, or when the annotation {names.ADOPT} gets a new value: it may restart the model"
@@ -80,30 +82,21 @@ def settings_to_write(
     The two are kept and taken independently: a lost cache takes no newer variables along, and a wave of a config no
     other claim.
     """
-    primary = state.primary
+    primary, there, current = state.primary, state.recorded, gate.pods
+    if primary is None:
+        return current, gate.cache
+    changed = context.spec_changed
     served = state.served or (isinstance(observed, Observation) and is_ready(observed))
-    keeps_pods = keeps(
-        exists=primary is not None,
-        changed=context.spec_changed,
-        served=served,
-        granted=_is_granted(state.deployment),
-        frozen=gate.frozen,
-    )
-    keeps_cache = keeps(
-        exists=primary is not None,
-        changed=context.spec_changed,
-        served=served and still_serves(state, observed),
-        granted=is_claim_granted(state.deployment, gate.cache),
-    )
-
-    current = gate.pods
+    keeps_pods = keeps(changed=changed, served=served, granted=_is_granted(state.deployment), frozen=gate.frozen)
+    # Whether the core lets a deployment that serves take this cache now.
+    granted = gate.cache is not None and dig(state.deployment, "status", "rollout", "claimName") == gate.cache.claim
+    keeps_cache = keeps(changed=changed, served=served and _still_serves(state, observed), granted=granted)
 
     def written(pods: RuntimeSettings, cache: ModelCache | None) -> tuple[RuntimeSettings, ModelCache | None]:
         return pods if keeps_pods else current, cache if keeps_cache else gate.cache
 
-    if primary is None or state.recorded is not None:
-        there = state.recorded
-        return written(there.pods, there.cache) if there is not None else (current, gate.cache)
+    if there is not None:
+        return written(there.pods, there.cache)
     # Where no runtime config was ever in effect, and no cache is asked for, there is nothing to lose.
     no_config = dig(state.deployment, "status", "provider", "runtimeConfigHash") is None
     if (no_config or not keeps_pods) and (gate.cache is None or not keeps_cache):
@@ -134,10 +127,7 @@ def settings_to_write(
 
 def is_recorded(state: ClusterState, digests: SpecDigests, pods: RuntimeSettings, cache: ModelCache | None) -> bool:
     """Whether to record the settings on the primary object; not if that would be the only reason to write it."""
-    primary = state.primary
-    if primary is None or state.recorded is not None:
-        return True
-    if pods != RuntimeSettings() or cache is not None:
+    if state.primary is None or state.recorded is not None or pods != RuntimeSettings() or cache is not None:
         return True
     return state.written_for != digests.wanted
 
@@ -150,14 +140,25 @@ def _is_granted(deployment: Resource) -> bool:
     return bool(granted and dig(deployment, "status", "provider", "runtimeConfigHash") != published)
 
 
-def keeps(*, exists: bool, changed: bool, served: bool, granted: bool, frozen: bool = False) -> bool:
-    """Whether the primary object keeps the pod settings that it was made with; otherwise it gets the current ones (spec
+def keeps(*, changed: bool, served: bool, granted: bool, frozen: bool = False) -> bool:
+    """Whether a primary object keeps the pod settings that it was made with; otherwise it gets the current ones (spec
     ruling 23).
 
-    `exists`: there is a primary object. `served`: it serves or has served. `changed`: the deployment's own spec has
-    changed since it was written. `frozen`: the config cannot be used.
+    `served`: it serves or has served. `changed`: the deployment's own spec has changed since it was written. `frozen`:
+    the config cannot be used.
     """
-    return exists and (frozen or (served and not changed and not granted))
+    return frozen or (served and not changed and not granted)
+
+
+def _still_serves(state: ClusterState, observed: Observation | PluginFault | None) -> bool:
+    """Whether a pod serves, as far as it is known: then a new copy of the weights is not taken unasked."""
+    evidence = state.evidence
+    if evidence is None or not isinstance(observed, Observation):
+        return True
+    if any(pod.alive and pod.serves and pod.ready for pod in evidence.pods):
+        return True
+    counts = observed.replicas
+    return counts.ready > 0 if counts is not None else any(each.ready is True for each in observed.components)
 
 
 def _was_written_as(live: Resource, wanted: Resource, *, manager: str) -> bool:
@@ -179,16 +180,6 @@ def pods_unknown(primary: Resource) -> Finding:
         f"counts, or the annotation {names.ADOPT} gets a new value; then the current settings are used"
     )
     return Finding(path="", reason="PodSettingsUnknown", message=text)
-
-
-def _pods_wait(used: RuntimeSettings, current: RuntimeSettings, *, name: str) -> Finding:
-    """The warning that pods keep other settings than the published config's. It has names and no values."""
-    what = "; ".join(changed_settings(used, current))
-    text = (
-        "what was changed for pods takes effect with the next change of the spec, or when the annotation "
-        f"{names.ADOPT} gets a new value: {what} (runtime config {name})"
-    )
-    return Finding(path="", reason=NEWER_PODS_WAIT, message=text)
 
 
 def newer_waits(
@@ -213,22 +204,36 @@ def newer_waits(
     installed, used = state.installed[kind.group, kind.kind], context.served.get(kind.key)
     newest = installed.upstream
     newer: list[tuple[Context[Any], Finding]] = []
+
+    def waits(reason: str, text: str, **changes: Any) -> None:
+        newer.append((replace(context, **changes), Finding(path="", reason=reason, message=text)))
+
     if newest is not None and used is not None and newest_waits(used, installed):
         served = {**context.served, kind.key: newest}
-        other = replace(context, upstream=newest if kind.primary else context.upstream, served=served)
         text = f"written as {used.transformer.name} has it; a newer way ({newest.transformer.name}) is taken {WHEN}"
-        newer.append((other, Finding(path="", reason="NewerTransformerWaits", message=text)))
+        waits("NewerTransformerWaits", text, upstream=newest if kind.primary else context.upstream, served=served)
     if context.settings is not settings:
         before, now = kept_settings(context.settings), kept_settings(settings)
         changed = ", ".join(f"{to_camel(name)} {now[name] or 'none'}" for name in now if now[name] != before[name])
-        text = f"made with other settings of the provider; {changed} is taken {WHEN}"
-        finding = Finding(path="", reason="NewerSettingsWait", message=text)
-        newer.append((replace(context, settings=settings), finding))
+        waits(
+            "NewerSettingsWait",
+            f"made with other settings of the provider; {changed} is taken {WHEN}",
+            settings=settings,
+        )
     if context.runtime != current:
-        finding = _pods_wait(context.runtime, current, name=config_name(state.deployment))
-        newer.append((replace(context, runtime=current), finding))
+        what = "; ".join(changed_settings(context.runtime, current))  # names and no values
+        text = (
+            "what was changed for pods takes effect with the next change of the spec, or when the annotation "
+            f"{names.ADOPT} gets a new value: {what} (runtime config {config_name(state.deployment)})"
+        )
+        waits(NEWER_PODS_WAIT, text, runtime=current)
     if ready is not None and context.cache != ready:
-        newer.append((replace(context, cache=ready), newer_weights_wait(context.cache, ready)))
+        text = (
+            f"the weights were fetched anew; claim {ready.claim} replaces "
+            f"{context.cache.claim if context.cache else 'none'} when the core grants it, with the next change of the "
+            "spec, or at once if no pod serves"
+        )
+        waits(NEWER_WEIGHTS_WAIT, text, cache=ready)
     if not newer:
         return ()
     metadata = labels_of(state.deployment), annotations_of(state.deployment)
@@ -236,19 +241,19 @@ def newer_waits(
     inputs = [replace(each, now=datetime.min, live=None) for each in (context, *(c for c, _ in newer))]
     compared = digests, metadata, inputs
     if known.compared != compared:
-        comparable = [_comparable(obj) for obj in translated.objects]
+        objects = _plain(translated.objects)
         known.found = tuple(
             finding
             for other, finding in newer
-            if [_comparable(obj) for obj in translate(host, state.deployment, typed, other).objects] != comparable
+            if _plain(translate(host, state.deployment, typed, other).objects) != objects
         )
         known.compared = compared
     return known.found
 
 
-def _comparable(obj: Resource) -> Resource:
-    """The object without the runtime's own metadata."""
-    return {**obj, "metadata": {"name": obj["metadata"]["name"]}}
+def _plain(objects: Sequence[Resource]) -> list[Resource]:
+    """The objects without the runtime's own metadata."""
+    return [{**obj, "metadata": {"name": obj["metadata"]["name"]}} for obj in objects]
 
 
 def config_secrets(state: ClusterState) -> dict[str, str]:
@@ -305,3 +310,23 @@ def carried_warnings(deployment: Resource) -> Iterator[Finding]:
     for text in dig(deployment, "status", "warnings") or ():
         if not str(text).startswith(DIFFERENT):
             yield Finding(path="", reason="Kept", message=str(text))
+
+
+def changed_settings(before: RuntimeSettings, after: RuntimeSettings) -> Iterator[str]:
+    """Yields what differs between two settings, by name and never by value: ``env A, B``, ``the token``."""
+    old = {str(entry.get("name")): entry for entry in before.env}
+    new = {str(entry.get("name")): entry for entry in after.env}
+    if variables := _differing(old, new):
+        yield f"env {', '.join(variables)}"
+    elif [entry.get("name") for entry in before.env] != [entry.get("name") for entry in after.env]:
+        yield "the order of env"
+    if before.image_pull_secrets != after.image_pull_secrets:
+        yield "imagePullSecrets"
+    if before.token != after.token:
+        yield "the Hugging Face token"
+    if labels := _differing(before.labels, after.labels):
+        yield f"labels {', '.join(labels)}"
+
+
+def _differing(before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:
+    return [key for key in sorted({*before, *after}) if before.get(key) != after.get(key)]

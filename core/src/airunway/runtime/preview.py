@@ -16,10 +16,9 @@ import yaml
 
 from airunway.api import names
 from airunway.kube import CONFIG_MAP, NotFound, needs_apply
-from airunway.owned.error_policies import Refused
 from airunway.owned.objects import named
 from airunway.owned.plan import Action, Plan, Step, conflict_text
-from airunway.owned.writer import NEVER, Writer
+from airunway.owned.writer import NEVER, Refused, Writer
 from airunway.redaction import redacted
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, owner_reference, uid_of
 from airunway.runtime.apply import rehearse
@@ -134,20 +133,15 @@ def _key(deployment: Resource) -> ObjectKey:
 
 HIDDEN = "***"
 
-
 PLAN_LIMIT = 900 * 1024
 """Maximum bytes of a plan: the API server accepts 1 MiB of data in a ConfigMap, and etcd 1.5 MiB per object."""
-
 
 _NOTES_LIMIT = 64 * 1024
 """Maximum bytes of the actions, and of the refusals."""
 
-
 _ENVIRONMENTS = frozenset(("env", "env_vars", "envVars", "envs"))
 
-
 _ARGUMENTS = frozenset(("args", "command", "extraArgs"))
-
 
 _SECRET = re.compile(r"(?i)token|secret|passw|api[_-]?key|credential|private[_-]?key|access[_-]?key|signature|auth")
 

@@ -23,8 +23,8 @@ from airunway.kube import (
     add_finalizer,
     soonest,
 )
-from airunway.owned.error_policies import Occupied, Refused
 from airunway.owned.objects import Identity, identity_in, named
+from airunway.owned.writer import Occupied, Refused
 from airunway.plugins.contract import Observation, RuntimeSettings
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
@@ -46,12 +46,11 @@ from airunway.runtime.diagnosis import conclude
 from airunway.runtime.evidence import EvidenceCollector
 from airunway.runtime.gate import foreign_faults
 from airunway.runtime.informers import UpstreamInformers
-from airunway.runtime.memory import Failure, Memory
+from airunway.runtime.memory import Failure, Memory, Subject
 from airunway.runtime.plan import Decision, Do, intent_of, observe, plan, plan_of, plugin_fault
 from airunway.runtime.pod_settings import config_secrets
 from airunway.runtime.preview import Previewer
 from airunway.runtime.report import Report, StepResult, announcements, leaving, planned_status, record_of_service
-from airunway.runtime.retries import FailedTry, Subject
 from airunway.runtime.state import ClusterState
 from airunway.runtime.translate import selector_of
 from airunway.status.events import EVENTS
@@ -61,10 +60,8 @@ __all__ = ["ProviderReconciler"]
 
 log = logging.getLogger(__name__)
 
-
 _ROLL_OUT_RETRY = 5.0
 """Seconds until a missing revision is read again; changes of the pods trigger it earlier."""
-
 
 _FAULT_RETRY = 30.0
 """Seconds until a failed plugin is called again without a change: it may only have been slow once."""
@@ -176,7 +173,10 @@ class ProviderReconciler:
             evidence=None,
             events=(),
             installed=self._upstream.verdicts,
-            settled=self._is_settled() and not self._upstream.awaits(live),
+            settled=self._configs.readable
+            and self._evidence.settled()
+            and not self._upstream.unread()
+            and not self._upstream.awaits(live),
             rolled_out=True,
             kubernetes=self._kubernetes(),
             now=self._clock(),
@@ -190,9 +190,6 @@ class ProviderReconciler:
         if state.recorded is not None:
             memory.records = {uid_of(state.primary): state.recorded}
         return await self._look_behind(state, state.primary)
-
-    def _is_settled(self) -> bool:
-        return self._configs.readable and self._evidence.settled() and not self._upstream.unread()
 
     async def _gather_again(
         self, state: ClusterState, live: Mapping[Identity, Resource], primary: Resource | None
@@ -243,25 +240,26 @@ class ProviderReconciler:
             at_fault = any(result.reason == "ProviderError" for result in decision.results)
             again = soonest(_FAULT_RETRY if at_fault else None, decision.gate.again)
             return Outcome(again=again, silent=decision.silent)
-        failed_try = memory.tries.failed_try(self._subject(state, decision))
+        last = memory.tries.last
+        failed_try = memory.tries.failed_try(self._subject(state, decision)) if last is not None else None
         if failed_try is None:
+            failure: Failure | None
             try:
                 outcome = await self._do(state, decision, memory)
+                dry_run = (result for result in outcome.results if result.condition == "DryRun")
+                failure = next((result for result in dry_run if result.reason != "Planned"), None)
             except Refused as no:
                 log.info("%s: %s", state.key, no)
-                failed_try = self._failed(state, decision, memory, no)
+                failure = no
             except KubeError as trouble:
-                self._failed(state, decision, memory, trouble)
+                memory.failed(self._subject(state, decision), trouble)
                 raise
-            else:
-                refused = (
-                    result for result in outcome.results if result.condition == "DryRun" and result.reason != "Planned"
-                )
-                if (planned := next(refused, None)) is None:
-                    memory.tries.over()
-                    memory.failing = None
-                    return outcome
-                failed_try = self._failed(state, decision, memory, planned)
+            if failure is None:
+                memory.tries.over()
+                memory.failing = None
+                return outcome
+            # The subject after the try: changes that the try itself made upstream must not trigger the next one.
+            failed_try = memory.failed(self._subject(state, decision), failure)
         if isinstance(failed_try.what, KubeError):
             return replace(_outage(state, memory, failed_try.what), again=failed_try.left, held=True)
         memory.failing = None
@@ -270,10 +268,6 @@ class ProviderReconciler:
         return refusal_outcome(
             state, decision, failed_try.what, memory, attempt=failed_try.attempt, left=failed_try.left
         )
-
-    def _failed(self, state: ClusterState, decision: Decision, memory: Memory, failure: Failure) -> FailedTry[Failure]:
-        # The subject after the try: changes that the try itself made upstream must not trigger the next one.
-        return memory.failed(self._subject(state, decision), failure)
 
     async def _do(self, state: ClusterState, decision: Decision, memory: Memory) -> Outcome:
         if decision.do is Do.PREVIEW:
@@ -403,7 +397,7 @@ def _found(
     )
     if isinstance(observed, PluginFault):
         result = plugin_fault(observed)
-        return report if result in report.results else report.with_(result)
+        return report if result in report.results else replace(report, results=(*report.results, result))
     if observed is not None and outcome.leaving is not None:
         observed = leaving(observed, outcome.leaving)
     selector = observed.selector if observed is not None and observed.selector else report.selector

@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 
 from airunway.api import names
 from airunway.api.bounds import MAX_CAUSES
-from airunway.plugins.contract import Component, Finding, Observation
-from airunway.resource import Resource, condition_of, dig, format_time
+from airunway.plugins.contract import Component, Endpoint, Finding, Observation, Pool
+from airunway.resource import Resource, condition_of, dig, filled, format_time
 from airunway.status import (
     CAPACITY_PATIENCE,
     DEPENDENCY_GRACE,
@@ -99,16 +99,12 @@ class StepResult:
 
 MAX_WARNINGS = 16
 
-
 WARNING_LIMIT = 256
-
 
 _NAMED_KEYS = 3
 
-
 _LONGEST_KEY = 128
 """Maximum number of unknown overrides that the event names, and bytes of each."""
-
 
 _SECRET = re.compile(r'secrets? "([^"]+)" (?:not found|does not exist)')
 
@@ -163,10 +159,6 @@ class Report:
     def result(self, condition: str) -> StepResult | None:
         """The last result for the condition of that type."""
         return next((result for result in reversed(self.results) if result.condition == condition), None)
-
-    def with_(self, *results: StepResult) -> Report:
-        """The report with additional results."""
-        return replace(self, results=(*self.results, *results))
 
 
 def fault_of(component: Component, since: datetime | None) -> Fault:
@@ -231,55 +223,52 @@ def provider_status(
             "message": root_cause.message,
             "since": format_time(root_cause.since),
         }
-    if report.resource is not None:
-        obj = report.resource
-        provider: Resource = {
-            "resourceName": dig(obj, "metadata", "name"),
-            "resourceKind": obj.get("kind"),
-            "resourceAPIVersion": obj.get("apiVersion"),
-        }
-        if report.schema_hash:
-            provider["schemaHash"] = report.schema_hash[:12]
-        effective = report.config_hash
-        if effective is None:
-            effective = dig(live, "provider", "runtimeConfigHash")
-        if effective and isinstance(effective, str):
-            provider["runtimeConfigHash"] = effective
-        template = report.template_hash
-        if template is None:
-            template = dig(live, "provider", "templateHash")
-        if template and isinstance(template, str):
-            provider["templateHash"] = template
-        if report.claim:
-            provider["claimName"] = report.claim
-        status["provider"] = provider
+    if (obj := report.resource) is not None:
+        status["provider"] = filled(
+            resourceName=dig(obj, "metadata", "name"),
+            resourceKind=obj.get("kind"),
+            resourceAPIVersion=obj.get("apiVersion"),
+            schemaHash=report.schema_hash[:12],
+            runtimeConfigHash=_in_effect(report.config_hash, live, "runtimeConfigHash"),
+            templateHash=_in_effect(report.template_hash, live, "templateHash"),
+            claimName=report.claim,
+        )
         if report.selector:
             status["selector"] = report.selector
-    if observation is not None:
-        if counts is not None:
-            if ready_pods is not None and not verdict.ready:
-                few = min(counts.ready, ready_pods), min(counts.available, ready_pods)
-                counts = replace(counts, ready=few[0], available=few[1])
-            status["replicas"] = {
-                "desired": counts.desired,
-                "ready": counts.ready,
-                "available": counts.available,
-                "summary": f"{counts.ready}/{counts.desired}",
-            }
-        if observation.endpoint is not None:
-            where = observation.endpoint
-            namespace = deployment["metadata"].get("namespace", "")
-            own = {"service": where.service, "port": where.port} if where.service else {}
-            scheme = where.url.partition(":")[0] if where.url else where.scheme
-            url = where.url or f"{scheme}://{where.service}.{namespace}.svc:{where.port}"
-            behind: Resource = {"targetPort": where.target_port} if where.target_port else {}
-            if observation.pool is not None:
-                behind["pool"] = {"name": observation.pool.name, "port": observation.pool.port}
-            status["endpoint"] = {**own, "scheme": scheme, "url": url, **behind}
+    if counts is not None:
+        if ready_pods is not None and not verdict.ready:
+            few = min(counts.ready, ready_pods), min(counts.available, ready_pods)
+            counts = replace(counts, ready=few[0], available=few[1])
+        status["replicas"] = {
+            "desired": counts.desired,
+            "ready": counts.ready,
+            "available": counts.available,
+            "summary": f"{counts.ready}/{counts.desired}",
+        }
+    if observation is not None and observation.endpoint is not None:
+        status["endpoint"] = _endpoint(observation.endpoint, observation.pool, deployment)
     warnings = [*report.warnings, *(observation.warnings if observation else ())]
     if warnings or _has_warnings_of_another(deployment):
         status["warnings"] = list(dict.fromkeys(warning_text(warning) for warning in warnings))[:MAX_WARNINGS]
     return status, verdict
+
+
+def _in_effect(found: str | None, live: Resource, field: str) -> str:
+    """The hash that is in effect; None: the published one stays."""
+    value = dig(live, "provider", field) if found is None else found
+    return value if isinstance(value, str) else ""
+
+
+def _endpoint(where: Endpoint, pool: Pool | None, deployment: Resource) -> Resource:
+    namespace = deployment["metadata"].get("namespace", "")
+    scheme = where.url.partition(":")[0] if where.url else where.scheme
+    found: Resource = {"service": where.service, "port": where.port} if where.service else {}
+    found |= {"scheme": scheme, "url": where.url or f"{scheme}://{where.service}.{namespace}.svc:{where.port}"}
+    if where.target_port:
+        found["targetPort"] = where.target_port
+    if pool is not None:
+        found["pool"] = {"name": pool.name, "port": pool.port}
+    return found
 
 
 def _has_warnings_of_another(deployment: Resource) -> bool:
@@ -311,14 +300,8 @@ def _is_of_workload(verdict: Rollup, report: Report) -> bool:
 
 CACHE_COMPONENT = "ModelCache"
 STORAGE_COMPONENT = "Storage"
-FOREIGN_COMPONENTS = frozenset({"RuntimeConfig", CACHE_COMPONENT, STORAGE_COMPONENT, "Gateway"})
-"""Components of the faults of `pod_settings.foreign_faults`: the core and its parts announce them, not a provider."""
-
-
-def _is_foreign(verdict: Rollup, report: Report) -> bool:
-    """Whether a condition of the core or of one of its parts decided the verdict: no error of the provider's."""
-    fault = verdict.fault
-    return fault is not None and fault.component in FOREIGN_COMPONENTS and not _is_of_workload(verdict, report)
+_FOREIGN_COMPONENTS = frozenset({"RuntimeConfig", "Template", CACHE_COMPONENT, STORAGE_COMPONENT, "Gateway"})
+"""Components of the faults of `gate.foreign_faults`: the core and its parts announce them, not a provider."""
 
 
 def record_of_service(report: Report, status: Resource) -> Resource | None:
@@ -359,11 +342,10 @@ def _conditions(report: Report, verdict: Rollup) -> list[Condition]:
 
 def leaving(observation: Observation, result: StepResult) -> Observation:
     """The observation of an object that is being recreated: every component reports only that."""
+    reason, message = result.reason, result.message
     components = tuple(
-        replace(
-            component, ready=False, reason=result.reason, message=result.message, pending=False, only_degrades=False
-        )
-        for component in observation.components
+        replace(each, ready=False, reason=reason, message=message, pending=False, only_degrades=False)
+        for each in observation.components
     )
     return replace(observation, components=components, up_to_date=True, refused=None)
 
@@ -384,17 +366,9 @@ def terminating_status(deployment: Resource, message: str, *, now: datetime) -> 
     """The status while the upstream objects of a deleted deployment are deleted; known facts about them stay."""
     verdict = Rollup(phase=Phase.TERMINATING, reason="Terminating", message=bounded(message), ready=False)
     status = _status(deployment, verdict, overall_conditions(verdict), now=now)
-    known = (
-        "resourceName",
-        "resourceKind",
-        "resourceAPIVersion",
-        "schemaHash",
-        "runtimeConfigHash",
-        "templateHash",
-        "claimName",
-    )
-    resource = {key: dig(deployment, "status", "provider", key) for key in known}
-    if resource := {key: value for key, value in resource.items() if value is not None}:
+    known = ["resourceName", "resourceKind", "resourceAPIVersion", "schemaHash"]
+    known += ["runtimeConfigHash", "templateHash", "claimName"]
+    if resource := filled(**{key: dig(deployment, "status", "provider", key) for key in known}):
         status["provider"] = resource
     return status
 
@@ -436,16 +410,14 @@ def announcements(
     ):
         yield Announcement(reason="SecretNotFound", note=_missing_secret(before, cause), related=report.primary)
     worse = verdict.phase in (Phase.FAILED, Phase.DEGRADED) and dig(before, "status", "phase") != verdict.phase.value
-    if worse and not _is_foreign(verdict, report):
+    foreign = verdict.fault is not None and verdict.fault.component in _FOREIGN_COMPONENTS
+    if worse and not (foreign and not _is_of_workload(verdict, report)):
         yield Announcement(reason="ProviderError", note=_error(report, verdict), related=report.primary)
     compatible = report.result("ProviderCompatible")
-    if compatible is not None:
+    if compatible is not None and compatible.reason in ("UnverifiedSchema", "UnsupportedSchema"):
         known = condition_of(before, "ProviderCompatible") or {}
-        news = (known.get("reason"), known.get("message")) != (compatible.reason, compatible.message)
-        if news and compatible.reason == "UnverifiedSchema":
-            yield Announcement(reason="UnverifiedSchema", note=compatible.message)
-        if news and compatible.reason == "UnsupportedSchema":
-            yield Announcement(reason="UnsupportedSchema", note=compatible.message)
+        if (known.get("reason"), known.get("message")) != (compatible.reason, compatible.message):
+            yield Announcement(reason=compatible.reason, note=compatible.message)
     # Warnings beyond the limit are not in the status, so it is unknown whether they are new.
     shown = [finding for finding in report.warnings[:MAX_WARNINGS] if finding.reason == "UnknownOverride"]
     if any(_is_new(finding, before) for finding in shown):

@@ -10,29 +10,14 @@ from functools import cached_property
 from airunway.api import names
 from airunway.configs import CONFIG_READY, EffectiveConfig, Resolution, config_name
 from airunway.owned.objects import Identity, Mark, is_ours
-from airunway.resource import (
-    ObjectKey,
-    Resource,
-    annotations_of,
-    condition_of,
-    controller_owner,
-    dig,
-    finalizers_of,
-    key_of,
-    uid_of,
-)
+from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, finalizers_of, key_of, uid_of
 from airunway.runtime.crd_versions import Installed
-from airunway.runtime.settings_record import Record, read_record
+from airunway.runtime.records import Record, is_primary, read_record
 from airunway.status import served_before
 from airunway.status.conditions import parts_of
 from airunway.status.evidence import EventFacts, Evidence, parse_moment
 
-__all__ = [
-    "ClusterState",
-    "applied_at",
-    "is_primary",
-    "provider_mark",
-]
+__all__ = ["ClusterState", "applied_at", "provider_mark"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,16 +188,3 @@ def applied_at(primary: Resource, manager: str) -> datetime | None:
     ]
     known = [moment for moment in times if moment is not None]
     return max(known, default=None) or parse_moment(dig(primary, "metadata", "creationTimestamp"))
-
-
-# -------------------------------------------------------------------------------------------------------- what is ours
-
-
-def is_primary(live: Resource) -> bool:
-    """Whether an object of ours is the deployment's primary one, of any kind and name.
-
-    It has the transformer annotation. Operators copy annotations onto objects that they create; those are controlled by
-    another owner.
-    """
-    owner = controller_owner(live)
-    return names.TRANSFORMER in annotations_of(live) and (owner is None or owner.get("kind") == "ModelDeployment")

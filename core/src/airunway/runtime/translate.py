@@ -1,62 +1,72 @@
 """Translates a deployment by a provider's plugin and completes the objects so that they can be applied. Pure.
 
 Completing adds the namespace, the owner, labels, and annotations: the transformer that wrote the object, what it was
-written for, and digests of everything whose change needs a new object (spec rulings 9, 10, 26, 27).
+written for, and digests of everything whose change needs a new object (spec rulings 9, 10, 26, 27). Overrides are
+checked and merged here (spec/providers.md, "Overrides"): admission checks the same list of forbidden keys, and a
+deployment can reach the provider without any webhook.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
-from itertools import product
-from typing import Any, NamedTuple
+from difflib import get_close_matches
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+import jsonschema
+import orjson
 
 from airunway.api import names
-from airunway.api.bounds import noted_excess
+from airunway.api.bounds import MAX_CAUSES, noted_excess
 from airunway.api.modeldeployment import ModelDeployment, ParseError, parse_deployment
-from airunway.api.rules import MAX_REPLICAS
+from airunway.api.rules import FORBIDDEN_OVERRIDES
 from airunway.configs import EffectiveConfig, config_name, propagated
-from airunway.json_path import values_at
+from airunway.json_path import JsonPath, entries, values_at
 from airunway.owned import objects as owned_objects
 from airunway.owned.objects import identity_in, our_labels
-from airunway.plugins.contract import Context, Finding, Interruption, Transformer, UpstreamKind
+from airunway.plugins.contract import Context, Finding, Interruption
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.settings import kept_settings
-from airunway.resource import (
-    Resource,
-    annotations_of,
-    canonical_json,
-    copy_of,
-    dig,
-    digest,
-    labels_of,
-)
-from airunway.runtime.override_check import check_overrides, merged, placed
-from airunway.runtime.recreation import (
+from airunway.quantity import parse_quantity
+from airunway.resource import Resource, canonical_json, copy_of, dig, labels_of
+from airunway.runtime.records import (
+    CLAIM_FIELDS,
     INTERRUPTS_ON_CHANGE,
     REPLACE_ON_CHANGE,
+    Record,
+    SpecDigests,
     identity_of,
     interruption_record,
+    new_record,
     replacement_record,
+    written_for,
 )
-from airunway.runtime.settings_record import Record, new_record
 from airunway.runtime.state import provider_mark
+from airunway.schema import unknown_fields
 from airunway.sdk.fields import ignored_fields, ignored_pod_settings, tracked
 from airunway.sdk.pods import pod_templates
 from airunway.status.conditions import parts_of
 
 __all__ = [
-    "SpecDigests",
+    "Overrides",
     "TooLarge",
     "TranslationResult",
+    "check_overrides",
     "complete",
+    "merged",
     "parsed",
+    "placed",
     "selector_of",
     "translate",
     "unclaimed_volumes",
-    "with_counts_of",
-    "written_for",
 ]
+
+
+_VOLUME = "spec.model.storage.volumes[]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,9 +131,11 @@ def translate(
         for part in placed(overrides.merge, translation.overrides_at):
             objects[0] = merged(objects[0], part)
     warned = {finding.path for finding in warnings}
-    provided = (*_claim_fields(reads.paths), *(("spec.model.cache",) if context.cache is not None else ()))
+    provided = ["spec.model.cache"] if context.cache is not None else []
+    if f"{_VOLUME}.claimName" in reads.paths:  # these reach the provider as the claim
+        provided += [f"{_VOLUME}.{field}" for field in CLAIM_FIELDS]
     ignored = [
-        *(finding for finding in ignored_fields(typed, reads, provided=provided) if finding.path not in warned),
+        *(finding for finding in ignored_fields(typed, reads, provided=tuple(provided)) if finding.path not in warned),
         *ignored_pod_settings(typed, context, translation.objects, named=warnings),
     ]
     digests = digests or written_for(deployment, typed)
@@ -135,37 +147,25 @@ def translate(
         cache=context.cache,
         gateway=context.gateway if before is None or context.spec_changed else before.gateway,
     )
+    kinds = [host.kinds[identity_in(obj)[:2]] for obj in objects]
+    # The primary object is written by a transformer of its own kind, or by the primary kind's.
+    own = context.served.get(kinds[0].key)
+    writer = context.upstream.transformer if kinds[0].primary or own is None else own.transformer
     desired = complete(
         objects,
         deployment,
         provider=host.name,
-        transformer=_writer(host, objects[0], context).name,
+        transformer=writer.name,
         wanted_for=digests.wanted,
         settings=new_record(record, before=before).as_json() if records else None,
         inherited=propagated(labels_of(deployment), config, reserved=host.manifest.reserved_labels),
         identity=identity_of(typed, context.engine),
         topology=translation.replace_on,
         interrupts=translation.interrupts,
-        immutable=[_immutable(host, obj, context, primary=i == 0) for i, obj in enumerate(objects)],
-        pod_labels=[_kind(host, obj).labels.values() for obj in objects],
+        immutable=[writer.immutable, *(kind.immutable for kind in kinds[1:])],
+        pod_labels=[kind.labels.values() for kind in kinds],
     )
     return TranslationResult(blockers=(), warnings=(*warnings, *ignored), objects=tuple(desired))
-
-
-def _writer(host: ProviderHost, primary: Resource, context: Context[Any]) -> Transformer:
-    """The transformer that writes a primary object: one of the object's own kind, or the primary kind's."""
-    kind = _kind(host, primary)
-    served = context.served.get(kind.key)
-    return context.upstream.transformer if kind.primary or served is None else served.transformer
-
-
-def _immutable(host: ProviderHost, obj: Resource, context: Context[Any], *, primary: bool) -> tuple[str, ...]:
-    return _writer(host, obj, context).immutable if primary else _kind(host, obj).immutable
-
-
-def _kind(host: ProviderHost, obj: Resource) -> UpstreamKind:
-    identity = identity_in(obj)
-    return host.kinds[identity.group, identity.kind]
 
 
 def selector_of(host: ProviderHost, deployment: str, primary: str) -> str:
@@ -178,100 +178,6 @@ def selector_of(host: ProviderHost, deployment: str, primary: str) -> str:
         of = f"={roles[0]}" if len(roles) == 1 else f" in ({','.join(roles)})"
         parts.append(f"{host.manifest.role_label}{of}")
     return ",".join(parts)
-
-
-# ---------------------------------------------------------------------------------------- what is noted on the objects
-
-
-_HASH_LENGTH = 16
-
-
-_PASSING = ("suspend", "scaling")
-"""Parts of the spec whose change does not take a newer transformer or settings, in addition to `_NOT_UPSTREAM`; of
-``scaling`` only the replica counts.
-"""
-
-
-_NOT_UPSTREAM = ("gateway", "runtimeConfigName")
-"""Parts of the spec that the translation never writes into an upstream object."""
-
-
-class SpecDigests(NamedTuple):
-    """Digests of the input of a translation."""
-
-    wanted: str
-    """Digest of the whole input."""
-    lasting: str
-    """Digest without replica counts and ``suspend``: scaling must not take a new transformer (rulings 23 and 27)."""
-
-
-def written_for(deployment: Resource, typed: ModelDeployment) -> SpecDigests:
-    """Digests of a translation's input: the spec without `_NOT_UPSTREAM`, the engine, and the adopt annotation.
-
-    Default values are left out: the API server sets those of the CRD and a preview does not, and a default value that a
-    newer release adds must not count as a change of every deployment. `typed` is the same object, parsed.
-    """
-    others = _beside_spec(deployment)
-    spec = _upstream_spec(typed)
-    lasting = {key: value for key, value in spec.items() if key not in _PASSING}
-    if scaling := _without_counts(spec.get("scaling") or {}):
-        lasting["scaling"] = scaling
-    return SpecDigests(wanted=_input_digest(spec, others), lasting=_input_digest(lasting, others))
-
-
-def _upstream_spec(typed: ModelDeployment) -> Resource:
-    return _without_claims({key: value for key, value in typed.spec.to_essence().items() if key not in _NOT_UPSTREAM})
-
-
-def _beside_spec(deployment: Resource) -> tuple[str, str]:
-    """The engine and the adopt annotation."""
-    return dig(deployment, "status", "engine", "type", default=""), annotations_of(deployment).get(names.ADOPT, "")
-
-
-def _input_digest(spec: Mapping[str, object], others: tuple[str, str]) -> str:
-    return digest([spec, *others], length=_HASH_LENGTH)
-
-
-def with_counts_of(mark: str, deployment: Resource, typed: ModelDeployment) -> ModelDeployment | None:
-    """Returns the deployment with the replica counts of the spec whose digest (`SpecDigests.wanted`) is `mark`; None if
-    more than counts and ``suspend`` has changed since.
-
-    For objects without a record, which has the digest without counts. A deployment has at most `MAX_REPLICAS` of each
-    role, so all counts can be tried.
-    """
-    scaling, counts = typed.spec.scaling, range(MAX_REPLICAS + 1)
-    others, spec = _beside_spec(deployment), _upstream_spec(typed)
-    spec.pop("suspend", None)
-    of_roles = {key: value for key, value in (spec.pop("scaling", None) or {}).items() if key != "replicas"}
-    if of_roles:
-        tried = (
-            (scaling.replicas, dict(zip(of_roles, each, strict=True))) for each in product(counts, repeat=len(of_roles))
-        )
-    else:
-        tried = ((count, {}) for count in counts)
-    for replicas, by_role in tried:
-        found = {role: _with_count(of_roles[role], count) for role, count in by_role.items()}
-        wanted = _with_count(found, replicas)
-        if _input_digest({**spec, "scaling": wanted} if wanted else spec, others) == mark:
-            roles = {role: getattr(scaling, role).model_copy(update={"replicas": n}) for role, n in by_role.items()}
-            counted = scaling.model_copy(update={"replicas": replicas, **roles})
-            return typed.model_copy(update={"spec": typed.spec.model_copy(update={"scaling": counted})})
-    return None
-
-
-def _with_count(worker: Mapping[str, object], count: int) -> Resource:
-    """A part of ``scaling`` with a count; the default value is left out, as in every digest."""
-    others = {key: value for key, value in worker.items() if key != "replicas"}
-    return others if count == 1 else {**others, "replicas": count}
-
-
-def _without_counts(scaling: Mapping[str, object]) -> dict[str, object]:
-    """The roles without their replica counts."""
-    return {
-        role: {key: value for key, value in worker.items() if key != "replicas"}
-        for role, worker in scaling.items()
-        if isinstance(worker, dict)
-    }
 
 
 def complete(
@@ -306,7 +212,7 @@ def complete(
     for position, (translated, paths) in enumerate(zip(objects, immutable, strict=True)):
         obj = _with_pod_labels(translated, whose, places=pod_labels[position] if pod_labels else ())
         annotations = dict(obj["metadata"].get("annotations") or {})
-        record = {"object": {path: _at(obj, path.removesuffix(".*").split(".")) for path in paths}}
+        record = {"object": {path: dig(obj, *path.removesuffix(".*").split(".")) for path in paths}}
         if position == 0:
             annotations[names.TRANSFORMER] = transformer
             annotations[names.WRITTEN_FOR] = wanted_for
@@ -339,26 +245,6 @@ def _with_pod_labels(obj: Resource, whose: Mapping[str, str], *, places: Iterabl
     return obj
 
 
-def _at(obj: Resource, steps: Sequence[str]) -> object:
-    node: object = obj
-    for step in steps:
-        node = node.get(step) if isinstance(node, dict) else None
-    return node
-
-
-# --------------------------------------------------------------------------------- volumes whose claims the core makes
-
-
-_OF_CLAIMS = ("size", "storageClassName", "accessMode")
-
-_VOLUME = "spec.model.storage.volumes[]"
-
-
-def _claim_fields(read: Collection[str]) -> tuple[str, ...]:
-    """Fields of the spec that reach a provider as the claim of a volume, if it has read the claim's name."""
-    return tuple(f"{_VOLUME}.{field}" for field in _OF_CLAIMS) if f"{_VOLUME}.claimName" in read else ()
-
-
 def unclaimed_volumes(typed: ModelDeployment) -> list[Finding]:
     """Volumes with a size where that part is off: pods would wait for their claims forever."""
     return [
@@ -374,11 +260,137 @@ def unclaimed_volumes(typed: ModelDeployment) -> list[Finding]:
     ]
 
 
-def _without_claims(spec: Resource) -> Resource:
-    """A spec without what only concerns claims of volumes: a claim that grows is no change for what mounts it."""
-    volumes = dig(spec, "model", "storage", "volumes")
-    if not isinstance(volumes, list) or not any(dig(volume, "size") is not None for volume in volumes):
-        return spec
-    kept = [{key: value for key, value in volume.items() if key not in _OF_CLAIMS} for volume in volumes]
-    model = spec["model"]
-    return {**spec, "model": {**model, "storage": {**model["storage"], "volumes": kept}}}
+# ------------------------------------------------------------------------------------------------------------ overrides
+
+
+ROOT = "spec.provider.overrides"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overrides:
+    """The result of checking a deployment's overrides."""
+
+    errors: tuple[Finding, ...]
+    """Findings that stop the deployment."""
+    unknown: tuple[Finding, ...]
+    """Unknown keys: they become warnings and are not merged."""
+    merge: Resource
+    """The part of the overrides that is merged into the primary object."""
+
+
+def check_overrides(overrides: Resource, schema: Resource) -> Overrides:
+    """Check overrides against the provider's JSON schema.
+
+    Properties of the schema marked ``x-airunway-typed: true`` are read by the translation itself and are not merged. A
+    property with ``x-airunway-ceiling`` is a quantity between 0 and the ceiling. If the schema has no properties, every
+    key is unknown.
+    """
+    if not overrides:
+        return Overrides(errors=(), unknown=(), merge={})
+    schema = {"type": "object", "properties": {}, **schema}
+    errors = [
+        Finding(
+            path=str(place),
+            reason="InvalidOverride",
+            message=f'overriding "{key}" is not allowed for security reasons',
+        )
+        for place, key in islice(_forbidden(overrides), MAX_CAUSES)
+    ]
+    wrong = (
+        problem
+        for problem in _validator(canonical_json(schema)).iter_errors(overrides)
+        if problem.validator != "additionalProperties"  # reported below as unknown, with the nearest key
+    )
+    for problem in islice(wrong, MAX_CAUSES):
+        place = JsonPath(None, ROOT)
+        for step in problem.absolute_path:
+            place = JsonPath(place, step)
+        path = str(place)
+        types = problem.validator_value
+        wrong_type = f"must be of type {' or '.join(types) if isinstance(types, list) else types}"
+        # Without the value: it may be anything.
+        text = wrong_type if problem.validator == "type" else problem.message[:200]
+        errors.append(Finding(path=path, reason="InvalidOverride", message=f"{path}: {text}"))
+    merge = deepcopy(overrides)
+    passed_over = list(unknown_fields(merge, schema, path=ROOT, metadata=False, lenient=True))
+    unknown = []
+    for field in passed_over[:MAX_CAUSES]:
+        path = str(field.path)
+        near = get_close_matches(field.key[:100], field.known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(sorted(field.known)) or 'none'}"
+        text = f"unknown override {path.removeprefix(f'{ROOT}.')!r} is passed over{hint}"
+        unknown.append(Finding(path=path, reason="UnknownOverride", message=text))
+    for field in passed_over:
+        del field.holder[field.key]
+    properties = schema["properties"]
+    merge = {
+        key: value for key, value in merge.items() if key in properties and not properties[key].get("x-airunway-typed")
+    }
+    return Overrides(errors=tuple(errors), unknown=tuple(unknown), merge=merge)
+
+
+def _within_ceiling(_: object, ceiling: str, value: object, __: object) -> Iterator[jsonschema.ValidationError]:
+    """The keyword ``x-airunway-ceiling``: a quantity between 0 and the ceiling."""
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        return  # the keyword ``type`` reports other types
+    try:
+        amount = parse_quantity(str(value))
+    except ValueError as error:
+        yield jsonschema.ValidationError(str(error))
+        return
+    if not 0 <= amount <= parse_quantity(ceiling):
+        yield jsonschema.ValidationError(f"must be between 0 and {ceiling}")
+
+
+def _matching(_: object, pattern: str, value: object, __: object) -> Iterator[jsonschema.ValidationError]:
+    """The keyword ``pattern``: in JSON Schema ``$`` matches only at the end, in Python also before a last newline."""
+    if isinstance(value, str) and not re.search(_END.sub(r"\\Z", pattern), value):
+        yield jsonschema.ValidationError(f"does not match {pattern!r}")
+
+
+_END = re.compile(r"(?<!\\)\$\Z")
+_Validator = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
+    jsonschema.Draft202012Validator, {"x-airunway-ceiling": _within_ceiling, "pattern": _matching}
+)
+
+
+@lru_cache(maxsize=64)
+def _validator(schema: bytes) -> Any:
+    return _Validator(orjson.loads(schema))
+
+
+def _forbidden(overrides: Resource) -> Iterator[tuple[JsonPath, str]]:
+    for place, key, _ in entries(overrides, ROOT, below=lambda key: key not in FORBIDDEN_OVERRIDES):
+        if key in FORBIDDEN_OVERRIDES:
+            yield place, key
+
+
+def merged(base: Resource, overlay: Resource) -> Resource:
+    """`base` with `overlay` merged in: maps merge key by key, null removes, everything else (lists too) replaces."""
+    result: dict[str, Any] = dict(base)
+    for key, value in overlay.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict) and isinstance(result.get(key), dict):
+            result[key] = merged(result[key], value)
+        else:
+            result[key] = value
+    return result
+
+
+def placed(overlay: Resource, places: Mapping[str, str]) -> Iterator[Resource]:
+    """Split `overlay` into parts that are merged one after the other.
+
+    The value at each path of `places` is moved to the path given for it (longer paths first); the rest comes last,
+    unmoved.
+    """
+    rest = copy_of(overlay)
+    for path in sorted(places, key=len, reverse=True):
+        *above, key = path.split(".")
+        holder = dig(rest, *above) if above else rest
+        if isinstance(holder, dict) and key in holder:
+            part = holder.pop(key)
+            for step in reversed(places[path].split(".")):
+                part = {step: part}
+            yield part
+    yield rest

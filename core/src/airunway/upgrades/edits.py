@@ -18,7 +18,7 @@ from airunway.kube import previous_content
 from airunway.owned.objects import is_ours
 from airunway.owned.plan import Action, Step, conflict_text
 from airunway.plugins.host import ProviderHost
-from airunway.plugins.runtime_settings import resolve_among
+from airunway.plugins.settings import resolve_among
 from airunway.resource import Resource, annotations_of, condition_of, dig, filled, finalizers_of
 from airunway.runtime.plan import Decision, Do, decide
 from airunway.runtime.report import located

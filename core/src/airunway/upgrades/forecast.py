@@ -14,10 +14,9 @@ from airunway.api import names
 from airunway.configs import CONFIG_READY, Resolution
 from airunway.owned.objects import identity_in, named
 from airunway.owned.plan import Action
-from airunway.plugins.contract import UpstreamKind
+from airunway.plugins.contract import UpstreamKind, api_version
 from airunway.plugins.host import ProviderHost
-from airunway.plugins.manifest import api_version
-from airunway.plugins.runtime_settings import resolve_among
+from airunway.plugins.settings import resolve_among
 from airunway.resource import ObjectKey, Resource, annotations_of, dig, is_deleting, key_of
 from airunway.runtime.crd_versions import CrdFacts, Installed, crd_facts, detect
 from airunway.runtime.plan import Decision, Do, decide

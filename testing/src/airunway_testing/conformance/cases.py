@@ -12,9 +12,8 @@ from pydantic.alias_generators import to_camel
 
 from airunway.api.modeldeployment import ModelDeploymentSpec
 from airunway.api.names import API_VERSION
-from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import Context, Gateway, ModelCache, RuntimeSettings, SecretKey
-from airunway.plugins.host import ProviderHost
+from airunway.plugins.host import ProviderHost, assumed_context
 from airunway.resource import Resource
 from airunway.runtime.translate import TranslationResult, parsed, translate
 

@@ -10,10 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
 from airunway.api.modeldeployment import parse_deployment
-from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import Observed, UpstreamKind
 from airunway.plugins.errors import PluginError
-from airunway.plugins.host import ProviderHost
+from airunway.plugins.host import ProviderHost, assumed_context
 from airunway.plugins.registry import load
 from airunway.resource import Resource, canonical_json
 from airunway.runtime.crd_versions import crd_facts

@@ -20,7 +20,7 @@ from airunway.api import names
 from airunway.plugins.contract import Finding
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, canonical_json
-from airunway.runtime.recreation import INTERRUPTS_ON_CHANGE, REPLACE_ON_CHANGE
+from airunway.runtime.records import INTERRUPTS_ON_CHANGE, REPLACE_ON_CHANGE
 from airunway.runtime.translate import TranslationResult
 from airunway.sdk import RuntimeSettings
 from airunway_testing.conformance.cases import (

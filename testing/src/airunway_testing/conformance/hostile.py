@@ -24,7 +24,7 @@ from airunway.api.modeldeployment import ParseError
 from airunway.owned.objects import identity_in
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, canonical_json, dig
-from airunway.runtime.override_check import check_overrides
+from airunway.runtime.translate import check_overrides
 from airunway.sdk import Reading
 from airunway_testing.conformance.cases import Base, bases, context_of, judged, merged_spec
 from airunway_testing.conformance.fields import plain

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from airunway.plugins.manifest import SelectionMode
+from airunway.plugins.contract import SelectionMode
 from airunway.plugins.registry import Distribution, discover, load
 from airunway_testing.sandbox.errors import SandboxError
 from airunway_testing.sandbox.samples import Sample, samples_of
