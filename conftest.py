@@ -40,6 +40,32 @@ def pytest_runtest_protocol(
         return True
 
 
+SOON = {
+    # An object of somebody else's that has a name of ours, and a ClusterRole that is missing.
+    "owned.apply._CONFLICT_RETRY": 1.0,  # 15
+    "runtime.apply.CONFLICT_RETRY": 1.0,  # 15
+    "routing.decision.CONFLICT_RETRY": 1.0,  # 60
+    "gateway.reconciler._ROLE_RETRY": 1.0,  # 15
+    # The users of an artifact.
+    "modelcache.application._USERS_LATER": 0.5,  # 5
+}
+"""Seconds after which what runs inside of a test looks again, and (behind them) after which it does elsewhere."""
+
+
+@pytest.fixture(autouse=True)
+def looks_again_soon(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On an API server, tests do not sit out waits that are there to spare a large cluster: `SOON`."""
+    if {"apiserver", "cluster"}.intersection(marker.name for marker in request.node.iter_markers()):
+        for name, seconds in SOON.items():
+            monkeypatch.setattr(f"airunway.{name}", seconds)
+
+
+@pytest.fixture
+def events_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event that is repeated is written again after a second, not after ten."""
+    monkeypatch.setattr("airunway.kube.events._FIRST_INTERVAL", 1.0)
+
+
 RECORDINGS = (
     "upstream-traces/kaito-v0.12.0",
     "upstream-traces/kuberay-v1.7.0",

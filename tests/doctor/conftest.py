@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.console import ran_now
 
 from airunway import __version__
 from airunway.api import names
@@ -120,11 +121,10 @@ GUARDED_PROCESS = names.provider_manager("toy")
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What the command said: its exit code, its document, and how many seconds of a processor it took."""
+    """What the command said: its exit code and its document."""
 
     code: int
     document: Resource
-    seconds: float
 
     @property
     def codes(self) -> list[str]:
@@ -139,14 +139,9 @@ def doctor(kubeconfig: Path, namespace: str) -> Doctor:
     """Runs `airunway doctor -o json` on the installation in the test's namespace."""
 
     def run(*arguments: str, kubeconfig: Path = kubeconfig) -> Report:
-        command = ["doctor", "-n", namespace, "-o", "json", "--kubeconfig", str(kubeconfig), *arguments]
-        begun = _processor_time()
-        done = subprocess.run(
-            [sys.executable, "-m", "airunway", *command], capture_output=True, text=True, timeout=120, check=False
-        )
-        seconds = _processor_time() - begun
-        assert done.returncode in (0, 3), done.stderr
-        return Report(code=done.returncode, document=json.loads(done.stdout), seconds=seconds)
+        done = ran_now("doctor", "-n", namespace, "-o", "json", "--kubeconfig", str(kubeconfig), *arguments)
+        assert done.code in (0, 3), done.err
+        return Report(code=done.code, document=json.loads(done.out))
 
     return run
 
@@ -401,15 +396,11 @@ def _definitions(name: str, *, older: str) -> list[Resource]:
 
 
 def processor_time(*command: str) -> float:
-    """Seconds of a processor that a command of ours takes."""
-    begun = _processor_time()
+    """Seconds of a processor that a command of ours takes, as a process."""
+    begun = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, "-m", "airunway", *command], capture_output=True, timeout=120, check=True)
-    return _processor_time() - begun
-
-
-def _processor_time() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return ended.ru_utime + ended.ru_stime - begun.ru_utime - begun.ru_stime
 
 
 def _micro(moment: datetime) -> str:
