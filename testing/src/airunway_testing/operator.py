@@ -347,10 +347,12 @@ async def until(
     try:
         async with asyncio.timeout(within):
             while True:
+                begun = monotonic()
                 deployment = await client.get(MODEL_DEPLOYMENT, key)
                 if holds(deployment):
                     return deployment
-                await asyncio.sleep(pause(monotonic() - start, shortest=0.04))
+                now = monotonic()
+                await asyncio.sleep(pause(now - start, shortest=0.04, took=now - begun))
     except TimeoutError as error:
         raise TimeoutError(
             f"{key}: waited for {what or 'a state'} in vain; status: {deployment.get('status')}"
