@@ -6,9 +6,11 @@ a change is judged by itself; everywhere else new ones are tried.
 
 import os
 from collections.abc import Generator
+from functools import partial
 from pathlib import Path
 
 import pytest
+import yaml
 from _pytest.runner import call_and_report
 from hypothesis import settings
 
@@ -17,6 +19,13 @@ settings.register_profile("repeat", deadline=None, derandomize=True)
 settings.load_profile("repeat" if os.environ.get("CI") else "explore")
 
 pytest_plugins = ("tools.second_look", "tools.longest_first")
+
+
+def pytest_configure() -> None:
+    """Tests read megabytes of CRDs and rendered charts: by libyaml that takes a seventh of the processor time."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(yaml, "safe_load", partial(yaml.load, Loader=yaml.CSafeLoader))
+    patch.setattr(yaml, "safe_load_all", partial(yaml.load_all, Loader=yaml.CSafeLoader))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
