@@ -6,9 +6,11 @@ a change is judged by itself; everywhere else new ones are tried.
 
 import os
 from collections.abc import Generator
+from functools import partial
 from pathlib import Path
 
 import pytest
+import yaml
 from _pytest.runner import call_and_report
 from hypothesis import settings
 
@@ -17,6 +19,13 @@ settings.register_profile("repeat", deadline=None, derandomize=True)
 settings.load_profile("repeat" if os.environ.get("CI") else "explore")
 
 pytest_plugins = ("tools.second_look", "tools.longest_first")
+
+
+def pytest_configure() -> None:
+    """Tests read megabytes of CRDs and rendered charts: by libyaml that takes a seventh of the processor time."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(yaml, "safe_load", partial(yaml.load, Loader=yaml.CSafeLoader))
+    patch.setattr(yaml, "safe_load_all", partial(yaml.load_all, Loader=yaml.CSafeLoader))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -38,6 +47,32 @@ def pytest_runtest_protocol(
         item.ihook.pytest_runtest_logreport(report=report)
         call_and_report(item, "teardown", nextitem=nextitem)
         return True
+
+
+SOON = {
+    # An object of somebody else's that has a name of ours, and a ClusterRole that is missing.
+    "owned.apply._CONFLICT_RETRY": 1.0,  # 15
+    "runtime.apply.CONFLICT_RETRY": 1.0,  # 15
+    "routing.decision.CONFLICT_RETRY": 1.0,  # 60
+    "gateway.reconciler._ROLE_RETRY": 1.0,  # 15
+    # The users of an artifact.
+    "modelcache.application._USERS_LATER": 0.5,  # 5
+}
+"""Seconds after which what runs inside of a test looks again, and (behind them) after which it does elsewhere."""
+
+
+@pytest.fixture(autouse=True)
+def looks_again_soon(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On an API server, tests do not sit out waits that are there to spare a large cluster: `SOON`."""
+    if {"apiserver", "cluster"}.intersection(marker.name for marker in request.node.iter_markers()):
+        for name, seconds in SOON.items():
+            monkeypatch.setattr(f"airunway.{name}", seconds)
+
+
+@pytest.fixture
+def events_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event that is repeated is written again after a second, not after ten."""
+    monkeypatch.setattr("airunway.kube.events._FIRST_INTERVAL", 1.0)
 
 
 RECORDINGS = (

@@ -2,14 +2,54 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import Self
 
-__all__ = ["Shell", "is_shown", "steps"]
+from typer.testing import CliRunner
+
+from airunway.cli.main import app
+
+__all__ = ["Ran", "Shell", "is_shown", "ran", "ran_now", "steps"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+_ONE_AT_A_TIME = Lock()
+"""A command has the output of the whole process while it runs."""
+
+
+async def ran(*arguments: str, text: str = "") -> Ran:
+    """What `airunway` says to these arguments, in a thread of this process: half a second less than as a process."""
+    return await asyncio.to_thread(_invoked, arguments, text)
+
+
+def ran_now(*arguments: str, text: str = "") -> Ran:
+    """The same where an event loop may run, which stands still meanwhile."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(_invoked, arguments, text).result()
+
+
+def _invoked(arguments: Sequence[str], text: str) -> Ran:
+    with _ONE_AT_A_TIME:
+        done = CliRunner().invoke(app, list(arguments), input=text, prog_name="airunway")
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return Ran(code=done.exit_code, out=done.stdout, err=done.stderr)
 
 
 def steps(block: str) -> Iterator[tuple[str, list[str]]]:

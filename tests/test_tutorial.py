@@ -169,7 +169,8 @@ def skeleton(environment: dict[str, str], tmp_path_factory: pytest.TempPathFacto
         uv venv --quiet && uv pip install --quiet 'airunway[sandbox]' && .venv/bin/airunway provider new acme &&
         uv pip install --quiet --editable airunway-acme --editable airunway-acme/simulator
     """
-    done = subprocess.run(["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True)
+    compiled = {**environment, "UV_COMPILE_BYTECODE": "1"}  # once: `check` leaves none behind
+    done = subprocess.run(["bash", "-c", script], cwd=folder, env=compiled, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return folder / "airunway-acme"
 

@@ -19,7 +19,7 @@ LONGEST = (
     "tests/security/test_rights_in_use.py",
     "tests/test_examples.py",
     "tests/e2e/test_end_to_end.py",
-    "tests/view/test_status_of_every_provider.py",
+    "tests/rootcause/test_every_provider.py",
     "tests/install/test_install.py",
     "tests/test_tutorial.py",
     "tests/install/test_upgrade_of_all.py",

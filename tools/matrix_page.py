@@ -65,7 +65,9 @@ async def page(client: Client, namespace: str, folder: Path) -> str:
 async def excerpt(client: Client, namespace: str, folder: Path) -> list[str]:
     """Lines and reasons of the page that follow from the oldest and the newest release of each upstream alone."""
     hosts, samples = _hosts_and_samples()
-    answers = await asked(client, namespace, hosts=hosts, samples=samples, folder=folder, every_release=False)
+    answers = await asked(
+        client, namespace, hosts=hosts, samples=samples, folder=folder, of="the oldest and the newest"
+    )
     lines = [*_engines(hosts)]
     for host in hosts:
         lines += _releases([answer for answer in answers if answer.provider == host.name], len(samples))

@@ -22,6 +22,7 @@ from airunway.process.metrics import Metrics, MetricsRole
 from airunway.process.supervisor import Work
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of
 from airunway.status.events import EVENTS
+from airunway_catalogue import application
 from airunway_catalogue.application import CatalogueApplication, CatalogueSettings
 from airunway_catalogue.caches import project_deployment
 from airunway_catalogue.names import CATALOGUE_MANAGER
@@ -163,15 +164,22 @@ async def running_catalogue(
         metrics=Metrics(CATALOGUE_MANAGER, role=MetricsRole.CATALOGUE),
         namespaces=namespaces,
     )
-    application = CatalogueApplication(
+    catalogue = CatalogueApplication(
         client=client,
         caches=caches,
         instance="test",
         settings=CatalogueSettings(home=home, max_discoveries=max_discoveries),
         clock=lambda: datetime.now(UTC) + later,
     )
-    async with in_background(application.run(at_once)):
-        yield application
+    async with in_background(catalogue.run(at_once)):
+        yield catalogue
+
+
+@pytest.fixture(autouse=True)
+def counts_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users and nodes in maintenance are counted sooner than after five seconds."""
+    monkeypatch.setattr(application, "_USERS_LATER", 0.5)
+    monkeypatch.setattr(application, "_HELD_LATER", 1.0)
 
 
 @pytest.fixture

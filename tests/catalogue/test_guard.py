@@ -13,7 +13,7 @@ from tests.catalogue.conftest import Ground
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE
 from airunway.kube import JOB, ApiError, Client, Kind, load_config
-from airunway.resource import Resource, copy_of, key_of
+from airunway.resource import Resource, copy_of
 from airunway_catalogue.discovery import Entrypoint, Request, job_of
 from airunway_catalogue.guard import catalogue_guard
 from airunway_catalogue.labels import ImageLabels, Recommendation
@@ -112,50 +112,45 @@ async def test_a_job_of_a_cluster_template_is_in_the_operator_s_namespace_only(t
     assert "belongs to a template" in await thief.refusal(thief.job(owner="ClusterModelTemplate"))
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda job: pod(job).update(automountServiceAccountToken=True), "hold no token of the API"),
-        (lambda job: pod(job).update(hostAliases=[{"ip": "1.2.3.4", "hostnames": ["a"]}]), "resolve names"),
-        (lambda job: pod(job).update(hostNetwork=True), "network"),
-        (lambda job: pod(job)["securityContext"].update(runAsUser=0, runAsNonRoot=False), "do not run as root"),
-        (lambda job: container(job).update(command=["sh", "-c", "id"]), "runs the program of its image"),
-        (lambda job: container(job).update(args=["serve"]), "runs the program of its image"),
-        (lambda job: container(job, 1).update(args=["id"]), "runs the program of its image"),
-        (lambda job: container(job, 2).update(command=["id"]), "runs the program of its image"),
-        (lambda job: container(job, 2)["command"].__setitem__(3, "discovery"), "runs the program of its image"),
-        (lambda job: container(job)["command"].__setitem__(2, "id"), "runs the program of its image"),
-        (lambda job: container(job).update(restartPolicy="Always"), "runs the program of its image"),
-        (lambda job: container(job, 2).update(image="registry.example/miner:1"), "of one image"),
-        (lambda job: container(job, 1).update(name="part-9"), "has one container"),
-        (lambda job: pod(job)["initContainers"].pop(), "has one container"),
-        (lambda job: pod(job)["initContainers"].append({"name": "more", "image": "a"}), "has one container"),
-        (lambda job: container(job)["securityContext"].update(readOnlyRootFilesystem=False), "no capabilities"),
-        (lambda job: pod(job)["volumes"].append({"name": "s", "secret": {"secretName": "s"}}), "empty folders"),
-        (lambda job: pod(job)["containers"].append({"name": "more", "image": "a"}), "has one container"),
-        (lambda job: job["spec"].update(parallelism=50), "runs one pod once"),
-        (lambda job: job["metadata"].update(name="innocent"), "is called discover-"),
-        (lambda job: job["spec"]["template"]["metadata"]["labels"].update({names.MODEL_DEPLOYMENT: "x"}), "labels"),
-    ],
+OTHER_FORMS: tuple[tuple[Change, str], ...] = (
+    (lambda job: pod(job).update(automountServiceAccountToken=True), "hold no token of the API"),
+    (lambda job: pod(job).update(hostAliases=[{"ip": "1.2.3.4", "hostnames": ["a"]}]), "resolve names"),
+    (lambda job: pod(job).update(hostNetwork=True), "network"),
+    (lambda job: pod(job)["securityContext"].update(runAsUser=0, runAsNonRoot=False), "do not run as root"),
+    (lambda job: container(job).update(command=["sh", "-c", "id"]), "runs the program of its image"),
+    (lambda job: container(job).update(args=["serve"]), "runs the program of its image"),
+    (lambda job: container(job, 1).update(args=["id"]), "runs the program of its image"),
+    (lambda job: container(job, 2).update(command=["id"]), "runs the program of its image"),
+    (lambda job: container(job, 2)["command"].__setitem__(3, "discovery"), "runs the program of its image"),
+    (lambda job: container(job)["command"].__setitem__(2, "id"), "runs the program of its image"),
+    (lambda job: container(job).update(restartPolicy="Always"), "runs the program of its image"),
+    (lambda job: container(job, 2).update(image="registry.example/miner:1"), "of one image"),
+    (lambda job: container(job, 1).update(name="part-9"), "has one container"),
+    (lambda job: pod(job)["initContainers"].pop(), "has one container"),
+    (lambda job: pod(job)["initContainers"].append({"name": "more", "image": "a"}), "has one container"),
+    (lambda job: container(job)["securityContext"].update(readOnlyRootFilesystem=False), "no capabilities"),
+    (lambda job: pod(job)["volumes"].append({"name": "s", "secret": {"secretName": "s"}}), "empty folders"),
+    (lambda job: pod(job)["containers"].append({"name": "more", "image": "a"}), "has one container"),
+    (lambda job: job["spec"].update(parallelism=50), "runs one pod once"),
+    (lambda job: job["metadata"].update(name="innocent"), "is called discover-"),
+    (lambda job: job["spec"]["template"]["metadata"]["labels"].update({names.MODEL_DEPLOYMENT: "x"}), "labels"),
 )
-async def test_a_job_of_another_form_is_refused(thief: Thief, change: Change, says: str) -> None:
-    job = copy_of(thief.job())
-    change(job)
-    assert says in await thief.refusal(job), key_of(job)
+OTHER_FORMS_WITHOUT_THE_SCRIPT: tuple[tuple[Change, str], ...] = (
+    (lambda job: container(job).update(args=["--format=json", "serve"]), "runs the program of its image"),
+    (lambda job: container(job).update(command=["sh", "-c", "id"]), "has one container"),
+    (lambda job: pod(job).update(initContainers=[{**container(job), "name": "more"}]), "has one container"),
+)
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda job: container(job).update(args=["--format=json", "serve"]), "runs the program of its image"),
-        (lambda job: container(job).update(command=["sh", "-c", "id"]), "has one container"),
-        (lambda job: pod(job).update(initContainers=[{**container(job), "name": "more"}]), "has one container"),
-    ],
-)
-async def test_a_job_without_the_script_runs_the_image_s_own_program(thief: Thief, change: Change, says: str) -> None:
-    job = copy_of(thief.job(known=False))
-    change(job)
-    assert says in await thief.refusal(job), key_of(job)
+async def test_a_job_of_another_form_is_refused(thief: Thief) -> None:
+    wrong = {}
+    for known, forms in ((True, OTHER_FORMS), (False, OTHER_FORMS_WITHOUT_THE_SCRIPT)):
+        for number, (change, says) in enumerate(forms):
+            job = copy_of(thief.job(known=known))
+            change(job)
+            if says not in (said := await thief.refusal(job)):
+                wrong[known, number, says] = said
+    assert wrong == {}
 
 
 WAYS = (
@@ -173,38 +168,36 @@ def made_templates(way: Recommendation, source: Resource | None = None) -> list[
     return templates_of(image, ImageLabels(model="org/m", recommended=(way,)), source=source, config=None)
 
 
-@pytest.mark.parametrize("way", WAYS)
-async def test_templates_of_a_scan_pass(thief: Thief, way: Recommendation) -> None:
-    for template in made_templates(way):
+async def test_templates_of_a_scan_pass(thief: Thief) -> None:
+    for template in (each for way in WAYS for each in made_templates(way)):
         assert await thief.refusal(template, CLUSTER_MODEL_TEMPLATE) == ""
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"serviceAccountName": "admin"},
-        {"modelSources": [{"uri": "hf://thief/m"}]},
-        {"caching": {"enabled": False}},
-        {"hardware": {"cpu": "1"}},
-        {"hardware": {"gpu": {"count": 1, "minVram": "1Gi"}}},
-        {"discovery": {"image": "a", "args": ["x"]}},
-        {"discovery": {"image": "a", "command": ["id"]}},
-        {"defaults": {"provider": {"overrides": {"spec": {"hostNetwork": True}}}}},
-        {"defaults": {"env": [{"name": "HF_ENDPOINT", "value": "https://thief.example"}]}},
-        {"defaults": {"securityContext": {"runAsUser": 1}}},
-        {"defaults": {"engine": {"args": {"trust-remote-code": "true"}}}},
-        {"defaults": {"image": "a", "nodeSelector": {"control-plane": "true"}}},
-        {"defaults": {"affinity": {"nodeAffinity": {}}}},
-        {"defaults": {"tolerations": [{"operator": "Exists"}]}},
-        {"defaults": {"priorityClassName": "system-node-critical"}},
-    ],
-    ids=str,
+MORE: tuple[Resource, ...] = (
+    {"serviceAccountName": "admin"},
+    {"modelSources": [{"uri": "hf://thief/m"}]},
+    {"caching": {"enabled": False}},
+    {"hardware": {"cpu": "1"}},
+    {"hardware": {"gpu": {"count": 1, "minVram": "1Gi"}}},
+    {"discovery": {"image": "a", "args": ["x"]}},
+    {"discovery": {"image": "a", "command": ["id"]}},
+    {"defaults": {"provider": {"overrides": {"spec": {"hostNetwork": True}}}}},
+    {"defaults": {"env": [{"name": "HF_ENDPOINT", "value": "https://thief.example"}]}},
+    {"defaults": {"securityContext": {"runAsUser": 1}}},
+    {"defaults": {"engine": {"args": {"trust-remote-code": "true"}}}},
+    {"defaults": {"image": "a", "nodeSelector": {"control-plane": "true"}}},
+    {"defaults": {"affinity": {"nodeAffinity": {}}}},
+    {"defaults": {"tolerations": [{"operator": "Exists"}]}},
+    {"defaults": {"priorityClassName": "system-node-critical"}},
 )
-async def test_a_template_with_more_than_a_scan_writes_is_refused(thief: Thief, more: Resource) -> None:
-    (template,) = made_templates(Recommendation())
-    template["spec"] |= more
-    refusal = await thief.refusal(template, CLUSTER_MODEL_TEMPLATE)
-    assert "writes of a template only spec.modelName, spec.metric" in refusal
+
+
+async def test_a_template_with_more_than_a_scan_writes_is_refused(thief: Thief) -> None:
+    for more in MORE:
+        (template,) = made_templates(Recommendation())
+        template["spec"] |= more
+        refusal = await thief.refusal(template, CLUSTER_MODEL_TEMPLATE)
+        assert "writes of a template only spec.modelName, spec.metric" in refusal, more
 
 
 async def test_a_template_without_a_source_is_refused(thief: Thief) -> None:

@@ -8,15 +8,15 @@ import pytest
 from tests.catalogue.conftest import MODEL, Ground, running_catalogue
 
 from airunway.api import names
-from airunway.kinds import MODEL_TEMPLATE, RUNTIME_CONFIG
-from airunway.kube import NODE, Client
+from airunway.kinds import MODEL_DEPLOYMENT, MODEL_TEMPLATE, RUNTIME_CONFIG
+from airunway.kube import NODE, POD, Client
 from airunway.plugins.registry import load
-from airunway.resource import ObjectKey, Resource, condition_of, dig, uid_of
+from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, uid_of
 from airunway_testing.audit import AuditReader
 from airunway_testing.cluster_fixtures import with_nodes
 from airunway_testing.controlplane.nodes import gpu_node
 from airunway_testing.expectations import phase_is
-from airunway_testing.operator import deployments, playing, pods_of, until
+from airunway_testing.operator import deployments, gone, playing, pods_of, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -67,6 +67,10 @@ async def test_a_pod_that_finds_no_node_gets_the_nodes_that_come_and_one_that_ru
             assert {each.resource for each in written} <= {"modeldeployments/status"}
             assert [uid_of(each) for each in await pods_of(client, key)] == [uid_of(pod)]
             assert MODEL in str(found["status"]["effectiveTemplate"])
+            # While its node is there: pods of a node that is gone stay for a minute.
+            await client.delete(MODEL_DEPLOYMENT, key)
+            await gone(client, MODEL_DEPLOYMENT, key)
+            await gone(client, POD, key_of(pod))
         # A catalogue of another test would report that its nodes are gone, while the namespace is deleted.
         await client.delete(MODEL_TEMPLATE, template)
 

@@ -19,7 +19,7 @@ from airunway_testing.registry.model_image import MODEL_SERVER
 from airunway_testing.rights import applied, granted, requests_until_used, unused
 from airunway_testing.storage.pod_runner import PodRunner
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("events_again_soon")]
 
 RARE = {
     ("update", "modeltemplates/finalizers"): "asked for inside the API server, by the admission plugin for owners",

@@ -12,6 +12,7 @@ from airunway.api import names
 from airunway.kinds import MODEL_ARTIFACT, MODEL_DEPLOYMENT, RUNTIME_CONFIG
 from airunway.kube import EVENT, NODE, Client
 from airunway.resource import ObjectKey, Resource, dig
+from airunway_catalogue import application
 from airunway_catalogue.application import CatalogueApplication
 from airunway_testing.audit import AuditReader, Request
 
@@ -113,7 +114,7 @@ async def test_maintenance_takes_no_template_away_and_heartbeats_write_nothing(
         await _beat(ground, node, ready="Unknown", second=second)
     last = await ground.template("last")
     await ground.until(last, "Ready")
-    await asyncio.sleep(6)  # longer than a cordon waits
+    await asyncio.sleep(1.5)  # longer than a cordon waits
     assert await ground.get(key) == before
     assert len(status_writes(audit, ground)) == 1, "only that of the template that was made meanwhile"
 
@@ -189,9 +190,10 @@ def status_writes(audit: AuditReader, ground: Ground) -> list[Request]:
     return [each for each in audit.read() if (each.resource, each.namespace) == where]
 
 
-async def test_users_are_counted_once_for_all_changes_of_five_seconds(
-    ground: Ground, catalogue: CatalogueApplication, audit_log: Path
+async def test_users_are_counted_once_for_all_changes_of_some_seconds(
+    ground: Ground, catalogue: CatalogueApplication, audit_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(application, "_USERS_LATER", 3.0)
     key = await ground.template()
     await ground.until(key, "Ready")
     audit = AuditReader(audit_log)

@@ -8,14 +8,16 @@ import re
 import resource
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
+from tests.console import ran_now
 
 from airunway import __version__
 from airunway.api import names
@@ -36,6 +38,7 @@ from airunway.kube import (
     DEPLOYMENT,
     ENDPOINT_SLICE,
     LEASE,
+    NAMESPACE,
     NODE,
     POD,
     REPLICA_SET,
@@ -65,8 +68,10 @@ from airunway.runtime.application import config_object
 from airunway.webhook.certificates import new_authority
 from airunway.webhook.configuration import CONFIGURATION_KIND, configuration_object, webhook_settings
 from airunway.webhook.secret import SECRET
+from airunway_testing.controlplane import Cluster
 from airunway_testing.controlplane.nodes import gpu_node
 from airunway_testing.eventually import PATIENCE
+from airunway_testing.fixtures import Administrator
 from airunway_testing.gatewayapi.kinds import definitions, istio_definitions
 from airunway_testing.operator import gone, install_definitions, remove_definition, remove_leftovers
 from airunway_testing.rights import account_of
@@ -120,11 +125,10 @@ GUARDED_PROCESS = names.provider_manager("toy")
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What the command said: its exit code, its document, and how many seconds of a processor it took."""
+    """What the command said: its exit code and its document."""
 
     code: int
     document: Resource
-    seconds: float
 
     @property
     def codes(self) -> list[str]:
@@ -139,28 +143,38 @@ def doctor(kubeconfig: Path, namespace: str) -> Doctor:
     """Runs `airunway doctor -o json` on the installation in the test's namespace."""
 
     def run(*arguments: str, kubeconfig: Path = kubeconfig) -> Report:
-        command = ["doctor", "-n", namespace, "-o", "json", "--kubeconfig", str(kubeconfig), *arguments]
-        begun = _processor_time()
-        done = subprocess.run(
-            [sys.executable, "-m", "airunway", *command], capture_output=True, text=True, timeout=120, check=False
-        )
-        seconds = _processor_time() - begun
-        assert done.returncode in (0, 3), done.stderr
-        return Report(code=done.returncode, document=json.loads(done.stdout), seconds=seconds)
+        done = ran_now("doctor", "-n", namespace, "-o", "json", "--kubeconfig", str(kubeconfig), *arguments)
+        assert done.code in (0, 3), done.err
+        return Report(code=done.code, document=json.loads(done.out))
 
     return run
 
 
-class Installation:
-    """The objects of an installation, and what is done to them; whatever was touched is made anew afterwards."""
+Standing: TypeAlias = dict[tuple[Kind, ObjectKey], bool]
+"""The objects of the healthy installation that were made, and whether no test has touched them since."""
 
-    def __init__(self, client: Client, namespace: str) -> None:
+
+class Installation:
+    """The objects of an installation, and what is done to them; whatever was touched is made anew for the next test."""
+
+    def __init__(self, client: Client, namespace: str, standing: Standing) -> None:
         self._client = client
         self.namespace = namespace
-        self._made: list[tuple[Kind, ObjectKey]] = []
+        self._standing = standing
+        self._touched: list[tuple[Kind, ObjectKey]] = []
 
     async def apply(self, obj: Resource) -> None:
-        """Apply an object, its status too; it goes with the installation."""
+        """Apply an object, its status too; it goes after the test."""
+        self._touched.append(await self._applied(obj))
+
+    async def _stand(self, obj: Resource, *, anew: bool = False) -> None:
+        """Apply an object of the healthy installation, if it does not stand there yet."""
+        metadata, kind = obj["metadata"], KINDS[obj["kind"]]
+        place = kind, ObjectKey(metadata.get("namespace", self.namespace if kind.namespaced else ""), metadata["name"])
+        if anew or not self._standing.get(place):
+            self._standing[await self._applied(obj)] = True
+
+    async def _applied(self, obj: Resource) -> tuple[Kind, ObjectKey]:
         kind = KINDS[obj["kind"]]
         body = {key: value for key, value in obj.items() if key != "status"}
         metadata = dict(body["metadata"])
@@ -170,12 +184,12 @@ class Installation:
             found = await self._client.get(KINDS[owner["kind"]], ObjectKey(metadata["namespace"], owner["name"]))
             owner["uid"] = found["metadata"]["uid"]
         body |= {"apiVersion": kind.api_version, "metadata": metadata}
-        self._made.append((kind, key_of(body)))
         await self._client.apply(kind, body, manager=MANAGER, force=True)
         if "status" in obj:
             await self._client.merge_patch(kind, key_of(body), {"status": obj["status"]}, subresource="status")
         if kind is CUSTOM_RESOURCE_DEFINITION:
             await self._settled(key_of(body))
+        return kind, key_of(body)
 
     async def do(self, step: Resource) -> None:
         """One step of a misconfiguration, as `misconfigurations.yaml` has them."""
@@ -195,7 +209,7 @@ class Installation:
             case "patch" | "delete":
                 kind = KINDS[what["kind"]]
                 key = ObjectKey(what.get("namespace", self.namespace if kind.namespaced else ""), what["name"])
-                self._made.append((kind, key))
+                self._touched.append((kind, key))
                 if verb == "delete" and kind is CUSTOM_RESOURCE_DEFINITION and not what.get("stays"):
                     await remove_definition(self._client, key.name)
                 elif verb == "delete":
@@ -236,7 +250,10 @@ class Installation:
         await self._client.merge_patch(LEASE, key, {"metadata": {"annotations": annotations}})
 
     async def close(self) -> None:
-        for kind, key in reversed(dict.fromkeys(self._made)):
+        for kind, key in reversed(dict.fromkeys(self._touched)):
+            self._standing.pop((kind, key), None)
+            if kind is CUSTOM_RESOURCE_DEFINITION:  # objects may have gone with it
+                self._standing.update(dict.fromkeys(self._standing, False))
             with suppress(NotFound):
                 live = await self._client.get(kind, key)
                 if live["metadata"].get("finalizers") and kind in (CUSTOM_RESOURCE_DEFINITION, MODEL_DEPLOYMENT):
@@ -248,13 +265,16 @@ class Installation:
                 if kind is CUSTOM_RESOURCE_DEFINITION:
                     await gone(self._client, kind, key)
 
-    async def guard_provider(self, *, watched: Sequence[str] = ()) -> None:
-        """The guard of the provider's account, as its chart has it for the namespaces that it watches."""
+    async def guard_provider(self, *, watched: Sequence[str]) -> None:
+        """Let the guard of the provider's account be as its chart has it for the namespaces that it watches."""
+        for guard in self._guards(watched):
+            await self.apply(guard)
+
+    def _guards(self, watched: Sequence[str] = ()) -> Sequence[Resource]:
         account = f"system:serviceaccount:{self.namespace}:{GUARDED_PROCESS}"
         base = f"{GUARDED_PROCESS}-{self.namespace}-guard"
         manifest = load("toy").manifest
-        for guard in provider_guard(manifest, account, own=self.namespace, namespaces=watched, name=base):
-            await self.apply(guard)
+        return provider_guard(manifest, account, own=self.namespace, namespaces=watched, name=base)
 
     async def healthy(self) -> None:
         """All objects of an installation on which nothing is wrong."""
@@ -269,37 +289,38 @@ class Installation:
         }
         for name, rights in accounts.items():
             subject = account_of(f"system:serviceaccount:{self.namespace}:{name}")
-            await self.apply({"kind": "ServiceAccount", "metadata": {"name": name}})
+            await self._stand({"kind": "ServiceAccount", "metadata": {"name": name}})
             for role in roles(rights, name=name, namespace=self.namespace, subject=subject):
                 if role["kind"].startswith("Cluster"):  # of the whole cluster: two installations must not share them
                     role["metadata"]["name"] = f"{self.namespace}-{name}"
                     if "roleRef" in role:
                         role["roleRef"]["name"] = f"{self.namespace}-{name}"
-                await self.apply(role)
-            await self.apply(self._process(name))
+                await self._stand(role)
+            await self._stand(self._process(name))
             pod = {"serviceAccountName": name, "containers": [{"name": "main", "image": "example.org/airunway"}]}
-            await self.apply({"kind": "Pod", "metadata": {"name": f"{name}-0", "labels": {"app": name}}, "spec": pod})
+            await self._stand({"kind": "Pod", "metadata": {"name": f"{name}-0", "labels": {"app": name}}, "spec": pod})
             lease = {"holderIdentity": f"{name}-0", "leaseDurationSeconds": 600, "renewTime": _micro(now)}
             published = _effective(name, {}).annotations()
             metadata = {"name": name, "labels": dict([PART_OF]), "annotations": published}
-            await self.apply({"kind": "Lease", "metadata": metadata, "spec": lease})
+            await self._stand({"kind": "Lease", "metadata": metadata, "spec": lease}, anew=True)
             for part, options in PARTS.items() if name == names.CORE_MANAGER else ():
                 own = replace(_effective(name, {}), manager=part, options={**OPTIONS, **options})
                 metadata = {**metadata, "name": part, "annotations": own.annotations()}
-                await self.apply({"kind": "Lease", "metadata": metadata, "spec": lease})
-        await self.apply(picker_role())
-        await self.guard_provider()
+                await self._stand({"kind": "Lease", "metadata": metadata, "spec": lease}, anew=True)
+        await self._stand(picker_role())
+        for guard in self._guards():
+            await self._stand(guard)
         config = config_object(toy.manifest)
         config["spec"]["installation"] = {"defaultNamespace": self.namespace}
         good = {"status": "True", "reason": "SchemaSupported", "message": "", "lastTransitionTime": format_time(now)}
         conditions = [{"type": name, **good} for name in ("UpstreamInstalled", "SchemaSupported", "Healthy", "Ready")]
         status = {"ready": True, "version": f"toy-provider:{toy.manifest.version}", "lastHeartbeat": format_time(now)}
-        await self.apply({**config, "status": {**status, "conditions": conditions}})
+        await self._stand({**config, "status": {**status, "conditions": conditions}}, anew=True)
         node = gpu_node("doctor-gpu").manifest()
-        await self.apply({**node, "status": {**node["status"], "conditions": [_ready("True")]}})
+        await self._stand({**node, "status": {**node["status"], "conditions": [_ready("True")]}})
         default = {"storageclass.kubernetes.io/is-default-class": "true"}
         metadata = {"name": "doctor-standard", "annotations": default}
-        await self.apply({"kind": "StorageClass", "metadata": metadata, "provisioner": "example.org/none"})
+        await self._stand({"kind": "StorageClass", "metadata": metadata, "provisioner": "example.org/none"})
 
     def _process(self, name: str) -> Resource:
         labels = {"app": name}
@@ -353,25 +374,49 @@ async def remove_routing_kinds(client: Client) -> None:
         await remove_definition(client, key_of(definition).name)
 
 
+@pytest.fixture(scope="module")
+def namespace(control_plane: Cluster, administrator: Administrator) -> Iterator[str]:
+    """One for all tests, in which the healthy installation stands."""
+    name = f"doctor-{uuid.uuid4().hex[:10]}"
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    administrator(control_plane.kubeconfig, lambda client: client.create(NAMESPACE, body))
+    yield name
+    administrator(control_plane.kubeconfig, lambda client: client.delete(NAMESPACE, ObjectKey("", name)))
+
+
+@pytest.fixture(scope="module")
+def standing(control_plane: Cluster, namespace: str, administrator: Administrator) -> Iterator[Standing]:
+    found: Standing = {}
+    yield found
+    administrator(control_plane.kubeconfig, lambda client: _removed(client, found))
+
+
+async def _removed(client: Client, standing: Standing) -> None:
+    for kind, key in standing:
+        with suppress(NotFound):
+            await client.delete(kind, key)
+    standing.clear()
+
+
 @pytest.fixture
-async def installation(client: Client, namespace: str) -> AsyncIterator[Installation]:
-    """A healthy installation in the test's namespace."""
-    toys = load_simulator("toy").custom_resource_definitions()
-    await install_definitions(client, toys)
+async def installation(client: Client, namespace: str, standing: Standing) -> AsyncIterator[Installation]:
+    """A healthy installation."""
+    if not any(standing.values()):
+        await install_definitions(client, load_simulator("toy").custom_resource_definitions())
+        await remove_routing_kinds(client)
     await remove_leftovers(client)
-    await remove_routing_kinds(client)
-    made = Installation(client, namespace)
+    made = Installation(client, namespace, standing)
     try:
         await made.healthy()
         yield made
     finally:
         await made.close()
-        await install_definitions(client, toys)
 
 
 @pytest.fixture
-async def sandboxed(client: Client) -> AsyncIterator[None]:
+async def sandboxed(client: Client, standing: Standing) -> AsyncIterator[None]:
     """Our CRDs and the toy's, and nothing that was registered before or is afterwards."""
+    await _removed(client, standing)
     await install_definitions(client, load_simulator("toy").custom_resource_definitions())
     await remove_leftovers(client)
     await remove_routing_kinds(client)
@@ -401,15 +446,11 @@ def _definitions(name: str, *, older: str) -> list[Resource]:
 
 
 def processor_time(*command: str) -> float:
-    """Seconds of a processor that a command of ours takes."""
-    begun = _processor_time()
+    """Seconds of a processor that a command of ours takes, as a process."""
+    begun = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, "-m", "airunway", *command], capture_output=True, timeout=120, check=True)
-    return _processor_time() - begun
-
-
-def _processor_time() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return ended.ru_utime + ended.ru_stime - begun.ru_utime - begun.ru_stime
 
 
 def _micro(moment: datetime) -> str:

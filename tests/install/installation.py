@@ -17,7 +17,7 @@ from tests.install.helm import NAMESPACE, Helm
 from tests.install.kept import TAG, Release
 
 from airunway.resource import Resource
-from airunway_testing.controlplane import ControlPlane
+from airunway_testing.controlplane import ControlPlane, learn_kinds
 from airunway_testing.controlplane.nodes import DEFAULT_NODES, SimulatedNode
 from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.kubetools import kubectl_path
@@ -144,6 +144,7 @@ def installation(
             made.kubectl("create", "namespace", name)
         for part in ("crds", *charts):
             made.bring("install", part, before)
+        learn_kinds(plane.url)
         yield made
 
 
@@ -163,6 +164,7 @@ def simulated(made: Installation, folder: Path, *upstreams: str) -> Iterator[Non
         for name in upstreams:
             definitions = load_simulator(name).custom_resource_definitions()
             made.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(definitions))
+            learn_kinds(made.plane.url)
             command = [sys.executable, "-m", "airunway", "simulate", name, "--kubeconfig", str(made.plane.kubeconfig)]
             log = stack.enter_context((folder / f"simulator-{name}.log").open("w"))
             stack.callback(stack.enter_context(subprocess.Popen(command, stdout=log, stderr=log)).terminate)

@@ -22,7 +22,7 @@ from airunway_testing.fixtures import Kubectl
 from airunway_testing.modelhub.serving import Stall
 from airunway_testing.rights import applied, granted, requests_until_used, unused
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("events_again_soon")]
 
 RARE = {
     ("update", "modeldeployments/finalizers"): "asked for inside the API server, by the admission plugin for owners",

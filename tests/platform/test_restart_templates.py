@@ -139,15 +139,13 @@ async def _story(fleet: Fleet, kubeconfig: Path, audit: AuditReader, folder: Pat
         await write(fleet, "same", "four")
         await write(fleet, "other", "five", model=OTHER)
         uids = {name: await _primary(fleet, name) for name in PROVIDERS}
+        await _renamed(fleet, "same", "four")
         for name in PROVIDERS:
-            await _renamed(fleet, name, "same")
-            await _staged(fleet, name, "four")
             kept = await _primary(fleet, name) == uids[name]
             assert kept is (name != "kaito"), f"{name}: another variable applies in place; KAITO has no update of pods"
         uids = {name: await _primary(fleet, name) for name in PROVIDERS}
+        await _renamed(fleet, "other", "five")
         for name in PROVIDERS:
-            await _renamed(fleet, name, "other")
-            await _staged(fleet, name, "five")
             assert await _primary(fleet, name) != uids[name], f"{name}: another model is made anew"
 
 
@@ -162,14 +160,16 @@ async def _deploy(fleet: Fleet, name: str) -> None:
     await fleet.client.create(MODEL_DEPLOYMENT, body, manager="user")
 
 
-async def _renamed(fleet: Fleet, name: str, template: str) -> None:
-    """Name another template, and wait until the deployment serves with it."""
-    generation = await fleet.edit(name, {"templateRef": {"name": template}})
+async def _renamed(fleet: Fleet, template: str, stage: str) -> None:
+    """Let all name another template, and wait until each serves with it, and with its variable only."""
+    generations = {name: await fleet.edit(name, {"templateRef": {"name": template}}) for name in PROVIDERS}
+    for name, generation in generations.items():
 
-    def holds(found: Resource) -> bool:
-        return running_at(generation)(found) and _serves_with(template)(found)
+        def holds(found: Resource, generation: int = generation) -> bool:
+            return running_at(generation)(found) and _serves_with(template)(found)
 
-    await until(fleet.client, fleet.key(name), holds, what=f"{name} with template {template}")
+        await until(fleet.client, fleet.key(name), holds, what=f"{name} with template {template}")
+        await _staged(fleet, name, stage)
     await fleet.settled()
 
 

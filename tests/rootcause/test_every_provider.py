@@ -1,19 +1,25 @@
-"""The seven worked faults with every provider: the same codes, phases and words, whoever makes the pods."""
+"""The seven worked faults with every provider: the same codes, phases and words, whoever makes the pods, and
+``airunway status`` names cause, object and remedy in its first three lines.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.console import ran
 from tests.rootcause.worked import FAULTS, IMAGE
+from tests.view.conftest import is_on_page
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import POD, Client
 from airunway.plugins.registry import discover, load
 from airunway.resource import ObjectKey, Resource, condition_of, dig
 from airunway.status.reasons import CODES
+from airunway_testing.cluster_fixtures import gpu_quota
 from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.faults import BY_HAND, has_cause, is_clear, write_pod
@@ -36,6 +42,13 @@ SHAPES: dict[str, tuple[str, str, Resource]] = {
     "dynamo, decode": ("dynamo", "decode", {**DYNAMO, **APART}),
 }
 """Provider, role of the pod that is broken (or a label of it), and the rest of the spec."""
+
+PLACES = {"no-gpu-node": "Unschedulable.InsufficientGPU", "quota": "Unschedulable.Quota"}
+"""Faults of the place, which no kubelet reports, and their codes; of one shape of each provider."""
+
+MORE_THAN_THERE_ARE: Resource = {"resources": {"gpu": {"count": 8}}, "scaling": {"replicas": 3}}
+"""Whole nodes, as providers spread one replica with more GPUs over several; KAITO does not."""
+MORE_THAN_A_NODE_HAS: Resource = {"resources": {"gpu": {"count": 16}}}
 
 
 def test_no_provider_is_left_out() -> None:
@@ -63,22 +76,22 @@ async def pod_of_role(client: Client, key: ObjectKey, role: str) -> Resource:
             await asyncio.sleep(0.02)
 
 
+def manifest(key: ObjectKey, spec: Resource) -> Resource:
+    base = {"model": {"id": "meta-llama/Llama-3.1-8B-Instruct"}, "image": IMAGE}
+    metadata = {"name": key.name, "namespace": key.namespace}
+    body = {"apiVersion": MODEL_DEPLOYMENT.api_version, "kind": MODEL_DEPLOYMENT.kind, "metadata": metadata}
+    return {**body, "spec": {**base, **spec}}
+
+
 async def test_what_a_kubelet_reports_has_the_same_code(
-    shape: tuple[str, str, Resource], client: Client, namespace: str
+    shape: tuple[str, str, Resource], client: Client, kubeconfig: Path, namespace: str
 ) -> None:
     provider, role, spec = shape
     for name, fault in FAULTS.items():
         key = ObjectKey(namespace, name)
         secrets = {"secrets": {"huggingFaceToken": "hf-token"}} if name == "secret-missing" else {}
-        base = {
-            "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"},
-            "provider": {"name": provider},
-            "image": IMAGE,
-            "podTemplate": {"metadata": {"annotations": BY_HAND}},
-        }
-        metadata = {"name": name, "namespace": namespace}
-        body = {"apiVersion": MODEL_DEPLOYMENT.api_version, "kind": "ModelDeployment", "metadata": metadata}
-        await client.create(MODEL_DEPLOYMENT, {**body, "spec": {**base, **spec, **secrets}})
+        by_hand = {"provider": {"name": provider}, "podTemplate": {"metadata": {"annotations": BY_HAND}}}
+        await client.create(MODEL_DEPLOYMENT, manifest(key, {**by_hand, **spec, **secrets}))
         pod = await pod_of_role(client, key, role)
         await write_pod(client, pod, state=fault.state, last=fault.last)
         found = await until(client, key, has_cause(fault.code), what=f"{name}: {fault.code}")
@@ -90,6 +103,9 @@ async def test_what_a_kubelet_reports_has_the_same_code(
         assert cause.get("field", "") == ("spec.secrets.huggingFaceToken" if secrets else CODES[fault.code].field)
         assert (found["status"]["phase"], found["status"]["message"]) == (fault.phase, cause["message"])
         assert (condition_of(found, "PodsReady") or {})["reason"] == fault.reason
+        text = await is_shown(client, key, kubeconfig)
+        if (provider, name) == ("kaito", "out-of-memory"):
+            assert is_on_page("status md/out-of-memory", text.replace(namespace, "ml")), text
         selector = f"airunway.ai/model-deployment={name}"
         for each in await client.list_all(POD, namespace=namespace, label_selector=selector):
             patch = {"metadata": {"annotations": {OUTCOME: None}}}
@@ -97,3 +113,41 @@ async def test_what_a_kubelet_reports_has_the_same_code(
         await until(client, key, is_clear, what=f"recovery from {name}")
         await client.delete(MODEL_DEPLOYMENT, key)
         await gone(client, MODEL_DEPLOYMENT, key)
+    places = {"no-gpu-node": MORE_THAN_A_NODE_HAS if provider == "kaito" else MORE_THAN_THERE_ARE, "quota": {}}
+    for name, more in places.items() if "serving" not in spec else ():
+        key, code = ObjectKey(namespace, name), PLACES[name]
+        if name == "quota":  # it comes last: it stays in the namespace
+            await gpu_quota(client, namespace, 0)
+        await client.create(MODEL_DEPLOYMENT, manifest(key, {"provider": {"name": provider}, **spec, **more}))
+        await until(client, key, has_cause(code), what=f"{name}: {code}")
+        await is_shown(client, key, kubeconfig)
+        await client.delete(MODEL_DEPLOYMENT, key)
+        await gone(client, MODEL_DEPLOYMENT, key)
+
+
+async def is_shown(client: Client, key: ObjectKey, kubeconfig: Path) -> str:
+    """Hold text and JSON of ``airunway status`` against ``status.rootCause``; the text."""
+    asked = ("status", f"md/{key.name}", "-n", key.namespace, "--kubeconfig", str(kubeconfig))
+    cause: Resource = {}
+    while True:
+        text, document = await ran(*asked), await ran(*asked, "-o", "json")
+        before, cause = cause, (await client.get(MODEL_DEPLOYMENT, key))["status"]["rootCause"]
+        if before == cause:  # of several pods that have no node, another one may be named meanwhile
+            break
+    assert (text.code, text.err, document.code) == (0, "", 0), (text, document)
+    first = text.out.splitlines()[:3]
+    assert cause["code"] in first[0], first
+    assert cause["object"] in first[1], first
+    assert CODES[cause["code"]].remedy_for(cause["object"]) in first[2], first
+    view = json.loads(document.out)
+    parts = ("code", "object", "field", "since")
+    assert {part: view["cause"][part] for part in parts} == {part: cause.get(part, "") for part in parts}
+    assert view["cause"]["evidence"] + f" {view['cause']['remedy']} See {view['cause']['link']}" == cause["message"]
+    assert view["unseen"] == [], view["unseen"]
+    nodes = [view["tree"]]
+    for node in nodes:
+        nodes += node["children"]
+    health = {f"{node['kind']}/{key.namespace}/{name}": node["health"] for node in nodes for name in node["names"]}
+    health |= {f"{node['kind']}/{key.namespace}/{node['name']}": node["health"] for node in nodes}
+    assert health.get(cause["object"]) == "problem", (cause["object"], health)
+    return text.out

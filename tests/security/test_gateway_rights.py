@@ -32,7 +32,7 @@ from airunway_testing.gatewayapi.kinds import (
 from airunway_testing.operator import gone, install_definitions
 from airunway_testing.rights import applied, granted, requests_until_used, unused
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("events_again_soon")]
 
 NAME = "llama"
 WRITTEN = (HTTP_ROUTE, INFERENCE_POOL, DESTINATION_RULE, *PICKER_KINDS)

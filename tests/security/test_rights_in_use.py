@@ -28,7 +28,7 @@ from airunway_testing.operator import gone, until
 from airunway_testing.rights import requests_until_used, unused
 from airunway_testing.simulators import simulators_for
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("events_again_soon")]
 
 ROLE = {"replicas": 1, "gpu": {"count": 1}, "memory": "1Gi"}
 LARGE: Resource = {"resources": {"gpu": {"count": 4}}}
@@ -91,7 +91,6 @@ async def test_what_is_granted_is_used_and_is_enough(
     user = await operator.provider(provider, values=SETTINGS.get(provider.name))
     await lived_through(operator, client, provider)
 
-    # Repetitions of an event are written after ten seconds.
     rare = {**RARE, **held(provider)}
     seen = await requests_until_used(audit, rights, user=user, rare=rare)
     assert unused(rights, seen, rare=rare) == []

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
+from tests.console import Ran, ran_now
 
 from airunway.api import names
 from airunway.api.crds import custom_resource_definitions, to_yaml
@@ -92,14 +91,8 @@ def test_what_objects_have_lost_already_is_no_harm_of_the_new_one() -> None:
 # ------------------------------------------------------------------------------------------------------- the command
 
 
-def run(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "airunway", "crds", *arguments, "--kubeconfig", str(kubeconfig)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+def run(kubeconfig: Path, *arguments: str) -> Ran:
+    return ran_now("crds", *arguments, "--kubeconfig", str(kubeconfig))
 
 
 @pytest.mark.apiserver
@@ -116,9 +109,9 @@ async def test_a_crd_that_drops_a_field_in_use_is_refused_and_nothing_is_written
     path.write_text(to_yaml([definition(lambda version: spec_of(version).pop("image"))]))
     for mode in ("--check", "--apply"):
         done = run(kubeconfig, mode, "-f", str(path))
-        assert done.returncode == 3
+        assert done.code == 3
         # Of the whole cluster: what other tests have left may be among them.
-        (told,) = done.stdout.splitlines()
+        (told,) = done.out.splitlines()
         assert told.startswith(f"{NAME}: it drops spec.image, in ")
         assert f"{namespace}/one, {namespace}/two" in told
         assert f"{namespace}/three" not in told
@@ -127,7 +120,7 @@ async def test_a_crd_that_drops_a_field_in_use_is_refused_and_nothing_is_written
 
     current = yaml.safe_load(kubeconfig.read_text())["current-context"]
     done = run(kubeconfig, "--check", "--context", current)
-    assert (done.returncode, "takes nothing from any object" in done.stdout) == (0, True)
+    assert (done.code, "takes nothing from any object" in done.out) == (0, True)
 
 
 @pytest.mark.apiserver
@@ -142,10 +135,10 @@ async def test_apply_puts_them_there_and_leaves_those_of_another_tool_alone(
         to_yaml([definition(lambda version: spec_of(version)["image"].update(description="Another word."))])
     )
     done = run(kubeconfig, "--apply", "-f", str(path))
-    assert done.returncode == 1
-    assert "another tool owns these CRDs" in done.stderr
-    assert "airunway-testing" in done.stderr
-    assert run(kubeconfig, "--apply").returncode == 0
+    assert done.code == 1
+    assert "another tool owns these CRDs" in done.err
+    assert "airunway-testing" in done.err
+    assert run(kubeconfig, "--apply").code == 0
     live = await client.get(CUSTOM_RESOURCE_DEFINITION, ObjectKey("", NAME))
     assert MANAGER in {entry["manager"] for entry in live["metadata"]["managedFields"]}
     # So that the tests after this one may change them as ever.
@@ -162,5 +155,5 @@ async def test_apply_puts_them_there_and_leaves_those_of_another_tool_alone(
 )
 def test_options_that_exclude_each_other_are_named(tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
     done = run(tmp_path / "none", *arguments)
-    assert done.returncode == 2
-    assert says in " ".join(done.stderr.split())
+    assert done.code == 2
+    assert says in " ".join(done.err.split())

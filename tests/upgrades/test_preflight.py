@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.upgrades.asking import asked
+from tests.console import ran, ran_now
 
 from airunway.api import names
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
@@ -144,9 +144,9 @@ def preflight(kubeconfig: Path, namespace: str, recordings: Path, release: str) 
     # Of the Workspaces alone: an InferenceSet whose version is not served any more can be upgraded by nobody.
     crd = recordings / "upstream-crds/kaito" / release / "workspaces.yaml"
     cluster = ("-n", namespace, "-o", "json", "--kubeconfig", str(kubeconfig))
-    done = asked("--upstream", f"kaito={crd}", *settings, *cluster)
-    assert done.returncode in (0, 3, 5), done.stderr
-    return done.returncode, json.loads(done.stdout)
+    done = ran_now("preflight", "--upstream", f"kaito={crd}", *settings, *cluster)
+    assert done.code in (0, 3, 5), done.err
+    return done.code, json.loads(done.out)
 
 
 async def settled(look: Look) -> dict[str, State]:
@@ -317,12 +317,12 @@ async def test_a_field_that_the_new_release_asks_for_is_told_by_an_exit_code_of_
     path.write_text(yaml.safe_dump(crd))
     settings = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={json.dumps(value)}")]
     command = ("--upstream", f"kaito={path}", *settings, "-n", namespace, "--kubeconfig", str(kubeconfig))
-    done = await asyncio.to_thread(asked, *command)
-    assert done.returncode == 5, done.stdout + done.stderr
-    now, on_change = done.stdout.splitlines()[-2].split("; on change ")
+    done = await ran("preflight", *command)
+    assert done.code == 5, done.out + done.err
+    now, on_change = done.out.splitlines()[-2].split("; on change ")
     assert "break" not in now
     assert "break" in on_change
-    assert "Because of the upgrade the next change of" in done.stdout.splitlines()[-1]
+    assert "Because of the upgrade the next change of" in done.out.splitlines()[-1]
 
 
 async def test_from_release_to_release_what_runs_goes_on_as_it_was_said(stage: Stage, recordings: Path) -> None:
@@ -385,6 +385,7 @@ async def test_a_release_that_the_api_server_refuses_is_called_so(
 async def test_the_cluster_of_a_context_is_asked(without_kaito: None, kubeconfig: Path, recordings: Path) -> None:
     current = yaml.safe_load(kubeconfig.read_text())["current-context"]
     cluster = ("--kubeconfig", str(kubeconfig), "--context", current)
-    done = asked("--upstream", "kaito=0.12", "--recordings", str(recordings / "upstream-crds"), *cluster)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("No deployments.\n")
+    upstream = ("--upstream", "kaito=0.12", "--recordings", str(recordings / "upstream-crds"))
+    done = await ran("preflight", *upstream, *cluster)
+    assert done.code == 0, done.err
+    assert done.out.endswith("No deployments.\n")

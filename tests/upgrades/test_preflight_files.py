@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.upgrades.asking import asked
+from tests.console import ran_now
 
 from airunway.api import names
 from airunway.resource import Resource
@@ -33,17 +33,18 @@ def test_deployments_of_a_file_need_no_cluster(recordings: Path, tmp_path: Path)
     path = tmp_path / "token.yaml"
     path.write_text(yaml.safe_dump_all([MANIFEST, {**MANIFEST, "metadata": {"name": "other"}}]))
     new = recordings / "upstream-crds/kaito/v0.12.0/workspaces.yaml"
-    done = asked("--upstream", f"kaito={new}", "-f", str(path), "-n", "ml")
-    assert done.returncode == 0, done.stderr
-    assert "ml/other    create  update     create Workspace 'other'" in done.stdout
-    assert done.stdout.endswith("2 deployments: now 2 create; on change 2 update\n")
+    done = ran_now("preflight", "--upstream", f"kaito={new}", "-f", str(path), "-n", "ml")
+    assert done.code == 0, done.err
+    assert "ml/other    create  update     create Workspace 'other'" in done.out
+    assert done.out.endswith("2 deployments: now 2 create; on change 2 update\n")
     old = recordings / "upstream-crds/kaito/v0.4.5"
-    done = asked("--upstream", f"kaito={old}", "-f", str(path), "--set", "instanceType=big", "-o", "json")
-    assert done.returncode == 0, done.stderr
-    assert {entry["now"] for entry in json.loads(done.stdout)["deployments"]} == {"create"}
-    done = asked("--upstream", f"kaito={old}", "-f", str(path))
-    assert done.returncode == 3
-    assert "set the provider setting instanceType" in done.stdout
+    given = ("--upstream", f"kaito={old}", "-f", str(path))
+    done = ran_now("preflight", *given, "--set", "instanceType=big", "-o", "json")
+    assert done.code == 0, done.err
+    assert {entry["now"] for entry in json.loads(done.out)["deployments"]} == {"create"}
+    done = ran_now("preflight", *given)
+    assert done.code == 3
+    assert "set the provider setting instanceType" in done.out
 
 
 @pytest.mark.parametrize(
@@ -56,8 +57,8 @@ def test_a_release_without_crds_of_its_own_has_those_of_the_one_before(
     path = tmp_path / "token.yaml"
     path.write_text(yaml.safe_dump(MANIFEST))
     crds = ("--recordings", str(recordings / "upstream-crds"))
-    done = asked("--upstream", f"kaito={release}", *crds, "-f", str(path), "-o", "json")
-    (change,) = [found for found in json.loads(done.stdout)["changes"] if found["crd"] == CRD]
+    done = ran_now("preflight", "--upstream", f"kaito={release}", *crds, "-f", str(path), "-o", "json")
+    (change,) = [found for found in json.loads(done.out)["changes"] if found["crd"] == CRD]
     assert change["from"].endswith(f"/kaito/{used}")
 
 
@@ -91,10 +92,10 @@ def test_what_it_cannot_do_is_one_sentence(tmp_path: Path, upstream: str, code: 
     (tmp_path / "binary.yaml").write_bytes(b"\xff" + CRD.encode())
     for name in ("empty", "twice", "old.yaml", "binary.yaml"):
         upstream = upstream.replace(f"${name.partition('.')[0].upper()}", str(tmp_path / name))
-    done = asked("--upstream", *upstream.split())
-    assert done.returncode == code
-    assert says in " ".join(done.stderr.split())
-    assert "Traceback" not in done.stderr
+    done = ran_now("preflight", "--upstream", *upstream.split())
+    assert done.code == code
+    assert says in " ".join(done.err.split())
+    assert "Traceback" not in done.err
 
 
 def test_a_deployment_of_a_file_has_what_its_template_gives(tmp_path: Path) -> None:
@@ -108,11 +109,11 @@ def test_a_deployment_of_a_file_has_what_its_template_gives(tmp_path: Path) -> N
     path = tmp_path / "both.yaml"
     path.write_text(yaml.safe_dump_all([asking, template]))
     crds = ROOT / "providers" / "kaito" / "simulator" / "src" / "airunway_kaito_simulator" / "crds"
-    done = asked("--upstream", f"kaito={crds}", "-f", str(path), "-n", "ml")
-    assert done.returncode == 0, done.stderr
-    assert "create Workspace 'token'" in done.stdout
+    done = ran_now("preflight", "--upstream", f"kaito={crds}", "-f", str(path), "-n", "ml")
+    assert done.code == 0, done.err
+    assert "create Workspace 'token'" in done.out
     path.write_text(yaml.safe_dump_all([asking]))
     nowhere = ("--kubeconfig", str(tmp_path / "kubeconfig"))
-    alone = asked("--upstream", f"kaito={crds}", "-f", str(path), "-n", "ml", *nowhere)
-    assert alone.returncode == 1
-    assert "ml/token: its template is in none of the files: the cluster's templates are read" in alone.stderr
+    alone = ran_now("preflight", "--upstream", f"kaito={crds}", "-f", str(path), "-n", "ml", *nowhere)
+    assert alone.code == 1
+    assert "ml/token: its template is in none of the files: the cluster's templates are read" in alone.err

@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from tests.upgrades.asking import asked
+from tests.console import ran
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -61,9 +61,9 @@ async def test_real_llmd_9_another_image_of_the_provider_s_is_told_before_and_ro
         if not recorded:
             gone = {"metadata": {"annotations": {names.RUNTIME_SETTINGS: None}}}
             await client.merge_patch(DEPLOYMENT, key, gone, manager="user")
-        done = await asyncio.to_thread(asked, *where, "--set", f"vllmImage={NEW}")
-        (told,) = json.loads(done.stdout)["deployments"]
-        assert (done.returncode, told["now"]) == (0, "leave" if recorded else "update"), done.stdout + done.stderr
+        done = await ran("preflight", *where, "--set", f"vllmImage={NEW}")
+        (told,) = json.loads(done.out)["deployments"]
+        assert (done.code, told["now"]) == (0, "leave" if recorded else "update"), done.out + done.err
         assert told["onAdopt"] == "update"
         async with running_provider(kubeconfig, host, settings=ProviderSettings(values={"vllmImage": NEW})):
             if recorded:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from tests.console import ran_now
 from tests.install.helm import NAMESPACE
 
 from airunway.kube import Client, load_config
@@ -72,12 +71,10 @@ def test_a_preflight_takes_what_the_cluster_says(kubeconfig: Path, kubectl: Kube
     asyncio.run(prepare(kubeconfig))
 
     def asked(*more: str) -> Resource:
-        command = [sys.executable, "-m", "airunway", "preflight", f"--upstream=kaito={tmp_path / 'crd.yaml'}"]
-        done = subprocess.run(
-            [*command, f"--kubeconfig={kubeconfig}", *more], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        found: Resource = json.loads(done.stdout) if "json" in more else {"table": done.stdout}
+        crd = f"--upstream=kaito={tmp_path / 'crd.yaml'}"
+        done = ran_now("preflight", crd, f"--kubeconfig={kubeconfig}", *more)
+        assert done.code == 0, done
+        found: Resource = json.loads(done.out) if "json" in more else {"table": done.out}
         return found
 
     assert asked()["table"].startswith(f"Assumed: default settings and --unknown-schema Verify: no Lease {KAITO}")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import sys
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from tests.console import is_shown, steps
+from tests.console import Ran, is_shown, ran, steps
 
 from airunway.kube import Client, Kind
 from airunway.plugins.host import ProviderHost
@@ -47,15 +44,6 @@ def screen(command: str) -> list[str]:
     raise LookupError(f"docs/status.md does not show `airunway {command}`")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ran:
-    """A command that has ended."""
-
-    code: int
-    out: str
-    err: str
-
-
 class Run(Protocol):
     """``await run("status", "md/x")`` runs `airunway` as the administrator, or with another kubeconfig."""
 
@@ -67,14 +55,7 @@ def run(kubeconfig: Path) -> Run:
     default = kubeconfig
 
     async def run_(*arguments: str, kubeconfig: Path | None = None) -> Ran:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "airunway", *arguments, "--kubeconfig", str(kubeconfig or default)),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await process.communicate()
-        return Ran(code=process.returncode or 0, out=out.decode(), err=err.decode())
+        return await ran(*arguments, "--kubeconfig", str(kubeconfig or default))
 
     return run_
 

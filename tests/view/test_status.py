@@ -1,24 +1,21 @@
-"""``airunway status`` on a cluster: the first three lines name cause, object and remedy of what is wrong."""
+"""``airunway status`` on a cluster; what it says of each fault is tested in tests/rootcause/test_every_provider.py."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 from tests.rootcause.worked import FAULTS
-from tests.view.conftest import Grant, Run, is_on_page
+from tests.view.conftest import Grant, Run
 
 from airunway.kube import POD, Client, Kind, load_config
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.snapshots.following import follow_snapshots
 from airunway.snapshots.reading import MOST_REQUESTS, read_snapshot
-from airunway.status.reasons import CODES
 from airunway.view import DeploymentSnapshot
-from airunway_testing.cluster_fixtures import gpu_quota
 from airunway_testing.controlplane import Cluster
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.faults import has_cause, is_clear, pod_of, write_pod
@@ -28,52 +25,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 ROLE = Kind("rbac.authorization.k8s.io", "v1", "Role", "roles")
 ROLE_BINDING = Kind("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
-
-CASES = {
-    "no-gpu-node": "Unschedulable.InsufficientGPU",
-    "quota": "Unschedulable.Quota",
-    **{name: FAULTS[name].code for name in ("image-not-found", "private-image", "gated-model")},
-    **{name: FAULTS[name].code for name in ("out-of-memory", "crash-loop")},
-}
-
-
-@pytest.mark.parametrize("name", CASES)
-async def test_cause_object_and_remedy_come_first(
-    name: str, deploy: Deploy, client: Client, namespace: str, run: Run
-) -> None:
-    code = CASES[name]
-    if name == "quota":
-        await gpu_quota(client, namespace, 0)
-    key = await deploy(name, gpus=16 if name == "no-gpu-node" else 1, by_hand=name in FAULTS)
-    if name in FAULTS:
-        await write_pod(client, await pod_of(client, key), state=FAULTS[name].state, last=FAULTS[name].last)
-    deployment = await until(client, key, has_cause(code), what=code)
-    cause = deployment["status"]["rootCause"]
-
-    text = await run("status", f"md/{name}", "-n", namespace)
-    assert (text.code, text.err) == (0, "")
-    first = text.out.splitlines()[:3]
-    assert code in first[0]
-    assert cause["object"] in first[1]
-    assert CODES[code].remedy_for(cause["object"]) in first[2]
-    if name == "out-of-memory":
-        assert is_on_page("status md/out-of-memory", text.out.replace(namespace, "ml")), text.out
-
-    shown = await run("status", f"md/{name}", "-n", namespace, "-o", "json")
-    view = json.loads(shown.out)
-    assert {part: view["cause"][part] for part in ("code", "object", "field", "since")} == {
-        part: cause.get(part, "") for part in ("code", "object", "field", "since")
-    }
-    assert view["cause"]["evidence"] + f" {view['cause']['remedy']} See {view['cause']['link']}" == cause["message"]
-    assert view["unseen"] == []
-    kinds = [view["tree"]]
-    for node in kinds:
-        kinds += node["children"]
-    named = {f"{node['kind']}/{namespace}/{node['name']}": node["health"] for node in kinds}
-    assert named[cause["object"]] == "problem"
-
-    waited = await run("status", f"md/{name}", "-n", namespace, "--wait=1s")
-    assert waited.code == (5 if dig(deployment, "status", "phase") == "Failed" else 4), waited
 
 
 async def test_a_snapshot_takes_few_requests_and_following_takes_none(
@@ -171,6 +122,10 @@ async def test_in_a_pipe_watching_appends_what_changes_until_the_outcome(
     lines = rest.decode().splitlines()
     assert any(line.startswith("pod/crash-loop-0 CrashLoopBackOff ") and "exit code 1" in line for line in lines)
     assert f"md/crash-loop Failed CrashLoopBackOff 0/1 Engine.CrashLoop Pod/{namespace}/crash-loop-0" in lines
+    await write_pod(client, pod, state=FAULTS["gated-model"].state, last=FAULTS["gated-model"].last)
+    await until(client, key, has_cause(FAULTS["gated-model"].code), what="what may heal")
+    waited = await run("status", "md/crash-loop", "-n", namespace, "--wait=1s")
+    assert waited.code == 4, waited
 
 
 async def test_the_line_that_killed_a_container_is_printed_after_its_pod_is_gone(

@@ -29,13 +29,22 @@ def wait_until_explained(kubectl: Kubectl, name: str) -> None:
     raise AssertionError(f"{name} did not appear in the API server's discovery within 30 s")
 
 
+@pytest.fixture(scope="module")
+def ready() -> set[str]:
+    """The short names of kinds that are installed."""
+    return set()
+
+
 @pytest.fixture
-def installed(kubectl: Kubectl) -> None:
+def installed(kubectl: Kubectl, ready: set[str]) -> None:
+    if ready:  # by a test before this one
+        return
     kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=to_yaml(custom_resource_definitions()))
     for crd in custom_resource_definitions():
         kubectl("wait", "--for=condition=Established", "--timeout=60s", f"crd/{crd['metadata']['name']}")
     for name in ("md", "ipc"):
         wait_until_explained(kubectl, name)
+        ready.add(name)
 
 
 def deployment(spec: Resource, name: str = "llama") -> str:

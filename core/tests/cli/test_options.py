@@ -166,7 +166,9 @@ SEEN: dict[str, dict[str, str]] = {
         **dict.fromkeys(("--set", "--unknown-schema", "--policy", *COMMON_OPTIONS), SEVERAL),
     },
     "status": {
-        **dict.fromkeys(("-n", "-o"), f"{STATUS}::test_cause_object_and_remedy_come_first"),
+        **dict.fromkeys(
+            ("-n", "-o"), "tests/rootcause/test_every_provider.py::test_what_a_kubelet_reports_has_the_same_code"
+        ),
         **dict.fromkeys(
             ("-w", "--wait", "--kubeconfig", "--context"),
             f"{STATUS}::test_in_a_pipe_watching_appends_what_changes_until_the_outcome",

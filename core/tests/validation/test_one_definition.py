@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 import yaml
 
 from airunway.api import names
-from airunway.api.crds import custom_resource_definitions
 from airunway.api.modelartifact import MODEL_ARTIFACT_RULES
 from airunway.api.modelsource import MODEL_SOURCE_RULES
 from airunway.api.modeltemplate import CLUSTER_MODEL_TEMPLATE_RULES, MODEL_TEMPLATE_RULES
@@ -29,19 +27,11 @@ from airunway.kinds import (
     MODEL_TEMPLATE,
     RUNTIME_CONFIG,
 )
-from airunway.kube import (
-    CUSTOM_RESOURCE_DEFINITION,
-    ApiError,
-    BadRequest,
-    Client,
-    Invalid,
-    Kind,
-    is_served,
-    load_config,
-)
+from airunway.kube import ApiError, BadRequest, Client, Invalid, Kind, load_config
 from airunway.resource import ObjectKey, Resource, copy_of
 from airunway.validation import validate
 from airunway_testing.controlplane import Cluster
+from airunway_testing.operator import install_definitions
 
 CORPUS: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "manifests.yaml").read_text(encoding="utf-8"))
 RULES = (
@@ -158,11 +148,7 @@ def test_every_rule_is_broken_by_some_manifest() -> None:
 async def server(control_plane: Cluster) -> AsyncIterator[Client]:
     config = load_config(kubeconfig=control_plane.kubeconfig)
     async with Client(config, user_agent="airunway-tests") as client:
-        for crd in custom_resource_definitions():
-            await client.apply(CUSTOM_RESOURCE_DEFINITION, crd, manager="airunway-tests", force=True)
-        for kind in KINDS.values():
-            while not await is_served(client, kind):
-                await asyncio.sleep(0.1)
+        await install_definitions(client)
         yield client
 
 

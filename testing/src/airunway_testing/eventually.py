@@ -19,12 +19,13 @@ A safety net for hung tests, not a measurement.
 _LONGEST_PAUSE = 0.1
 
 
-def pause(waited: float, *, shortest: float = 0.01) -> float:
-    """Seconds until the next look, after so many seconds of waiting.
+def pause(waited: float, *, shortest: float = 0.01, took: float = 0.0) -> float:
+    """Seconds until the next look, after so many seconds of waiting; the last look took `took` seconds.
 
-    A look at an API server takes 2 ms of processor time: waiting for ten seconds takes 150 looks, not 700.
+    A look at an API server takes 2 ms of processor time: waiting for ten seconds takes 150 looks, not 700. One that
+    takes longer, for a large object or on a busy machine, is made less often.
     """
-    return max(shortest, min(waited / 20, _LONGEST_PAUSE))
+    return max(shortest, min(waited / 20, _LONGEST_PAUSE), min(3 * took, 5 * _LONGEST_PAUSE))
 
 
 class Eventually(Protocol):
@@ -41,11 +42,12 @@ async def eventually(look: Callable[[], object | Awaitable[object]], /, *, patie
     clock = asyncio.get_running_loop().time
     start = clock()
     while True:
+        begun = clock()
         found = look()
         if inspect.isawaitable(found):
             found = await found
         if found:
             return found
-        waited = clock() - start
-        assert waited < patience, f"still {found!r} after {patience:.0f} s"
-        await asyncio.sleep(pause(waited))
+        now = clock()
+        assert now - start < patience, f"still {found!r} after {patience:.0f} s"
+        await asyncio.sleep(pause(now - start, took=now - begun))

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -87,14 +87,14 @@ async def asked(
     samples: Sequence[Sample],
     folder: Path,
     account: Client | None = None,
-    every_release: bool = True,
+    of: Literal["every release", "the oldest and the newest", "each transformer"] = "every release",
 ) -> list[Answer]:
     """Every sample of every provider on Kubernetes, and on each release kept in `folder` of the kinds that it writes.
 
     The CRDs of these kinds are installed and removed: nobody else may need them on this API server meanwhile.
     `account` asks as a provider does, with the owners on its objects; else `client` asks, who is the administrator.
-    Releases of which a file is not kept give no answer; without `every_release` only the oldest and the newest of each
-    upstream are asked. Raises PluginFault and TimeoutError.
+    `of` says which releases of an upstream are asked; those of which a file is not kept give no answer. Raises
+    PluginFault and TimeoutError.
     """
     wanted = {_definition_name(kind) for host in hosts for kind in _custom(host)}
     by_upstream: dict[str, list[Release]] = {}
@@ -102,7 +102,11 @@ async def asked(
         if release.is_kept:
             by_upstream.setdefault(release.upstream, []).append(release)
     ask = _Asking(client=client, namespace=namespace, hosts=hosts, samples=samples, account=account)
-    wanted_of = [each if every_release else list(dict.fromkeys((each[0], each[-1]))) for each in by_upstream.values()]
+    wanted_of = list(by_upstream.values())
+    if of == "the oldest and the newest":
+        wanted_of = [list(dict.fromkeys((each[0], each[-1]))) for each in wanted_of]
+    elif of == "each transformer":
+        wanted_of = [list({ask.writers(release): release for release in each}.values()) for each in wanted_of]
     everywhere = await asyncio.gather(ask.of_kubernetes(), *map(ask.of_upstream, wanted_of))
     return [answer for answers in everywhere for answer in answers]
 
@@ -123,13 +127,23 @@ class _Asking:
             for sample in self.samples
         ]
 
+    def writers(self, release: Release) -> tuple[str, ...]:
+        """The transformers that write for a release; empty names where none does."""
+        facts = _facts([definition(path) for path in release.files.values() if path is not None])
+        found = [
+            detect(kind, host.transformers_of(kind), facts.get(_definition_name(kind))).upstream
+            for host in self.hosts
+            for kind in _custom(host)
+        ]
+        return tuple(upstream.transformer.name if upstream is not None else "" for upstream in found)
+
     async def of_upstream(self, releases: Sequence[Release]) -> list[Answer]:
         """Of one release after the other, since their CRDs have the same names."""
         names = {name for release in releases for name in release.files}
         found = []
         for release in releases:
             crds = [definition(path) for path in release.files.values() if path is not None]
-            facts = {crd["metadata"]["name"]: replace(crd_facts(crd), established=True) for crd in crds}
+            facts = _facts(crds)
             async with AsyncExitStack() as stack:
                 for crd in crds:
                     await stack.enter_async_context(installed_alone(self.client, crd, _kind_of(crd)))
@@ -209,6 +223,10 @@ def _on_release(
         else:
             served.pop(key, None)
     return replace(context, served=served, upstream=served[host.primary_kind.key])
+
+
+def _facts(crds: Sequence[Resource]) -> dict[str, CrdFacts]:
+    return {crd["metadata"]["name"]: replace(crd_facts(crd), established=True) for crd in crds}
 
 
 def _custom(host: ProviderHost) -> Iterator[UpstreamKind]:

@@ -42,6 +42,7 @@ from airunway.resource import ObjectKey, Resource, digest, is_deleting, key_of, 
 from airunway.runtime.application import ProviderApplication, ProviderSettings
 from airunway.runtime.crd_versions import crd_facts
 from airunway_testing.background import in_background
+from airunway_testing.controlplane import learn_kinds
 from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.eventually import PATIENCE, pause
 from airunway_testing.simulators import Level, simulators_for
@@ -87,7 +88,7 @@ Deploy: TypeAlias = Callable[..., Awaitable[ObjectKey]]
 
 
 async def install_definitions(client: Client, definitions: Sequence[Resource] = ()) -> None:
-    """Apply our CRDs and the given ones, and wait until the API server serves them.
+    """Apply our CRDs and the given ones, and wait until the API server serves them; its controllers learn of new ones.
 
     What is there already is left alone: an API server takes long over a large CRD, also where nothing changes.
     """
@@ -96,6 +97,7 @@ async def install_definitions(client: Client, definitions: Sequence[Resource] = 
     there = await _versions(client)
     marks = {key: (client.config.server, key.name, content) for key, (_, content) in wanted.items()}
     unknown = {key: wanted[key][0] for key, mark in marks.items() if _INSTALLED.get(mark) != there.get(key, "")}
+    is_new = False
     for key, definition in unknown.items():
         try:
             live = await client.get(CUSTOM_RESOURCE_DEFINITION, key)
@@ -104,6 +106,7 @@ async def install_definitions(client: Client, definitions: Sequence[Resource] = 
         if live is not None and is_deleting(live):
             await _definition_gone(client, key)
             live = None
+        is_new = is_new or live is None
         # A schema of which a test added a part looks like one with defaults: what it is known by tells.
         if (
             live is None
@@ -115,6 +118,8 @@ async def install_definitions(client: Client, definitions: Sequence[Resource] = 
         await wait_until_established(client, (key.name for key in unknown), timeout=PATIENCE)
         there = await _versions(client)
         _INSTALLED.update({marks[key]: there[key] for key in unknown if key in there})
+    if is_new:
+        await asyncio.to_thread(learn_kinds, client.config.server)
 
 
 @cache
@@ -342,10 +347,12 @@ async def until(
     try:
         async with asyncio.timeout(within):
             while True:
+                begun = monotonic()
                 deployment = await client.get(MODEL_DEPLOYMENT, key)
                 if holds(deployment):
                     return deployment
-                await asyncio.sleep(pause(monotonic() - start, shortest=0.04))
+                now = monotonic()
+                await asyncio.sleep(pause(now - start, shortest=0.04, took=now - begun))
     except TimeoutError as error:
         raise TimeoutError(
             f"{key}: waited for {what or 'a state'} in vain; status: {deployment.get('status')}"

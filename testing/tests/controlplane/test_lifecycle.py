@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from airunway_testing.controlplane import ControlPlane, ControlPlaneError, StartFailedError
+from airunway_testing.controlplane import ControlPlane, ControlPlaneError, StartFailedError, learn_kinds
 from airunway_testing.controlplane.binaries import find_binaries
 from airunway_testing.controlplane.ports import reserved_ports
 from airunway_testing.kubetools import kubectl_path
@@ -53,7 +53,11 @@ def get_namespaces(kubeconfig: Path) -> int:
 
 
 def test_stop_leaves_no_process_no_port_and_no_folder_even_with_watches_open() -> None:
-    plane = ControlPlane().start()
+    """It was started in a thread that has ended."""
+    plane = ControlPlane()
+    thread = threading.Thread(target=plane.start)
+    thread.start()
+    thread.join()
     url, directory, group = plane.url, plane.directory, plane.process_group
     watch = subprocess.Popen(
         [str(kubectl_path()), f"--kubeconfig={plane.kubeconfig}", "get", "namespaces", "--watch"],
@@ -75,14 +79,13 @@ def test_stop_leaves_no_process_no_port_and_no_folder_even_with_watches_open() -
         _ = plane.kubeconfig
 
 
-@pytest.mark.parametrize(("roomy", "settings"), [(False, {}), (True, {"GOGC": "400", "GOMAXPROCS": "1"})])
-def test_programs_may_be_given_room(roomy: bool, settings: dict[str, str]) -> None:
-    """Go reads from its environment how far a heap may grow; what is measured runs as it does anywhere."""
-    with ControlPlane(roomy=roomy) as plane:
-        for pid in plane.pids.values():
-            entries = Path(f"/proc/{pid}/environ").read_text().split("\0")
-            found = dict(entry.split("=", 1) for entry in entries if entry)
-            assert {name: value for name, value in found.items() if name.startswith("GO")} == settings
+def settings_of_go(plane: ControlPlane) -> list[dict[str, str]]:
+    """What each program's environment says of how far a heap may grow, and of threads."""
+    found = []
+    for pid in plane.pids.values():
+        entries = [entry for entry in Path(f"/proc/{pid}/environ").read_text().split("\0") if entry.startswith("GO")]
+        found.append(dict(entry.split("=", 1) for entry in entries))
+    return found
 
 
 @pytest.mark.parametrize("victim", ["parent", "supervisor"])
@@ -159,25 +162,23 @@ def test_outage_and_return_keep_address_and_data(tmp_path: Path) -> None:
         assert plane.url == url
         assert get_namespaces(plane.kubeconfig) == 0
         plane.start_component("kube-controller-manager")
+        before = plane.pids
+        learn_kinds("https://127.0.0.1:1")
+        assert plane.pids == before, "another cluster's controllers are left alone"
+        learn_kinds(url)
+        changed = [name for name, pid in plane.pids.items() if before[name] != pid]
+        assert changed == ["kube-controller-manager"]
     # keep=True
     assert (tmp_path / "plane" / "logs" / "kube-apiserver.log").is_file()
     key = tmp_path / "plane" / "certificates" / "ca.key"
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
 
 
-def test_starts_in_a_thread_and_outlives_it() -> None:
-    plane = ControlPlane()
-    thread = threading.Thread(target=plane.start)
-    thread.start()
-    thread.join()
-    try:
-        assert get_namespaces(plane.kubeconfig) == 0
-    finally:
-        plane.stop()
-
-
-async def test_async_context_manager_and_two_at_once() -> None:
-    async with ControlPlane() as one, ControlPlane() as other:
+async def test_two_at_once_one_of_them_with_room() -> None:
+    """What is measured runs as it does anywhere; programs may be given room."""
+    async with ControlPlane() as one, ControlPlane(roomy=True) as other:
+        assert settings_of_go(one) == [{}] * 3
+        assert settings_of_go(other) == [{"GOGC": "400", "GOMAXPROCS": "1"}] * 3
         assert one.url != other.url
         codes = await asyncio.gather(*(asyncio.to_thread(get_namespaces, plane.kubeconfig) for plane in (one, other)))
         assert codes == [0, 0]

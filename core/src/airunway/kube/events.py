@@ -141,9 +141,9 @@ class _Series:
     first_at: datetime
     last_at: datetime
     last_seen: float
+    interval: float
     vital: bool = False
     written: int = 0
-    interval: float = _FIRST_INTERVAL
     next_write: float = 0.0
 
 
@@ -237,7 +237,9 @@ class EventRecorder:
             return
         log.log(logging.WARNING if warning else logging.INFO, "%s: %s", key.reason, key.note)
         name = self._name_for(key, now)
-        self._series[key] = _Series(name=name, count=1, first_at=now, last_at=now, last_seen=seen, vital=vital)
+        self._series[key] = _Series(
+            name=name, count=1, first_at=now, last_at=now, last_seen=seen, interval=_FIRST_INTERVAL, vital=vital
+        )
         self._crowd.add(key.tenant, key.regarding, key)
         self._queue.add(key, Priority.URGENT if vital else Priority.NORMAL)
 

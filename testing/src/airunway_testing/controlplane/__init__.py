@@ -14,7 +14,7 @@ from airunway_testing.controlplane.errors import (
     DownloadFailedError,
     StartFailedError,
 )
-from airunway_testing.controlplane.plane import ControlPlane
+from airunway_testing.controlplane.plane import ControlPlane, learn_kinds
 from airunway_testing.controlplane.versions import (
     ETCD_VERSION,
     KUBERNETES_VERSION,
@@ -39,5 +39,6 @@ __all__ = [
     "Level",
     "RunningCluster",
     "StartFailedError",
+    "learn_kinds",
     "running",
 ]

@@ -6,6 +6,7 @@ with the process that started them, however that ends.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -33,7 +34,7 @@ from airunway.kube import (
 from airunway.process.operator_namespace import operator_namespace
 from airunway.rbac.rights import picker_role
 from airunway.resource import ObjectKey, Resource, dig, key_of
-from airunway_testing.controlplane import Cluster, Level, running
+from airunway_testing.controlplane import Cluster, Level, learn_kinds, running
 from airunway_testing.controlplane.nodes import DEFAULT_NODES, SimulatedNode, gpu_node
 from airunway_testing.controlplane.processes import Processes, log_tail
 from airunway_testing.controlplane.readiness import REPORT_EVERY, still_waiting
@@ -209,17 +210,15 @@ def _upstream_definitions(simulators: Sequence[Simulator], directory: Path | Non
 
 
 def _install(cluster: Cluster, definitions: Sequence[Resource], *, patience: float) -> None:
-    import asyncio
-
     asyncio.run(_apply(cluster.kubeconfig, definitions, patience=patience))
 
 
 async def _apply(kubeconfig: Path, definitions: Sequence[Resource], *, patience: float) -> None:
-
     async with Client(load_config(kubeconfig=kubeconfig), user_agent=user_agent_of("sandbox")) as client:
         for definition in definitions:
             await client.apply(CUSTOM_RESOURCE_DEFINITION, definition, manager="airunway-sandbox", force=True)
         await wait_until_established(client, (key_of(definition).name for definition in definitions), timeout=patience)
+        await asyncio.to_thread(learn_kinds, client.config.server)
 
 
 def _start(box: Sandbox, cluster: Cluster, level: Level, *, together: bool) -> list[str]:
@@ -248,8 +247,6 @@ def _start_gateway(
     """Install the Gateway API where the directory of the upstreams' CRDs had none, one Gateway and the ClusterRole of
     pickers (the chart brings it in a cluster), and start the controller.
     """
-    import asyncio
-
     there = {key_of(definition) for definition in installed}
     _install(cluster, [each for each in gateway_definitions() if key_of(each) not in there], patience=patience)
     asyncio.run(_make_gateway(cluster.kubeconfig))
@@ -310,8 +307,6 @@ def has_catalogue() -> bool:
 
 def _install_namespace(kubeconfig: Path) -> None:
     """Make the operator's namespace: Jobs that ask for cluster templates run there."""
-    import asyncio
-
     asyncio.run(_make_namespace(kubeconfig))
 
 
