@@ -24,8 +24,7 @@ from airunway.kube import (
     in_cluster_config,
     load_config,
 )
-from airunway.kube.config import proxy_of, tls_context
-from airunway.kube.credentials import ClientCertificate, FileCredentials
+from airunway.kube.config import ClientCertificate, FileCredentials, proxy_of, tls_context
 from airunway.resource import Resource
 
 # ------------------------------------------------------------------------------------------------------ kubeconfig
@@ -272,7 +271,7 @@ def test_without_the_extra_the_message_names_it() -> None:
 import asyncio, pathlib, sys
 sys.modules["kubernetes_asyncio"] = None  # as if it were not installed
 from airunway.kube import ConfigError
-from airunway.kube.credentials import ExecCredentials
+from airunway.kube.config import ExecCredentials
 source = ExecCredentials({"apiVersion": "client.authentication.k8s.io/v1", "command": "aws"}, directory=pathlib.Path())
 try:
     asyncio.run(source.credential())

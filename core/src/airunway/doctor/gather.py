@@ -300,7 +300,7 @@ class _Reader:
         async def allowed(right: Right) -> bool:
             namespace, _, _ = right.user.removeprefix("system:serviceaccount:").partition(":")
             async with self._slots:
-                answer = await self._client.subject_access_review(
+                return await self._client.subject_access_review(
                     user=right.user,
                     groups=["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"],
                     verb=right.verb,
@@ -309,7 +309,6 @@ class _Reader:
                     namespace=right.namespace,
                     name=right.name,
                 )
-            return answer.allowed
 
         listed = list(dict.fromkeys(wanted))
         return dict(zip(listed, await asyncio.gather(*map(allowed, listed)), strict=True))

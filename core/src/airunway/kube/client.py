@@ -6,40 +6,35 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from urllib.parse import quote
 
 from airunway.kube.config import ClusterConfig
+from airunway.kube.decoding import (
+    LONGEST_LINE,
+    Page,
+    WatchEvent,
+    decoded_events,
+    decoded_object,
+    page_of,
+    read_pages,
+    stream_seconds,
+    text_lines,
+)
 from airunway.kube.errors import MalformedAnswer, NotFound
 from airunway.kube.kinds import POD, SUBJECT_ACCESS_REVIEW, Kind
-from airunway.kube.pagination import Page, decoded_object, page_of, read_pages
 from airunway.kube.session import JSON, Session, user_agent_of
-from airunway.kube.text import LONGEST_LINE, text_lines
-from airunway.kube.watch import WatchEvent, decoded_events, stream_seconds
 from airunway.resource import ObjectKey, Resource, dig, key_of
 
-__all__ = ["AccessDecision", "Client", "Page"]
+__all__ = ["Client"]
 
 _APPLY = "application/apply-patch+yaml"  # JSON is YAML
 _MERGE = "application/merge-patch+json"
 _JSON_PATCH = "application/json-patch+json"
 _METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-_ANYTHING = "*/*"
-_FOR_EVER = float("inf")
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
-
-
-@dataclass(frozen=True, kw_only=True)
-class AccessDecision:
-    """The answer to a SubjectAccessReview."""
-
-    allowed: bool
-    denied: bool
-    """An explicit denial. If `allowed` and `denied` are both false, no rule allows the request."""
-    reason: str
-    """The server's reason, or its evaluation error; may be empty."""
+_ANYTHING = "*/*"
 
 
 class Client:
@@ -110,7 +105,7 @@ class Client:
 
     async def get(self, kind: Kind, key: ObjectKey, *, subresource: str = "") -> Resource:
         """Returns one object. Raises NotFound."""
-        path = kind.path(namespace=key.namespace, name=_required(key), subresource=subresource)
+        path, _ = _address(kind, key, subresource)
         return await self._json("get", "GET", path, resource=kind.plural)
 
     async def find(self, kind: Kind, key: ObjectKey) -> Resource | None:
@@ -120,9 +115,9 @@ class Client:
         except NotFound:
             return None
 
-    async def get_path(self, path: str, params: Mapping[str, str] | None = None, *, accept: str = "") -> Resource:
+    async def get_path(self, path: str, *, accept: str = "") -> Resource:
         """Returns the JSON document at an API path (discovery, ``/version``, OpenAPI), as media type `accept`."""
-        return await self._json("get", "GET", path, resource="nonresource", params=params, accept=accept)
+        return await self._json("get", "GET", path, resource="nonresource", accept=accept)
 
     async def pages(
         self,
@@ -132,7 +127,6 @@ class Client:
         label_selector: str = "",
         field_selector: str = "",
         limit: int = 500,
-        timeout: float | None = None,
     ) -> AsyncGenerator[Page, None]:
         """Yields all objects in consistent pages of `limit`; fetches the next page while the caller handles this one.
 
@@ -147,7 +141,7 @@ class Client:
         def fetch(token: str, size: int, most: int | None) -> asyncio.Task[bytes]:
             query = {**params, **_params(**{"limit": str(size) if size else "", "continue": token})}
             return asyncio.create_task(
-                self._session.read("list", "GET", path, resource=kind.plural, params=query, timeout=timeout, most=most)
+                self._session.read("list", "GET", path, resource=kind.plural, params=query, most=most)
             )
 
         async with aclosing(read_pages(fetch, kind=kind, limit=limit)) as pages:
@@ -186,45 +180,42 @@ class Client:
 
         https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches
         """
+        params = _params(labelSelector=label_selector)
         items: list[Resource] = []
-        token = ""
-        while True:
-            params = _params(labelSelector=label_selector, limit="500", **{"continue": token})
-            answer = await self._session.read(
-                "list",
-                "GET",
-                kind.path(namespace=namespace),
-                resource=kind.plural,
-                params=params,
-                accept=_METADATA_ONLY,
-            )
-            page = await decoded_object(answer, f"metadata of {kind}")
-            if page.get("kind") != "PartialObjectMetadataList":
-                raise MalformedAnswer(f"metadata of {kind}: the answer is a {page.get('kind')}")
-            items += page.get("items") or []
-            token = str((page.get("metadata") or {}).get("continue") or "")
-            if not token:
-                return items
+        parts = self._parts(kind, params, namespace=namespace, accept=_METADATA_ONLY, what=f"metadata of {kind}")
+        async with aclosing(parts) as stream:
+            async for part in stream:
+                if part.get("kind") != "PartialObjectMetadataList":
+                    raise MalformedAnswer(f"metadata of {kind}: the answer is a {part.get('kind')}")
+                items += part.get("items") or []
+        return items
 
-    async def rows(self, kind: Kind, *, limit: int = 500) -> AsyncGenerator[Mapping[str, object], None]:
+    async def rows(self, kind: Kind) -> AsyncGenerator[Mapping[str, object], None]:
         """Yields for every object its printer columns by name, as `kubectl get` prints them.
 
         The objects themselves are not sent, so their size does not matter. Raises Gone if the server compacted the list
         while it was read.
         """
-        params = {"includeObject": "None", "limit": str(limit)}
+        parts = self._parts(kind, {"includeObject": "None"}, accept=_TABLE, what=f"GET {kind.path()}")
+        async with aclosing(parts) as stream:
+            async for table in stream:
+                columns = [str(column.get("name")) for column in table.get("columnDefinitions") or ()]
+                for row in table.get("rows") or ():
+                    yield dict(zip(columns, row.get("cells") or (), strict=False))
+
+    async def _parts(
+        self, kind: Kind, params: Mapping[str, str], *, namespace: str = "", accept: str, what: str
+    ) -> AsyncGenerator[Resource, None]:
+        """Yields a list part by part, in the form of the media type `accept`."""
+        query = {**params, "limit": "500"}
+        path = kind.path(namespace=namespace)
         while True:
-            answer = await self._session.read(
-                "list", "GET", kind.path(), resource=kind.plural, params=params, accept=_TABLE
-            )
-            table = await decoded_object(answer, f"GET {kind.path()}")
-            columns = [str(column.get("name")) for column in table.get("columnDefinitions") or ()]
-            for row in table.get("rows") or ():
-                yield dict(zip(columns, row.get("cells") or (), strict=False))
-            token = dig(table, "metadata", "continue", default="")
-            if not token:
+            answer = await self._session.read("list", "GET", path, resource=kind.plural, params=query, accept=accept)
+            part = await decoded_object(answer, what)
+            yield part
+            query["continue"] = str(dig(part, "metadata", "continue", default=""))
+            if not query["continue"]:
                 return
-            params["continue"] = token
 
     async def watch(
         self,
@@ -264,16 +255,12 @@ class Client:
         previous: bool = False,
         tail: int | None = None,
         since_seconds: int | None = None,
-        longest: int = LONGEST_LINE,
-        most: int | None = None,
     ) -> AsyncGenerator[str, None]:
         """Yields the lines that a container of a pod has written, oldest first; with `follow` until it ends.
 
         - `previous`: those of the run before the one that is there. Raises BadRequest if there was none.
         - `tail`: only the last so many lines; `since_seconds`: only the lines of the last so many seconds.
-        - `longest`: bytes after which a line is cut; `most`: bytes after which AnswerTooLarge is raised.
-
-        The request ends when the caller closes the generator.
+        A line is cut after `LONGEST_LINE` bytes. The request ends when the caller closes the generator.
         """
         params = _params(
             container=container,
@@ -282,11 +269,10 @@ class Client:
             tailLines="" if tail is None else str(tail),
             sinceSeconds="" if since_seconds is None else str(since_seconds),
         )
-        path = POD.path(namespace=key.namespace, name=_required(key), subresource="log")
-        chunks = self._session.stream(
-            "get", path, resource="pods/log", params=params, accept=_ANYTHING, silence=_FOR_EVER if follow else None
-        )
-        async with aclosing(chunks), aclosing(text_lines(chunks, longest=longest, most=most)) as lines:
+        path, resource = _address(POD, key, "log")
+        silence = float("inf") if follow else None
+        chunks = self._session.stream("get", path, resource=resource, params=params, accept=_ANYTHING, silence=silence)
+        async with aclosing(chunks), aclosing(text_lines(chunks)) as lines:
             async for line in lines:
                 yield line
 
@@ -307,12 +293,13 @@ class Client:
         """Yields the lines of the answer of a Service or pod behind the API server's proxy, as they arrive.
 
         `kind` is SERVICE or POD, `path` begins with a slash, `body` is sent as JSON. `silence` is the limit in seconds
-        between two parts of the answer (None: that of watches). `longest` and `most` are as for `logs`.
+        between two parts of the answer (None: that of watches). A line is cut after `longest` bytes; AnswerTooLarge is
+        raised after `most`.
 
         Raises Forbidden without the right to ``get`` (with `method` POST: ``create``) the subresource ``proxy``, and
         the ApiError of an error answer, whether the server or the model sent it.
         """
-        target = f"{scheme}:{_required(key)}:{port}" if scheme else f"{_required(key)}:{port}"
+        target = ":".join(filter(None, (scheme, _name_of(key), str(port))))
         subresource = f"proxy{quote(path, safe='/')}"
         at = f"{kind.path(namespace=key.namespace)}/{quote(target, safe=':')}/{subresource}"
         chunks = self._session.stream(
@@ -367,9 +354,7 @@ class Client:
         params = _write_params(manager=manager, dry_run=dry_run, field_validation=field_validation)
         if force:
             params["force"] = "true"
-        key = key_of(obj)
-        path = kind.path(namespace=key.namespace, name=_required(key), subresource=subresource)
-        resource = _with_subresource(kind, subresource)
+        path, resource = _address(kind, key_of(obj), subresource)
         return await self._json("apply", "PATCH", path, resource=resource, params=params, body=obj, media_type=_APPLY)
 
     async def merge_patch(
@@ -388,8 +373,7 @@ class Client:
         A `metadata.uid` is a precondition too, but not in the patch of a subresource: there the API server ignores it.
         """
         params = _write_params(manager=manager, dry_run=dry_run, field_validation=field_validation)
-        path = kind.path(namespace=key.namespace, name=_required(key), subresource=subresource)
-        resource = _with_subresource(kind, subresource)
+        path, resource = _address(kind, key, subresource)
         return await self._json("patch", "PATCH", path, resource=resource, params=params, body=patch, media_type=_MERGE)
 
     async def json_patch(
@@ -404,8 +388,7 @@ class Client:
     ) -> Resource:
         """JSON patch (RFC 6902). A failing `test` operation raises Invalid."""
         params = _write_params(manager=manager, dry_run=dry_run)
-        path = kind.path(namespace=key.namespace, name=_required(key), subresource=subresource)
-        resource = _with_subresource(kind, subresource)
+        path, resource = _address(kind, key, subresource)
         return await self._json(
             "patch", "PATCH", path, resource=resource, params=params, body=list(operations), media_type=_JSON_PATCH
         )
@@ -415,9 +398,7 @@ class Client:
     ) -> Resource:
         """Full update with optimistic locking. Raises Conflict if `metadata.resourceVersion` is not the current one."""
         params = _write_params(manager=manager, dry_run=dry_run)
-        key = key_of(obj)
-        path = kind.path(namespace=key.namespace, name=_required(key), subresource=subresource)
-        resource = _with_subresource(kind, subresource)
+        path, resource = _address(kind, key_of(obj), subresource)
         return await self._json("update", "PUT", path, resource=resource, params=params, body=obj)
 
     async def delete(
@@ -438,8 +419,8 @@ class Client:
             options["gracePeriodSeconds"] = grace_seconds
         if dry_run:
             options["dryRun"] = ["All"]
-        path = kind.path(namespace=key.namespace, name=_required(key))
-        await self._json("delete", "DELETE", path, resource=kind.plural, body=options)
+        path, resource = _address(kind, key)
+        await self._json("delete", "DELETE", path, resource=resource, body=options)
 
     async def subject_access_review(
         self,
@@ -453,7 +434,7 @@ class Client:
         namespace: str = "",
         name: str = "",
         subresource: str = "",
-    ) -> AccessDecision:
+    ) -> bool:
         """Whether `user` may do `verb` on `kind` in `namespace` (empty: in all namespaces)."""
         attributes = _params(
             group=kind.group,
@@ -473,12 +454,7 @@ class Client:
             review["spec"]["uid"] = uid
         if extra:
             review["spec"]["extra"] = {k: list(v) for k, v in extra.items()}
-        status = (await self.create(SUBJECT_ACCESS_REVIEW, review)).get("status") or {}
-        return AccessDecision(
-            allowed=bool(status.get("allowed")),
-            denied=bool(status.get("denied")),
-            reason=str(status.get("reason") or status.get("evaluationError") or ""),
-        )
+        return bool(dig(await self.create(SUBJECT_ACCESS_REVIEW, review), "status", "allowed"))
 
     async def _json(
         self,
@@ -506,11 +482,13 @@ def _write_params(*, manager: str = "", dry_run: bool = False, field_validation:
     return _params(fieldManager=manager, dryRun="All" if dry_run else "", fieldValidation=field_validation)
 
 
-def _required(key: ObjectKey) -> str:
+def _address(kind: Kind, key: ObjectKey, subresource: str = "") -> tuple[str, str]:
+    """Returns the path of an object or of its subresource, and the name of that resource for `on_request`."""
+    path = kind.path(namespace=key.namespace, name=_name_of(key), subresource=subresource)
+    return path, f"{kind.plural}/{subresource}" if subresource else kind.plural
+
+
+def _name_of(key: ObjectKey) -> str:
     if not key.name:
         raise ValueError("an object without metadata.name cannot be addressed")
     return key.name
-
-
-def _with_subresource(kind: Kind, subresource: str) -> str:
-    return f"{kind.plural}/{subresource}" if subresource else kind.plural

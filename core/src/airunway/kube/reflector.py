@@ -13,11 +13,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from typing import TypeAlias
 
-from airunway.kube.backoff import Backoff
 from airunway.kube.client import Client
+from airunway.kube.decoding import WatchEvent
 from airunway.kube.errors import ApiError, Forbidden, Gone, KubeError, NotFound, TooManyRequests, Unauthorized
 from airunway.kube.kinds import Kind
-from airunway.kube.watch import WatchEvent
+from airunway.kube.queue import Backoff
 from airunway.resource import ObjectKey, Resource, uid_of
 
 __all__ = ["AnyReflector", "Handler", "Index", "Reflector", "UnionReflector", "reflector_of"]

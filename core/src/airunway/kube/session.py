@@ -24,8 +24,7 @@ import orjson
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from airunway.kube.config import ClusterConfig, proxy_of, tls_context
-from airunway.kube.credentials import ClientCertificate
+from airunway.kube.config import ClientCertificate, ClusterConfig, proxy_of, tls_context
 from airunway.kube.errors import (
     LONGEST_HINT,
     AnswerTooLarge,

@@ -86,7 +86,7 @@ class AccessReviewer:
         async with self._questions:
             if (known := self._known(key)) is not None:  # another review has had the same question answered
                 return known
-            decision = await self._client.subject_access_review(
+            allowed = await self._client.subject_access_review(
                 user=user.name,
                 uid=user.uid,
                 groups=user.groups,
@@ -95,13 +95,13 @@ class AccessReviewer:
                 kind=kind,
                 namespace=namespace,
             )
-        self._answered_at[not decision.allowed].pop(key, None)
-        kept = self._answered_at[decision.allowed]
+        self._answered_at[not allowed].pop(key, None)
+        kept = self._answered_at[allowed]
         kept.pop(key, None)
         kept[key] = self._clock()
         while len(kept) > CAPACITY:
             kept.popitem(last=False)
-        return decision.allowed
+        return allowed
 
     def _known(self, key: bytes) -> bool | None:
         """The cached answer, if it is still valid."""

@@ -1,21 +1,25 @@
-"""A cache that reads its own writes (client-go: MutationCache), so that a lagging watch does not cause a second write.
+"""Our own writes: a cache that knows their answers, the writer of a status, and finalizers.
 
-Example: a reconcile creates a Service, and an event of a pod arrives before the watch delivers that Service. Without
-the API server's answer to the create, the next reconcile would find no Service and would write again.
+Example of the cache (client-go: MutationCache): a reconcile creates a Service, and an event of a pod arrives before the
+watch delivers that Service. Without the API server's answer to the create, the next reconcile would find no Service and
+would write again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from time import monotonic
 from typing import Protocol
 
+from airunway.kube.apply import needs_apply
+from airunway.kube.client import Client
+from airunway.kube.errors import Conflict, Invalid, NotFound
+from airunway.kube.kinds import Kind
+from airunway.kube.reflector import Handler
 from airunway.resource import ObjectKey, Resource, dig, key_of, uid_of
 
-__all__ = ["Listener", "MutationCache", "Store"]
-
-Handler = Callable[[ObjectKey, Resource | None, Resource | None], None]
+__all__ = ["Listener", "MutationCache", "StatusWriter", "Store", "add_finalizer", "remove_finalizers"]
 
 Listener = Callable[[ObjectKey, Resource | None, Resource | None, bool], None]
 """``listener(key, old, new, echo)``: like a handler; `echo` is true if `new` is the answer to a write of ours."""
@@ -143,3 +147,98 @@ def _newer(answer: Resource, cached: Resource) -> bool:
 
 def _version(obj: Resource) -> str:
     return str(dig(obj, "metadata", "resourceVersion", default=""))
+
+
+class StatusWriter:
+    """Applies the status of objects of one kind as one field manager; `objects` is their cache.
+
+    `on_write(object, status)` is called after each write, with the object before the write.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        kind: Kind,
+        objects: MutationCache,
+        manager: str,
+        on_write: Callable[[Resource, Resource], None] = lambda _object, _status: None,
+    ) -> None:
+        self._client = client
+        self._kind = kind
+        self._objects = objects
+        self._manager = manager
+        self._on_write = on_write
+
+    async def write(
+        self, obj: Resource, status: Resource, *, force: bool = True, compared: Resource | None = None
+    ) -> bool:
+        """Makes `status` all that the manager owns of the object's status.
+
+        Returns False if nothing had to be written, or if the object is gone.
+
+        The resourceVersion of `obj` is the precondition, because the API server checks no uid for a subresource
+        (kube-apiserver 1.36 replaces the sent metadata by the stored object's before validation): otherwise a new
+        object with the same name could get the status of the old one. `compared` (default: `obj`) is the live object
+        that the status is compared with. Raises Conflict if the object was written meanwhile, or, with `causes`, if
+        another manager owns a field and `force` is false.
+        """
+        known = {field: obj["metadata"].get(field) for field in ("name", "namespace", "resourceVersion")}
+        body = {
+            "apiVersion": self._kind.api_version,
+            "kind": self._kind.kind,
+            "metadata": {field: value for field, value in known.items() if value},
+            "status": status,
+        }
+        live = obj if compared is None else compared
+        if not needs_apply(body, live, manager=self._manager, subresource="status"):
+            return False
+        with self._objects.writing(key_of(obj)):
+            try:
+                answer = await self._client.apply(
+                    self._kind, body, manager=self._manager, force=force, subresource="status"
+                )
+            except NotFound:
+                return False
+            self._objects.note(answer)
+        self._on_write(obj, status)
+        return True
+
+
+async def add_finalizer(client: Client, kind: Kind, obj: Resource, finalizer: str, *, manager: str) -> Resource:
+    """Adds `finalizer` to `obj`, which does not have it; returns the new state of the object.
+
+    Raises NotFound, and Conflict if there is another object with that name, or its finalizers have changed: the event
+    of the newer state causes the next pass.
+    """
+    present = obj["metadata"].get("finalizers") or None
+    operations = [
+        {"op": "test", "path": "/metadata/uid", "value": obj["metadata"]["uid"]},
+        {"op": "test", "path": "/metadata/finalizers", "value": present},
+        {"op": "add", "path": "/metadata/finalizers", "value": [*(present or ()), finalizer]},
+    ]
+    try:
+        return await client.json_patch(kind, key_of(obj), operations, manager=manager)
+    except Invalid as error:
+        raise Conflict(409, "Conflict", f"the finalizers changed meanwhile: {error.message}") from error
+
+
+async def remove_finalizers(
+    client: Client, kind: Kind, obj: Resource, finalizers: Collection[str], *, manager: str
+) -> Resource | None:
+    """Removes `finalizers`, which `obj` has, in one write; returns the new state, or None if the object is gone.
+
+    Raises Conflict if the object's finalizers have changed: the event of the newer state causes the next pass.
+    """
+    present = obj["metadata"]["finalizers"]
+    path = "/metadata/finalizers"
+    operations = [
+        {"op": "test", "path": path, "value": present},
+        {"op": "replace", "path": path, "value": [each for each in present if each not in finalizers]},
+    ]
+    try:
+        return await client.json_patch(kind, key_of(obj), operations, manager=manager)
+    except NotFound:
+        return None
+    except Invalid as error:
+        raise Conflict(409, "Conflict", f"the finalizers changed meanwhile: {error.message}") from error
