@@ -14,7 +14,7 @@ from airunway.controller import policies
 from airunway.doctor.checks_cluster import OLDEST
 from airunway.process import probes
 from airunway.webhook import access, certificates
-from airunway.webhook.request_limits import Limits
+from airunway.webhook.server import Limits
 
 PAGE = " ".join((Path(__file__).parents[2] / "docs/admission.md").read_text(encoding="utf-8").split())
 LIMITS = Limits()

@@ -12,8 +12,8 @@ from airunway.kube import Client, Forbidden, load_config
 from airunway.rbac.rights import Rights, roles, webhook_rights
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.webhook import webhook_settings
+from airunway.webhook.cert_rotator import SECRET, CertificateSecret, material_of
 from airunway.webhook.certificates import Material, new_authority
-from airunway.webhook.secret import SECRET, CertificateSecret, material_of
 from airunway_testing.controlplane import Cluster
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.rights import account_of, applied

@@ -8,7 +8,7 @@ import pytest
 
 from airunway.kube import Client
 from airunway.selection import UpstreamFacts
-from airunway.webhook.access import CAPACITY, QUESTIONS, REFUSED, REMEMBERED, AccessReviewer, User
+from airunway.webhook.admission import CAPACITY, QUESTIONS, REFUSED, REMEMBERED, AccessReviewer, User
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.fixtures import Kubectl
 

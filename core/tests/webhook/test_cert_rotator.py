@@ -13,7 +13,7 @@ import pytest
 
 from airunway.kube import Client, Conflict, NotFound
 from airunway.resource import ObjectKey, Resource, dig
-from airunway.webhook.cert_rotator import CertRotator
+from airunway.webhook.cert_rotator import SECRET, CertificateSecret, CertRotator, material_of, secret_of
 from airunway.webhook.certificates import AUTHORITY_LIFETIME, Material, authorities_in, new_authority
 from airunway.webhook.configuration import (
     CONFIGURATION_KIND,
@@ -22,7 +22,6 @@ from airunway.webhook.configuration import (
     bundles_in,
     configuration_object,
 )
-from airunway.webhook.secret import SECRET, CertificateSecret, material_of, secret_of
 from airunway_testing.eventually import PATIENCE
 
 pytestmark = pytest.mark.apiserver

@@ -27,8 +27,7 @@ from airunway.resource import condition_of, key_of
 from airunway.webhook import WebhookSettings
 from airunway.webhook.application import Webhook
 from airunway.webhook.configuration import PATH
-from airunway.webhook.request_limits import Limits
-from airunway.webhook.server import AdmissionServer
+from airunway.webhook.server import AdmissionServer, Limits
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.reviews import Streams, WebhookClient, connected, exchanged, review_of
 from airunway_testing.webhook import local_settings, running_webhook

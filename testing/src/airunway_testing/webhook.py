@@ -25,7 +25,7 @@ from airunway.resource import ObjectKey
 from airunway.webhook import WebhookSettings, webhook_settings
 from airunway.webhook.application import Webhook
 from airunway.webhook.configuration import CONFIGURATION_KIND
-from airunway.webhook.request_limits import Limits
+from airunway.webhook.server import Limits
 from airunway_testing.controlplane.ports import reserved_ports
 
 __all__ = ["local_settings", "running_webhook"]

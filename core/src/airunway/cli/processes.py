@@ -349,7 +349,7 @@ def end(problem: object) -> typer.Exit:
 
 
 def own_namespace() -> str:
-    from airunway.process.operator_namespace import operator_namespace
+    from airunway.process.effective_settings import operator_namespace
 
     return operator_namespace(os.environ)
 

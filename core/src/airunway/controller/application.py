@@ -33,8 +33,7 @@ from airunway.kube import (
 from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
-from airunway.process.fleet_metrics import Transitions, deployment_points, provider_points
-from airunway.process.metrics import Metrics, MetricsRole
+from airunway.process.metrics import Metrics, MetricsRole, Transitions, deployment_points, provider_points
 from airunway.process.predicates import RelevantMetadata, needs_reconcile
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.process.supervisor import Lead

@@ -52,8 +52,8 @@ from airunway.plugins.host import ProviderHost
 from airunway.process.effective_settings import EffectiveSettings, published_in
 from airunway.redaction import bounded
 from airunway.resource import ObjectKey, Resource, dig, key_of
+from airunway.webhook.cert_rotator import SECRET
 from airunway.webhook.configuration import CONFIGURATION_KIND, webhooks_of
-from airunway.webhook.secret import SECRET
 
 __all__ = ["gather"]
 

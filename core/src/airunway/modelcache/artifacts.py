@@ -34,8 +34,8 @@ from airunway.owned.history import WriteHistory, fight_text
 from airunway.owned.objects import Identity, complete, identity_in, is_ours
 from airunway.owned.plan import conflict_text
 from airunway.owned.writer import Writer
+from airunway.process.jobs import Slots
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.process.slots import Slots
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, labels_of, uid_of
 from airunway.status import Category, Condition, category_of
 from airunway.status.evidence import EventFacts, Evidence, PodFacts, claim_facts, pod_facts

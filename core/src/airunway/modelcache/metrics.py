@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
-from airunway.process.fleet_metrics import NO_PHASE, OBJECT_LIMIT, OTHER
-from airunway.process.metrics import Metrics, Point
+from airunway.process.metrics import NO_PHASE, OBJECT_LIMIT, OTHER, Metrics, Point
 from airunway.quantity import parse_quantity
 from airunway.resource import ObjectKey, Resource, condition_of, dig
 from airunway.status import Category, category_of

@@ -11,14 +11,26 @@ import asyncio
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from contextvars import Context
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import AnyReflector, Client, Handler, Kind, UnionReflector, reflector_of, transform_once
+from airunway.api import names
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
+from airunway.kube import (
+    AnyReflector,
+    Client,
+    Handler,
+    Kind,
+    UnionReflector,
+    compact_objects,
+    reflector_of,
+    transform_once,
+    wait_until_answered,
+)
 from airunway.process.metrics import Metrics
-from airunway.resource import ObjectKey, Resource
+from airunway.resource import ObjectKey, Resource, dig
 
-__all__ = ["Caches", "Projection", "SharedCache"]
+__all__ = ["Caches", "ProviderCapabilities", "ScopedCaches", "SharedCache"]
 
 T = TypeVar("T")
 
@@ -177,3 +189,74 @@ class SharedCache(UnionReflector):
             self.on_restart = None
             for handler in list(self._handlers):
                 self.remove_handler(handler)
+
+
+class ScopedCaches:
+    """The caches of a namespaced kind and of its cluster-scoped counterpart, and why they cannot be read yet.
+
+    Example: RuntimeConfig and ClusterRuntimeConfig. A cluster without the CRDs counts as one without objects; CRDs that
+    are installed later are noticed within 30 seconds.
+    """
+
+    def __init__(self, namespaced: SharedCache, cluster: SharedCache) -> None:
+        self.namespaced, self.cluster = namespaced, cluster
+        self._problems: dict[SharedCache, str] = {}
+
+    @property
+    def readable(self) -> bool:
+        """Whether both kinds have been read once, or found not to be installed; it stays true."""
+        return self.namespaced.answered.is_set() and self.cluster.answered.is_set()
+
+    def unready(self) -> str | None:
+        """Why the objects are not readable yet, with kind and verb; None if they are."""
+        if self.readable:
+            return None
+        cache = self.cluster if self.namespaced.answered.is_set() else self.namespaced
+        kind, cause = cache.kind, self._problems.get(cache)
+        if cause is None:
+            return f"the {kind.plural} have not been read yet"
+        remedy = ": grant list and watch on them to the account of this process" if cause == "Forbidden" else ""
+        return f"cannot list {kind.plural}.{kind.group} ({cause}){remedy}"
+
+    async def read(self) -> None:
+        """Wait until both kinds are readable."""
+        await wait_until_answered([self.namespaced, self.cluster])
+
+    async def run(self) -> None:
+        """Follow both kinds until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for cache in (self.namespaced, self.cluster):
+                cache.on_restart = partial(self._problems.__setitem__, cache)
+                group.create_task(cache.run(), name=str(cache.kind))
+
+
+class ProviderCapabilities:
+    """The capabilities in the InferenceProviderConfigs. `on_change(provider)` is called if those of one change."""
+
+    def __init__(self, caches: Caches, *, on_change: Callable[[str], None]) -> None:
+        self.configs: SharedCache = caches.of(INFERENCE_PROVIDER_CONFIG, project=compact_objects(names.CORE_MANAGER))
+        self._on_change = on_change
+
+    async def run(self) -> None:
+        """Follow the configs until cancelled."""
+        self.configs.add_handler(self._on_config)
+        await self.configs.run()
+
+    def provider_of(self, deployment: Resource | None) -> str:
+        """The registered provider of a deployment; empty if it has none."""
+        name = dig(deployment, "status", "provider", "name")
+        return name if isinstance(name, str) and self.configs.get(ObjectKey("", name)) else ""
+
+    def engine_of(self, deployment: Resource) -> Resource | None:
+        """The provider's entry for the engine that a deployment uses; None if it is not known."""
+        config = self.configs.get(ObjectKey("", self.provider_of(deployment)))
+        engines = dig(config, "spec", "capabilities", "engines")
+        used = dig(deployment, "status", "engine", "type")
+        for entry in engines if isinstance(engines, list) else ():
+            if isinstance(entry, dict) and entry.get("name") == used:
+                return entry
+        return None
+
+    def _on_config(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        if dig(old, "spec", "capabilities") != dig(new, "spec", "capabilities"):
+            self._on_change(key.name)

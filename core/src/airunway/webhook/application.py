@@ -10,13 +10,10 @@ import kopf
 from airunway.kube import Client
 from airunway.process.connections import OnTurnedAway
 from airunway.resource import ObjectKey
-from airunway.webhook.access import AccessReviewer
-from airunway.webhook.admission import Admission, ClusterView
-from airunway.webhook.cert_rotator import SETTLE, CertRotator
+from airunway.webhook.admission import AccessReviewer, Admission, ClusterView
+from airunway.webhook.cert_rotator import SETTLE, CertificateSecret, CertRotator
 from airunway.webhook.configuration import WebhookSettings
-from airunway.webhook.request_limits import Limits
-from airunway.webhook.secret import CertificateSecret
-from airunway.webhook.server import AdmissionServer, OnReview
+from airunway.webhook.server import AdmissionServer, Limits, OnReview
 
 __all__ = ["MANAGER", "Webhook"]
 
