@@ -10,7 +10,7 @@ import pytest
 
 from airunway.plugins.errors import PluginBroken
 from airunway.process import supervisor as module
-from airunway.process.supervisor import Application, Lead, Supervisor, Work
+from airunway.process.manager import Application, Lead, Supervisor, Work
 from airunway_testing.eventually import eventually
 
 

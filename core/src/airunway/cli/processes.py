@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from airunway.plugins.host import ProviderHost
     from airunway.process.caches import Caches
     from airunway.process.effective_settings import EffectiveSettings
+    from airunway.process.manager import Application, Factories
     from airunway.process.metrics import Metrics
-    from airunway.process.supervisor import Application, Factories
 
     Part: TypeAlias = Callable[[Caches, str], Application]
 

@@ -23,8 +23,8 @@ from airunway.modelcache.templates import WarmTemplates, user_name
 from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches, ProviderCapabilities
 from airunway.process.jobs import Slots
+from airunway.process.manager import Lead
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.process.supervisor import Lead
 from airunway.resource import (
     ObjectKey,
     Resource,

@@ -1,6 +1,6 @@
 """The caches of one process: readers of the same objects share one cache.
 
-A process may run the core and several providers (`process.supervisor`); it still lists and caches the ModelDeployments
+A process may run the core and several providers (`process.manager`); it still lists and caches the ModelDeployments
 once. A cache watches the API server while at least one reader runs. When the last reader ends, the cache is dropped,
 and a new reader starts with an empty one.
 """
