@@ -45,9 +45,8 @@ class Place:
         """A keeper as one replica has it."""
         return CertRotator(
             self.client,
-            CertificateSecret(self.client, self.key, manager=MANAGER),
+            CertificateSecret(self.client, self.key),
             self.settings,
-            manager=MANAGER,
             clock=clock or (lambda: datetime.now(UTC)),
             settle=0.05,
         )
@@ -220,7 +219,7 @@ async def test_a_garbled_secret_is_made_anew_and_keeps_what_others_wrote(place: 
 
 
 async def test_a_write_that_comes_too_late_is_none(place: Place) -> None:
-    secret = CertificateSecret(place.client, place.key, manager=MANAGER)
+    secret = CertificateSecret(place.client, place.key)
     first = new_authority(now=datetime.now(UTC), hosts=place.settings.hosts)
     assert await secret.write(first, live=None)
     live = await secret.read()

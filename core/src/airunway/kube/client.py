@@ -61,34 +61,25 @@ class Client:
         on_request: Callable[[str, str, int, float], None] | None = None,
         on_warning: Callable[[str], None] | None = None,
     ) -> None:
-        self._session = Session(
+        self.session = Session(
             config,
             user_agent=user_agent or user_agent_of("library"),
             timeout=timeout,
             watch_inactivity=watch_inactivity,
+            on_request=on_request,
+            on_warning=on_warning,
         )
-        self._session.on_request = on_request
-        if on_warning is not None:
-            self._session.on_warning = on_warning
 
     @property
     def config(self) -> ClusterConfig:
-        return self._session.config
-
-    @property
-    def on_request(self) -> Callable[[str, str, int, float], None] | None:
-        return self._session.on_request
-
-    @on_request.setter
-    def on_request(self, hook: Callable[[str, str, int, float], None] | None) -> None:
-        self._session.on_request = hook
+        return self.session.config
 
     async def __aenter__(self) -> Client:
-        await self._session.open()
+        await self.session.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._session.close()
+        await self.session.close()
 
     @property
     def server_time(self) -> datetime | None:
@@ -97,7 +88,7 @@ class Client:
         None before the first answer, and if the answer has no usable ``Date`` header.
         """
         try:
-            return parsedate_to_datetime(self._session.date)
+            return parsedate_to_datetime(self.session.date)
         except ValueError:
             return None
 
@@ -141,7 +132,7 @@ class Client:
         def fetch(token: str, size: int, most: int | None) -> asyncio.Task[bytes]:
             query = {**params, **_params(**{"limit": str(size) if size else "", "continue": token})}
             return asyncio.create_task(
-                self._session.read("list", "GET", path, resource=kind.plural, params=query, most=most)
+                self.session.read("list", "GET", path, resource=kind.plural, params=query, most=most)
             )
 
         async with aclosing(read_pages(fetch, kind=kind, limit=limit)) as pages:
@@ -172,7 +163,7 @@ class Client:
         """Returns the first `limit` objects of a list, in one request. Raises AnswerTooLarge beyond `most` bytes."""
         params = _params(labelSelector=label_selector, fieldSelector=field_selector, limit=str(limit))
         path = kind.path(namespace=namespace)
-        answer = await self._session.read("list", "GET", path, resource=kind.plural, params=params, most=most)
+        answer = await self.session.read("list", "GET", path, resource=kind.plural, params=params, most=most)
         return page_of(await decoded_object(answer, f"list of {kind}"), kind)
 
     async def list_metadata(self, kind: Kind, *, namespace: str = "", label_selector: str = "") -> list[Resource]:
@@ -210,7 +201,7 @@ class Client:
         query = {**params, "limit": "500"}
         path = kind.path(namespace=namespace)
         while True:
-            answer = await self._session.read("list", "GET", path, resource=kind.plural, params=query, accept=accept)
+            answer = await self.session.read("list", "GET", path, resource=kind.plural, params=query, accept=accept)
             part = await decoded_object(answer, what)
             yield part
             query["continue"] = str(dig(part, "metadata", "continue", default=""))
@@ -239,9 +230,9 @@ class Client:
             resourceVersion=resource_version,
             labelSelector=label_selector,
             fieldSelector=field_selector,
-            timeoutSeconds=str(timeout_seconds or stream_seconds(kind, self._session.watch_inactivity)),
+            timeoutSeconds=str(timeout_seconds or stream_seconds(kind, self.session.watch_inactivity)),
         )
-        chunks = self._session.stream("watch", kind.path(namespace=namespace), resource=kind.plural, params=params)
+        chunks = self.session.stream("watch", kind.path(namespace=namespace), resource=kind.plural, params=params)
         async with aclosing(chunks), aclosing(decoded_events(chunks)) as events:
             async for event in events:
                 yield event
@@ -271,7 +262,7 @@ class Client:
         )
         path, resource = _address(POD, key, "log")
         silence = float("inf") if follow else None
-        chunks = self._session.stream("get", path, resource=resource, params=params, accept=_ANYTHING, silence=silence)
+        chunks = self.session.stream("get", path, resource=resource, params=params, accept=_ANYTHING, silence=silence)
         async with aclosing(chunks), aclosing(text_lines(chunks)) as lines:
             async for line in lines:
                 yield line
@@ -302,7 +293,7 @@ class Client:
         target = ":".join(filter(None, (scheme, _name_of(key), str(port))))
         subresource = f"proxy{quote(path, safe='/')}"
         at = f"{kind.path(namespace=key.namespace)}/{quote(target, safe=':')}/{subresource}"
-        chunks = self._session.stream(
+        chunks = self.session.stream(
             "get" if method == "GET" else "create",
             at,
             resource=f"{kind.plural}/proxy",
@@ -468,7 +459,7 @@ class Client:
         media_type: str = JSON,
         accept: str = "",
     ) -> Resource:
-        answer = await self._session.read(
+        answer = await self.session.read(
             verb, method, path, resource=resource, params=params, body=body, media_type=media_type, accept=accept
         )
         return await decoded_object(answer, f"{method} {path}")

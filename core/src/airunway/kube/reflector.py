@@ -389,10 +389,6 @@ class UnionReflector:
         return any(part.missing for part in self._parts)
 
     @property
-    def restarts(self) -> int:
-        return sum(part.restarts for part in self._parts)
-
-    @property
     def on_restart(self) -> Callable[[str], None] | None:
         return self._parts[0].on_restart
 

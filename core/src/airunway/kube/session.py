@@ -61,12 +61,21 @@ def user_agent_of(component: str) -> str:
 class Session:
     """The connections, as an async context. The parameters are those of `Client`."""
 
-    def __init__(self, config: ClusterConfig, *, user_agent: str, timeout: float, watch_inactivity: float) -> None:
+    def __init__(
+        self,
+        config: ClusterConfig,
+        *,
+        user_agent: str,
+        timeout: float,
+        watch_inactivity: float,
+        on_request: Callable[[str, str, int, float], None] | None,
+        on_warning: Callable[[str], None] | None,
+    ) -> None:
         self.config = config
         self.timeout = timeout
         self.watch_inactivity = watch_inactivity
-        self.on_request: Callable[[str, str, int, float], None] | None = None
-        self.on_warning: Callable[[str], None] = self._log_warning
+        self.on_request = on_request
+        self._on_warning = on_warning or self._log_warning
         self._user_agent = user_agent
         self._warned: set[str] = set()
         self._http: aiohttp.ClientSession | None = None
@@ -109,7 +118,6 @@ class Session:
         body: object = None,
         media_type: str = JSON,
         accept: str = "",
-        timeout: float | None = None,
         most: int | None = None,
     ) -> bytes:
         """Returns the whole body of a successful answer. `verb` and `resource` name the request in `on_request`.
@@ -117,17 +125,17 @@ class Session:
         `accept` is a media type to request instead of plain JSON. Raises AnswerTooLarge for a body of more than `most`
         bytes, without reading the rest.
         """
-        limits = aiohttp.ClientTimeout(total=timeout or self.timeout)
+        limits = aiohttp.ClientTimeout(total=self.timeout)
         response = await self._send(
             verb,
             method,
             path,
+            limits,
             resource=resource,
             params=params,
             body=body,
             media_type=media_type,
             accept=accept,
-            limits=limits,
         )
         with _as_ours(f"{method} {path}"):
             async with response:
@@ -166,7 +174,7 @@ class Session:
             sock_read=None if quiet == float("inf") else quiet,
         )
         response = await self._send(
-            verb, method, path, resource=resource, params=params, body=body, accept=accept, limits=limits
+            verb, method, path, limits, resource=resource, params=params, body=body, accept=accept
         )
         try:
             with _as_ours(f"{verb} of {path}"):
@@ -180,9 +188,9 @@ class Session:
         verb: str,
         method: str,
         path: str,
+        limits: aiohttp.ClientTimeout,
         *,
         resource: str,
-        limits: aiohttp.ClientTimeout,
         params: Mapping[str, str] | None = None,
         body: object = None,
         media_type: str = JSON,
@@ -263,7 +271,7 @@ class Session:
             text = value.split(" ", 2)[-1]  # after code and agent
             if len(text) >= 2 and text[0] == text[-1] == '"':
                 text = re.sub(r"\\(.)", r"\1", text[1:-1])
-            self.on_warning(text)
+            self._on_warning(text)
 
     def _log_warning(self, text: str) -> None:
         if text not in self._warned and len(self._warned) < _MAX_REMEMBERED_WARNINGS:

@@ -94,20 +94,18 @@ class Denial:
         """The status that the API server passes on to the user; its message names the object, as in Kubernetes."""
         causes = [{"reason": c.reason, "field": c.path, "message": c.message} for c in self.causes]
         details = {"group": GROUP, "kind": KIND, "name": key.name, "causes": causes}
+        message = self.message
+        if self.reason == "Invalid":
+            message = f'{KIND}.{GROUP} "{key.name}" is invalid: {message}'
+        if self.reason == "Forbidden":
+            message = f'{PLURAL}.{GROUP} "{key.name}" is forbidden: {message}'
         return {
             "status": "Failure",
             "code": self.code,
             "reason": self.reason,
-            "message": self._naming(key.name),
+            "message": message,
             "details": details,
         }
-
-    def _naming(self, name: str) -> str:
-        if self.reason == "Invalid":
-            return f'{KIND}.{GROUP} "{name}" is invalid: {self.message}'
-        if self.reason == "Forbidden":
-            return f'{PLURAL}.{GROUP} "{name}" is forbidden: {self.message}'
-        return self.message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,53 +149,64 @@ class Admission:
 
         `run` runs the functions whose time depends on the size of the objects.
         """
-        namespace = key_of(obj).namespace
-        if is_deleting(obj) or not self._view.watches(namespace):
+        if is_deleting(obj) or not self._view.watches(key_of(obj).namespace):
             return ReviewResult()
         if old is not None and await run(_same_spec, obj, old):
             return ReviewResult()
         warned, found = await run(_alone, obj, old)
         if found:
-            return ReviewResult(refusal=_invalid(found), warnings=warned)
+            return ReviewResult(refusal=_invalid(found), warnings=tuple(warned))
         try:
-            expansion = self._view.with_template(obj)
-            known, origin = expansion.deployment, expansion.origin
-            if expansion.problem:
-                warned = (*warned, f"{expansion.problem}. The deployment is stored all the same")
-            if known is not None and origin and (found := await run(validate, known)):
-                return ReviewResult(refusal=_invalid(_with_origin(found, origin, obj)), warnings=warned)
-            spec = obj["spec"] if known is None else known["spec"]
-            # What is not known yet is judged once the template is there: by the core, as a condition.
-            request = None if known is None else request_of(defaulted_spec(spec, engine=None))
-            policy, labels = self._view.policy, await self._view.labels_of(namespace)
-            grants = policy.grants(labels)
-            pinned = dig(spec, "provider", "name") or None
-            engine = dig(spec, "engine", "type") or None
-            settled = pinned or dig(old or {}, "status", "provider", "name")
-            facts = self._view.providers()
-            found = [] if pinned is None else _against_pinned(pinned, facts, request, engine=engine)
-            denied = violations(policy, spec, engine=engine, provider=settled, namespace_labels=labels)
-            if found or denied:
-                causes = _with_origin([*found, *denied], origin, obj)
-                return ReviewResult(refusal=_invalid(causes, forbidden=not found), warnings=warned)
-            if self._pods is not None:
-                problem = await self._pods.pods_problem(user, namespace=namespace)
-                if problem is not None:
-                    return ReviewResult(refusal=_not_allowed("spec", problem), warnings=warned)
-            if self._access is not None:
-                if settled in facts:
-                    candidates = [facts[settled]]
-                else:
-                    paused = annotations_of(obj).get(PAUSED) == "true"
-                    candidates = self._candidates(spec, request, engine, grants, later=paused)
-                refusal = await self._access_refusal(self._access, user, candidates, namespace)
-                if refusal is not None:
-                    return ReviewResult(refusal=refusal, warnings=warned)
+            refusal = await self._refusal(obj, old=old, user=user, run=run, warned=warned)
         except (KubeError, ParseError) as error:
             log.warning("ModelDeployment %s could not be judged: %s", key_of(obj), error)
             text = f"admission cannot be decided just now, try again: {error}"
-            return ReviewResult(refusal=Denial(code=500, reason="InternalError", message=text), warnings=warned)
-        return ReviewResult(warnings=(*warned, *_about(settled, facts)))
+            refusal = Denial(code=500, reason="InternalError", message=text)
+        return ReviewResult(refusal=refusal, warnings=tuple(warned))
+
+    async def _refusal(
+        self, obj: Resource, *, old: Resource | None, user: User, run: Run, warned: list[str]
+    ) -> Denial | None:
+        """What the template and the cluster say against a valid object; adds to the warnings. Raises KubeError."""
+        namespace = key_of(obj).namespace
+        expansion = self._view.with_template(obj)
+        known, origin = expansion.deployment, expansion.origin
+        if expansion.problem:
+            warned.append(f"{expansion.problem}. The deployment is stored all the same")
+        if known is not None and origin and (found := await run(validate, known)):
+            return _invalid(_with_origin(found, origin, obj))
+        spec = obj["spec"] if known is None else known["spec"]
+        # What is not known yet is judged once the template is there: by the core, as a condition.
+        request = None if known is None else request_of(defaulted_spec(spec, engine=None))
+        policy, labels = self._view.policy, await self._view.labels_of(namespace)
+        pinned = dig(spec, "provider", "name") or None
+        engine = dig(spec, "engine", "type") or None
+        settled = pinned or dig(old or {}, "status", "provider", "name")
+        facts = self._view.providers()
+        found = [] if pinned is None else _against_pinned(pinned, facts, request, engine=engine)
+        denied = violations(policy, spec, engine=engine, provider=settled, namespace_labels=labels)
+        if found or denied:
+            return _invalid(_with_origin([*found, *denied], origin, obj), forbidden=not found)
+        if self._pods is not None:
+            problem = await self._pods.pods_problem(user, namespace=namespace)
+            if problem is not None:
+                return _not_allowed("spec", problem)
+        if self._access is not None:
+            if settled in facts:
+                candidates = [facts[settled]]
+            else:
+                paused = annotations_of(obj).get(PAUSED) == "true"
+                candidates = self._candidates(spec, request, engine, policy.grants(labels), later=paused)
+            for provider in candidates:
+                if provider.upstream is None:
+                    continue  # it creates no kind of its own, so no right is needed
+                upstream, name = provider.upstream, provider.name
+                problem = await self._access.problem(user, upstream, namespace=namespace, provider=name)
+                if problem is not None:
+                    return _not_allowed("spec.provider.name", problem)
+        if settled in facts and not facts[settled].ready:
+            warned.append(f"provider '{settled}' is registered but not ready: the deployment waits until it is")
+        return None
 
     def _candidates(
         self, spec: Resource, request: Request | None, engine: str | None, grants: Grants, *, later: bool
@@ -221,21 +230,10 @@ class Admission:
             and (request is None or not unsupported(request, each, engine=engine))
         ]
 
-    async def _access_refusal(
-        self, access: AccessReviewer, user: User, candidates: Sequence[ProviderFacts], namespace: str
-    ) -> Denial | None:
-        for provider in candidates:
-            if provider.upstream is None:
-                continue  # it creates no kind of its own, so no right is needed
-            problem = await access.problem(user, provider.upstream, namespace=namespace, provider=provider.name)
-            if problem is not None:
-                return _not_allowed("spec.provider.name", problem)
-        return None
 
-
-def _alone(obj: Resource, old: Resource | None) -> tuple[tuple[str, ...], list[Violation]]:
+def _alone(obj: Resource, old: Resource | None) -> tuple[list[str], list[Violation]]:
     """The results that need only the object: warnings and violations."""
-    return tuple(warnings(obj)), validate(obj, old=old)
+    return list(warnings(obj)), validate(obj, old=old)
 
 
 def _against_pinned(
@@ -281,13 +279,6 @@ def _invalid(found: Sequence[Violation], *, forbidden: bool = False) -> Denial:
         message="; ".join(str(violation) for violation in shown),
         causes=tuple(shown),
     )
-
-
-def _about(name: str | None, facts: Mapping[str, ProviderFacts]) -> list[str]:
-    provider = facts.get(name or "")
-    if provider is None or provider.ready:
-        return []
-    return [f"provider '{provider.name}' is registered but not ready: the deployment waits until it is"]
 
 
 def _same_spec(obj: Resource, old: Resource) -> bool:

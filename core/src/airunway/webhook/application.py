@@ -15,10 +15,7 @@ from airunway.webhook.cert_rotator import SETTLE, CertificateSecret, CertRotator
 from airunway.webhook.configuration import WebhookSettings
 from airunway.webhook.server import AdmissionServer, Limits, OnReview
 
-__all__ = ["MANAGER", "Webhook"]
-
-MANAGER = "airunway-webhook"
-"""The field manager of the CA bundle and of the Secret."""
+__all__ = ["Webhook"]
 
 
 class Webhook:
@@ -54,12 +51,11 @@ class Webhook:
             on_review=on_review,
             on_turned_away=on_turned_away,
         )
-        self._secret = CertificateSecret(client, ObjectKey(settings.namespace, settings.secret), manager=MANAGER)
+        self._secret = CertificateSecret(client, ObjectKey(settings.namespace, settings.secret))
         self._keeper = CertRotator(
             client,
             self._secret,
             settings,
-            manager=MANAGER,
             clock=clock,
             namespaces=namespaces,
             settle=settle,

@@ -34,7 +34,6 @@ from airunway.kube import (
 from airunway.resource import ObjectKey, Resource, annotations_of, dig, format_time, labels_of, parse_time
 from airunway.webhook.certificates import (
     CertificateAction,
-    CertificateDecision,
     Material,
     authorities_in,
     decide,
@@ -53,6 +52,9 @@ from airunway.webhook.configuration import (
 __all__ = ["SECRET", "CertRotator", "CertificateSecret", "material_of", "secret_of"]
 
 log = logging.getLogger(__name__)
+
+MANAGER = "airunway-webhook"
+"""The field manager of the CA bundle and of the Secret."""
 
 LONGEST_WAIT = timedelta(hours=1)
 """Longest sleep: wall clocks can jump, so the end of a certificate is not awaited in one sleep."""
@@ -77,7 +79,6 @@ class CertRotator:
         secret: CertificateSecret,
         settings: WebhookSettings,
         *,
-        manager: str,
         clock: Callable[[], datetime],
         namespaces: Sequence[str] = (),
         settle: float = SETTLE,
@@ -85,7 +86,6 @@ class CertRotator:
         self._client = client
         self._secret = secret
         self._settings = settings
-        self._manager = manager
         self._clock = clock
         self._namespaces = tuple(namespaces)
         self._settle = settle
@@ -124,11 +124,14 @@ class CertRotator:
             now = self._clock()
             verdict = decide(material, now=now, hosts=self._settings.hosts)
             if verdict.action is not CertificateAction.KEEP:
-                now, verdict = await self._by_server_clock(live, now, verdict)
+                # A jump of our own clock must not make replicas replace valid certificates.
+                now = await self._server_time(live, now)
+                verdict = decide(material, now=now, hosts=self._settings.hosts)
             if verdict.action is CertificateAction.KEEP:
                 assert material is not None
                 self._note_presence(await self._inject(material.bundle))
-                return self._seconds_until(verdict.look_again, now)
+                again = LONGEST_WAIT if verdict.look_again is None else min(LONGEST_WAIT, verdict.look_again - now)
+                return max(1.0, again.total_seconds())
             log.info("webhook certificates: %s, because %s", verdict.action.value, verdict.why)
             renewed = await self._renewed(material, verdict.action, now)
             if not await self._secret.write(renewed, live=live):
@@ -137,7 +140,8 @@ class CertRotator:
     async def _renewed(self, material: Material | None, action: CertificateAction, now: datetime) -> Material:
         hosts = self._settings.hosts
         if action is CertificateAction.NEW_AUTHORITY:
-            trusted = await self._trusted()
+            live = await self._configuration()
+            trusted = _united(*bundles_in(live)) if live is not None else b""
             old = material.bundle if material is not None and authorities_in(material.bundle) else trusted
             renewed = new_authority(now=now, hosts=hosts, previous=old)
             if trusted:
@@ -149,32 +153,14 @@ class CertRotator:
             return issue_serving(material, now=now, hosts=hosts)
         return without_previous(material)
 
-    async def _by_server_clock(
-        self, live: Resource | None, now: datetime, verdict: CertificateDecision
-    ) -> tuple[datetime, CertificateDecision]:
-        """Decide again by the API server's clock, which is the one that counts: the API server verifies certificates.
-
-        A jump of our own clock must not make replicas replace valid certificates.
-        """
+    async def _server_time(self, live: Resource | None, ours: datetime) -> datetime:
+        """The API server's clock, which is the one that counts: the API server verifies certificates."""
         theirs = await self._secret.server_time(live)
-        if theirs is None:
-            return now, verdict
-        if abs(theirs - now) > timedelta(minutes=5):
-            log.warning("this machine's clock differs from the API server's: %s here, %s there", now, theirs)
-        material = material_of(live) if live is not None else None
-        return theirs, decide(material, now=theirs, hosts=self._settings.hosts)
-
-    def _seconds_until(self, moment: datetime | None, now: datetime) -> float:
-        wait = LONGEST_WAIT if moment is None else min(LONGEST_WAIT, moment - now)
-        return max(1.0, wait.total_seconds())
+        if theirs is not None and abs(theirs - ours) > timedelta(minutes=5):
+            log.warning("this machine's clock differs from the API server's: %s here, %s there", ours, theirs)
+        return ours if theirs is None else theirs
 
     # ------------------------------------------------------------------------------------------ the configuration
-
-    async def _trusted(self) -> bytes:
-        """All CAs in the CA bundles of our webhooks."""
-        live = await self._configuration()
-        bundles = bundles_in(live) if live is not None else []
-        return _united(*bundles)
 
     def _note_presence(self, present: bool) -> None:
         if present:
@@ -196,8 +182,8 @@ class CertRotator:
             wanted = injection(live, bundle=bundle)
         else:
             return False  # the watch reports when the chart has created it
-        if wanted is not None and needs_apply(wanted, live, manager=self._manager):
-            await self._client.apply(CONFIGURATION_KIND, wanted, manager=self._manager, force=True)
+        if wanted is not None and needs_apply(wanted, live, manager=MANAGER):
+            await self._client.apply(CONFIGURATION_KIND, wanted, manager=MANAGER, force=True)
             log.info("put the CA bundle into the %s %s", CONFIGURATION_KIND.kind, self._settings.configuration)
         return wanted is not None
 
@@ -255,9 +241,8 @@ def secret_of(material: Material, *, key: ObjectKey, live: Resource | None) -> R
 class CertificateSecret:
     """Reads, writes and watches the Secret."""
 
-    def __init__(self, client: Client, key: ObjectKey, *, manager: str) -> None:
+    def __init__(self, client: Client, key: ObjectKey) -> None:
         self._client = client
-        self._manager = manager
         self.key = key
         self._reflector = Reflector(client, SECRET, namespace=key.namespace, field_selector=f"metadata.name={key.name}")
 
@@ -282,9 +267,9 @@ class CertificateSecret:
         body = secret_of(material, key=self.key, live=live)
         try:
             if live is None:
-                await self._client.create(SECRET, body, manager=self._manager)
+                await self._client.create(SECRET, body, manager=MANAGER)
             else:
-                await self._client.replace(SECRET, body, manager=self._manager)
+                await self._client.replace(SECRET, body, manager=MANAGER)
         except (AlreadyExists, Conflict, NotFound):
             return False
         except Forbidden:
@@ -305,7 +290,7 @@ class CertificateSecret:
         A change of the Secret `live` needs no additional right: managedFields has the time of each manager's write.
         Without a Secret, the right to create one is needed anyway.
         """
-        asked = f"{self._manager}-clock"
+        asked = f"{MANAGER}-clock"
         try:
             if live is None:
                 metadata = {"generateName": f"{self.key.name}-clock-", "namespace": self.key.namespace}
