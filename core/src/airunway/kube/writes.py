@@ -16,8 +16,8 @@ from airunway.kube.apply import needs_apply
 from airunway.kube.client import Client
 from airunway.kube.errors import Conflict, Invalid, NotFound
 from airunway.kube.kinds import Kind
-from airunway.kube.reflector import Handler
-from airunway.resource import ObjectKey, Resource, dig, key_of, uid_of
+from airunway.kube.reflector import Handler, is_older, version_of
+from airunway.resource import ObjectKey, Resource, key_of, uid_of
 
 __all__ = ["Listener", "MutationCache", "StatusWriter", "Store", "add_finalizer", "remove_finalizers"]
 
@@ -81,7 +81,9 @@ class MutationCache:
         if entry is None:
             return cached
         answer, at = entry
-        if self._clock() - at > self.patience or (cached is not None and not _newer(answer, cached)):
+        if self._clock() - at > self.patience or (
+            cached is not None and not is_older(version_of(cached), version_of(answer))
+        ):
             del self._written[key]
             return cached
         return answer
@@ -121,7 +123,7 @@ class MutationCache:
     def _is_answer(self, key: ObjectKey, new: Resource | None) -> bool:
         """Whether `new` is the API server's answer to our last write."""
         entry = self._written.get(key)
-        return entry is not None and new is not None and _version(entry[0]) == _version(new)
+        return entry is not None and new is not None and version_of(entry[0]) == version_of(new)
 
     def _on_change(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         entry, echo = self._written.get(key), self._is_answer(key, new)
@@ -135,18 +137,8 @@ class MutationCache:
         if entry is None:
             return
         gone = new is None and old is not None and uid_of(old) == uid_of(entry[0])
-        if gone or (new is not None and not _newer(entry[0], new)):
+        if gone or (new is not None and not is_older(version_of(new), version_of(entry[0]))):
             del self._written[key]
-
-
-def _newer(answer: Resource, cached: Resource) -> bool:
-    """Whether the answer is newer than the cached object. If a version is not a number, the cached object is used."""
-    ours, theirs = _version(answer), _version(cached)
-    return ours.isdecimal() and theirs.isdecimal() and int(ours) > int(theirs)
-
-
-def _version(obj: Resource) -> str:
-    return str(dig(obj, "metadata", "resourceVersion", default=""))
 
 
 class StatusWriter:

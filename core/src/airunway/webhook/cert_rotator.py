@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from base64 import b64decode, b64encode
-from binascii import Error as Base64Error
+from base64 import b64encode
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
@@ -46,6 +45,7 @@ from airunway.webhook.configuration import (
     WebhookSettings,
     bundles_in,
     configuration_object,
+    decoded,
     injection,
 )
 
@@ -211,7 +211,7 @@ _FIELDS = {
 
 def material_of(secret: Resource) -> Material:
     """The contents of a Secret; absent or invalid values are empty."""
-    parts = {field: _decoded(dig(secret, "data", key)) for key, field in _FIELDS.items()}
+    parts = {field: decoded(dig(secret, "data", key)) for key, field in _FIELDS.items()}
     return Material(**parts, previous_until=parse_time(annotations_of(secret).get(_PREVIOUS_UNTIL)))
 
 
@@ -306,10 +306,3 @@ class CertificateSecret:
             return None
         entries = dig(answer, "metadata", "managedFields", default=[])
         return next((parse_time(entry.get("time")) for entry in entries if entry.get("manager") == asked), None)
-
-
-def _decoded(value: object) -> bytes:
-    try:
-        return b64decode(value, validate=True) if isinstance(value, str) else b""
-    except (Base64Error, ValueError):
-        return b""
