@@ -21,7 +21,6 @@ from airunway.controller.application import CoreApplication, CoreSettings
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.process.connections import Cause
-from airunway.process.metric_catalogue import TURNED_AWAY_CAUSES
 from airunway.process.metrics import Metrics
 from airunway.resource import condition_of, key_of
 from airunway.webhook import WebhookSettings
@@ -120,10 +119,6 @@ async def good(port: Port, client: Client, deployment: Deployment) -> Good:
                 await asyncio.sleep(0.02)
 
     return ask
-
-
-def test_the_metric_has_every_cause() -> None:
-    assert tuple(Cause) == TURNED_AWAY_CAUSES
 
 
 # ---------------------------------------------------------------------------------------------- H3a: connections

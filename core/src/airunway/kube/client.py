@@ -24,7 +24,7 @@ from airunway.kube.decoding import (
 )
 from airunway.kube.errors import MalformedAnswer, NotFound
 from airunway.kube.kinds import POD, SUBJECT_ACCESS_REVIEW, Kind
-from airunway.kube.session import JSON, Session, user_agent_of
+from airunway.kube.session import Request, Session, user_agent_of
 from airunway.resource import ObjectKey, Resource, dig, key_of
 
 __all__ = ["Client"]
@@ -97,7 +97,7 @@ class Client:
     async def get(self, kind: Kind, key: ObjectKey, *, subresource: str = "") -> Resource:
         """Returns one object. Raises NotFound."""
         path, _ = _address(kind, key, subresource)
-        return await self._json("get", "GET", path, resource=kind.plural)
+        return await self._json(Request("get", "GET", path, kind.plural))
 
     async def find(self, kind: Kind, key: ObjectKey) -> Resource | None:
         """Returns one object, or None if the object or its kind does not exist."""
@@ -108,7 +108,7 @@ class Client:
 
     async def get_path(self, path: str, *, accept: str = "") -> Resource:
         """Returns the JSON document at an API path (discovery, ``/version``, OpenAPI), as media type `accept`."""
-        return await self._json("get", "GET", path, resource="nonresource", accept=accept)
+        return await self._json(Request("get", "GET", path, "nonresource", accept=accept))
 
     async def pages(
         self,
@@ -131,9 +131,8 @@ class Client:
 
         def fetch(token: str, size: int, most: int | None) -> asyncio.Task[bytes]:
             query = {**params, **_params(**{"limit": str(size) if size else "", "continue": token})}
-            return asyncio.create_task(
-                self.session.read("list", "GET", path, resource=kind.plural, params=query, most=most)
-            )
+            request = Request("list", "GET", path, kind.plural, query)
+            return asyncio.create_task(self.session.read(request, most=most))
 
         async with aclosing(read_pages(fetch, kind=kind, limit=limit)) as pages:
             async for page in pages:
@@ -162,8 +161,8 @@ class Client:
     ) -> Page:
         """Returns the first `limit` objects of a list, in one request. Raises AnswerTooLarge beyond `most` bytes."""
         params = _params(labelSelector=label_selector, fieldSelector=field_selector, limit=str(limit))
-        path = kind.path(namespace=namespace)
-        answer = await self.session.read("list", "GET", path, resource=kind.plural, params=params, most=most)
+        request = Request("list", "GET", kind.path(namespace=namespace), kind.plural, params)
+        answer = await self.session.read(request, most=most)
         return page_of(await decoded_object(answer, f"list of {kind}"), kind)
 
     async def list_metadata(self, kind: Kind, *, namespace: str = "", label_selector: str = "") -> list[Resource]:
@@ -201,8 +200,8 @@ class Client:
         query = {**params, "limit": "500"}
         path = kind.path(namespace=namespace)
         while True:
-            answer = await self.session.read("list", "GET", path, resource=kind.plural, params=query, accept=accept)
-            part = await decoded_object(answer, what)
+            request = Request("list", "GET", path, kind.plural, query, accept=accept)
+            part = await decoded_object(await self.session.read(request), what)
             yield part
             query["continue"] = str(dig(part, "metadata", "continue", default=""))
             if not query["continue"]:
@@ -232,7 +231,8 @@ class Client:
             fieldSelector=field_selector,
             timeoutSeconds=str(timeout_seconds or stream_seconds(kind, self.session.watch_inactivity)),
         )
-        chunks = self.session.stream("watch", kind.path(namespace=namespace), resource=kind.plural, params=params)
+        request = Request("watch", "GET", kind.path(namespace=namespace), kind.plural, params)
+        chunks = self.session.stream(request)
         async with aclosing(chunks), aclosing(decoded_events(chunks)) as events:
             async for event in events:
                 yield event
@@ -261,8 +261,8 @@ class Client:
             sinceSeconds="" if since_seconds is None else str(since_seconds),
         )
         path, resource = _address(POD, key, "log")
-        silence = float("inf") if follow else None
-        chunks = self.session.stream("get", path, resource=resource, params=params, accept=_ANYTHING, silence=silence)
+        request = Request("get", "GET", path, resource, params, accept=_ANYTHING)
+        chunks = self.session.stream(request, silence=float("inf") if follow else None)
         async with aclosing(chunks), aclosing(text_lines(chunks)) as lines:
             async for line in lines:
                 yield line
@@ -293,16 +293,9 @@ class Client:
         target = ":".join(filter(None, (scheme, _name_of(key), str(port))))
         subresource = f"proxy{quote(path, safe='/')}"
         at = f"{kind.path(namespace=key.namespace)}/{quote(target, safe=':')}/{subresource}"
-        chunks = self.session.stream(
-            "get" if method == "GET" else "create",
-            at,
-            resource=f"{kind.plural}/proxy",
-            params={},
-            method=method,
-            body=body,
-            accept=_ANYTHING,
-            silence=silence,
-        )
+        verb = "get" if method == "GET" else "create"
+        request = Request(verb, method, at, f"{kind.plural}/proxy", body=body, accept=_ANYTHING)
+        chunks = self.session.stream(request, silence=silence)
         async with aclosing(chunks), aclosing(text_lines(chunks, longest=longest, most=most)) as lines:
             async for line in lines:
                 yield line
@@ -324,7 +317,7 @@ class Client:
         """Creates an object; its name may be left to `metadata.generateName`. Raises AlreadyExists."""
         params = _write_params(manager=manager, dry_run=dry_run, field_validation=field_validation)
         path = kind.path(namespace=key_of(obj).namespace)
-        return await self._json("create", "POST", path, resource=kind.plural, params=params, body=obj)
+        return await self._json(Request("create", "POST", path, kind.plural, params, obj))
 
     async def apply(
         self,
@@ -346,7 +339,7 @@ class Client:
         if force:
             params["force"] = "true"
         path, resource = _address(kind, key_of(obj), subresource)
-        return await self._json("apply", "PATCH", path, resource=resource, params=params, body=obj, media_type=_APPLY)
+        return await self._json(Request("apply", "PATCH", path, resource, params, obj, _APPLY))
 
     async def merge_patch(
         self,
@@ -365,7 +358,7 @@ class Client:
         """
         params = _write_params(manager=manager, dry_run=dry_run, field_validation=field_validation)
         path, resource = _address(kind, key, subresource)
-        return await self._json("patch", "PATCH", path, resource=resource, params=params, body=patch, media_type=_MERGE)
+        return await self._json(Request("patch", "PATCH", path, resource, params, patch, _MERGE))
 
     async def json_patch(
         self,
@@ -380,9 +373,7 @@ class Client:
         """JSON patch (RFC 6902). A failing `test` operation raises Invalid."""
         params = _write_params(manager=manager, dry_run=dry_run)
         path, resource = _address(kind, key, subresource)
-        return await self._json(
-            "patch", "PATCH", path, resource=resource, params=params, body=list(operations), media_type=_JSON_PATCH
-        )
+        return await self._json(Request("patch", "PATCH", path, resource, params, list(operations), _JSON_PATCH))
 
     async def replace(
         self, kind: Kind, obj: Resource, *, subresource: str = "", manager: str = "", dry_run: bool = False
@@ -390,7 +381,7 @@ class Client:
         """Full update with optimistic locking. Raises Conflict if `metadata.resourceVersion` is not the current one."""
         params = _write_params(manager=manager, dry_run=dry_run)
         path, resource = _address(kind, key_of(obj), subresource)
-        return await self._json("update", "PUT", path, resource=resource, params=params, body=obj)
+        return await self._json(Request("update", "PUT", path, resource, params, obj))
 
     async def delete(
         self,
@@ -411,7 +402,7 @@ class Client:
         if dry_run:
             options["dryRun"] = ["All"]
         path, resource = _address(kind, key)
-        await self._json("delete", "DELETE", path, resource=resource, body=options)
+        await self._json(Request("delete", "DELETE", path, resource, body=options))
 
     async def subject_access_review(
         self,
@@ -447,22 +438,8 @@ class Client:
             review["spec"]["extra"] = {k: list(v) for k, v in extra.items()}
         return bool(dig(await self.create(SUBJECT_ACCESS_REVIEW, review), "status", "allowed"))
 
-    async def _json(
-        self,
-        verb: str,
-        method: str,
-        path: str,
-        *,
-        resource: str,
-        params: Mapping[str, str] | None = None,
-        body: object = None,
-        media_type: str = JSON,
-        accept: str = "",
-    ) -> Resource:
-        answer = await self.session.read(
-            verb, method, path, resource=resource, params=params, body=body, media_type=media_type, accept=accept
-        )
-        return await decoded_object(answer, f"{method} {path}")
+    async def _json(self, request: Request) -> Resource:
+        return await decoded_object(await self.session.read(request), f"{request.method} {request.path}")
 
 
 def _params(**values: str) -> dict[str, str]:

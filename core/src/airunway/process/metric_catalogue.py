@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["ERROR_TYPES", "METRICS", "PROCESS_METRICS", "TURNED_AWAY_CAUSES", "Metric", "MetricType", "MetricsRole"]
+__all__ = ["ERROR_TYPES", "METRICS", "PROCESS_METRICS", "Metric", "MetricType", "MetricsRole"]
 
 
 class MetricType(StrEnum):
@@ -65,9 +65,6 @@ ERROR_TYPES = (
     "internal",
 )
 """Values of the label ``error_type``: the first three are errors of a deployment, the others end a pass."""
-
-TURNED_AWAY_CAUSES = ("connections", "handshake", "head", "size", "body", "busy")
-"""Values of the label ``cause`` of what the webhook turned away (`process/connections.py`)."""
 
 _PASS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _WAIT_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)

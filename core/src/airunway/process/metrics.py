@@ -26,7 +26,8 @@ from prometheus_client.metrics_core import Metric as Family
 from airunway import __version__
 from airunway.gc_tuning import gc_paused
 from airunway.kube import AnyReflector, EventRecorder, PassResult, WorkQueue
-from airunway.process.metric_catalogue import METRICS, TURNED_AWAY_CAUSES, MetricsRole, MetricType
+from airunway.process.connections import Cause
+from airunway.process.metric_catalogue import METRICS, MetricsRole, MetricType
 from airunway.resource import ObjectKey, Resource, age_seconds, condition_of, dig, digest, uid_of
 
 __all__ = [
@@ -171,7 +172,7 @@ class Metrics:
         event.
         """
         name = "airunway_webhook_turned_away_total"
-        for cause in TURNED_AWAY_CAUSES:
+        for cause in Cause:
             self._counters[name].labels(cause)
         return lambda cause: self.count(name, cause)
 
