@@ -52,7 +52,7 @@ async def test_an_empty_secret_is_filled_and_tells_the_time(
         "type": "Opaque",
     }
     await client.apply(SECRET, chart_s, manager="helm")
-    secret = CertificateSecret(core, key, manager="airunway-webhook")
+    secret = CertificateSecret(core, key)
     live = await secret.read()
     assert live is not None
     told = await secret.server_time(live)
@@ -76,7 +76,7 @@ async def test_an_empty_secret_is_filled_and_tells_the_time(
 async def test_what_to_do_about_a_secret_that_is_not_there(
     core: Client, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    secret = CertificateSecret(core, ObjectKey(namespace, "airunway-webhook-tls"), manager="airunway-webhook")
+    secret = CertificateSecret(core, ObjectKey(namespace, "airunway-webhook-tls"))
     assert await secret.server_time(None) is None
     with caplog.at_level(logging.ERROR), pytest.raises(Forbidden):
         await secret.write(material(), live=None)

@@ -25,6 +25,7 @@ from airunway.kube import (
     load_config,
 )
 from airunway.kube.config import ClientCertificate, FileCredentials, proxy_of, tls_context
+from airunway.kube.session import Request
 from airunway.resource import Resource
 
 # ------------------------------------------------------------------------------------------------------ kubeconfig
@@ -225,9 +226,9 @@ async def test_a_service_account_on_the_real_server(client: Client, namespace: s
     await client.create(SERVICE_ACCOUNT, account)
 
     async def new_token() -> str:
-        request: Resource = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        body: Resource = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         path = SERVICE_ACCOUNT.path(namespace=namespace, name="sa", subresource="token")
-        answer = await client._json("create", "POST", path, resource="serviceaccounts/token", body=request)
+        answer = await client._json(Request("create", "POST", path, "serviceaccounts/token", body=body))
         return str(answer["status"]["token"])
 
     directory = service_account(tmp_path / "sa", token=await new_token(), ca=client.config.ca_data)
