@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from airunway.artifacts.results import finished
+from airunway.artifacts.jobs import finished
 from airunway.configs import Resolution
 from airunway.kube import Client, Priority, wait_until_synced
 from airunway.process.base_controller import BaseController, not_synced

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airunway.artifacts.results import finished
+from airunway.artifacts.jobs import finished
 from airunway.redaction import bounded, tail
 from airunway.resource import Resource, annotations_of, dig
 from airunway_catalogue.names import DISCOVERY, WHY_NO_ENTRYPOINT

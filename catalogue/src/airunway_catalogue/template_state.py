@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from airunway.artifacts.results import finished, newest_pod
+from airunway.artifacts.jobs import finished, newest_pod
 from airunway.configs import Resolution
 from airunway.redaction import bounded
 from airunway.resource import (
