@@ -54,8 +54,7 @@ class Part:
     def look_again(self) -> None:
         """Ask for absent kinds now: by itself the part does so at most 30 seconds later."""
         for view in self.application._foreign._views.values():
-            for reflector in view.reflector._parts:
-                reflector.retry_now()
+            view.reflector.retry_now()
 
 
 @asynccontextmanager
