@@ -111,11 +111,11 @@ async def status_seconds(client: Client, kubelet: Kubelet, kubeconfig: Path, rep
         processes.append(time.perf_counter() - started)
         busy.append(cpu_of_children() - before)
         assert f"{PODS} Pods" in shown, shown
-        client.on_request, requests = count, 0
+        client.session.on_request, requests = count, 0
         started = time.perf_counter()
         deployment_view(await read_snapshot(client, key))
         inside.append(time.perf_counter() - started)
-        client.on_request = None
+        client.session.on_request = None
     bound = [await asyncio.to_thread(timed_start) for _ in range(repeats)]
     return {
         "pods": PODS,

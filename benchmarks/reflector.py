@@ -40,6 +40,7 @@ from airunway.kube import (
     load_config,
     strip_managed_fields,
 )
+from airunway.kube.session import Request
 from airunway.resource import ObjectKey, Resource
 
 KIND = Kind("bench.airunway.ai", "v1", "Sample", "samples")
@@ -162,7 +163,7 @@ async def measure_bound(kubeconfig: Path) -> dict[str, float]:
         started, size, token = time.perf_counter(), 0, ""
         while True:
             params = {"limit": "500"} | ({"continue": token} if token else {})
-            body = await client._session.read("list", "GET", KIND.path(), resource=KIND.plural, params=params)
+            body = await client.session.read(Request("list", "GET", KIND.path(), KIND.plural, params))
             size += len(body)
             # The server writes the list's own metadata last: {"continue":"...",...}}
             token = json.loads(b"{" + body[body.rindex(b'"metadata":{"continue"') :])["metadata"]["continue"]

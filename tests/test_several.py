@@ -16,7 +16,7 @@ from airunway.kube import LEASE, Client
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import host_of, load
 from airunway.process.effective_settings import published_in
-from airunway.process.supervisor import Application, Lead
+from airunway.process.manager import Application, Lead
 from airunway.resource import ObjectKey, Resource, condition_of, dig
 from airunway_testing.audit import AuditReader
 from airunway_testing.eventually import PATIENCE

@@ -13,8 +13,8 @@ import pytest
 from airunway.controller import policies
 from airunway.doctor.checks_cluster import OLDEST
 from airunway.process import probes
-from airunway.webhook import access, certificates
-from airunway.webhook.request_limits import Limits
+from airunway.webhook import admission, certificates
+from airunway.webhook.server import Limits
 
 PAGE = " ".join((Path(__file__).parents[2] / "docs/admission.md").read_text(encoding="utf-8").split())
 LIMITS = Limits()
@@ -46,9 +46,9 @@ MIB = 1_048_576
         ("The ports of the probes and of the metrics take 128 connections each", probes.LIMITS.connections, 128),
         ("wait 5 s for the head of a request", probes.LIMITS.head_seconds, 5),
         # Who may ask
-        ("A no is kept for 2 seconds,", access.REFUSED, 2),
-        ("a yes for 10,", access.REMEMBERED, 10),
-        ("and 16 questions are asked at a time", access.QUESTIONS, 16),
+        ("A no is kept for 2 seconds,", admission.REFUSED, 2),
+        ("a yes for 10,", admission.REMEMBERED, 10),
+        ("and 16 questions are asked at a time", admission.QUESTIONS, 16),
         # The policy, and the rest of the page
         ("The file is read every 5 seconds", policies.REREAD, 5),
         ("Kubernetes 1.30 or newer is needed", OLDEST, (1, 30)),

@@ -26,8 +26,8 @@ from airunway.kube import LEASE, ApiError, Client, Invalid, Kind, NotFound
 from airunway.rbac.rights import core_rights, leader_election_rights, webhook_rights
 from airunway.resource import ObjectKey, Resource, dig, is_true
 from airunway.webhook import WebhookSettings, webhook_settings
+from airunway.webhook.cert_rotator import SECRET, material_of
 from airunway.webhook.configuration import CONFIGURATION_KIND, bundles_in
-from airunway.webhook.secret import SECRET, material_of
 from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
 from airunway_testing.controlplane.ports import reserved_ports

@@ -12,8 +12,8 @@ from airunway.kube import Client, Forbidden, load_config
 from airunway.rbac.rights import Rights, roles, webhook_rights
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.webhook import webhook_settings
+from airunway.webhook.cert_rotator import SECRET, CertificateSecret, material_of
 from airunway.webhook.certificates import Material, new_authority
-from airunway.webhook.secret import SECRET, CertificateSecret, material_of
 from airunway_testing.controlplane import Cluster
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.rights import account_of, applied
@@ -52,7 +52,7 @@ async def test_an_empty_secret_is_filled_and_tells_the_time(
         "type": "Opaque",
     }
     await client.apply(SECRET, chart_s, manager="helm")
-    secret = CertificateSecret(core, key, manager="airunway-webhook")
+    secret = CertificateSecret(core, key)
     live = await secret.read()
     assert live is not None
     told = await secret.server_time(live)
@@ -76,7 +76,7 @@ async def test_an_empty_secret_is_filled_and_tells_the_time(
 async def test_what_to_do_about_a_secret_that_is_not_there(
     core: Client, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    secret = CertificateSecret(core, ObjectKey(namespace, "airunway-webhook-tls"), manager="airunway-webhook")
+    secret = CertificateSecret(core, ObjectKey(namespace, "airunway-webhook-tls"))
     assert await secret.server_time(None) is None
     with caplog.at_level(logging.ERROR), pytest.raises(Forbidden):
         await secret.write(material(), live=None)

@@ -65,9 +65,9 @@ from airunway.rbac.rights import (
 )
 from airunway.resource import ObjectKey, Resource, copy_of, format_time, is_true, key_of
 from airunway.runtime.application import config_object
+from airunway.webhook.cert_rotator import SECRET
 from airunway.webhook.certificates import new_authority
 from airunway.webhook.configuration import CONFIGURATION_KIND, configuration_object, webhook_settings
-from airunway.webhook.secret import SECRET
 from airunway_testing.controlplane import Cluster
 from airunway_testing.controlplane.nodes import gpu_node
 from airunway_testing.eventually import PATIENCE

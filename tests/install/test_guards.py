@@ -317,7 +317,7 @@ async def test_what_no_account_may_do_at_all(plane: ControlPlane, account: str) 
         for verb, group, plural, subresource in NEVER:
             kind = Kind(group, "v1", plural, plural)
             for namespace in ("", NAMESPACE, customer_of(account)):
-                answer = await admin.subject_access_review(
+                allowed = await admin.subject_access_review(
                     user=user, verb=verb, kind=kind, namespace=namespace, subresource=subresource
                 )
-                assert not answer.allowed, (verb, plural, subresource, namespace)
+                assert not allowed, (verb, plural, subresource, namespace)

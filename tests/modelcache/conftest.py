@@ -19,8 +19,8 @@ from airunway.kube import JOB, STORAGE_CLASS, Client, Kind, NotFound
 from airunway.modelcache.application import ModelCacheApplication, ModelCacheSettings
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
+from airunway.process.manager import Work
 from airunway.process.metrics import Metrics, MetricsRole
-from airunway.process.supervisor import Work
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, labels_of
 from airunway_testing.background import in_background
 from airunway_testing.eventually import Eventually

@@ -25,7 +25,7 @@ from airunway.kube import (
     is_retryable,
     load_config,
 )
-from airunway.kube.error_kinds import ERROR_PATTERNS
+from airunway.kube.errors import ERROR_PATTERNS
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.controlplane import Cluster
 from airunway_testing.eventually import PATIENCE

@@ -35,7 +35,7 @@ async def test_a_snapshot_takes_few_requests_and_following_takes_none(
     requests: list[tuple[str, str]] = []
     told = asyncio.Event()
     async with Client(load_config(kubeconfig=kubeconfig)) as counted:
-        counted.on_request = lambda verb, resource, *_: requests.append((verb, resource))
+        counted.session.on_request = lambda verb, resource, *_: requests.append((verb, resource))
         snapshot = await read_snapshot(counted, key)
         assert len(requests) <= MOST_REQUESTS
         assert {obj["kind"] for obj in snapshot.objects} >= {"Workspace"}

@@ -127,7 +127,7 @@ async def test_pods_without_our_label_take_few_lists(
     await place_pod(client, kubelet, key, "llama-0", server)
     requests: list[tuple[str, str]] = []
     async with Client(load_config(kubeconfig=kubeconfig)) as counted:
-        counted.on_request = lambda verb, resource, *_: requests.append((verb, resource))
+        counted.session.on_request = lambda verb, resource, *_: requests.append((verb, resource))
         for scope in (Scope(namespace=key.namespace), Scope(namespace="")):
             requests.clear()
             _, found = await deployments_and_pods(counted, scope)

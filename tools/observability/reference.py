@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from tools.observability.alerts import ALERTS
 
-from airunway.process.fleet_metrics import OBJECT_LIMIT
 from airunway.process.metric_catalogue import ERROR_TYPES, METRICS, PROCESS_METRICS, Metric, MetricType
+from airunway.process.metrics import OBJECT_LIMIT
 from airunway.status.events import EVENTS
 
 __all__ = ["alerts_page", "events_page", "metrics_page"]

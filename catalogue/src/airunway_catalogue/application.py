@@ -12,10 +12,10 @@ from airunway.configs import Resolution
 from airunway.kube import Client, Priority, wait_until_synced
 from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches
-from airunway.process.operator_namespace import DEFAULT_NAMESPACE
+from airunway.process.effective_settings import DEFAULT_NAMESPACE
+from airunway.process.jobs import Slots
+from airunway.process.manager import Lead
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.process.slots import Slots
-from airunway.process.supervisor import Lead
 from airunway.resource import ObjectKey, Resource, key_of
 from airunway_catalogue.caches import TemplateCaches, used_template
 from airunway_catalogue.entrypoints import Entrypoints, KnownRegistry

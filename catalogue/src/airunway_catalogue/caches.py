@@ -11,7 +11,7 @@ from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_ARTIFACT, MODEL_TEMPLAT
 from airunway.kube import JOB, NODE, POD, Index, Kind, MutationCache, compact_objects, transform_once, wait_until_synced
 from airunway.owned.objects import Mark, is_ours
 from airunway.process.caches import Caches, SharedCache
-from airunway.process.job_pods import job_pod
+from airunway.process.jobs import job_pod
 from airunway.resource import ObjectKey, Resource, controller_owner, dig, is_deleting, key_of, uid_of
 from airunway_catalogue.names import CATALOGUE_MANAGER, CATALOGUE_PART
 from airunway_catalogue.nodes import NodeGroup, inventory_of, is_held, project_node

@@ -11,7 +11,7 @@ from airunway.cli import options, processes
 
 if TYPE_CHECKING:
     from airunway.kube import Client
-    from airunway.process.supervisor import Factories
+    from airunway.process.manager import Factories
 
 __all__ = ["app"]
 

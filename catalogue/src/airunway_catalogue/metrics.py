@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from airunway.process.fleet_metrics import NO_PHASE, OBJECT_LIMIT, OTHER
-from airunway.process.metrics import Metrics, Point
+from airunway.process.metrics import NO_PHASE, OBJECT_LIMIT, OTHER, Metrics, Point
 from airunway.resource import ObjectKey, Resource, condition_of, dig
 from airunway_catalogue.source_status import Scan
 from airunway_catalogue.template_state import DISCOVERED

@@ -15,7 +15,7 @@ from airunway.kube import JOB, Client, EventRecorder, StatusWriter
 from airunway.owned.objects import complete, is_ours, named
 from airunway.owned.plan import conflict_text
 from airunway.owned.writer import Occupied, Refused, Writer
-from airunway.process.slots import Slots
+from airunway.process.jobs import Slots
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, uid_of
 from airunway.status import Category, Condition, category_of
 from airunway.status.evidence import Evidence, pod_facts

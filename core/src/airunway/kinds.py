@@ -16,39 +16,16 @@ __all__ = [
     "RUNTIME_CONFIG",
 ]
 
-MODEL_DEPLOYMENT = Kind(
-    group=names.GROUP, version=names.VERSION, kind="ModelDeployment", plural="modeldeployments", namespaced=True
-)
-INFERENCE_PROVIDER_CONFIG = Kind(
-    group=names.GROUP,
-    version=names.VERSION,
-    kind="InferenceProviderConfig",
-    plural="inferenceproviderconfigs",
-    namespaced=False,
-)
-RUNTIME_CONFIG = Kind(
-    group=names.GROUP, version=names.VERSION, kind="RuntimeConfig", plural="runtimeconfigs", namespaced=True
-)
-CLUSTER_RUNTIME_CONFIG = Kind(
-    group=names.GROUP,
-    version=names.VERSION,
-    kind="ClusterRuntimeConfig",
-    plural="clusterruntimeconfigs",
-    namespaced=False,
-)
-MODEL_ARTIFACT = Kind(
-    group=names.GROUP, version=names.VERSION, kind="ModelArtifact", plural="modelartifacts", namespaced=True
-)
-MODEL_TEMPLATE = Kind(
-    group=names.GROUP, version=names.VERSION, kind="ModelTemplate", plural="modeltemplates", namespaced=True
-)
-CLUSTER_MODEL_TEMPLATE = Kind(
-    group=names.GROUP,
-    version=names.VERSION,
-    kind="ClusterModelTemplate",
-    plural="clustermodeltemplates",
-    namespaced=False,
-)
-MODEL_SOURCE = Kind(
-    group=names.GROUP, version=names.VERSION, kind="ModelSource", plural="modelsources", namespaced=False
-)
+
+def _kind(name: str, *, namespaced: bool) -> Kind:
+    return Kind(names.GROUP, names.VERSION, name, f"{name.lower()}s", namespaced)
+
+
+MODEL_DEPLOYMENT = _kind("ModelDeployment", namespaced=True)
+INFERENCE_PROVIDER_CONFIG = _kind("InferenceProviderConfig", namespaced=False)
+RUNTIME_CONFIG = _kind("RuntimeConfig", namespaced=True)
+CLUSTER_RUNTIME_CONFIG = _kind("ClusterRuntimeConfig", namespaced=False)
+MODEL_ARTIFACT = _kind("ModelArtifact", namespaced=True)
+MODEL_TEMPLATE = _kind("ModelTemplate", namespaced=True)
+CLUSTER_MODEL_TEMPLATE = _kind("ClusterModelTemplate", namespaced=False)
+MODEL_SOURCE = _kind("ModelSource", namespaced=False)

@@ -15,8 +15,8 @@ from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT, RUNTIME_
 from airunway.kube import CLUSTER_ROLE, DEPLOYMENT, EVENT, SERVICE, Client, Kind
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
+from airunway.process.manager import Work
 from airunway.process.metrics import Metrics, MetricsRole
-from airunway.process.supervisor import Work
 from airunway.resource import ObjectKey, Resource, condition_of, dig
 from airunway_testing.background import in_background
 from airunway_testing.eventually import Eventually
@@ -54,8 +54,7 @@ class Part:
     def look_again(self) -> None:
         """Ask for absent kinds now: by itself the part does so at most 30 seconds later."""
         for view in self.application._foreign._views.values():
-            for reflector in view.reflector._parts:
-                reflector.retry_now()
+            view.reflector.retry_now()
 
 
 @asynccontextmanager

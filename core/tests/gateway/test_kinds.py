@@ -102,7 +102,7 @@ async def test_r13_the_crds_go_under_routed_deployments_and_come_again(
 
 async def test_r13_a_kind_that_is_away_is_asked_for_at_most_twice_a_minute() -> None:
     """In the long run: the delays of a cache grow to 30 seconds."""
-    from airunway.kube.backoff import Backoff
+    from airunway.kube import Backoff
 
     backoff = Backoff()
     assert [backoff.next() for _ in range(20)][-5:] == [30.0] * 5

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from airunway.kube.credentials import Credential, CredentialSource
+from airunway.kube.config import Credential, CredentialSource
 
 
 def kubeconfig_file(path: Path, **changes: Any) -> Path:

@@ -24,8 +24,8 @@ from airunway.kube import (
     in_cluster_config,
     load_config,
 )
-from airunway.kube.config import proxy_of, tls_context
-from airunway.kube.credentials import ClientCertificate, FileCredentials
+from airunway.kube.config import ClientCertificate, FileCredentials, proxy_of, tls_context
+from airunway.kube.session import Request
 from airunway.resource import Resource
 
 # ------------------------------------------------------------------------------------------------------ kubeconfig
@@ -226,9 +226,9 @@ async def test_a_service_account_on_the_real_server(client: Client, namespace: s
     await client.create(SERVICE_ACCOUNT, account)
 
     async def new_token() -> str:
-        request: Resource = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        body: Resource = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         path = SERVICE_ACCOUNT.path(namespace=namespace, name="sa", subresource="token")
-        answer = await client._json("create", "POST", path, resource="serviceaccounts/token", body=request)
+        answer = await client._json(Request("create", "POST", path, "serviceaccounts/token", body=body))
         return str(answer["status"]["token"])
 
     directory = service_account(tmp_path / "sa", token=await new_token(), ca=client.config.ca_data)
@@ -272,7 +272,7 @@ def test_without_the_extra_the_message_names_it() -> None:
 import asyncio, pathlib, sys
 sys.modules["kubernetes_asyncio"] = None  # as if it were not installed
 from airunway.kube import ConfigError
-from airunway.kube.credentials import ExecCredentials
+from airunway.kube.config import ExecCredentials
 source = ExecCredentials({"apiVersion": "client.authentication.k8s.io/v1", "command": "aws"}, directory=pathlib.Path())
 try:
     asyncio.run(source.credential())

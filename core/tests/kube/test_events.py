@@ -55,7 +55,7 @@ async def test_repetitions_are_counted_at_growing_intervals(
     def on_request(verb: str, resource: str, *_: object) -> None:
         writes[0] += resource == "events" and verb in ("create", "patch")
 
-    client.on_request = on_request
+    client.session.on_request = on_request
     recorder = EventRecorder(client, component="airunway-tests", timers=clock, clock=clock.time)
     async with running(recorder):
         for expected, pause in ((1, 10), (2, 20), (3, 40)):

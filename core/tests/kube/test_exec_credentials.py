@@ -14,7 +14,7 @@ import pytest
 from core.tests.kube.kubeconfigs import b64, credential_of, kubeconfig_file
 
 from airunway.kube import NAMESPACE, Client, ConfigError, load_config
-from airunway.kube.credentials import ClientCertificate, Credential, ExecCredentials
+from airunway.kube.config import ClientCertificate, Credential, ExecCredentials
 
 EXTRA = Path(__file__).resolve().parents[3] / ".airunway" / "exec-auth"
 """Where ``make sync`` installs what the extra ``exec-auth`` needs, beside the environment (pyproject.toml says why)."""

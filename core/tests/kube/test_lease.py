@@ -169,7 +169,7 @@ async def test_the_deadline_counts_from_the_question_however_late_the_answer_com
         if verb in ("create", "update") and status < 300:
             now += late  # the answer took so long
 
-    proxied.on_request = on_request
+    proxied.session.on_request = on_request
     times = {"lease_duration": 15.0, "renew_deadline": 10.0, "retry_period": 0.01}
     elector = candidate(proxied, namespace, "first", clock=lambda: now, **times)
     race.start(elector)
@@ -292,7 +292,7 @@ async def test_remote_clocks_are_not_trusted(
         nonlocal asked
         asked += 1
 
-    client.on_request = count
+    client.session.on_request = count
     elector = candidate(client, namespace, "first", retry_period=0.01, clock=lambda: now)
     race.start(elector)
     await eventually(lambda: asked >= 5)

@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from airunway.kube import CONFIG_MAP, Backoff, Client, MutationCache, Reflector, strip_managed_fields
-from airunway.kube.mutation_cache import Handler
+from airunway.kube import CONFIG_MAP, Backoff, Client, Handler, MutationCache, Reflector, strip_managed_fields
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.eventually import Eventually
 from airunway_testing.faultproxy import Fault, FaultProxy

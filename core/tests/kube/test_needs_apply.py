@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from core.tests.kube.objects import ME
 
-from airunway.kube import FieldChange, changed_fields, has_content_of, needs_apply, owned_by
+from airunway.kube import FieldChange, changed_fields, has_content_of, needs_apply
 from airunway.resource import Resource
 
 
@@ -17,7 +17,6 @@ def test_nothing_there_needs_an_apply() -> None:
 def test_without_an_entry_of_ours_everything_is_needed(fields: object) -> None:
     live = {"metadata": {"name": "a", "managedFields": fields}, "spec": {"x": 1}}
     assert needs_apply({"spec": {"x": 1}}, live, manager=ME)
-    assert not owned_by(live, ME)
 
 
 def test_identity_and_preconditions_are_not_values_to_own() -> None:

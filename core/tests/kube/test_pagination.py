@@ -9,9 +9,8 @@ import orjson
 import pytest
 
 from airunway.kube import Kind, MalformedAnswer
-from airunway.kube.decoding import TOO_DEEP
+from airunway.kube.decoding import MAX_PAGE, TOO_DEEP, Page, read_pages
 from airunway.kube.errors import AnswerTooLarge
-from airunway.kube.pagination import MAX_PAGE, Page, read_pages
 
 KIND = Kind(group="example.com", version="v1", kind="Thing", plural="things", namespaced=True)
 

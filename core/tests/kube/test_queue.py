@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from airunway.kube import Priority, QueueClosed, WorkQueue, backoff_delay
+from airunway.kube import Priority, WorkQueue, backoff_delay
 
 
 class FakeHandle:
@@ -312,30 +312,6 @@ async def test_done_without_holding_is_a_mistake() -> None:
     queue: WorkQueue[str] = WorkQueue()
     with pytest.raises(ValueError, match="'a' is not being worked on"):
         queue.done("a")
-
-
-@pytest.mark.parametrize("drain", [True, False])
-async def test_shutting_down(drain: bool) -> None:
-    queue: WorkQueue[str] = WorkQueue()
-    idle = asyncio.create_task(queue.get())
-    await asyncio.sleep(0)
-    queue.add("taken")
-    assert await idle == "taken"
-    queue.add("waiting")
-    queue.add("taken")
-    queue.add_after("later", 0.01)
-    waiter = [asyncio.create_task(queue.get()) for _ in range(3)] if not drain else []
-    queue.shut_down(drain=drain)
-    queue.add("too late")
-    queue.add_after("too late", 0.01)
-    queue.done("taken")
-    if drain:
-        assert await queue.get() == "waiting"
-    with pytest.raises(QueueClosed):
-        await queue.get()
-    for task in waiter:
-        with pytest.raises(QueueClosed):
-            await task
 
 
 async def drained(queue: WorkQueue[str]) -> list[str]:

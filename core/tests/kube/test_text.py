@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from airunway.kube.decoding import text_lines
 from airunway.kube.errors import AnswerTooLarge
-from airunway.kube.text import text_lines
 
 
 async def chunks(*parts: bytes) -> AsyncIterator[bytes]:

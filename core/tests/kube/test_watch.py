@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airunway.kube import ApiError, Gone, KubeError, MalformedAnswer, ServerError, TransportError, WatchEvent
-from airunway.kube.watch import decoded_events
+from airunway.kube import ApiError, Gone, KubeError, MalformedAnswer, ServerError, TransportError
+from airunway.kube.decoding import WatchEvent, decoded_events
 
 EVENTS = [
     {"type": "ADDED", "object": {"metadata": {"name": "a", "resourceVersion": "1"}, "text": "line\nbreak ü"}},

@@ -15,8 +15,8 @@ from airunway.kube import Client, ClusterConfig, Priority, WorkQueue
 from airunway.process.base_controller import BaseController
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
+from airunway.process.manager import Work
 from airunway.process.metrics import Metrics
-from airunway.process.supervisor import Work
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.eventually import PATIENCE
 

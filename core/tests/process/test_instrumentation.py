@@ -31,6 +31,7 @@ from airunway.process.logs import configure_logging, log_fields
 from airunway.process.metric_catalogue import ERROR_TYPES
 from airunway.process.metrics import Metrics
 from airunway.resource import ObjectKey
+from airunway_testing.eventually import Eventually
 
 KEY = ObjectKey("ml", "llama")
 
@@ -44,7 +45,9 @@ def root() -> Iterator[logging.Logger]:
     logger.handlers[:], logger.level = before[0], before[1]
 
 
-async def test_everything_about_a_pass_is_marked(root: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_everything_about_a_pass_is_marked(
+    root: logging.Logger, capsys: pytest.CaptureFixture[str], eventually: Eventually
+) -> None:
     configure_logging(level="info", json=True)
     metrics = Metrics("tests")
     queue: WorkQueue[ObjectKey] = WorkQueue()
@@ -66,8 +69,9 @@ async def test_everything_about_a_pass_is_marked(root: logging.Logger, capsys: p
     queue.add(ObjectKey("", "whole"))
     work = asyncio.create_task(controller.run())
     await ends.wait()
-    queue.shut_down()
-    await work
+    await eventually(lambda: queue.held == 0)
+    work.cancel()
+    await asyncio.wait({work})
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     broken = [line for line in lines if line.get("object") == "kaito/broken"]
     assert [line["msg"].split(";")[0] for line in broken] == ["working", "core: the pass for kaito/broken failed"]

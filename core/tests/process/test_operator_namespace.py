@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airunway.process.operator_namespace import operator_namespace
+from airunway.process.effective_settings import operator_namespace
 
 
 @pytest.mark.parametrize(

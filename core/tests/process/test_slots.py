@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airunway.process.slots import Slots
+from airunway.process.jobs import Slots
 from airunway.resource import ObjectKey
 
 

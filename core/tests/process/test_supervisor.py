@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from airunway.plugins.errors import PluginBroken
-from airunway.process import supervisor as module
-from airunway.process.supervisor import Application, Lead, Supervisor, Work
+from airunway.process import manager as module
+from airunway.process.manager import Application, Lead, Supervisor, Work
 from airunway_testing.eventually import eventually
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from airunway.kube import Client
 from airunway.selection import UpstreamFacts
-from airunway.webhook.access import CAPACITY, QUESTIONS, REFUSED, REMEMBERED, AccessReviewer, User
+from airunway.webhook.admission import CAPACITY, QUESTIONS, REFUSED, REMEMBERED, AccessReviewer, User
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.fixtures import Kubectl
 
@@ -27,7 +27,7 @@ async def test_h3c_answers_are_remembered_for_a_moment_a_no_for_less(
 ) -> None:
     now = 0.0
     asked: list[str] = []
-    client.on_request = lambda verb, resource, _status, _seconds: asked.append(f"{verb} {resource}")
+    client.session.on_request = lambda verb, resource, _status, _seconds: asked.append(f"{verb} {resource}")
     reviewer = AccessReviewer(client, clock=lambda: now)
 
     async def problem(user: User) -> str | None:
@@ -86,7 +86,7 @@ async def test_h3c_an_answer_serves_all_who_wait_for_it(client: Client, namespac
         nonlocal asked
         asked += resource == "subjectaccessreviews"
 
-    client.on_request = on_request
+    client.session.on_request = on_request
     reviewer = AccessReviewer(client)
     users = [User(name=f"user-{number}", extra={}) for number in range(2)] * 200
     answers = await asyncio.gather(

@@ -15,8 +15,7 @@ from airunway.resource import ObjectKey, Resource, dig
 from airunway.selection import ProviderFacts, UpstreamFacts, provider_facts
 from airunway.templates import Expansion
 from airunway.validation.policy import Policy, parse_policy
-from airunway.webhook.access import AccessReviewer
-from airunway.webhook.admission import Admission, ReviewResult, User
+from airunway.webhook.admission import AccessReviewer, Admission, ReviewResult, User
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 ADA = User(name="ada", extra={})

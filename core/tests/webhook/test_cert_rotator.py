@@ -13,7 +13,7 @@ import pytest
 
 from airunway.kube import Client, Conflict, NotFound
 from airunway.resource import ObjectKey, Resource, dig
-from airunway.webhook.cert_rotator import CertRotator
+from airunway.webhook.cert_rotator import SECRET, CertificateSecret, CertRotator, material_of, secret_of
 from airunway.webhook.certificates import AUTHORITY_LIFETIME, Material, authorities_in, new_authority
 from airunway.webhook.configuration import (
     CONFIGURATION_KIND,
@@ -22,7 +22,6 @@ from airunway.webhook.configuration import (
     bundles_in,
     configuration_object,
 )
-from airunway.webhook.secret import SECRET, CertificateSecret, material_of, secret_of
 from airunway_testing.eventually import PATIENCE
 
 pytestmark = pytest.mark.apiserver
@@ -46,9 +45,8 @@ class Place:
         """A keeper as one replica has it."""
         return CertRotator(
             self.client,
-            CertificateSecret(self.client, self.key, manager=MANAGER),
+            CertificateSecret(self.client, self.key),
             self.settings,
-            manager=MANAGER,
             clock=clock or (lambda: datetime.now(UTC)),
             settle=0.05,
         )
@@ -221,7 +219,7 @@ async def test_a_garbled_secret_is_made_anew_and_keeps_what_others_wrote(place: 
 
 
 async def test_a_write_that_comes_too_late_is_none(place: Place) -> None:
-    secret = CertificateSecret(place.client, place.key, manager=MANAGER)
+    secret = CertificateSecret(place.client, place.key)
     first = new_authority(now=datetime.now(UTC), hosts=place.settings.hosts)
     assert await secret.write(first, live=None)
     live = await secret.read()

@@ -22,7 +22,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import ApiError, Client
 from airunway.resource import ObjectKey, dig
 from airunway.webhook import WebhookSettings
-from airunway.webhook.secret import SECRET
+from airunway.webhook.cert_rotator import SECRET
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.reviews import WebhookClient, review_of
 from airunway_testing.webhook import running_webhook

@@ -21,14 +21,12 @@ from airunway.controller.application import CoreApplication, CoreSettings
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.process.connections import Cause
-from airunway.process.metric_catalogue import TURNED_AWAY_CAUSES
 from airunway.process.metrics import Metrics
 from airunway.resource import condition_of, key_of
 from airunway.webhook import WebhookSettings
 from airunway.webhook.application import Webhook
 from airunway.webhook.configuration import PATH
-from airunway.webhook.request_limits import Limits
-from airunway.webhook.server import AdmissionServer
+from airunway.webhook.server import AdmissionServer, Limits
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.reviews import Streams, WebhookClient, connected, exchanged, review_of
 from airunway_testing.webhook import local_settings, running_webhook
@@ -121,10 +119,6 @@ async def good(port: Port, client: Client, deployment: Deployment) -> Good:
                 await asyncio.sleep(0.02)
 
     return ask
-
-
-def test_the_metric_has_every_cause() -> None:
-    assert tuple(Cause) == TURNED_AWAY_CAUSES
 
 
 # ---------------------------------------------------------------------------------------------- H3a: connections

@@ -23,8 +23,7 @@ from airunway.webhook import server as server_module
 from airunway.webhook.admission import Admission, ReviewResult
 from airunway.webhook.certificates import Material, new_authority
 from airunway.webhook.configuration import PATH
-from airunway.webhook.request_limits import Limits
-from airunway.webhook.server import AdmissionServer
+from airunway.webhook.server import AdmissionServer, Limits
 from airunway_testing.controlplane.ports import reserved_ports
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.reviews import Streams, connected, exchanged, review_of, unverified

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from airunway.kube import Client, Kind, NotFound, ServerError
 from airunway.resource import Resource
 from airunway.selection import UpstreamFacts
-from airunway.webhook.access import AccessReviewer, User
+from airunway.webhook.admission import AccessReviewer, User
 
 MAPS = UpstreamFacts(group="", version="v1", kind="ConfigMap")
 THINGS = UpstreamFacts(group="example.com", version="v2", kind="Thing")
@@ -31,13 +30,13 @@ class Authorizer:
         self.answers.set()
         self.at_once = self.most_at_once = 0
 
-    async def subject_access_review(self, **question: Any) -> SimpleNamespace:
+    async def subject_access_review(self, **question: Any) -> bool:
         self.asked.append(question)
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         await self.answers.wait()
         self.at_once -= 1
-        return SimpleNamespace(allowed=self.script.pop(0) if self.script else self.allows)
+        return self.script.pop(0) if self.script else self.allows
 
     async def get_path(self, path: str) -> Resource:
         self.looked_up.append(path)

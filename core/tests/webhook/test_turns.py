@@ -13,7 +13,7 @@ from time import monotonic
 from aiohttp import web
 
 from airunway.process.connections import ConnectionLimits, Connections
-from airunway.webhook.request_limits import Pace
+from airunway.webhook.server import Pace
 
 STRANGERS = 40
 

@@ -18,8 +18,8 @@ import orjson
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.resource import ObjectKey, Resource, dig, key_of
+from airunway.webhook.cert_rotator import SECRET, material_of
 from airunway.webhook.configuration import PATH, WebhookSettings
-from airunway.webhook.secret import SECRET, material_of
 from airunway_testing.eventually import PATIENCE
 
 __all__ = ["Streams", "WebhookClient", "connected", "exchanged", "review_of", "unverified"]

@@ -63,9 +63,9 @@ async def granted(
     async with applied(client, made):
         async with asyncio.timeout(PATIENCE):  # the authorizer learns of the bindings by watches
             for where in watched or [""]:
-                while not (
-                    await client.subject_access_review(user=user, verb="list", kind=MODEL_DEPLOYMENT, namespace=where)
-                ).allowed:
+                while not await client.subject_access_review(
+                    user=user, verb="list", kind=MODEL_DEPLOYMENT, namespace=where
+                ):
                     await asyncio.sleep(0.05)
         yield
 

@@ -18,14 +18,13 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Invalid, NotFound, ServerError, load_config
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
-from airunway.process.manager import ManagerSettings, serve
+from airunway.process.manager import Factories, ManagerSettings, serve
 from airunway.process.metrics import Metrics, MetricsRole
-from airunway.process.supervisor import Factories
 from airunway.resource import ObjectKey
 from airunway.webhook import WebhookSettings, webhook_settings
 from airunway.webhook.application import Webhook
 from airunway.webhook.configuration import CONFIGURATION_KIND
-from airunway.webhook.request_limits import Limits
+from airunway.webhook.server import Limits
 from airunway_testing.controlplane.ports import reserved_ports
 
 __all__ = ["local_settings", "running_webhook"]

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from airunway.plugins.host import ProviderHost
     from airunway.process.caches import Caches
     from airunway.process.effective_settings import EffectiveSettings
+    from airunway.process.manager import Application, Factories
     from airunway.process.metrics import Metrics
-    from airunway.process.supervisor import Application, Factories
 
     Part: TypeAlias = Callable[[Caches, str], Application]
 
@@ -335,7 +335,7 @@ def end(problem: object) -> typer.Exit:
 
 
 def own_namespace() -> str:
-    from airunway.process.operator_namespace import operator_namespace
+    from airunway.process.effective_settings import operator_namespace
 
     return operator_namespace(os.environ)
 

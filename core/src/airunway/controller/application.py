@@ -33,11 +33,10 @@ from airunway.kube import (
 from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
-from airunway.process.fleet_metrics import Transitions, deployment_points, provider_points
-from airunway.process.metrics import Metrics, MetricsRole
+from airunway.process.manager import Lead
+from airunway.process.metrics import Metrics, MetricsRole, Transitions, deployment_points, provider_points
 from airunway.process.predicates import RelevantMetadata, needs_reconcile
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.process.supervisor import Lead
 from airunway.process.templates import Templates
 from airunway.resource import ObjectKey, Resource, dig, finalizers_of, key_of
 from airunway.selection import REFUSED_BY, STALE_AFTER, ProviderFacts, provider_facts

@@ -61,8 +61,8 @@ from airunway.plugins.host import ProviderHost
 from airunway.process.effective_settings import EffectiveSettings, published_in
 from airunway.redaction import bounded
 from airunway.resource import ObjectKey, Resource, dig, key_of
+from airunway.webhook.cert_rotator import SECRET
 from airunway.webhook.configuration import CONFIGURATION_KIND, webhooks_of
-from airunway.webhook.secret import SECRET
 
 __all__ = ["gather"]
 
@@ -300,7 +300,7 @@ class _Reader:
 
     async def _is_allowed(self, right: Right) -> bool:
         namespace, _, _ = right.user.removeprefix("system:serviceaccount:").partition(":")
-        answer = await self._client.subject_access_review(
+        return await self._client.subject_access_review(
             user=right.user,
             groups=["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"],
             verb=right.verb,
@@ -309,7 +309,6 @@ class _Reader:
             namespace=right.namespace,
             name=right.name,
         )
-        return answer.allowed
 
     async def _kinds_of(self, group: str) -> dict[str, dict[str, str]]:
         found = await served_kinds(self._client, group)

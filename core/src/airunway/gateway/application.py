@@ -16,12 +16,11 @@ from airunway.gateway.caches import HTTP_ROUTE, INFERENCE_POOL, GatewayCaches
 from airunway.gateway.reconciler import RouteReconciler, serves_generation
 from airunway.kube import Client, Kind, Priority, wait_until_synced
 from airunway.process.base_controller import BaseController, not_synced
-from airunway.process.caches import Caches
+from airunway.process.caches import Caches, ProviderCapabilities
 from airunway.process.deployment_cache import whole
+from airunway.process.manager import Lead
 from airunway.process.predicates import RelevantMetadata, needs_reconcile
-from airunway.process.provider_capabilities import ProviderCapabilities
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.process.supervisor import Lead
 from airunway.resource import (
     ObjectKey,
     Resource,

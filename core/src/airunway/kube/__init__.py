@@ -1,10 +1,10 @@
 """A Kubernetes library without any ModelDeployments: client, caches, queue, controller, leader election, events."""
 
-from airunway.kube.apply import FieldChange, changed_fields, has_content_of, needs_apply, owned_by, previous_content
-from airunway.kube.backoff import Backoff, backoff_delay, soonest
-from airunway.kube.client import AccessDecision, Client
+from airunway.kube.apply import FieldChange, changed_fields, has_content_of, needs_apply, previous_content
+from airunway.kube.client import Client
 from airunway.kube.config import ClusterConfig, in_cluster_config, load_config
 from airunway.kube.controller import Controller, PassResult, wait_until_answered, wait_until_synced
+from airunway.kube.decoding import Page
 from airunway.kube.discovery import (
     is_served,
     served_kinds,
@@ -12,7 +12,6 @@ from airunway.kube.discovery import (
     served_resources,
     wait_until_established,
 )
-from airunway.kube.error_kinds import ErrorKind
 from airunway.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -20,6 +19,7 @@ from airunway.kube.errors import (
     ConfigError,
     Conflict,
     ConnectionFailed,
+    ErrorKind,
     Forbidden,
     Gone,
     Invalid,
@@ -36,7 +36,6 @@ from airunway.kube.errors import (
     retry_after_of,
 )
 from airunway.kube.events import EventRecorder
-from airunway.kube.finalizers import add_finalizer, remove_finalizers
 from airunway.kube.kinds import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -60,12 +59,9 @@ from airunway.kube.kinds import (
     kind_of_crd,
 )
 from airunway.kube.lease import LeaderElector
-from airunway.kube.mutation_cache import MutationCache
-from airunway.kube.pagination import Page
-from airunway.kube.queue import Priority, QueueClosed, WorkQueue
+from airunway.kube.queue import Backoff, Priority, WorkQueue, backoff_delay, soonest
 from airunway.kube.reflector import AnyReflector, Handler, Index, Reflector, UnionReflector, reflector_of
 from airunway.kube.session import user_agent_of
-from airunway.kube.status import StatusWriter
 from airunway.kube.transforms import (
     LAST_APPLIED,
     compact_bytes,
@@ -74,7 +70,7 @@ from airunway.kube.transforms import (
     strip_managed_fields,
     transform_once,
 )
-from airunway.kube.watch import WatchEvent
+from airunway.kube.writes import MutationCache, StatusWriter, add_finalizer, remove_finalizers
 
 __all__ = [
     "CLUSTER_ROLE",
@@ -96,7 +92,6 @@ __all__ = [
     "SERVICE_ACCOUNT",
     "STATEFUL_SET",
     "STORAGE_CLASS",
-    "AccessDecision",
     "AlreadyExists",
     "AnyReflector",
     "ApiError",
@@ -125,7 +120,6 @@ __all__ = [
     "Page",
     "PassResult",
     "Priority",
-    "QueueClosed",
     "Reflector",
     "RequestTimedOut",
     "ServerError",
@@ -134,7 +128,6 @@ __all__ = [
     "TransportError",
     "Unauthorized",
     "UnionReflector",
-    "WatchEvent",
     "WorkQueue",
     "add_finalizer",
     "api_error",
@@ -150,7 +143,6 @@ __all__ = [
     "kind_of_crd",
     "load_config",
     "needs_apply",
-    "owned_by",
     "previous_content",
     "reflector_of",
     "remove_finalizers",

@@ -19,7 +19,7 @@ import orjson
 from airunway.quantity import same_quantity
 from airunway.resource import Resource, dig
 
-__all__ = ["FieldChange", "changed_fields", "has_content_of", "needs_apply", "owned_by", "previous_content"]
+__all__ = ["FieldChange", "changed_fields", "has_content_of", "needs_apply", "previous_content"]
 
 _QUANTITY_FIELDS = frozenset(
     ("allocatable", "capacity", "divisor", "hard", "limits", "overhead", "requests", "size", "sizeLimit", "storage")
@@ -41,7 +41,10 @@ _IDENTITY = frozenset(
 _Fields: TypeAlias = Mapping[str, Any]
 """A node of a fieldsV1 tree. An empty node is a leaf: the manager owns everything below it as a whole."""
 
-_Step: TypeAlias = str
+_Key: TypeAlias = tuple[tuple[str, Any], ...]
+"""The key of an element of an associative list: ``(("name", "a"),)``."""
+
+_Path: TypeAlias = tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +66,7 @@ def needs_apply(desired: Resource, live: Resource | None, *, manager: str, subre
     if live is None:
         return True
     mine = [fields for _, fields in _entries(live, manager=manager, subresource=subresource)]
-    return _differs(desired, live, mine, subresource=subresource, walk=_Walk(mine=True))
+    return _differs(desired, live, mine, _Walk(mine=True))
 
 
 def has_content_of(desired: Resource, live: Resource, *, manager: str) -> bool:
@@ -76,38 +79,25 @@ def has_content_of(desired: Resource, live: Resource, *, manager: str) -> bool:
         return False
     mine = [{k: v for k, v in fields.items() if k != "f:metadata"} for _, fields in _entries(live, manager=manager)]
     content = {name: value for name, value in desired.items() if name != "metadata"}
-    return not _differs(content, live, mine, subresource="", walk=_Walk(mine=True, exact=True))
+    return not _differs(content, live, mine, _Walk(mine=True, exact=True))
 
 
-def _differs(desired: Resource, live: Resource, mine: Sequence[_Fields], *, subresource: str, walk: _Walk) -> bool:
-    for name, value in _content(desired, subresource):
-        if next(
-            walk.differences(value, live.get(name), _descend(mine, f"f:{name}"), covered=False, path=(name,)), None
-        ):
-            return True
+def _differs(desired: Resource, live: Resource, mine: Sequence[_Fields], walk: _Walk) -> bool:
+    if next(walk.all_differences(desired, live, mine), None):
+        return True
     return any(next(_removed(fields, desired, path=()), None) for fields in mine)
 
 
-def changed_fields(desired: Resource, live: Resource, *, manager: str, subresource: str = "") -> list[FieldChange]:
+def changed_fields(desired: Resource, live: Resource, *, manager: str) -> list[FieldChange]:
     """Returns the fields in which the live object differs from `desired`, with the present manager of each.
 
     Needs the complete managedFields. If several others own a field, the last writer is named.
     """
     everyone = [fields for _, fields in _entries(live)]
-    walk = _Walk(mine=False)
-    paths = [
-        path
-        for name, value in _content(desired, subresource)
-        for path in walk.differences(
-            value, live.get(name), _descend(everyone, f"f:{name}"), covered=False, path=(name,)
-        )
+    return [
+        FieldChange(path=_text(path), manager=_last_writer(live, path, but=manager))
+        for path in _Walk(mine=False).all_differences(desired, live, everyone)
     ]
-    return [FieldChange(path=_text(path), manager=_last_writer(live, path, but=manager)) for path in paths]
-
-
-def owned_by(live: Resource, manager: str, *, subresource: str = "") -> bool:
-    """Whether `manager` still owns a field of the object."""
-    return bool(_entries(live, manager=manager, subresource=subresource))
 
 
 def previous_content(desired: Resource, live: Resource, *, manager: str) -> Resource:
@@ -118,8 +108,8 @@ def previous_content(desired: Resource, live: Resource, *, manager: str) -> Reso
     """
     mine = [fields for _, fields in _entries(live, manager=manager)]
     found: Resource = {key: live[key] for key in ("apiVersion", "kind") if key in live}
-    wanted = dict(_content(desired, ""))
-    there = dict(_content(live, ""))
+    wanted = dict(_content(desired))
+    there = dict(_content(live))
     owned = [step.removeprefix("f:") for node in mine for step in node if step.startswith("f:")]
     for name in dict.fromkeys([*wanted, *owned]):
         if name in there:
@@ -129,7 +119,7 @@ def previous_content(desired: Resource, live: Resource, *, manager: str) -> Reso
     return {**found, "metadata": {**metadata, **found.get("metadata", {})}}
 
 
-def _previous(want: Any, have: Any, nodes: list[_Fields], *, covered: bool, path: tuple[_Step, ...]) -> Any:
+def _previous(want: Any, have: Any, nodes: list[_Fields], *, covered: bool, path: _Path) -> Any:
     whole = covered or (bool(nodes) and not any(nodes))
     if isinstance(have, dict):
         return _previous_map(want if isinstance(want, dict) else {}, have, nodes, whole=whole, path=path)
@@ -138,9 +128,7 @@ def _previous(want: Any, have: Any, nodes: list[_Fields], *, covered: bool, path
     return want if want is not None and _same_value(want, have, path) else have
 
 
-def _previous_map(
-    want: Resource, have: Resource, nodes: list[_Fields], *, whole: bool, path: tuple[_Step, ...]
-) -> Resource:
+def _previous_map(want: Resource, have: Resource, nodes: list[_Fields], *, whole: bool, path: _Path) -> Resource:
     defaults = _ATOMIC_DEFAULTS.get(path[-1], {})
     found = {}
     for name in dict.fromkeys([*want, *have]):
@@ -154,19 +142,12 @@ def _previous_map(
     return found
 
 
-def _previous_list(
-    want: list[Any], have: list[Any], nodes: list[_Fields], *, whole: bool, path: tuple[_Step, ...]
-) -> list[Any]:
+def _previous_list(want: list[Any], have: list[Any], nodes: list[_Fields], *, whole: bool, path: _Path) -> list[Any]:
     steps = [step for node in nodes for step in node]
     if any(step.startswith("v:") for step in steps):
         ours = [value for value in have if any(_has_value(node, value) for node in nodes)]
         return [value for value in want if value in ours] + [value for value in ours if value not in want]
-    elements = [
-        (key, child)
-        for node in nodes
-        for step, child in node.items()
-        if (key := _list_key(step)) and isinstance(child, dict)
-    ]
+    elements = _elements(nodes)
     if not elements:
         return [
             _previous(want[index] if index < len(want) else None, item, [], covered=whole, path=(*path, f"[{index}]"))
@@ -175,14 +156,13 @@ def _previous_list(
     names = [name for name, _ in elements[0][0]]
     found: list[Any] = []
     for item in [*want, *have]:
-        key = tuple((name, dig(item, name, default=_KEY_DEFAULTS.get(name))) for name in names)
+        key = _key_of(item, names)
         there = next((other for other in have if _has_key(other, key)), None)
         below: list[_Fields] = [child for owned, child in elements if _has_key(item, owned)]
         if there is None or not below or any(_has_key(done, key) for done in found):
             continue
         wanted = next((other for other in want if _has_key(other, key)), None)
-        label = f"[{','.join(f'{name}={value}' for name, value in key)}]"
-        found.append(_previous(wanted, there, below, covered=whole, path=(*path, label)))
+        found.append(_previous(wanted, there, below, covered=whole, path=(*path, f"[{_label(key)}]")))
     return found
 
 
@@ -210,8 +190,18 @@ def _descend(nodes: Sequence[_Fields], step: str) -> list[_Fields]:
     return [child for node in nodes if isinstance(child := node.get(step), dict)]
 
 
+def _elements(nodes: Sequence[_Fields]) -> list[tuple[_Key, _Fields]]:
+    """Returns the owned elements of an associative list; none for another list."""
+    return [
+        (key, child)
+        for node in nodes
+        for step, child in node.items()
+        if (key := _list_key(step)) and isinstance(child, dict)
+    ]
+
+
 @lru_cache(maxsize=4096)
-def _list_key(step: str) -> tuple[tuple[str, Any], ...]:
+def _list_key(step: str) -> _Key:
     """Returns ``k:{"name":"a"}`` as ``(("name", "a"),)``; empty for any other step."""
     if not step.startswith("k:"):
         return ()
@@ -219,7 +209,15 @@ def _list_key(step: str) -> tuple[tuple[str, Any], ...]:
     return tuple(key.items()) if isinstance(key, dict) else ()
 
 
-def _has_key(item: object, key: tuple[tuple[str, Any], ...]) -> bool:
+def _key_of(item: object, names: Sequence[str]) -> _Key:
+    return tuple((name, dig(item, name, default=_KEY_DEFAULTS.get(name))) for name in names)
+
+
+def _label(key: _Key) -> str:
+    return ",".join(f"{name}={value}" for name, value in key)
+
+
+def _has_key(item: object, key: _Key) -> bool:
     if not isinstance(item, dict):
         return False
     for name, value in key:  # noqa: SIM110 - no generator, for speed: this runs for every pair of entries
@@ -228,7 +226,7 @@ def _has_key(item: object, key: tuple[tuple[str, Any], ...]) -> bool:
     return True
 
 
-def _content(desired: Resource, subresource: str) -> Iterator[tuple[str, Any]]:
+def _content(desired: Resource) -> Iterator[tuple[str, Any]]:
     """Yields the top-level parts of `desired` that an apply sets."""
     for name, value in desired.items():
         if name in ("apiVersion", "kind"):
@@ -254,9 +252,13 @@ class _Walk:
     difference too. API servers add defaults to such values.
     """
 
-    def differences(
-        self, want: Any, have: Any, nodes: list[_Fields], *, covered: bool, path: tuple[_Step, ...]
-    ) -> Iterator[tuple[_Step, ...]]:
+    def all_differences(self, desired: Resource, live: Resource, nodes: Sequence[_Fields]) -> Iterator[_Path]:
+        """Yields the paths at which an apply of `desired` would change something."""
+        for name, value in _content(desired):
+            below = _descend(nodes, f"f:{name}")
+            yield from self.differences(value, live.get(name), below, covered=False, path=(name,))
+
+    def differences(self, want: Any, have: Any, nodes: list[_Fields], *, covered: bool, path: _Path) -> Iterator[_Path]:
         """Yields the paths below `path` at which an apply would change something."""
         if want is None:
             if have is not None:
@@ -288,8 +290,8 @@ class _Walk:
         return self.mine and not covered and not nodes
 
     def _dict_differences(
-        self, want: Resource, have: Resource, nodes: list[_Fields], *, covered: bool, path: tuple[_Step, ...]
-    ) -> Iterator[tuple[_Step, ...]]:
+        self, want: Resource, have: Resource, nodes: list[_Fields], *, covered: bool, path: _Path
+    ) -> Iterator[_Path]:
         whole = bool(nodes) and not any(nodes)
         # An atomic object: any further field of the live object is a difference.
         if (whole and want) or (self.exact and (whole or covered)):
@@ -302,8 +304,8 @@ class _Walk:
             )
 
     def _list_differences(
-        self, want: list[Any], have: list[Any], nodes: list[_Fields], *, covered: bool, path: tuple[_Step, ...]
-    ) -> Iterator[tuple[_Step, ...]]:
+        self, want: list[Any], have: list[Any], nodes: list[_Fields], *, covered: bool, path: _Path
+    ) -> Iterator[_Path]:
         steps = [step for node in nodes for step in node]
         if any(step.startswith("v:") for step in steps):
             for value in want:
@@ -311,34 +313,22 @@ class _Walk:
                 if not any(_same_scalar(value, other) for other in have) or (self.mine and not owned):
                     yield (*path, f"[{value}]")
             return
-        keys = [key for step in steps if (key := _list_key(step))]
-        if keys:
-            names = [name for name, _ in keys[0]]
-            elements: list[tuple[tuple[tuple[str, Any], ...], _Fields]] = [
-                (k, child)
-                for node in nodes
-                for step, child in node.items()
-                if isinstance(child, dict) and (k := _list_key(step))
-            ]
+        elements = _elements(nodes)
+        if elements:
+            names = [name for name, _ in elements[0][0]]
             for item in want:
-                key = tuple((name, dig(item, name, default=_KEY_DEFAULTS.get(name))) for name in names)
-                label = ",".join(f"{name}={value}" for name, value in key)
+                key = _key_of(item, names)
+                place = (*path, f"[{_label(key)}]")
                 match = next((other for other in have if _has_key(other, key)), None)
-                if match is None:
-                    yield (*path, f"[{label}]")
-                    continue
-                below = [child for k, child in elements if _has_key(item, k)]
-                if self._is_unowned(below, covered):
-                    yield (*path, f"[{label}]")
-                    continue
-                yield from self.differences(item, match, below, covered=covered, path=(*path, f"[{label}]"))
+                below = [child for owned, child in elements if _has_key(item, owned)]
+                if match is None or self._is_unowned(below, covered):
+                    yield place
+                else:
+                    yield from self.differences(item, match, below, covered=covered, path=place)
             return
         # An atomic list, or one without an owner: compare the elements in order.
         whole = bool(nodes) and not any(nodes)
-        if self._is_unowned(nodes, covered) and want:
-            yield path
-            return
-        if len(want) != len(have):
+        if (self._is_unowned(nodes, covered) and want) or len(want) != len(have):
             yield path
             return
         for index, (item, other) in enumerate(zip(want, have, strict=True)):
@@ -353,13 +343,13 @@ def _same_scalar(left: object, right: object) -> bool:
     return isinstance(left, bool) == isinstance(right, bool) and left == right
 
 
-def _same_value(want: object, have: object, path: tuple[_Step, ...]) -> bool:
+def _same_value(want: object, have: object, path: _Path) -> bool:
     if _same_scalar(want, have):
         return True
     return not _QUANTITY_FIELDS.isdisjoint(path) and same_quantity(want, have)
 
 
-def _removed(fields: _Fields, desired: Any, *, path: tuple[_Step, ...]) -> Iterator[tuple[_Step, ...]]:
+def _removed(fields: _Fields, desired: Any, *, path: _Path) -> Iterator[_Path]:
     """Yields the paths that we own and no longer want."""
     for step, below in fields.items():
         kind, _, name = step.partition(":")
@@ -385,7 +375,7 @@ def _removed(fields: _Fields, desired: Any, *, path: tuple[_Step, ...]) -> Itera
 # ------------------------------------------------------------------------------------------------------- who did it
 
 
-def _last_writer(live: Resource, path: tuple[_Step, ...], *, but: str) -> str | None:
+def _last_writer(live: Resource, path: _Path, *, but: str) -> str | None:
     owners = [
         (str(entry.get("time") or ""), str(entry.get("manager") or ""))
         for entry, fields in _entries(live)
@@ -394,7 +384,7 @@ def _last_writer(live: Resource, path: tuple[_Step, ...], *, but: str) -> str | 
     return max(owners)[1] if owners else None
 
 
-def _owns(fields: _Fields, path: tuple[_Step, ...]) -> bool:
+def _owns(fields: _Fields, path: _Path) -> bool:
     """Whether a fieldsV1 tree contains the path, or a leaf above it."""
     if not path or not fields:
         return True
@@ -405,13 +395,13 @@ def _owns(fields: _Fields, path: tuple[_Step, ...]) -> bool:
     label = step[1:-1]
     for name, child in fields.items():
         key = _list_key(name)
-        if key and ",".join(f"{k}={v}" for k, v in key) == label:
+        if key and _label(key) == label:
             return _owns(child, rest)
         if name.startswith("v:") and str(orjson.loads(name[2:])) == label:
             return True
     return False
 
 
-def _text(path: tuple[_Step, ...]) -> str:
+def _text(path: _Path) -> str:
     """Returns a path as text: ``spec.containers[name=a].image``."""
     return "".join(step if step.startswith("[") or index == 0 else f".{step}" for index, step in enumerate(path))

@@ -6,40 +6,35 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from urllib.parse import quote
 
 from airunway.kube.config import ClusterConfig
+from airunway.kube.decoding import (
+    LONGEST_LINE,
+    Page,
+    WatchEvent,
+    decoded_events,
+    decoded_object,
+    page_of,
+    read_pages,
+    stream_seconds,
+    text_lines,
+)
 from airunway.kube.errors import MalformedAnswer, NotFound
 from airunway.kube.kinds import POD, SUBJECT_ACCESS_REVIEW, Kind
-from airunway.kube.pagination import Page, decoded_object, page_of, read_pages
-from airunway.kube.session import JSON, Session, user_agent_of
-from airunway.kube.text import LONGEST_LINE, text_lines
-from airunway.kube.watch import WatchEvent, decoded_events, stream_seconds
+from airunway.kube.session import Request, Session, user_agent_of
 from airunway.resource import ObjectKey, Resource, dig, key_of
 
-__all__ = ["AccessDecision", "Client", "Page"]
+__all__ = ["Client"]
 
 _APPLY = "application/apply-patch+yaml"  # JSON is YAML
 _MERGE = "application/merge-patch+json"
 _JSON_PATCH = "application/json-patch+json"
 _METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-_ANYTHING = "*/*"
-_FOR_EVER = float("inf")
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
-
-
-@dataclass(frozen=True, kw_only=True)
-class AccessDecision:
-    """The answer to a SubjectAccessReview."""
-
-    allowed: bool
-    denied: bool
-    """An explicit denial. If `allowed` and `denied` are both false, no rule allows the request."""
-    reason: str
-    """The server's reason, or its evaluation error; may be empty."""
+_ANYTHING = "*/*"
 
 
 class Client:
@@ -66,34 +61,25 @@ class Client:
         on_request: Callable[[str, str, int, float], None] | None = None,
         on_warning: Callable[[str], None] | None = None,
     ) -> None:
-        self._session = Session(
+        self.session = Session(
             config,
             user_agent=user_agent or user_agent_of("library"),
             timeout=timeout,
             watch_inactivity=watch_inactivity,
+            on_request=on_request,
+            on_warning=on_warning,
         )
-        self._session.on_request = on_request
-        if on_warning is not None:
-            self._session.on_warning = on_warning
 
     @property
     def config(self) -> ClusterConfig:
-        return self._session.config
-
-    @property
-    def on_request(self) -> Callable[[str, str, int, float], None] | None:
-        return self._session.on_request
-
-    @on_request.setter
-    def on_request(self, hook: Callable[[str, str, int, float], None] | None) -> None:
-        self._session.on_request = hook
+        return self.session.config
 
     async def __aenter__(self) -> Client:
-        await self._session.open()
+        await self.session.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._session.close()
+        await self.session.close()
 
     @property
     def server_time(self) -> datetime | None:
@@ -102,7 +88,7 @@ class Client:
         None before the first answer, and if the answer has no usable ``Date`` header.
         """
         try:
-            return parsedate_to_datetime(self._session.date)
+            return parsedate_to_datetime(self.session.date)
         except ValueError:
             return None
 
@@ -110,8 +96,8 @@ class Client:
 
     async def get(self, kind: Kind, key: ObjectKey, *, subresource: str = "") -> Resource:
         """Returns one object. Raises NotFound."""
-        path = kind.path(namespace=key.namespace, name=_required(key), subresource=subresource)
-        return await self._json("get", "GET", path, resource=kind.plural)
+        path, _ = _address(kind, key, subresource)
+        return await self._json(Request("get", "GET", path, kind.plural))
 
     async def find(self, kind: Kind, key: ObjectKey) -> Resource | None:
         """Returns one object, or None if the object or its kind does not exist."""
@@ -120,9 +106,9 @@ class Client:
         except NotFound:
             return None
 
-    async def get_path(self, path: str, params: Mapping[str, str] | None = None, *, accept: str = "") -> Resource:
+    async def get_path(self, path: str, *, accept: str = "") -> Resource:
         """Returns the JSON document at an API path (discovery, ``/version``, OpenAPI), as media type `accept`."""
-        return await self._json("get", "GET", path, resource="nonresource", params=params, accept=accept)
+        return await self._json(Request("get", "GET", path, "nonresource", accept=accept))
 
     async def pages(
         self,
@@ -132,7 +118,6 @@ class Client:
         label_selector: str = "",
         field_selector: str = "",
         limit: int = 500,
-        timeout: float | None = None,
     ) -> AsyncGenerator[Page, None]:
         """Yields all objects in consistent pages of `limit`; fetches the next page while the caller handles this one.
 
@@ -146,9 +131,8 @@ class Client:
 
         def fetch(token: str, size: int, most: int | None) -> asyncio.Task[bytes]:
             query = {**params, **_params(**{"limit": str(size) if size else "", "continue": token})}
-            return asyncio.create_task(
-                self._session.read("list", "GET", path, resource=kind.plural, params=query, timeout=timeout, most=most)
-            )
+            request = Request("list", "GET", path, kind.plural, query)
+            return asyncio.create_task(self.session.read(request, most=most))
 
         async with aclosing(read_pages(fetch, kind=kind, limit=limit)) as pages:
             async for page in pages:
@@ -177,8 +161,8 @@ class Client:
     ) -> Page:
         """Returns the first `limit` objects of a list, in one request. Raises AnswerTooLarge beyond `most` bytes."""
         params = _params(labelSelector=label_selector, fieldSelector=field_selector, limit=str(limit))
-        path = kind.path(namespace=namespace)
-        answer = await self._session.read("list", "GET", path, resource=kind.plural, params=params, most=most)
+        request = Request("list", "GET", kind.path(namespace=namespace), kind.plural, params)
+        answer = await self.session.read(request, most=most)
         return page_of(await decoded_object(answer, f"list of {kind}"), kind)
 
     async def list_metadata(self, kind: Kind, *, namespace: str = "", label_selector: str = "") -> list[Resource]:
@@ -186,45 +170,42 @@ class Client:
 
         https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches
         """
+        params = _params(labelSelector=label_selector)
         items: list[Resource] = []
-        token = ""
-        while True:
-            params = _params(labelSelector=label_selector, limit="500", **{"continue": token})
-            answer = await self._session.read(
-                "list",
-                "GET",
-                kind.path(namespace=namespace),
-                resource=kind.plural,
-                params=params,
-                accept=_METADATA_ONLY,
-            )
-            page = await decoded_object(answer, f"metadata of {kind}")
-            if page.get("kind") != "PartialObjectMetadataList":
-                raise MalformedAnswer(f"metadata of {kind}: the answer is a {page.get('kind')}")
-            items += page.get("items") or []
-            token = str((page.get("metadata") or {}).get("continue") or "")
-            if not token:
-                return items
+        parts = self._parts(kind, params, namespace=namespace, accept=_METADATA_ONLY, what=f"metadata of {kind}")
+        async with aclosing(parts) as stream:
+            async for part in stream:
+                if part.get("kind") != "PartialObjectMetadataList":
+                    raise MalformedAnswer(f"metadata of {kind}: the answer is a {part.get('kind')}")
+                items += part.get("items") or []
+        return items
 
-    async def rows(self, kind: Kind, *, limit: int = 500) -> AsyncGenerator[Mapping[str, object], None]:
+    async def rows(self, kind: Kind) -> AsyncGenerator[Mapping[str, object], None]:
         """Yields for every object its printer columns by name, as `kubectl get` prints them.
 
         The objects themselves are not sent, so their size does not matter. Raises Gone if the server compacted the list
         while it was read.
         """
-        params = {"includeObject": "None", "limit": str(limit)}
+        parts = self._parts(kind, {"includeObject": "None"}, accept=_TABLE, what=f"GET {kind.path()}")
+        async with aclosing(parts) as stream:
+            async for table in stream:
+                columns = [str(column.get("name")) for column in table.get("columnDefinitions") or ()]
+                for row in table.get("rows") or ():
+                    yield dict(zip(columns, row.get("cells") or (), strict=False))
+
+    async def _parts(
+        self, kind: Kind, params: Mapping[str, str], *, namespace: str = "", accept: str, what: str
+    ) -> AsyncGenerator[Resource, None]:
+        """Yields a list part by part, in the form of the media type `accept`."""
+        query = {**params, "limit": "500"}
+        path = kind.path(namespace=namespace)
         while True:
-            answer = await self._session.read(
-                "list", "GET", kind.path(), resource=kind.plural, params=params, accept=_TABLE
-            )
-            table = await decoded_object(answer, f"GET {kind.path()}")
-            columns = [str(column.get("name")) for column in table.get("columnDefinitions") or ()]
-            for row in table.get("rows") or ():
-                yield dict(zip(columns, row.get("cells") or (), strict=False))
-            token = dig(table, "metadata", "continue", default="")
-            if not token:
+            request = Request("list", "GET", path, kind.plural, query, accept=accept)
+            part = await decoded_object(await self.session.read(request), what)
+            yield part
+            query["continue"] = str(dig(part, "metadata", "continue", default=""))
+            if not query["continue"]:
                 return
-            params["continue"] = token
 
     async def watch(
         self,
@@ -248,9 +229,10 @@ class Client:
             resourceVersion=resource_version,
             labelSelector=label_selector,
             fieldSelector=field_selector,
-            timeoutSeconds=str(timeout_seconds or stream_seconds(kind, self._session.watch_inactivity)),
+            timeoutSeconds=str(timeout_seconds or stream_seconds(kind, self.session.watch_inactivity)),
         )
-        chunks = self._session.stream("watch", kind.path(namespace=namespace), resource=kind.plural, params=params)
+        request = Request("watch", "GET", kind.path(namespace=namespace), kind.plural, params)
+        chunks = self.session.stream(request)
         async with aclosing(chunks), aclosing(decoded_events(chunks)) as events:
             async for event in events:
                 yield event
@@ -264,16 +246,12 @@ class Client:
         previous: bool = False,
         tail: int | None = None,
         since_seconds: int | None = None,
-        longest: int = LONGEST_LINE,
-        most: int | None = None,
     ) -> AsyncGenerator[str, None]:
         """Yields the lines that a container of a pod has written, oldest first; with `follow` until it ends.
 
         - `previous`: those of the run before the one that is there. Raises BadRequest if there was none.
         - `tail`: only the last so many lines; `since_seconds`: only the lines of the last so many seconds.
-        - `longest`: bytes after which a line is cut; `most`: bytes after which AnswerTooLarge is raised.
-
-        The request ends when the caller closes the generator.
+        A line is cut after `LONGEST_LINE` bytes. The request ends when the caller closes the generator.
         """
         params = _params(
             container=container,
@@ -282,11 +260,10 @@ class Client:
             tailLines="" if tail is None else str(tail),
             sinceSeconds="" if since_seconds is None else str(since_seconds),
         )
-        path = POD.path(namespace=key.namespace, name=_required(key), subresource="log")
-        chunks = self._session.stream(
-            "get", path, resource="pods/log", params=params, accept=_ANYTHING, silence=_FOR_EVER if follow else None
-        )
-        async with aclosing(chunks), aclosing(text_lines(chunks, longest=longest, most=most)) as lines:
+        path, resource = _address(POD, key, "log")
+        request = Request("get", "GET", path, resource, params, accept=_ANYTHING)
+        chunks = self.session.stream(request, silence=float("inf") if follow else None)
+        async with aclosing(chunks), aclosing(text_lines(chunks)) as lines:
             async for line in lines:
                 yield line
 
@@ -307,24 +284,18 @@ class Client:
         """Yields the lines of the answer of a Service or pod behind the API server's proxy, as they arrive.
 
         `kind` is SERVICE or POD, `path` begins with a slash, `body` is sent as JSON. `silence` is the limit in seconds
-        between two parts of the answer (None: that of watches). `longest` and `most` are as for `logs`.
+        between two parts of the answer (None: that of watches). A line is cut after `longest` bytes; AnswerTooLarge is
+        raised after `most`.
 
         Raises Forbidden without the right to ``get`` (with `method` POST: ``create``) the subresource ``proxy``, and
         the ApiError of an error answer, whether the server or the model sent it.
         """
-        target = f"{scheme}:{_required(key)}:{port}" if scheme else f"{_required(key)}:{port}"
+        target = ":".join(filter(None, (scheme, _name_of(key), str(port))))
         subresource = f"proxy{quote(path, safe='/')}"
         at = f"{kind.path(namespace=key.namespace)}/{quote(target, safe=':')}/{subresource}"
-        chunks = self._session.stream(
-            "get" if method == "GET" else "create",
-            at,
-            resource=f"{kind.plural}/proxy",
-            params={},
-            method=method,
-            body=body,
-            accept=_ANYTHING,
-            silence=silence,
-        )
+        verb = "get" if method == "GET" else "create"
+        request = Request(verb, method, at, f"{kind.plural}/proxy", body=body, accept=_ANYTHING)
+        chunks = self.session.stream(request, silence=silence)
         async with aclosing(chunks), aclosing(text_lines(chunks, longest=longest, most=most)) as lines:
             async for line in lines:
                 yield line
@@ -346,7 +317,7 @@ class Client:
         """Creates an object; its name may be left to `metadata.generateName`. Raises AlreadyExists."""
         params = _write_params(manager=manager, dry_run=dry_run, field_validation=field_validation)
         path = kind.path(namespace=key_of(obj).namespace)
-        return await self._json("create", "POST", path, resource=kind.plural, params=params, body=obj)
+        return await self._json(Request("create", "POST", path, kind.plural, params, obj))
 
     async def apply(
         self,
@@ -367,10 +338,8 @@ class Client:
         params = _write_params(manager=manager, dry_run=dry_run, field_validation=field_validation)
         if force:
             params["force"] = "true"
-        key = key_of(obj)
-        path = kind.path(namespace=key.namespace, name=_required(key), subresource=subresource)
-        resource = _with_subresource(kind, subresource)
-        return await self._json("apply", "PATCH", path, resource=resource, params=params, body=obj, media_type=_APPLY)
+        path, resource = _address(kind, key_of(obj), subresource)
+        return await self._json(Request("apply", "PATCH", path, resource, params, obj, _APPLY))
 
     async def merge_patch(
         self,
@@ -388,9 +357,8 @@ class Client:
         A `metadata.uid` is a precondition too, but not in the patch of a subresource: there the API server ignores it.
         """
         params = _write_params(manager=manager, dry_run=dry_run, field_validation=field_validation)
-        path = kind.path(namespace=key.namespace, name=_required(key), subresource=subresource)
-        resource = _with_subresource(kind, subresource)
-        return await self._json("patch", "PATCH", path, resource=resource, params=params, body=patch, media_type=_MERGE)
+        path, resource = _address(kind, key, subresource)
+        return await self._json(Request("patch", "PATCH", path, resource, params, patch, _MERGE))
 
     async def json_patch(
         self,
@@ -404,21 +372,16 @@ class Client:
     ) -> Resource:
         """JSON patch (RFC 6902). A failing `test` operation raises Invalid."""
         params = _write_params(manager=manager, dry_run=dry_run)
-        path = kind.path(namespace=key.namespace, name=_required(key), subresource=subresource)
-        resource = _with_subresource(kind, subresource)
-        return await self._json(
-            "patch", "PATCH", path, resource=resource, params=params, body=list(operations), media_type=_JSON_PATCH
-        )
+        path, resource = _address(kind, key, subresource)
+        return await self._json(Request("patch", "PATCH", path, resource, params, list(operations), _JSON_PATCH))
 
     async def replace(
         self, kind: Kind, obj: Resource, *, subresource: str = "", manager: str = "", dry_run: bool = False
     ) -> Resource:
         """Full update with optimistic locking. Raises Conflict if `metadata.resourceVersion` is not the current one."""
         params = _write_params(manager=manager, dry_run=dry_run)
-        key = key_of(obj)
-        path = kind.path(namespace=key.namespace, name=_required(key), subresource=subresource)
-        resource = _with_subresource(kind, subresource)
-        return await self._json("update", "PUT", path, resource=resource, params=params, body=obj)
+        path, resource = _address(kind, key_of(obj), subresource)
+        return await self._json(Request("update", "PUT", path, resource, params, obj))
 
     async def delete(
         self,
@@ -438,8 +401,8 @@ class Client:
             options["gracePeriodSeconds"] = grace_seconds
         if dry_run:
             options["dryRun"] = ["All"]
-        path = kind.path(namespace=key.namespace, name=_required(key))
-        await self._json("delete", "DELETE", path, resource=kind.plural, body=options)
+        path, resource = _address(kind, key)
+        await self._json(Request("delete", "DELETE", path, resource, body=options))
 
     async def subject_access_review(
         self,
@@ -453,7 +416,7 @@ class Client:
         namespace: str = "",
         name: str = "",
         subresource: str = "",
-    ) -> AccessDecision:
+    ) -> bool:
         """Whether `user` may do `verb` on `kind` in `namespace` (empty: in all namespaces)."""
         attributes = _params(
             group=kind.group,
@@ -473,29 +436,10 @@ class Client:
             review["spec"]["uid"] = uid
         if extra:
             review["spec"]["extra"] = {k: list(v) for k, v in extra.items()}
-        status = (await self.create(SUBJECT_ACCESS_REVIEW, review)).get("status") or {}
-        return AccessDecision(
-            allowed=bool(status.get("allowed")),
-            denied=bool(status.get("denied")),
-            reason=str(status.get("reason") or status.get("evaluationError") or ""),
-        )
+        return bool(dig(await self.create(SUBJECT_ACCESS_REVIEW, review), "status", "allowed"))
 
-    async def _json(
-        self,
-        verb: str,
-        method: str,
-        path: str,
-        *,
-        resource: str,
-        params: Mapping[str, str] | None = None,
-        body: object = None,
-        media_type: str = JSON,
-        accept: str = "",
-    ) -> Resource:
-        answer = await self._session.read(
-            verb, method, path, resource=resource, params=params, body=body, media_type=media_type, accept=accept
-        )
-        return await decoded_object(answer, f"{method} {path}")
+    async def _json(self, request: Request) -> Resource:
+        return await decoded_object(await self.session.read(request), f"{request.method} {request.path}")
 
 
 def _params(**values: str) -> dict[str, str]:
@@ -506,11 +450,13 @@ def _write_params(*, manager: str = "", dry_run: bool = False, field_validation:
     return _params(fieldManager=manager, dryRun="All" if dry_run else "", fieldValidation=field_validation)
 
 
-def _required(key: ObjectKey) -> str:
+def _address(kind: Kind, key: ObjectKey, subresource: str = "") -> tuple[str, str]:
+    """Returns the path of an object or of its subresource, and the name of that resource for `on_request`."""
+    path = kind.path(namespace=key.namespace, name=_name_of(key), subresource=subresource)
+    return path, f"{kind.plural}/{subresource}" if subresource else kind.plural
+
+
+def _name_of(key: ObjectKey) -> str:
     if not key.name:
         raise ValueError("an object without metadata.name cannot be addressed")
     return key.name
-
-
-def _with_subresource(kind: Kind, subresource: str) -> str:
-    return f"{kind.plural}/{subresource}" if subresource else kind.plural

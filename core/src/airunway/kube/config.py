@@ -1,36 +1,215 @@
-"""Address and credentials of the API server: from kubeconfig files, or from the pod's service account."""
+"""Address and credentials of the API server: from kubeconfig files, or from the pod's service account.
+
+A source of credentials is called before every request. It answers from memory unless its credential may have changed: a
+rotated token is in use within `FILE_MAX_AGE` seconds, and a plugin runs once per lifetime of the credential that it
+returns.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import binascii
 import os
 import ssl
 import tempfile
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from time import monotonic
+from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
 
 import yaml
 
-from airunway.kube.credentials import (
-    ClientCertificate,
-    Credential,
-    CredentialSource,
-    ExecCredentials,
-    FileCredentials,
-    FixedCredentials,
-    decode_base64,
-)
 from airunway.kube.errors import ConfigError
-from airunway.resource import Resource
+from airunway.resource import Resource, parse_time
 
-__all__ = ["SERVICE_ACCOUNT_DIRECTORY", "ClusterConfig", "in_cluster_config", "load_config", "tls_context"]
+__all__ = [
+    "FILE_MAX_AGE",
+    "SERVICE_ACCOUNT_DIRECTORY",
+    "ClientCertificate",
+    "ClusterConfig",
+    "Credential",
+    "CredentialSource",
+    "ExecCredentials",
+    "FileCredentials",
+    "in_cluster_config",
+    "load_config",
+    "proxy_of",
+    "tls_context",
+]
 
 SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
-T = TypeVar("T")
+FILE_MAX_AGE = 60.0
+"""Seconds after which a token or certificate file is read again. Bound tokens rotate about hourly."""
+
+_EXPIRY_MARGIN = 30.0
+_EXEC_TIMEOUT = 60.0
+_EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientCertificate:
+    """A certificate chain and its key, both PEM."""
+
+    certificate: bytes
+    key: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credential:
+    """The credentials of one request. The defaults mean anonymous."""
+
+    token: str = field(default="", repr=False)
+    username: str = ""
+    password: str = field(default="", repr=False)
+    certificate: ClientCertificate | None = None
+
+    def headers(self) -> dict[str, str]:
+        if self.token:
+            return {"Authorization": f"Bearer {self.token}"}
+        if self.username:
+            pair = b64encode(f"{self.username}:{self.password}".encode()).decode()
+            return {"Authorization": f"Basic {pair}"}
+        return {}
+
+
+class CredentialSource(Protocol):
+    async def credential(self) -> Credential:
+        """Returns the credential to use now. Raises ConfigError if there is none."""
+        ...
+
+    def invalidate(self) -> None:
+        """Drops the remembered credential; call it after a 401."""
+        ...
+
+
+class FixedCredentials:
+    """A credential that never changes."""
+
+    def __init__(self, credential: Credential | None = None) -> None:
+        self._credential = credential or Credential()
+
+    async def credential(self) -> Credential:
+        return self._credential
+
+    def invalidate(self) -> None:
+        """Does nothing: there is no other credential."""
+
+
+class FileCredentials:
+    """A token and/or a client certificate in files that another program rotates."""
+
+    def __init__(
+        self,
+        *,
+        token: Path | None = None,
+        certificate: Path | None = None,
+        key: Path | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._token, self._certificate, self._key = token, certificate, key
+        self._clock = clock
+        self._read_at = float("-inf")
+        self._credential = Credential()
+
+    async def credential(self) -> Credential:
+        if self._clock() - self._read_at >= FILE_MAX_AGE:
+            token = _read_file(self._token).decode().strip() if self._token else ""
+            certificate = None
+            if self._certificate and self._key:
+                certificate = ClientCertificate(certificate=_read_file(self._certificate), key=_read_file(self._key))
+            self._credential = Credential(token=token, certificate=certificate)
+            self._read_at = self._clock()
+        return self._credential
+
+    def invalidate(self) -> None:
+        self._read_at = float("-inf")
+
+
+class ExecCredentials:
+    """A credential from an exec plugin of a kubeconfig (``users[].user.exec``).
+
+    Runs the plugin through `kubernetes_asyncio`, which the extra ``exec-auth`` installs. The plugin does not get
+    cluster details (`provideClusterInfo` has no effect) and cannot ask the user for input.
+    """
+
+    def __init__(self, spec: Resource, *, directory: Path, now: Callable[[], datetime] | None = None) -> None:
+        version = spec.get("apiVersion")
+        if version not in _EXEC_VERSIONS:
+            raise ConfigError(
+                f"exec plugin {spec.get('command')!r} speaks {version!r}; supported are {', '.join(_EXEC_VERSIONS)}"
+            )
+        if not isinstance(spec.get("command"), str) or not spec["command"]:
+            raise ConfigError("exec plugin without a command: set users[].user.exec.command in the kubeconfig")
+        self._spec = dict(spec)
+        if "/" in spec["command"]:  # by the protocol a path is relative to the kubeconfig's directory
+            self._spec["command"] = str(directory / spec["command"])
+        self._now = now or (lambda: datetime.now(UTC))
+        self._lock = asyncio.Lock()
+        self._credential: Credential | None = None
+        self._expires: datetime | None = None
+
+    async def credential(self) -> Credential:
+        async with self._lock:  # one run of the plugin for all requests that wait for it
+            left = None if self._expires is None else (self._expires - self._now()).total_seconds()
+            if self._credential is None or (left is not None and left < _EXPIRY_MARGIN):
+                self._credential, self._expires = await self._run()
+            return self._credential
+
+    def invalidate(self) -> None:
+        self._credential = None
+
+    async def _run(self) -> tuple[Credential, datetime | None]:
+        command = self._spec["command"]
+        status = await _run_plugin(self._spec)
+        certificate = None
+        if status.get("clientCertificateData") and status.get("clientKeyData"):
+            certificate = ClientCertificate(
+                certificate=str(status["clientCertificateData"]).encode(), key=str(status["clientKeyData"]).encode()
+            )
+        token = str(status.get("token") or "")
+        if not token and certificate is None:
+            raise ConfigError(f"exec plugin {command!r} returned neither a token nor a client certificate")
+        return Credential(token=token, certificate=certificate), parse_time(status.get("expirationTimestamp"))
+
+
+async def _run_plugin(spec: Mapping[str, Any]) -> Resource:
+    try:
+        from kubernetes_asyncio.config.config_exception import ConfigException
+        from kubernetes_asyncio.config.exec_provider import ExecProvider
+        from kubernetes_asyncio.config.kube_config import ConfigNode
+    except ImportError as error:
+        raise ConfigError(
+            f"the kubeconfig signs in with the exec plugin {spec['command']!r}, which needs an extra: "
+            "pip install 'airunway[exec-auth]'"
+        ) from error
+    command = spec["command"]
+    try:
+        provider = ExecProvider(ConfigNode("exec", dict(spec)))
+        async with asyncio.timeout(_EXEC_TIMEOUT):
+            status = await provider.run()
+    except FileNotFoundError as error:
+        hint = f"; {spec['installHint']}" if spec.get("installHint") else ""
+        raise ConfigError(f"exec plugin {command!r} is not installed{hint}") from error
+    except TimeoutError as error:
+        raise ConfigError(f"exec plugin {command!r} did not answer within {_EXEC_TIMEOUT:.0f} s") from error
+    except (ConfigException, OSError, ValueError) as error:
+        raise ConfigError(f"exec plugin {command!r} failed: {error}") from error
+    if not isinstance(status, dict):
+        raise ConfigError(f"exec plugin {command!r} returned no status object")
+    return status
+
+
+def _read_file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read the credential file {path}: {error.strerror or error}") from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +247,7 @@ def load_config(*, kubeconfig: str | Path | None = None, context: str | None = N
         paths = [Path.home() / ".kube" / "config"]
     files = [path for path in paths if path.is_file()]
     if files:
-        return _from_kubeconfig(_merged(files), context=context)
+        return _from_files(files, context)
     if explicit:
         raise ConfigError(f"there is no kubeconfig at {', '.join(map(str, paths))}")
     if "KUBERNETES_SERVICE_HOST" in os.environ:
@@ -135,41 +314,51 @@ def proxy_of(server: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class _Entry:
+    """An entry of a kubeconfig, and the file that has it: paths in it are relative to that file."""
+
     body: Resource
     file: Path
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Merged:
-    files: list[Path]
-    current: str
-    clusters: dict[str, _Entry]
-    users: dict[str, _Entry]
-    contexts: dict[str, _Entry]
-
-
-def _merged(files: list[Path]) -> _Merged:
-    merged = _Merged(files=files, current="", clusters={}, users={}, contexts={})
+def _from_files(files: list[Path], context: str | None) -> ClusterConfig:
+    """Returns the configuration of a context (None: the current one) of these kubeconfigs."""
     current = ""
+    sections: dict[str, dict[str, _Entry]] = {"cluster": {}, "user": {}, "context": {}}
     for path in files:
         document = _read_yaml(path)
         current = current or str(document.get("current-context") or "")
-        for section, key, into in (
-            ("clusters", "cluster", merged.clusters),
-            ("users", "user", merged.users),
-            ("contexts", "context", merged.contexts),
-        ):
-            entries = document.get(section) or []
-            if not isinstance(entries, list):
-                raise ConfigError(f"kubeconfig {path}: {section} is not a list")
-            for entry in entries:
-                if not isinstance(entry, dict) or not entry.get("name"):
-                    raise ConfigError(f"kubeconfig {path}: an entry of {section} has no name")
-                body = entry.get(key) or {}
-                if not isinstance(body, dict):
-                    raise ConfigError(f"kubeconfig {path}: {section} {entry['name']!r} has no {key} object")
-                into.setdefault(str(entry["name"]), _Entry(body=body, file=path))
-    return _Merged(files=files, current=current, clusters=merged.clusters, users=merged.users, contexts=merged.contexts)
+        for what, found in sections.items():
+            for name, body in _entries_of(document, what, path).items():
+                found.setdefault(name, _Entry(body=body, file=path))
+    where = ", ".join(map(str, files))
+
+    def lookup(what: str, name: str) -> _Entry:
+        found = sections[what]
+        if name not in found:
+            there = ", ".join(sorted(found)) or "none"
+            raise ConfigError(f"kubeconfig {where} has no {what} {name!r}; it has {there}")
+        return found[name]
+
+    name = context or current
+    if not name:
+        raise ConfigError(f"kubeconfig {where} has no current-context: run `kubectl config use-context <name>`")
+    chosen = lookup("context", name).body
+    cluster = lookup("cluster", str(chosen.get("cluster") or ""))
+    server = str(cluster.body.get("server") or "")
+    if urlsplit(server).scheme not in ("http", "https"):
+        raise ConfigError(f"kubeconfig {cluster.file}: cluster {chosen.get('cluster')!r} has no http(s) server URL")
+    user_name = str(chosen.get("user") or "")
+    user = lookup("user", user_name) if user_name else None
+    return ClusterConfig(
+        server=server.rstrip("/"),
+        namespace=str(chosen.get("namespace") or "default"),
+        ca_data=_data_or_file(cluster, "certificate-authority"),
+        insecure_skip_tls_verify=bool(cluster.body.get("insecure-skip-tls-verify")),
+        tls_server_name=str(cluster.body.get("tls-server-name") or ""),
+        proxy_url=str(cluster.body.get("proxy-url") or ""),
+        headers=_impersonation(user) if user else (),
+        credentials=_credentials(user, name=user_name) if user else FixedCredentials(),
+    )
 
 
 def _read_yaml(path: Path) -> Resource:
@@ -186,34 +375,21 @@ def _read_yaml(path: Path) -> Resource:
     return document
 
 
-def _from_kubeconfig(merged: _Merged, *, context: str | None) -> ClusterConfig:
-    where = ", ".join(map(str, merged.files))
-    name = context or merged.current
-    if not name:
-        raise ConfigError(f"kubeconfig {where} has no current-context: run `kubectl config use-context <name>`")
-    chosen = _lookup(merged.contexts, name, what="context", where=where).body
-    cluster = _lookup(merged.clusters, str(chosen.get("cluster") or ""), what="cluster", where=where)
-    server = str(cluster.body.get("server") or "")
-    if urlsplit(server).scheme not in ("http", "https"):
-        raise ConfigError(f"kubeconfig {cluster.file}: cluster {chosen.get('cluster')!r} has no http(s) server URL")
-    user_name = str(chosen.get("user") or "")
-    user = _lookup(merged.users, user_name, what="user", where=where) if user_name else None
-    return ClusterConfig(
-        server=server.rstrip("/"),
-        namespace=str(chosen.get("namespace") or "default"),
-        ca_data=_data_or_file(cluster, "certificate-authority"),
-        insecure_skip_tls_verify=bool(cluster.body.get("insecure-skip-tls-verify")),
-        tls_server_name=str(cluster.body.get("tls-server-name") or ""),
-        proxy_url=str(cluster.body.get("proxy-url") or ""),
-        headers=_impersonation(user) if user else (),
-        credentials=_credentials(user, name=user_name) if user else FixedCredentials(),
-    )
-
-
-def _lookup(entries: Mapping[str, T], name: str, *, what: str, where: str) -> T:
-    if name not in entries:
-        raise ConfigError(f"kubeconfig {where} has no {what} {name!r}; it has {', '.join(sorted(entries)) or 'none'}")
-    return entries[name]
+def _entries_of(document: Resource, what: str, path: Path) -> dict[str, Resource]:
+    """Returns the clusters, users or contexts of a kubeconfig by name; of two with one name the first."""
+    section = f"{what}s"
+    entries = document.get(section) or []
+    if not isinstance(entries, list):
+        raise ConfigError(f"kubeconfig {path}: {section} is not a list")
+    found: dict[str, Resource] = {}
+    for entry in entries:
+        if not isinstance(entry, dict) or not entry.get("name"):
+            raise ConfigError(f"kubeconfig {path}: an entry of {section} has no name")
+        body = entry.get(what) or {}
+        if not isinstance(body, dict):
+            raise ConfigError(f"kubeconfig {path}: {section} {entry['name']!r} has no {what} object")
+        found.setdefault(str(entry["name"]), body)
+    return found
 
 
 def _path_of(entry: _Entry, name: str) -> Path | None:
@@ -225,7 +401,10 @@ def _data_or_file(entry: _Entry, name: str) -> bytes:
     """Returns `<name>-data` (base64), or else the content of the file `<name>`, as client-go does."""
     data = entry.body.get(f"{name}-data")
     if data:
-        return decode_base64(data, where=f"{name}-data in kubeconfig {entry.file}")
+        try:
+            return binascii.a2b_base64(str(data), strict_mode=False)
+        except binascii.Error as error:
+            raise ConfigError(f"{name}-data in kubeconfig {entry.file} is not base64: {error}") from error
     path = _path_of(entry, name)
     if path is None:
         return b""

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable
 from time import monotonic
 from typing import Generic, Literal, TypeAlias, TypeVar
 
-from airunway.kube.errors import ApiError, Forbidden, Unauthorized, is_retryable, retry_after_of
-from airunway.kube.queue import QueueClosed, WorkQueue
+from airunway.kube.errors import Forbidden, Unauthorized, is_retryable, retry_after_of
+from airunway.kube.queue import WorkQueue
 from airunway.kube.reflector import AnyReflector
 
 __all__ = ["Controller", "PassResult", "wait_until_answered", "wait_until_synced"]
@@ -75,17 +75,14 @@ class Controller(Generic[K]):
         self._turn = asyncio.Lock()
 
     async def run(self) -> None:
-        """Works until cancelled, or until the queue is shut down and every running pass has ended."""
+        """Works until cancelled."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._workers):
                 group.create_task(self._work(), name=f"{self.name}-{number}")
 
     async def _work(self) -> None:
         while True:
-            try:
-                key, waited = await self._take()
-            except QueueClosed:
-                return
+            key, waited = await self._take()
             if self.on_wait is not None:
                 self.on_wait(waited)
             started = monotonic()
@@ -119,15 +116,11 @@ class Controller(Generic[K]):
                 log.info("%s: %s: %s; again in %.1f s", self.name, key, error, delay)
                 return "retry"
             delay = self.queue.retry(key)
-            if isinstance(error, Forbidden | Unauthorized):
-                self._tell_missing_right(key, error, delay)
+            if isinstance(error, Forbidden | Unauthorized):  # the API server's message is sufficient: no traceback
+                log.error("%s: the pass for %s failed: %s; again in %.1f s", self.name, key, error, delay)  # noqa: TRY400
             else:
                 log.exception("%s: the pass for %s failed; again in %.1f s", self.name, key, delay)
             return "error"
         self.queue.forget(key)
         self.queue.reschedule(key, after)  # the newest pass decides
         return "success" if after is None else "requeue"
-
-    def _tell_missing_right(self, key: K, error: ApiError, delay: float) -> None:
-        """Logs the API server's message without a traceback, because the message is sufficient."""
-        log.error("%s: the pass for %s failed: %s; again in %.1f s", self.name, key, error, delay)

@@ -35,16 +35,16 @@ async def served_resources(client: Client, group: str, version: str) -> dict[str
 
 async def served_kinds(client: Client, group: str) -> dict[str, dict[str, Kind]]:
     """Returns the kinds of a group by version and name; empty if it is not served. Not for the core group."""
-    found = await _document(client, f"/apis/{group}")
-    versions = [str(dig(version, "version")) for version in found.get("versions") or ()]
+    document = await _document(client, f"/apis/{group}")
+    versions = [str(dig(version, "version")) for version in document.get("versions") or ()]
     listings = await asyncio.gather(*(served_resources(client, group, version) for version in versions))
     return dict(zip(versions, listings, strict=True))
 
 
 async def is_served(client: Client, kind: Kind) -> bool:
     """Whether the server has this kind in this version."""
-    found = await served_resources(client, kind.group, kind.version)
-    return any(each.plural == kind.plural for each in found.values())
+    resources = await served_resources(client, kind.group, kind.version)
+    return any(each.plural == kind.plural for each in resources.values())
 
 
 async def served_kinds_by_name(client: Client) -> dict[tuple[str, str], list[Kind]]:

@@ -26,7 +26,9 @@ from airunway.kube.queue import Priority, Timers, WorkQueue
 from airunway.redaction import bounded
 from airunway.resource import ObjectKey, Resource, key_of, uid_of
 
-__all__ = ["BURST", "MAX_NOTE_BYTES", "REFILL", "Buckets", "Crowd", "EventRecorder", "cut"]
+__all__ = ["BURST", "REFILL", "EventRecorder", "cut"]
+
+log = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)
 O = TypeVar("O", bound=Hashable)  # noqa: E741 - an object
@@ -36,6 +38,25 @@ BURST, REFILL = 25, 300.0
 
 _REMEMBERED = 8192
 """Objects whose buckets are kept; an object that was dropped starts with a full bucket."""
+
+_MAX_NOTE_BYTES = 1024
+_MAX_REASON = 128
+
+_WINDOW = 300.0
+"""Seconds within which a repetition increases the event's count instead of creating a new event."""
+
+_FIRST_INTERVAL, _LAST_INTERVAL = 10.0, 300.0
+"""Seconds between two writes of one event's count: doubling from the first to the last."""
+
+_MAX_ATTEMPTS = 6
+
+_DEFERENCE = 3.0
+"""Seconds that an event waits at most for more urgent work (spec ruling 29)."""
+
+_LOOK_AGAIN = 0.1
+
+_FAREWELLS = 8
+"""Events that are written concurrently at the end of a process."""
 
 
 class Buckets(Generic[O]):
@@ -91,28 +112,6 @@ class Crowd(Generic[O, K]):
         return reversed(objects[most])
 
 
-log = logging.getLogger(__name__)
-
-MAX_NOTE_BYTES = 1024
-_MAX_REASON = 128
-
-_WINDOW = 300.0
-"""Seconds within which a repetition increases the event's count instead of creating a new event."""
-
-_FIRST_INTERVAL, _LAST_INTERVAL = 10.0, 300.0
-"""Seconds between two writes of one event's count: doubling from the first to the last."""
-
-_MAX_ATTEMPTS = 6
-
-_DEFERENCE = 3.0
-"""Seconds that an event waits at most for more urgent work (spec ruling 29)."""
-
-_LOOK_AGAIN = 0.1
-
-_FAREWELLS = 8
-"""Events that are written concurrently at the end of a process."""
-
-
 class _Reference(NamedTuple):
     api_version: str
     kind: str
@@ -165,8 +164,8 @@ class EventRecorder:
     - `limited`: events beyond the limit for one object.
     - `failed`: events that the API server did not accept.
 
-    `now` is the wall clock for the times in events, `clock` measures intervals. While `busy()` is true, events wait for
-    a few seconds at most, because the work that they report is more urgent.
+    While `busy()` is true, events wait for a few seconds at most, because the work that they report is more urgent.
+    `clock` measures intervals.
     """
 
     def __init__(
@@ -178,7 +177,6 @@ class EventRecorder:
         capacity: int = 4096,
         busy: Callable[[], bool] = lambda: False,
         timers: Timers | None = None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = steady_clock,
     ) -> None:
         self.dropped = 0
@@ -188,7 +186,7 @@ class EventRecorder:
         self._component, self._instance = component, cut(instance or socket.gethostname(), _MAX_REASON)
         self._capacity = capacity
         self._busy = busy
-        self._now, self._clock = now, clock
+        self._clock = clock
         self._series: dict[_Key, _Series] = {}
         self._crowd: Crowd[_Reference, _Key] = Crowd()
         self._buckets: Buckets[_Reference] = Buckets()
@@ -224,9 +222,9 @@ class EventRecorder:
             type="Warning" if warning else "Normal",
             reason=cut(reason, _MAX_REASON),
             action=cut(action, _MAX_REASON),
-            note=bounded(note, MAX_NOTE_BYTES),
+            note=bounded(note, _MAX_NOTE_BYTES),
         )
-        now, seen = at or self._now(), self._clock()
+        now, seen = at or self.moment(), self._clock()
         series = self._series.get(key)
         if series is not None and seen - series.last_seen <= _WINDOW:
             series.count += 1
@@ -266,7 +264,7 @@ class EventRecorder:
 
     def moment(self) -> datetime:
         """Returns the present time, for the `at` of an event that is emitted later."""
-        return self._now()
+        return datetime.now(UTC)
 
     async def run(self) -> None:
         """Writes until cancelled."""
@@ -389,8 +387,8 @@ class EventRecorder:
         self._queue.forget(key)
         if self._series.get(key) is series:
             self._forget(key)
-        what = f"{key.regarding.kind} {key.regarding.name}"
-        log.warning("event %s about %s was not written: %s", key.reason, what, error)
+        kind, name = key.regarding.kind, key.regarding.name
+        log.warning("event %s about %s %s was not written: %s", key.reason, kind, name, error)
 
 
 def _reference(obj: Resource) -> _Reference:

@@ -101,7 +101,7 @@ class LeaderElector:
     async def _reign(self, lead: Callable[[], Awaitable[None]]) -> bool:
         """Leads until the lease is lost or `lead` has ended; returns True for the latter."""
         self._set_leading(True)
-        work = asyncio.ensure_future(_started(lead))
+        work = asyncio.ensure_future(lead())
         renewing = asyncio.create_task(self._renew(), name=f"renew lease {self._key}")
         try:
             await asyncio.wait({work, renewing}, return_when=asyncio.FIRST_COMPLETED)
@@ -130,18 +130,13 @@ class LeaderElector:
 
     async def _acquire(self) -> None:
         log.info("%s waits for the lease %s", self.identity, self._key)
-        while True:
-            if await self._attempt():
-                break
+        while not await self._attempt():
             await asyncio.sleep(self._period * self._rng.uniform(0.8, 1.1))
         log.info("%s holds the lease %s", self.identity, self._key)
 
     async def _renew(self) -> None:
         """Renews the lease; returns when that is no longer possible."""
-        while True:
-            left = self._renewed_at + self._deadline - self._clock()
-            if left <= 0:
-                return
+        while (left := self._renewed_at + self._deadline - self._clock()) > 0:
             await asyncio.sleep(min(self._period, left))
             if not await self._attempt() and self.holder != self.identity:
                 return
@@ -163,23 +158,22 @@ class LeaderElector:
         return ours
 
     async def _take(self) -> bool:
-        if not (self.leading and self._lease is not None):
-            try:
-                self._observe(await self._client.get(LEASE, self._key))
-            except NotFound:
+        lease = self._lease if self.leading else None
+        if lease is None:
+            lease = await self._client.find(LEASE, self._key)
+            if lease is None:
                 return await self._create()
-        lease = self._lease
-        assert lease is not None
+            self._observe(lease)
         if self.holder not in ("", self.identity) and not self._has_expired():
             return False
         try:
             self._observe(await self._client.replace(LEASE, self._claimed(lease)))
         except (Conflict, NotFound):  # another process wrote the lease: read the new holder
-            try:
-                self._observe(await self._client.get(LEASE, self._key))
-            except NotFound:  # deleted: the process that creates it holds it
+            live = await self._client.find(LEASE, self._key)
+            if live is None:  # deleted: the process that creates it holds it
                 self._lease = None
                 return await self._create()
+            self._observe(live)
             return False
         return True
 
@@ -241,7 +235,3 @@ class LeaderElector:
         self.leading = leading
         if self.on_change is not None:
             self.on_change(leading)
-
-
-async def _started(lead: Callable[[], Awaitable[None]]) -> None:
-    await lead()

@@ -24,9 +24,7 @@ from enum import IntEnum
 from itertools import chain
 from typing import Generic, Protocol, TypeVar
 
-from airunway.kube.backoff import backoff_delay
-
-__all__ = ["Priority", "QueueClosed", "Timers", "WorkQueue"]
+__all__ = ["Backoff", "Priority", "Timers", "WorkQueue", "backoff_delay", "soonest"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -44,10 +42,6 @@ class Priority(IntEnum):
     """It is new, it was changed, or its requeue time has come."""
     BULK = 2
     """It is one of many that are reconciled for another reason: a relist, a policy, a new leader."""
-
-
-class QueueClosed(Exception):
-    """The queue was shut down and has no more keys to deliver."""
 
 
 class Handle(Protocol):
@@ -103,9 +97,6 @@ class _Line(Generic[K]):
             del self._sharers[sharer]
         return key, since
 
-    def clear(self) -> None:
-        self._sharers.clear()
-
 
 class WorkQueue(Generic[K]):
     """The queue between event handlers (synchronous, fast) and workers (one `get` … `done` per key).
@@ -139,12 +130,9 @@ class WorkQueue(Generic[K]):
         self._after_rest: dict[K, Priority] = {}  # added while it rests
         self._attempts: dict[K, int] = {}
         self._waiters: deque[asyncio.Future[None]] = deque()
-        self._closed = False
 
     def add(self, key: K, priority: Priority = Priority.NORMAL) -> None:
-        """Queues `key` for the next free worker. No effect after `shut_down`."""
-        if self._closed:
-            return
+        """Queues `key` for the next free worker."""
         now = self._timers.time()
         if key in self._held:
             before, since = self._again.get(key, (priority, now))
@@ -159,15 +147,13 @@ class WorkQueue(Generic[K]):
         elif waiting is None:
             self._ready[priority].put(key, since)
             self._wake_one()
-        elif waiting is not None and priority < waiting:
+        elif priority < waiting:
             self._ready[priority].put(key, self._ready[waiting].pop(key))
 
     def add_after(self, key: K, seconds: float) -> None:
         """Queues `key` in `seconds`, or earlier if it already has an earlier deadline."""
         if seconds <= 0:
             self.add(key)
-            return
-        if self._closed:
             return
         deadline = self._timers.time() + seconds
         if deadline >= self._due.get(key, float("inf")):
@@ -184,7 +170,7 @@ class WorkQueue(Generic[K]):
         """
         until = self._timers.time() + seconds
         resting = self._rests.get(key)
-        if self._closed or seconds <= 0 or (resting is not None and resting[0] >= until):
+        if seconds <= 0 or (resting is not None and resting[0] >= until):
             return
         if resting is not None:
             resting[1].cancel()
@@ -220,15 +206,13 @@ class WorkQueue(Generic[K]):
         return self._attempts.get(key, 0)
 
     async def get(self) -> K:
-        """Returns the next key; the caller holds it until `done`. Raises QueueClosed after `shut_down`."""
+        """Returns the next key; the caller holds it until `done`."""
         key, _ = await self.get_timed()
         return key
 
     async def get_timed(self) -> tuple[K, float]:
         """Like `get`, and also returns the seconds that the key waited after it was due."""
         while not any(self._ready):
-            if self._closed:
-                raise QueueClosed
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             try:
@@ -258,27 +242,8 @@ class WorkQueue(Generic[K]):
             raise ValueError(f"{key!r} is not being worked on")
         self._held.remove(key)
         again = self._again.pop(key, None)
-        if again is not None and not self._closed:
+        if again is not None:
             self._enqueue(key, *again)
-
-    def shut_down(self, *, drain: bool = False) -> None:
-        """Stops accepting keys and drops all deadlines. With `drain`, the keys that wait now are still delivered."""
-        self._closed = True
-        self._due.clear()
-        self._heap.clear()
-        self._again.clear()
-        if self._alarm is not None:
-            self._alarm[1].cancel()
-            self._alarm = None
-        for _, handle in self._rests.values():
-            handle.cancel()
-        self._rests.clear()
-        self._after_rest.clear()
-        if not drain:
-            for keys in self._ready:
-                keys.clear()
-        while self._waiters:
-            self._wake_one()
 
     @property
     def depth(self) -> int:
@@ -335,3 +300,33 @@ class WorkQueue(Generic[K]):
                 del self._due[key]
                 self.add(key)
         self._set_alarm()
+
+
+def backoff_delay(attempt: int, *, base: float, cap: float, rng: random.Random) -> float:
+    """Returns the seconds to wait after the `attempt`-th failure in a row (the first is 1).
+
+    The delay doubles from `base`, with a jitter of ±20 %, and is at least `base` and at most `cap`.
+    """
+    exponent = min(max(attempt, 1) - 1, 64)  # a larger one would overflow the float
+    return min(cap, max(base, base * 2.0**exponent * rng.uniform(0.8, 1.2)))
+
+
+class Backoff:
+    """The delays of one activity that keeps failing, until `reset`."""
+
+    def __init__(self, *, base: float = 0.2, cap: float = 30.0, rng: random.Random | None = None) -> None:
+        self._base, self._cap, self._rng = base, cap, rng or random.Random()
+        self.failures = 0
+
+    def next(self) -> float:
+        """Counts one more failure; returns the delay after it, in seconds."""
+        self.failures += 1
+        return backoff_delay(self.failures, base=self._base, cap=self._cap, rng=self._rng)
+
+    def reset(self) -> None:
+        self.failures = 0
+
+
+def soonest(*seconds: float | None) -> float | None:
+    """Returns the shortest of several delays, in seconds; None stands for no delay, and is returned if all are None."""
+    return min((each for each in seconds if each is not None), default=None)

@@ -13,14 +13,23 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from typing import TypeAlias
 
-from airunway.kube.backoff import Backoff
 from airunway.kube.client import Client
+from airunway.kube.decoding import WatchEvent
 from airunway.kube.errors import ApiError, Forbidden, Gone, KubeError, NotFound, TooManyRequests, Unauthorized
 from airunway.kube.kinds import Kind
-from airunway.kube.watch import WatchEvent
+from airunway.kube.queue import Backoff
 from airunway.resource import ObjectKey, Resource, uid_of
 
-__all__ = ["AnyReflector", "Handler", "Index", "Reflector", "UnionReflector", "reflector_of"]
+__all__ = [
+    "AnyReflector",
+    "Handler",
+    "Index",
+    "Reflector",
+    "UnionReflector",
+    "is_older",
+    "reflector_of",
+    "version_of",
+]
 
 log = logging.getLogger(__name__)
 
@@ -234,7 +243,7 @@ class Reflector:
         async with aclosing(pages) as stream:
             async for page in stream:
                 version = page.resource_version
-                restored = restored or _is_older(version, self._newest)
+                restored = restored or is_older(version, self._newest)
                 for position, item in enumerate(page.items):
                     if position % _AT_ONCE == 0:
                         await asyncio.sleep(0)
@@ -243,7 +252,7 @@ class Reflector:
                         continue
                     seen.add(key)
                     old = self._objects.get(key)
-                    known = old is not None and not restored and _version_of(old) == _version_of(item)
+                    known = old is not None and not restored and version_of(old) == version_of(item)
                     if not known or uid_of(old or {}) != uid_of(item):
                         self._store(key, old, item)
         for key in [key for key in self._objects if key not in seen]:
@@ -277,7 +286,7 @@ class Reflector:
     def _on_event(self, event: WatchEvent) -> None:
         version = event.resource_version
         if event.type == "BOOKMARK":
-            if _is_older(version, self._resource_version):
+            if is_older(version, self._resource_version):
                 # The server's history ends before our version: it was restored from a backup.
                 raise Gone(410, "Expired", "the server's version went backwards")
             self._advance(version)
@@ -288,10 +297,10 @@ class Reflector:
         old = self._objects.get(key)
         if old is None:
             buried = self._tombstones.get(key)
-            stale = buried is not None and not _is_older(buried[1], version)
+            stale = buried is not None and not is_older(buried[1], version)
         else:
-            known = _version_of(old)
-            stale = version == known or _is_older(version, known)
+            known = version_of(old)
+            stale = version == known or is_older(version, known)
         if not stale:
             if event.type == "DELETED":
                 self._remove(key, version)
@@ -301,7 +310,7 @@ class Reflector:
 
     def _advance(self, version: str) -> None:
         """Moves the version at which the watch resumes to `version`, unless an event came out of order."""
-        if version and not _is_older(version, self._resource_version):
+        if version and not is_older(version, self._resource_version):
             self._resource_version = self._newest = version
 
     def _store(self, key: ObjectKey, old: Resource | None, new: Resource) -> None:
@@ -313,7 +322,7 @@ class Reflector:
             else:
                 if projected is None:
                     if old is not None:  # leaves a tombstone, as a deletion does: a late event must not bring it back
-                        self._remove(key, _version_of(new))
+                        self._remove(key, version_of(new))
                     return
                 new = projected
         self._objects[key] = new
@@ -352,12 +361,13 @@ def _key_of(obj: Resource) -> ObjectKey | None:
     return ObjectKey(metadata.get("namespace") or "", name)
 
 
-def _version_of(obj: Resource) -> str:
-    version = obj["metadata"].get("resourceVersion")
+def version_of(obj: Resource) -> str:
+    """Returns the resourceVersion of an object; empty if it has none."""
+    version = (obj.get("metadata") or {}).get("resourceVersion")
     return version if isinstance(version, str) else ""
 
 
-def _is_older(left: str | None, right: str | None) -> bool:
+def is_older(left: str | None, right: str | None) -> bool:
     """Whether version `left` is before `right`. False if the two cannot be compared."""
     if not left or not right or not left.isdecimal() or not right.isdecimal():
         return False
@@ -387,10 +397,6 @@ class UnionReflector:
     @property
     def missing(self) -> bool:
         return any(part.missing for part in self._parts)
-
-    @property
-    def restarts(self) -> int:
-        return sum(part.restarts for part in self._parts)
 
     @property
     def on_restart(self) -> Callable[[str], None] | None:

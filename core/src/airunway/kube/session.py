@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import aiohttp
@@ -24,8 +24,7 @@ import orjson
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from airunway.kube.config import ClusterConfig, proxy_of, tls_context
-from airunway.kube.credentials import ClientCertificate
+from airunway.kube.config import ClientCertificate, ClusterConfig, proxy_of, tls_context
 from airunway.kube.errors import (
     LONGEST_HINT,
     AnswerTooLarge,
@@ -35,7 +34,7 @@ from airunway.kube.errors import (
     api_error,
 )
 
-__all__ = ["JSON", "Session", "user_agent_of"]
+__all__ = ["Request", "Session", "user_agent_of"]
 
 log = logging.getLogger(__name__)
 
@@ -59,15 +58,40 @@ def user_agent_of(component: str) -> str:
     return f"airunway/{__version__} ({component})"
 
 
-class Session:
-    """The connections, as an async context. The parameters are those of `Client`."""
+class Request(NamedTuple):
+    """A request to the API server; `verb` and `resource` name it in `on_request`."""
 
-    def __init__(self, config: ClusterConfig, *, user_agent: str, timeout: float, watch_inactivity: float) -> None:
+    verb: str
+    method: str
+    path: str
+    resource: str
+    params: Mapping[str, str] | None = None
+    body: object = None
+    """Sent as JSON; None: nothing is sent."""
+    media_type: str = JSON
+    """The media type of the body."""
+    accept: str = ""
+    """A media type to request instead of plain JSON."""
+
+
+class Session:
+    """The connections. The parameters are those of `Client`."""
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        *,
+        user_agent: str,
+        timeout: float,
+        watch_inactivity: float,
+        on_request: Callable[[str, str, int, float], None] | None,
+        on_warning: Callable[[str], None] | None,
+    ) -> None:
         self.config = config
         self.timeout = timeout
         self.watch_inactivity = watch_inactivity
-        self.on_request: Callable[[str, str, int, float], None] | None = None
-        self.on_warning: Callable[[str], None] = self._log_warning
+        self.on_request = on_request
+        self._on_warning = on_warning or self._log_warning
         self._user_agent = user_agent
         self._warned: set[str] = set()
         self._http: aiohttp.ClientSession | None = None
@@ -99,38 +123,14 @@ class Session:
             # shutdown" in its documentation).
             await asyncio.sleep(_GOODBYE)
 
-    async def read(
-        self,
-        verb: str,
-        method: str,
-        path: str,
-        *,
-        resource: str,
-        params: Mapping[str, str] | None = None,
-        body: object = None,
-        media_type: str = JSON,
-        accept: str = "",
-        timeout: float | None = None,
-        most: int | None = None,
-    ) -> bytes:
-        """Returns the whole body of a successful answer. `verb` and `resource` name the request in `on_request`.
+    async def read(self, request: Request, *, most: int | None = None) -> bytes:
+        """Returns the whole body of a successful answer.
 
-        `accept` is a media type to request instead of plain JSON. Raises AnswerTooLarge for a body of more than `most`
-        bytes, without reading the rest.
+        Raises AnswerTooLarge for a body of more than `most` bytes, without reading the rest.
         """
-        limits = aiohttp.ClientTimeout(total=timeout or self.timeout)
-        response = await self._send(
-            verb,
-            method,
-            path,
-            resource=resource,
-            params=params,
-            body=body,
-            media_type=media_type,
-            accept=accept,
-            limits=limits,
-        )
-        with _as_ours(f"{method} {path}"):
+        response = await self._send(request, aiohttp.ClientTimeout(total=self.timeout))
+        what = f"{request.method} {request.path}"
+        with _as_ours(what):
             async with response:
                 if most is None:
                     return await response.read()
@@ -140,22 +140,11 @@ class Session:
                     length += len(part)
                     if length > most:
                         response.close()  # in the middle of a body: the connection cannot be reused
-                        raise AnswerTooLarge(f"{method} {path}: more than {most} bytes")
+                        raise AnswerTooLarge(f"{what}: more than {most} bytes")
                     parts.append(part)
                 return b"".join(parts)
 
-    async def stream(
-        self,
-        verb: str,
-        path: str,
-        *,
-        resource: str,
-        params: Mapping[str, str],
-        method: str = "GET",
-        body: object = None,
-        accept: str = "",
-        silence: float | None = None,
-    ) -> AsyncGenerator[bytes, None]:
+    async def stream(self, request: Request, *, silence: float | None = None) -> AsyncGenerator[bytes, None]:
         """Yields the body of a successful answer as it arrives, with a limit on silence instead of on the total time.
 
         `silence` is that limit in seconds; None: `watch_inactivity`; infinite: none.
@@ -166,47 +155,34 @@ class Session:
             sock_connect=min(self.timeout, self.watch_inactivity),
             sock_read=None if quiet == float("inf") else quiet,
         )
-        response = await self._send(
-            verb, method, path, resource=resource, params=params, body=body, accept=accept, limits=limits
-        )
+        response = await self._send(request, limits)
         try:
-            with _as_ours(f"{verb} of {path}"):
+            with _as_ours(f"{request.verb} of {request.path}"):
                 async for chunk in response.content.iter_any():
                     yield chunk
         finally:
             response.close()  # in the middle of a body: the connection cannot be reused
 
-    async def _send(
-        self,
-        verb: str,
-        method: str,
-        path: str,
-        *,
-        resource: str,
-        limits: aiohttp.ClientTimeout,
-        params: Mapping[str, str] | None = None,
-        body: object = None,
-        media_type: str = JSON,
-        accept: str = "",
-    ) -> aiohttp.ClientResponse:
+    async def _send(self, request: Request, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         """Returns the response when the header of a success has arrived; raises every failure as one of our errors."""
         if self._http is None:
             raise RuntimeError("the client is not open: use `async with Client(...)`")
         credential = await self.config.credentials.credential()
         headers = credential.headers()
-        if accept:
-            headers["Accept"] = accept
+        if request.accept:
+            headers["Accept"] = request.accept
         data: bytes | None = None
-        if body is not None:
-            data = orjson.dumps(body)
-            headers["Content-Type"] = media_type
-        url = self.config.server + path + (f"?{_query(tuple(params.items()))}" if params else "")
+        if request.body is not None:
+            data = orjson.dumps(request.body)
+            headers["Content-Type"] = request.media_type
+        query = f"?{_query(tuple(request.params.items()))}" if request.params else ""
+        url = f"{self.config.server}{request.path}{query}"
         started = monotonic()
         status = 0
         try:
-            with _as_ours(f"{method} {path}"):
+            with _as_ours(f"{request.method} {request.path}"):
                 response = await self._http.request(
-                    method,
+                    request.method,
                     URL(url, encoded=True),
                     data=data,
                     headers=headers,
@@ -230,7 +206,7 @@ class Session:
             raise
         finally:
             if self.on_request is not None:
-                self.on_request(verb, resource, status, monotonic() - started)
+                self.on_request(request.verb, request.resource, status, monotonic() - started)
         if status == 401:
             self.config.credentials.invalidate()
         raise api_error(status, _decode_lenient(text), retry_after=_retry_after(response.headers))
@@ -264,7 +240,7 @@ class Session:
             text = value.split(" ", 2)[-1]  # after code and agent
             if len(text) >= 2 and text[0] == text[-1] == '"':
                 text = re.sub(r"\\(.)", r"\1", text[1:-1])
-            self.on_warning(text)
+            self._on_warning(text)
 
     def _log_warning(self, text: str) -> None:
         if text not in self._warned and len(self._warned) < _MAX_REMEMBERED_WARNINGS:

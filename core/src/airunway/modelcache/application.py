@@ -19,11 +19,10 @@ from airunway.modelcache.deployments import CacheReconciler
 from airunway.modelcache.downloads import ProgressReader, Running, Tries, artifact_points, download_points
 from airunway.modelcache.templates import WarmTemplates, user_name
 from airunway.process.base_controller import BaseController, not_synced
-from airunway.process.caches import Caches
-from airunway.process.provider_capabilities import ProviderCapabilities
+from airunway.process.caches import Caches, ProviderCapabilities
+from airunway.process.jobs import Slots
+from airunway.process.manager import Lead
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.process.slots import Slots
-from airunway.process.supervisor import Lead
 from airunway.resource import (
     ObjectKey,
     Resource,

@@ -31,8 +31,8 @@ from airunway.modelcache.downloads import Tries
 from airunway.owned.apply import Applied, WriteHistory, apply_objects
 from airunway.owned.objects import Identity, complete, identity_in, is_ours
 from airunway.owned.writer import Occupied, Refused, Writer
+from airunway.process.jobs import Slots
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.process.slots import Slots
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, labels_of, uid_of
 from airunway.status import Category, Condition, category_of
 from airunway.status.evidence import EventFacts, Evidence, PodFacts, claim_facts, pod_facts

@@ -25,7 +25,7 @@ from airunway.kube import (
 from airunway.owned.objects import Identity, Mark, identity_in, is_ours
 from airunway.owned.views import View, known_objects, views_by_kind
 from airunway.process.caches import Caches, SharedCache
-from airunway.process.job_pods import job_pod
+from airunway.process.jobs import job_pod
 from airunway.resource import ObjectKey, Resource, controller_owner, dig, key_of, labels_of, uid_of
 from airunway.status.evidence import EventFacts, event_facts
 

@@ -14,8 +14,7 @@ import aiohttp
 import orjson
 
 from airunway.artifacts.jobs import PROGRESS_PORT
-from airunway.process.fleet_metrics import NO_PHASE, OBJECT_LIMIT, OTHER
-from airunway.process.metrics import Metrics, Point
+from airunway.process.metrics import NO_PHASE, OBJECT_LIMIT, OTHER, Metrics, Point
 from airunway.quantity import parse_quantity
 from airunway.resource import ObjectKey, Resource, condition_of, dig
 from airunway.status import Category, category_of

@@ -1,6 +1,6 @@
 """The base of the core and of every provider: watches ModelDeployments, runs workers while leading, and writes events.
 
-A base controller is one part of a process (`process.supervisor`) and shares client, caches and metrics with the others.
+A base controller is one part of a process (`process.manager`) and shares client, caches and metrics with the others.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from airunway.kube import (
 from airunway.process.caches import Caches, SharedCache
 from airunway.process.deployment_cache import whole
 from airunway.process.logs import set_log_fields
+from airunway.process.manager import Lead, Work
 from airunway.process.metrics import Metrics
 from airunway.process.predicates import is_user_edit
-from airunway.process.supervisor import Lead, Work
 from airunway.resource import ObjectKey, Resource, key_of
 
 __all__ = [

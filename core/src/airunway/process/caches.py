@@ -1,6 +1,6 @@
 """The caches of one process: readers of the same objects share one cache.
 
-A process may run the core and several providers (`process.supervisor`); it still lists and caches the ModelDeployments
+A process may run the core and several providers (`process.manager`); it still lists and caches the ModelDeployments
 once. A cache watches the API server while at least one reader runs. When the last reader ends, the cache is dropped,
 and a new reader starts with an empty one.
 """
@@ -11,23 +11,26 @@ import asyncio
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from contextvars import Context
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.api import names
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import (
     AnyReflector,
     Client,
     Handler,
     Kind,
     UnionReflector,
+    compact_objects,
     reflector_of,
     transform_once,
     wait_until_answered,
 )
 from airunway.process.metrics import Metrics
-from airunway.resource import ObjectKey, Resource
+from airunway.resource import ObjectKey, Resource, dig
 
-__all__ = ["Caches", "Projection", "ScopedCaches", "SharedCache"]
+__all__ = ["Caches", "ProviderCapabilities", "ScopedCaches", "SharedCache"]
 
 T = TypeVar("T")
 
@@ -188,11 +191,12 @@ class SharedCache(UnionReflector):
                 self.remove_handler(handler)
 
 
-# ----------------------------------------------------------------------------- kinds with a cluster-scoped counterpart
-
-
 class ScopedCaches:
-    """Both caches for one reader, and why they cannot be read yet."""
+    """The caches of a namespaced kind and of its cluster-scoped counterpart, and why they cannot be read yet.
+
+    Example: RuntimeConfig and ClusterRuntimeConfig. A cluster without the CRDs counts as one without objects; CRDs that
+    are installed later are noticed within 30 seconds.
+    """
 
     def __init__(self, namespaced: SharedCache, cluster: SharedCache) -> None:
         self.namespaced, self.cluster = namespaced, cluster
@@ -222,11 +226,37 @@ class ScopedCaches:
         """Follow both kinds until cancelled."""
         async with asyncio.TaskGroup() as group:
             for cache in (self.namespaced, self.cluster):
-                cache.on_restart = self._notice(cache)
+                cache.on_restart = partial(self._problems.__setitem__, cache)
                 group.create_task(cache.run(), name=str(cache.kind))
 
-    def _notice(self, cache: SharedCache) -> Callable[[str], None]:
-        def failed(cause: str) -> None:
-            self._problems[cache] = cause
 
-        return failed
+class ProviderCapabilities:
+    """The capabilities in the InferenceProviderConfigs. `on_change(provider)` is called if those of one change."""
+
+    def __init__(self, caches: Caches, *, on_change: Callable[[str], None]) -> None:
+        self.configs: SharedCache = caches.of(INFERENCE_PROVIDER_CONFIG, project=compact_objects(names.CORE_MANAGER))
+        self._on_change = on_change
+
+    async def run(self) -> None:
+        """Follow the configs until cancelled."""
+        self.configs.add_handler(self._on_config)
+        await self.configs.run()
+
+    def provider_of(self, deployment: Resource | None) -> str:
+        """The registered provider of a deployment; empty if it has none."""
+        name = dig(deployment, "status", "provider", "name")
+        return name if isinstance(name, str) and self.configs.get(ObjectKey("", name)) else ""
+
+    def engine_of(self, deployment: Resource) -> Resource | None:
+        """The provider's entry for the engine that a deployment uses; None if it is not known."""
+        config = self.configs.get(ObjectKey("", self.provider_of(deployment)))
+        engines = dig(config, "spec", "capabilities", "engines")
+        used = dig(deployment, "status", "engine", "type")
+        for entry in engines if isinstance(engines, list) else ():
+            if isinstance(entry, dict) and entry.get("name") == used:
+                return entry
+        return None
+
+    def _on_config(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        if dig(old, "spec", "capabilities") != dig(new, "spec", "capabilities"):
+            self._on_change(key.name)

@@ -1,23 +1,27 @@
-"""Publishes how a process runs on the Lease of each of its parts, for doctor and preflight.
+"""How a process runs: the namespace of the operator, and the settings that it publishes for doctor and preflight.
 
-The leader writes it whenever it takes or renews the Lease, so that no other request and no other right is needed. A
-process without ``--leader-elect`` has no Lease and publishes nothing.
+The leader writes them on the Lease of each part whenever it takes or renews it, so that no other request and no other
+right is needed. A process without ``--leader-elect`` has no Lease and publishes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import orjson
 
 from airunway import __version__
 from airunway.api.names import GROUP
+from airunway.kube.config import SERVICE_ACCOUNT_DIRECTORY
 from airunway.redaction import redacted
 from airunway.resource import Resource, annotations_of, dig, key_of
 
-__all__ = ["ANNOTATION", "PART_OF", "EffectiveSettings", "published_in"]
+__all__ = ["ANNOTATION", "DEFAULT_NAMESPACE", "PART_OF", "EffectiveSettings", "operator_namespace", "published_in"]
+
+DEFAULT_NAMESPACE = "airunway-system"
 
 ANNOTATION = f"{GROUP}/effective-settings"
 """The annotation of a Lease that holds `EffectiveSettings` as JSON."""
@@ -74,3 +78,19 @@ def published_in(leases: Iterable[Resource]) -> list[EffectiveSettings]:
         except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError, ValueError):
             continue  # written by another release or by a user: nothing is known of the process
     return found
+
+
+def operator_namespace(environment: Mapping[str, str], *, account: Path = SERVICE_ACCOUNT_DIRECTORY) -> str:
+    """Returns the namespace of Leases, of the webhook's Secret, and of the RuntimeConfigs of cluster-scoped work.
+
+    It is ``AIRUNWAY_OPERATOR_NAMESPACE``, else ``POD_NAMESPACE``, else the namespace of the service account whose files
+    are mounted in `account`, else ``airunway-system``. Empty values count as absent. (spec/platform.md, "Resolution")
+    """
+    for variable in ("AIRUNWAY_OPERATOR_NAMESPACE", "POD_NAMESPACE"):
+        if found := environment.get(variable, "").strip():
+            return found
+    try:
+        mounted = (account / "namespace").read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        mounted = ""
+    return mounted or DEFAULT_NAMESPACE

@@ -1,7 +1,7 @@
-"""The manager of a long-running process: start, probes, metrics, leader election and shutdown.
+"""The manager of a long-running process: start, probes, metrics, leader election, the parts, and shutdown.
 
-kopf handles signals, login and clean-up, and runs the admission server; it watches nothing
-(docs/decisions/0001-kopf-is-the-process-shell.md).
+Parts are the core and one or several providers; each leads, fails and restarts separately. kopf handles signals, login
+and clean-up, and runs the admission server; it watches nothing (docs/decisions/0001-kopf-is-the-process-shell.md).
 """
 
 from __future__ import annotations
@@ -12,23 +12,35 @@ import logging
 import sys
 from asyncio import sslproto
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import kopf
 
 from airunway import __version__
 from airunway.gc_tuning import short_gc_pauses
-from airunway.kube import Client, ClusterConfig, LeaderElector, user_agent_of
+from airunway.kube import Backoff, Client, ClusterConfig, LeaderElector, user_agent_of
+from airunway.plugins.errors import PluginError
 from airunway.process.effective_settings import PART_OF, EffectiveSettings
+from airunway.process.logs import set_log_fields
 from airunway.process.metrics import Metrics
 from airunway.process.probes import metrics_server, probe_server
-from airunway.process.supervisor import Application, Factories, Lead, Supervisor, Work
+from airunway.redaction import printable, redacted
 
-__all__ = ["BUFFER", "Application", "Lead", "ManagerSettings", "Supervisor", "Work", "serve", "small_tls_buffers"]
+__all__ = [
+    "BUFFER",
+    "Application",
+    "Factories",
+    "Lead",
+    "ManagerSettings",
+    "Supervisor",
+    "Work",
+    "serve",
+    "small_tls_buffers",
+]
 
 log = logging.getLogger(__name__)
 
@@ -202,3 +214,154 @@ async def _connection_info(config: ClusterConfig) -> kopf.ConnectionInfo:
         private_key_data=b64encode(certificate.key) if certificate else None,
         proxy_url=config.proxy_url or None,
     )
+
+
+# ------------------------------------------------------------------------------------------------------- the parts
+
+RESTART = 1.0, 300.0
+"""Seconds until a part that has ended is restarted: the first and the longest delay."""
+
+HEALTHY = 600.0
+"""Seconds after which the restart delay of a running part is reset."""
+
+Work: TypeAlias = Callable[[], Awaitable[None]]
+Lead: TypeAlias = Callable[[Work], Awaitable[None]]
+"""Runs the given work while this process leads; without leader election, at once and until cancelled."""
+
+
+class Application(Protocol):
+    """An application runs until it is cancelled, and does the leader's work through `lead`."""
+
+    async def run(self, lead: Lead) -> None: ...
+
+    def unready(self) -> str | None:
+        """Why it cannot work yet, or None. A standby with synced caches is ready."""
+        ...
+
+
+@runtime_checkable
+class HasRemarks(Protocol):
+    """An application that can be ready and still report a problem."""
+
+    def remark(self) -> str | None: ...
+
+
+@runtime_checkable
+class HasHandlers(Protocol):
+    """An application that may need kopf to run an admission server."""
+
+    @property
+    def serving(self) -> bool:
+        """Whether it needs one: then it alone decides whether the process is ready, and the process ends with it."""
+        ...
+
+    def register(self, settings: kopf.OperatorSettings) -> None: ...
+
+
+Factories: TypeAlias = Mapping[str, Callable[[], Application]]
+"""A factory for each part of a process, by the name of its Lease."""
+
+
+class Supervisor:
+    """Creates and runs all applications of a process; `lead_of` returns the leader election of each.
+
+    A single application ends the process with its own end. Of several, one that ends or whose plugin cannot be used is
+    restarted with a growing delay while the others continue; `unready` and the log report its error.
+    """
+
+    def __init__(self, makers: Factories, *, lead_of: Callable[[str], Lead]) -> None:
+        self._makers = makers
+        self._lead_of = lead_of
+        self._alone = len(makers) == 1
+        self._running: dict[str, Application] = {}
+        self._ended: dict[str, str] = {}
+        for component in makers:
+            try:
+                self._running[component] = makers[component]()
+            except PluginError as error:  # the other parts continue; errors in options end the start
+                if self._alone:
+                    raise
+                self._ended[component] = f"it cannot be started ({error})"
+
+    def _serving(self) -> dict[str, HasHandlers]:
+        return {name: part for name, part in self._running.items() if isinstance(part, HasHandlers) and part.serving}
+
+    def register(self, settings: kopf.OperatorSettings) -> None:
+        """Have kopf run the admission server of the part that has one."""
+        for application in self._serving().values():
+            application.register(settings)
+
+    def unready(self) -> str | None:
+        """Why the process cannot work yet, naming each part that cannot; None once it can.
+
+        If a part serves admission, only that part counts: reviews must be answered whatever is wrong with the others.
+        """
+        deciding = self._serving() or self._makers
+        return self._joined((component, self._problem(component)) for component in deciding)
+
+    def remark(self) -> str | None:
+        """The problems of parts while the process is ready, or None."""
+
+        def remarks() -> Iterator[tuple[str, str | None]]:
+            for component in self._makers:
+                yield component, self._problem(component)
+                application = self._running.get(component)
+                if isinstance(application, HasRemarks):
+                    yield component, application.remark()
+
+        return self._joined(remarks())
+
+    def _problem(self, component: str) -> str | None:
+        return self._ended.get(component) or self._running[component].unready()
+
+    def _joined(self, problems: Iterable[tuple[str, str | None]]) -> str | None:
+        texts = [text if self._alone else f"{component}: {text}" for component, text in problems if text is not None]
+        return "; ".join(texts) or None
+
+    async def run(self) -> None:
+        """Run all parts until cancelled, or until a part ends that ends the process."""
+        if self._alone:
+            (component,) = self._makers
+            await self._running[component].run(self._lead_of(component))
+            return
+        async with asyncio.TaskGroup() as group:
+            for component in self._makers:
+                group.create_task(self._keep(component), name=component)
+
+    async def _keep(self, component: str) -> None:
+        """Run a part, and restart it when it has ended."""
+        set_log_fields(part=component)
+        clock, backoff = asyncio.get_running_loop().time, Backoff(base=RESTART[0], cap=RESTART[1])
+        while True:
+            begun = clock()
+            vital = component in self._serving()
+            try:
+                application = self._running.get(component)
+                if application is None:
+                    application = self._running[component] = self._makers[component]()
+                self._ended.pop(component, None)
+                await application.run(self._lead_of(component))
+                error: BaseException = RuntimeError("it has ended without a reason")
+            except asyncio.CancelledError as cancelled:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
+                error = cancelled  # a task that it awaited was cancelled, not this one
+            except Exception as raised:  # noqa: BLE001 - logged below; the other parts go on
+                error = raised
+            if vital:
+                raise error if isinstance(error, Exception) else RuntimeError(f"{component} was cancelled from inside")
+            if clock() - begun >= HEALTHY:
+                backoff.reset()
+            delay = backoff.next()
+            self._ended[component] = f"it ended and is started again ({_cause(error)})"
+            self._running.pop(component, None)
+            log.error("%s has ended; again in %.0f s", component, delay, exc_info=error)
+            await asyncio.sleep(delay)
+
+
+def _cause(error: BaseException) -> str:
+    """The first exception in a group, on one line."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return redacted(printable(f"{type(error).__name__}: {error}"))[:512]

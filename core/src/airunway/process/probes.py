@@ -12,12 +12,20 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import TypeAlias
 
 from aiohttp import web
 
-from airunway.process.connections import Cause, ConnectionLimits, Connections, connection_of, listening
+from airunway.process.connections import (
+    Cause,
+    ConnectionLimits,
+    Connections,
+    OnTurnedAway,
+    connection_of,
+    listening,
+)
 from airunway.process.metrics import Metrics
 
 __all__ = ["MAX_AGE", "Check", "MetricsCache", "MetricsPage", "metrics_server", "parse_address", "probe_server"]
@@ -175,9 +183,9 @@ async def _served(address: str, handlers: Mapping[str, Handler], *, who: str) ->
         runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=3.0)
         await runner.setup()
         assert runner.server is not None
-        connections = Connections(None, LIMITS, port=who, on_turned_away=_Tally(who))
+        connections = Connections(None, LIMITS, port=who, on_turned_away=_tally(who))
         accepting = asyncio.create_task(connections.accept(listener, runner.server), name=who)
-        accepting.add_done_callback(lambda task: _tell_end(task, who))
+        accepting.add_done_callback(partial(_log_end, who))
         try:
             yield listener.getsockname()[1]
         finally:
@@ -187,25 +195,23 @@ async def _served(address: str, handlers: Mapping[str, Handler], *, who: str) ->
             await runner.cleanup()
 
 
-def _tell_end(accepting: asyncio.Task[None], who: str) -> None:
+def _log_end(who: str, accepting: asyncio.Task[None]) -> None:
     if not accepting.cancelled() and (error := accepting.exception()) is not None:
         log.error("%s is closed", who, exc_info=error)
 
 
-class _Tally:
+def _tally(who: str) -> OnTurnedAway:
     """Logs connections that a port turned away, at most once per interval, so that a flood does not fill the log."""
+    count, logged = 0, float("-inf")
 
-    def __init__(self, who: str) -> None:
-        self._who = who
-        self._count = 0
-        self._logged: float | None = None
+    def turned_away(cause: Cause) -> None:
+        nonlocal count, logged
+        count += 1
+        if monotonic() - logged >= _LOG_INTERVAL:
+            log.warning("%s has turned away %d connections, the last one for: %s", who, count, cause)
+            count, logged = 0, monotonic()
 
-    def __call__(self, cause: Cause) -> None:
-        self._count += 1
-        now = monotonic()
-        if self._logged is None or now - self._logged >= _LOG_INTERVAL:
-            log.warning("%s has turned away %d connections, the last one for: %s", self._who, self._count, cause)
-            self._logged, self._count = now, 0
+    return turned_away
 
 
 @web.middleware

@@ -71,14 +71,15 @@ class RuntimeConfigs(ScopedCaches):
 
     def _reads_cluster(self, place: ObjectKey) -> bool:
         own = self.namespaced.get(place)
-        return own is None or _inherits(own)
+        return own is None or dig(own, "spec", "inherit") == "Cluster"
 
     # ---------------------------------------------------------------------------------------------- following
 
     def _on_config(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         if new is None:
             self._known.pop(key, None)
-        if old is None or new is None or old.get("spec") != new.get("spec") or _generation(old) != _generation(new):
+        same = old and new and old.get("spec") == new.get("spec")
+        if not same or dig(old, "metadata", "generation") != dig(new, "metadata", "generation"):
             self._on_change(("runtime config", key), lambda: self.users(key))
 
 
@@ -93,11 +94,3 @@ class _Projection:
         if isinstance(metadata, dict):
             obj["metadata"] = {field: metadata[field] for field in _METADATA if field in metadata}
         return self._compact(obj)
-
-
-def _inherits(config: Resource) -> bool:
-    return bool(dig(config, "spec", "inherit") == "Cluster")
-
-
-def _generation(config: Resource) -> object:
-    return dig(config, "metadata", "generation")

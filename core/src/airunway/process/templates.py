@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE
 from airunway.kube import AnyReflector, compact_objects
-from airunway.process.caches import Caches, ScopedCaches
+from airunway.process.caches import Caches, ScopedCaches, SharedCache
 from airunway.process.deployment_cache import own_spec
 from airunway.process.runtime_configs import OnChange
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of
@@ -70,26 +70,23 @@ class Templates(ScopedCaches):
 
     def choose(self, request: Request, *, namespace: str) -> Choice:
         """Returns the template that a deployment of `namespace` gets for its request, of those that have been read."""
-        if request.name:
-            own = self.namespaced.get(ObjectKey(namespace, request.name))
-            shared = self.cluster.get(ObjectKey("", request.name))
-            return choose(
-                request,
-                namespaced=[own] if own else [],
-                cluster=[shared] if shared else [],
-                unusable=self._unusable,
-            )
+
+        def candidates(cache: SharedCache, where: str) -> list[Resource]:
+            if not request.name:
+                return self._models[cache].get((where, request.model))
+            named = cache.get(ObjectKey(where, request.name))
+            return [named] if named else []
+
         return choose(
             request,
-            namespaced=self._models[self.namespaced].get((namespace, request.model)),
-            cluster=self._models[self.cluster].get(("", request.model)),
-            unusable=self._unusable,
+            namespaced=candidates(self.namespaced, namespace),
+            cluster=candidates(self.cluster, ""),
+            unusable=lambda template: self.contribution(template).unusable,
         )
 
     def find(self, key: ObjectKey) -> Resource | None:
         """Returns a ModelTemplate, or a ClusterModelTemplate for a key without namespace; None if there is none."""
-        template: Resource | None = (self.namespaced if key.namespace else self.cluster).get(key)
-        return template
+        return (self.namespaced if key.namespace else self.cluster).get(key)
 
     def contribution(self, template: Resource) -> Contribution:
         """Returns what a template gives; computed once for each state of it."""
@@ -99,15 +96,12 @@ class Templates(ScopedCaches):
             known = self._contributions[key] = (template, contribution_of(template))
         return known[1]
 
-    def _unusable(self, template: Resource) -> str:
-        return self.contribution(template).unusable
-
     # ---------------------------------------------------------------------------------------------- following
 
     def _on_template(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         if new is None:
             self._contributions.pop(key, None)
-        if old is not None and new is not None and _read(old) == _read(new):
+        if old and new and all(old.get(part) == new.get(part) for part in ("spec", "status")):
             return
         models = {dig(each, "spec", "modelName") for each in (old, new) if each is not None}
         self._on_change(("template", key), lambda: self._concerned(key, models))
@@ -115,14 +109,14 @@ class Templates(ScopedCaches):
     def _concerned(self, key: ObjectKey, models: set[object]) -> list[Resource]:
         """The cached deployments that name this template, use it, or ask for one of its models."""
         found = {}
-        for namespace in [key.namespace] if key.namespace else self._namespaces():
+        namespaces = {key.namespace}
+        if not key.namespace:
+            namespaces = {str(each[1]) for each in self._users.keys() if isinstance(each, tuple)}  # noqa: SIM118
+        for namespace in namespaces:
             wanted: list[Hashable] = [("name", namespace, key.name), *(("model", namespace, each) for each in models)]
             for user in (user for each in wanted for user in self._users.get(each)):
                 found[key_of(user)] = user
         return list(found.values())
-
-    def _namespaces(self) -> set[str]:
-        return {str(each[1]) for each in self._users.keys() if isinstance(each, tuple)}  # noqa: SIM118
 
 
 class TemplateProjection:
@@ -155,10 +149,6 @@ def _status(status: Resource) -> Resource:
     if isinstance(hardware, dict):
         kept["hardware"] = {field: hardware[field] for field in _HARDWARE if field in hardware}
     return kept
-
-
-def _read(template: Resource) -> tuple[object, object]:
-    return template.get("spec"), template.get("status")
 
 
 def _model(template: Resource) -> tuple[Hashable, ...]:

@@ -24,8 +24,8 @@ from airunway.kube import (
 from airunway.plugins.contract import ProviderManifest
 from airunway.resource import Resource
 from airunway.sdk.picker import RULES
+from airunway.webhook.cert_rotator import SECRET
 from airunway.webhook.configuration import CONFIGURATION_KIND, WebhookSettings
-from airunway.webhook.secret import SECRET
 
 __all__ = [
     "Rights",

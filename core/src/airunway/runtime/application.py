@@ -21,10 +21,10 @@ from airunway.plugins.host import ProviderHost
 from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
+from airunway.process.manager import Lead
 from airunway.process.metrics import Metrics
 from airunway.process.predicates import RelevantMetadata, has_our_prefix, needs_reconcile
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.process.supervisor import Lead
 from airunway.resource import ObjectKey, Resource, condition_of, dig, filled, format_time, labels_of
 from airunway.runtime.crd_versions import Installed
 from airunway.runtime.evidence import EvidenceCollector

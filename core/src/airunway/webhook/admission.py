@@ -8,20 +8,25 @@ kind. The messages are those that the status would have without a webhook.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from hashlib import sha256
+from time import monotonic
 from typing import Any, Protocol
 
 from airunway.api.defaults import defaulted_spec
 from airunway.api.modeldeployment import KIND, PLURAL, ParseError
 from airunway.api.names import GROUP, PAUSED
-from airunway.kube import KubeError
+from airunway.kube import POD, Client, Kind, KubeError, served_resources
 from airunway.resource import ObjectKey, Resource, annotations_of, canonical_json, dig, is_deleting, key_of
 from airunway.selection import (
     ProviderFacts,
     Request,
+    UpstreamFacts,
     granted,
     not_installed,
     not_registered,
@@ -32,13 +37,22 @@ from airunway.selection import (
 from airunway.templates import Expansion
 from airunway.validation import Violation, bounded_violations, validate, warnings
 from airunway.validation.policy import Grants, Policy, violations
-from airunway.webhook.access import AccessReviewer, User
 
-__all__ = ["Admission", "ClusterView", "Denial", "ReviewResult", "User", "at_once"]
+__all__ = ["AccessReviewer", "Admission", "ClusterView", "Denial", "ReviewResult", "User", "at_once"]
 
 log = logging.getLogger(__name__)
 
 FORBIDDEN = "FieldValueForbidden"
+
+
+@dataclass(frozen=True, kw_only=True)
+class User:
+    """The user who sent the reviewed request."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, Sequence[str]]
 
 
 class ClusterView(Protocol):
@@ -80,20 +94,18 @@ class Denial:
         """The status that the API server passes on to the user; its message names the object, as in Kubernetes."""
         causes = [{"reason": c.reason, "field": c.path, "message": c.message} for c in self.causes]
         details = {"group": GROUP, "kind": KIND, "name": key.name, "causes": causes}
+        message = self.message
+        if self.reason == "Invalid":
+            message = f'{KIND}.{GROUP} "{key.name}" is invalid: {message}'
+        if self.reason == "Forbidden":
+            message = f'{PLURAL}.{GROUP} "{key.name}" is forbidden: {message}'
         return {
             "status": "Failure",
             "code": self.code,
             "reason": self.reason,
-            "message": self._naming(key.name),
+            "message": message,
             "details": details,
         }
-
-    def _naming(self, name: str) -> str:
-        if self.reason == "Invalid":
-            return f'{KIND}.{GROUP} "{name}" is invalid: {self.message}'
-        if self.reason == "Forbidden":
-            return f'{PLURAL}.{GROUP} "{name}" is forbidden: {self.message}'
-        return self.message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,53 +149,64 @@ class Admission:
 
         `run` runs the functions whose time depends on the size of the objects.
         """
-        namespace = key_of(obj).namespace
-        if is_deleting(obj) or not self._view.watches(namespace):
+        if is_deleting(obj) or not self._view.watches(key_of(obj).namespace):
             return ReviewResult()
         if old is not None and await run(_same_spec, obj, old):
             return ReviewResult()
         warned, found = await run(_alone, obj, old)
         if found:
-            return ReviewResult(refusal=_invalid(found), warnings=warned)
+            return ReviewResult(refusal=_invalid(found), warnings=tuple(warned))
         try:
-            expansion = self._view.with_template(obj)
-            known, origin = expansion.deployment, expansion.origin
-            if expansion.problem:
-                warned = (*warned, f"{expansion.problem}. The deployment is stored all the same")
-            if known is not None and origin and (found := await run(validate, known)):
-                return ReviewResult(refusal=_invalid(_with_origin(found, origin, obj)), warnings=warned)
-            spec = obj["spec"] if known is None else known["spec"]
-            # What is not known yet is judged once the template is there: by the core, as a condition.
-            request = None if known is None else request_of(defaulted_spec(spec, engine=None))
-            policy, labels = self._view.policy, await self._view.labels_of(namespace)
-            grants = policy.grants(labels)
-            pinned = dig(spec, "provider", "name") or None
-            engine = dig(spec, "engine", "type") or None
-            settled = pinned or dig(old or {}, "status", "provider", "name")
-            facts = self._view.providers()
-            found = [] if pinned is None else _against_pinned(pinned, facts, request, engine=engine)
-            denied = violations(policy, spec, engine=engine, provider=settled, namespace_labels=labels)
-            if found or denied:
-                causes = _with_origin([*found, *denied], origin, obj)
-                return ReviewResult(refusal=_invalid(causes, forbidden=not found), warnings=warned)
-            if self._pods is not None:
-                problem = await self._pods.pods_problem(user, namespace=namespace)
-                if problem is not None:
-                    return ReviewResult(refusal=_not_allowed("spec", problem), warnings=warned)
-            if self._access is not None:
-                if settled in facts:
-                    candidates = [facts[settled]]
-                else:
-                    paused = annotations_of(obj).get(PAUSED) == "true"
-                    candidates = self._candidates(spec, request, engine, grants, later=paused)
-                refusal = await self._access_refusal(self._access, user, candidates, namespace)
-                if refusal is not None:
-                    return ReviewResult(refusal=refusal, warnings=warned)
+            refusal = await self._refusal(obj, old=old, user=user, run=run, warned=warned)
         except (KubeError, ParseError) as error:
             log.warning("ModelDeployment %s could not be judged: %s", key_of(obj), error)
             text = f"admission cannot be decided just now, try again: {error}"
-            return ReviewResult(refusal=Denial(code=500, reason="InternalError", message=text), warnings=warned)
-        return ReviewResult(warnings=(*warned, *_about(settled, facts)))
+            refusal = Denial(code=500, reason="InternalError", message=text)
+        return ReviewResult(refusal=refusal, warnings=tuple(warned))
+
+    async def _refusal(
+        self, obj: Resource, *, old: Resource | None, user: User, run: Run, warned: list[str]
+    ) -> Denial | None:
+        """What the template and the cluster say against a valid object; adds to the warnings. Raises KubeError."""
+        namespace = key_of(obj).namespace
+        expansion = self._view.with_template(obj)
+        known, origin = expansion.deployment, expansion.origin
+        if expansion.problem:
+            warned.append(f"{expansion.problem}. The deployment is stored all the same")
+        if known is not None and origin and (found := await run(validate, known)):
+            return _invalid(_with_origin(found, origin, obj))
+        spec = obj["spec"] if known is None else known["spec"]
+        # What is not known yet is judged once the template is there: by the core, as a condition.
+        request = None if known is None else request_of(defaulted_spec(spec, engine=None))
+        policy, labels = self._view.policy, await self._view.labels_of(namespace)
+        pinned = dig(spec, "provider", "name") or None
+        engine = dig(spec, "engine", "type") or None
+        settled = pinned or dig(old or {}, "status", "provider", "name")
+        facts = self._view.providers()
+        found = [] if pinned is None else _against_pinned(pinned, facts, request, engine=engine)
+        denied = violations(policy, spec, engine=engine, provider=settled, namespace_labels=labels)
+        if found or denied:
+            return _invalid(_with_origin([*found, *denied], origin, obj), forbidden=not found)
+        if self._pods is not None:
+            problem = await self._pods.pods_problem(user, namespace=namespace)
+            if problem is not None:
+                return _not_allowed("spec", problem)
+        if self._access is not None:
+            if settled in facts:
+                candidates = [facts[settled]]
+            else:
+                paused = annotations_of(obj).get(PAUSED) == "true"
+                candidates = self._candidates(spec, request, engine, policy.grants(labels), later=paused)
+            for provider in candidates:
+                if provider.upstream is None:
+                    continue  # it creates no kind of its own, so no right is needed
+                upstream, name = provider.upstream, provider.name
+                problem = await self._access.problem(user, upstream, namespace=namespace, provider=name)
+                if problem is not None:
+                    return _not_allowed("spec.provider.name", problem)
+        if settled in facts and not facts[settled].ready:
+            warned.append(f"provider '{settled}' is registered but not ready: the deployment waits until it is")
+        return None
 
     def _candidates(
         self, spec: Resource, request: Request | None, engine: str | None, grants: Grants, *, later: bool
@@ -207,21 +230,10 @@ class Admission:
             and (request is None or not unsupported(request, each, engine=engine))
         ]
 
-    async def _access_refusal(
-        self, access: AccessReviewer, user: User, candidates: Sequence[ProviderFacts], namespace: str
-    ) -> Denial | None:
-        for provider in candidates:
-            if provider.upstream is None:
-                continue  # it creates no kind of its own, so no right is needed
-            problem = await access.problem(user, provider.upstream, namespace=namespace, provider=provider.name)
-            if problem is not None:
-                return _not_allowed("spec.provider.name", problem)
-        return None
 
-
-def _alone(obj: Resource, old: Resource | None) -> tuple[tuple[str, ...], list[Violation]]:
+def _alone(obj: Resource, old: Resource | None) -> tuple[list[str], list[Violation]]:
     """The results that need only the object: warnings and violations."""
-    return tuple(warnings(obj)), validate(obj, old=old)
+    return list(warnings(obj)), validate(obj, old=old)
 
 
 def _against_pinned(
@@ -269,13 +281,6 @@ def _invalid(found: Sequence[Violation], *, forbidden: bool = False) -> Denial:
     )
 
 
-def _about(name: str | None, facts: Mapping[str, ProviderFacts]) -> list[str]:
-    provider = facts.get(name or "")
-    if provider is None or provider.ready:
-        return []
-    return [f"provider '{provider.name}' is registered but not ready: the deployment waits until it is"]
-
-
 def _same_spec(obj: Resource, old: Resource) -> bool:
     """Whether the spec does not change; False for a spec that is nested too deeply to be compared."""
     try:
@@ -286,3 +291,111 @@ def _same_spec(obj: Resource, old: Resource) -> bool:
         return bool(obj.get("spec") == old.get("spec"))
     except RecursionError:
         return False
+
+
+REMEMBERED = 10.0
+"""Seconds for which an allowed answer is cached: long enough for an `apply` of many manifests."""
+
+REFUSED = 2.0
+"""Seconds for which a denied answer is cached: short, because a user who was just given a role tries again soon."""
+
+CAPACITY = 4096
+"""Maximum cached answers, separately for allowed and denied ones."""
+
+QUESTIONS = 16
+"""Maximum concurrent SubjectAccessReviews; others wait."""
+
+
+class AccessReviewer:
+    """SubjectAccessReviews: could the user create the provider's resources directly? (004, 13.2)
+
+    The answers are cached for a short time.
+    """
+
+    def __init__(self, client: Client, *, clock: Callable[[], float] = monotonic) -> None:
+        self._client = client
+        self._clock = clock
+        self._answered_at: dict[bool, OrderedDict[bytes, float]] = {True: OrderedDict(), False: OrderedDict()}
+        self._questions = asyncio.Semaphore(QUESTIONS)
+        self._plurals: dict[tuple[str, str, str], tuple[float, str]] = {}
+
+    async def problem(self, user: User, upstream: UpstreamFacts, *, namespace: str, provider: str) -> str | None:
+        """The refusal for a user who may not create the provider's kind in the namespace; None for one who may.
+
+        Raises KubeError if the API server does not answer.
+        """
+        plural = await self._plural(upstream)
+        if await self._allowed(user, Kind(upstream.group, upstream.version, upstream.kind, plural), namespace):
+            return None
+        resource = f"{plural}.{upstream.group}" if upstream.group else plural
+        return (
+            f"user '{user.name}' cannot create {resource} in namespace '{namespace}', which provider '{provider}' "
+            f"does for a ModelDeployment: get a role that allows it, or name another provider"
+        )
+
+    async def pods_problem(self, user: User, *, namespace: str) -> str | None:
+        """The refusal for a user who may not create pods in the namespace; None for one who may. Raises KubeError.
+
+        In Kubernetes a user who may create pods may use every service account, Secret and claim of the namespace. So
+        the ones that a deployment names need no check of their own.
+        """
+        if await self._allowed(user, POD, namespace):
+            return None
+        return (
+            f"user '{user.name}' cannot create pods in namespace '{namespace}', which a ModelDeployment does: "
+            "get a role that allows it"
+        )
+
+    async def _allowed(self, user: User, kind: Kind, namespace: str) -> bool:
+        extra = {name: list(values) for name, values in user.extra.items()}
+        about = [user.name, user.uid, sorted(user.groups), extra, kind.group, kind.version, kind.plural, namespace]
+        key = sha256(canonical_json(about)).digest()  # a fixed size: the user chooses the length of the names
+        if (known := self._known(key)) is not None:
+            return known
+        async with self._questions:
+            if (known := self._known(key)) is not None:  # another review has had the same question answered
+                return known
+            allowed = await self._client.subject_access_review(
+                user=user.name,
+                uid=user.uid,
+                groups=user.groups,
+                extra=extra,
+                verb="create",
+                kind=kind,
+                namespace=namespace,
+            )
+        self._answered_at[not allowed].pop(key, None)
+        kept = self._answered_at[allowed]
+        kept.pop(key, None)
+        kept[key] = self._clock()
+        while len(kept) > CAPACITY:
+            kept.popitem(last=False)
+        return allowed
+
+    def _known(self, key: bytes) -> bool | None:
+        """The cached answer, if it is still valid."""
+        now = self._clock()
+        for allowed, lifetime in ((True, REMEMBERED), (False, REFUSED)):
+            answered = self._answered_at[allowed].get(key)
+            if answered is not None and now - answered < lifetime:
+                return allowed
+        return None
+
+    async def _plural(self, upstream: UpstreamFacts) -> str:
+        """The resource name of the kind from discovery; an InferenceProviderConfig does not have it.
+
+        If the kind is not served, it is guessed from the kind, which is right for nearly every CRD: a role can allow it
+        already.
+        """
+        key = (upstream.group, upstream.version, upstream.kind)
+        now = self._clock()
+        known = self._plurals.get(key)
+        if known is not None and now - known[0] < 6 * REMEMBERED:
+            return known[1]
+        plural = f"{upstream.kind.lower()}s"
+        if upstream.version:
+            served = await served_resources(self._client, upstream.group, upstream.version)
+            if upstream.kind in served:
+                plural = served[upstream.kind].plural
+        self._plurals[key] = (now, plural)
+        return plural

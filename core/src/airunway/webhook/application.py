@@ -10,18 +10,12 @@ import kopf
 from airunway.kube import Client
 from airunway.process.connections import OnTurnedAway
 from airunway.resource import ObjectKey
-from airunway.webhook.access import AccessReviewer
-from airunway.webhook.admission import Admission, ClusterView
-from airunway.webhook.cert_rotator import SETTLE, CertRotator
+from airunway.webhook.admission import AccessReviewer, Admission, ClusterView
+from airunway.webhook.cert_rotator import SETTLE, CertificateSecret, CertRotator
 from airunway.webhook.configuration import WebhookSettings
-from airunway.webhook.request_limits import Limits
-from airunway.webhook.secret import CertificateSecret
-from airunway.webhook.server import AdmissionServer, OnReview
+from airunway.webhook.server import AdmissionServer, Limits, OnReview
 
-__all__ = ["MANAGER", "Webhook"]
-
-MANAGER = "airunway-webhook"
-"""The field manager of the CA bundle and of the Secret."""
+__all__ = ["Webhook"]
 
 
 class Webhook:
@@ -57,12 +51,11 @@ class Webhook:
             on_review=on_review,
             on_turned_away=on_turned_away,
         )
-        self._secret = CertificateSecret(client, ObjectKey(settings.namespace, settings.secret), manager=MANAGER)
+        self._secret = CertificateSecret(client, ObjectKey(settings.namespace, settings.secret))
         self._keeper = CertRotator(
             client,
             self._secret,
             settings,
-            manager=MANAGER,
             clock=clock,
             namespaces=namespaces,
             settle=settle,

@@ -1,4 +1,7 @@
-"""Rotates the webhook's certificates in the leader; the other replicas only watch the Secret.
+"""Rotates the webhook's certificates in the leader; the other replicas only watch the Secret with them.
+
+It is the one Secret that we use, in our own namespace (spec ruling 20). It is the source of truth: the first writer
+wins, and every replica watches it.
 
 A new CA is trusted before it is used: its certificate is added to the CA bundles, then the Secret is written, and the
 previous CA stays trusted for a while. So no replica ever serves a certificate that the API server does not trust yet.
@@ -8,14 +11,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from base64 import b64encode
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from airunway.kube import Client, KubeError, Reflector, is_retryable, needs_apply, retry_after_of
-from airunway.resource import ObjectKey, Resource
+from airunway.api import names
+from airunway.kube import (
+    AlreadyExists,
+    ApiError,
+    Client,
+    Conflict,
+    Forbidden,
+    Kind,
+    KubeError,
+    NotFound,
+    Reflector,
+    is_retryable,
+    needs_apply,
+    retry_after_of,
+)
+from airunway.resource import ObjectKey, Resource, annotations_of, dig, format_time, labels_of, parse_time
 from airunway.webhook.certificates import (
     CertificateAction,
-    CertificateDecision,
     Material,
     authorities_in,
     decide,
@@ -28,13 +45,16 @@ from airunway.webhook.configuration import (
     WebhookSettings,
     bundles_in,
     configuration_object,
+    decoded,
     injection,
 )
-from airunway.webhook.secret import CertificateSecret, material_of
 
-__all__ = ["CertRotator"]
+__all__ = ["SECRET", "CertRotator", "CertificateSecret", "material_of", "secret_of"]
 
 log = logging.getLogger(__name__)
+
+MANAGER = "airunway-webhook"
+"""The field manager of the CA bundle and of the Secret."""
 
 LONGEST_WAIT = timedelta(hours=1)
 """Longest sleep: wall clocks can jump, so the end of a certificate is not awaited in one sleep."""
@@ -59,7 +79,6 @@ class CertRotator:
         secret: CertificateSecret,
         settings: WebhookSettings,
         *,
-        manager: str,
         clock: Callable[[], datetime],
         namespaces: Sequence[str] = (),
         settle: float = SETTLE,
@@ -67,7 +86,6 @@ class CertRotator:
         self._client = client
         self._secret = secret
         self._settings = settings
-        self._manager = manager
         self._clock = clock
         self._namespaces = tuple(namespaces)
         self._settle = settle
@@ -106,11 +124,14 @@ class CertRotator:
             now = self._clock()
             verdict = decide(material, now=now, hosts=self._settings.hosts)
             if verdict.action is not CertificateAction.KEEP:
-                now, verdict = await self._by_server_clock(live, now, verdict)
+                # A jump of our own clock must not make replicas replace valid certificates.
+                now = await self._server_time(live, now)
+                verdict = decide(material, now=now, hosts=self._settings.hosts)
             if verdict.action is CertificateAction.KEEP:
                 assert material is not None
                 self._note_presence(await self._inject(material.bundle))
-                return self._seconds_until(verdict.look_again, now)
+                again = LONGEST_WAIT if verdict.look_again is None else min(LONGEST_WAIT, verdict.look_again - now)
+                return max(1.0, again.total_seconds())
             log.info("webhook certificates: %s, because %s", verdict.action.value, verdict.why)
             renewed = await self._renewed(material, verdict.action, now)
             if not await self._secret.write(renewed, live=live):
@@ -119,7 +140,8 @@ class CertRotator:
     async def _renewed(self, material: Material | None, action: CertificateAction, now: datetime) -> Material:
         hosts = self._settings.hosts
         if action is CertificateAction.NEW_AUTHORITY:
-            trusted = await self._trusted()
+            live = await self._configuration()
+            trusted = _united(*bundles_in(live)) if live is not None else b""
             old = material.bundle if material is not None and authorities_in(material.bundle) else trusted
             renewed = new_authority(now=now, hosts=hosts, previous=old)
             if trusted:
@@ -131,32 +153,14 @@ class CertRotator:
             return issue_serving(material, now=now, hosts=hosts)
         return without_previous(material)
 
-    async def _by_server_clock(
-        self, live: Resource | None, now: datetime, verdict: CertificateDecision
-    ) -> tuple[datetime, CertificateDecision]:
-        """Decide again by the API server's clock, which is the one that counts: the API server verifies certificates.
-
-        A jump of our own clock must not make replicas replace valid certificates.
-        """
+    async def _server_time(self, live: Resource | None, ours: datetime) -> datetime:
+        """The API server's clock, which is the one that counts: the API server verifies certificates."""
         theirs = await self._secret.server_time(live)
-        if theirs is None:
-            return now, verdict
-        if abs(theirs - now) > timedelta(minutes=5):
-            log.warning("this machine's clock differs from the API server's: %s here, %s there", now, theirs)
-        material = material_of(live) if live is not None else None
-        return theirs, decide(material, now=theirs, hosts=self._settings.hosts)
-
-    def _seconds_until(self, moment: datetime | None, now: datetime) -> float:
-        wait = LONGEST_WAIT if moment is None else min(LONGEST_WAIT, moment - now)
-        return max(1.0, wait.total_seconds())
+        if theirs is not None and abs(theirs - ours) > timedelta(minutes=5):
+            log.warning("this machine's clock differs from the API server's: %s here, %s there", ours, theirs)
+        return ours if theirs is None else theirs
 
     # ------------------------------------------------------------------------------------------ the configuration
-
-    async def _trusted(self) -> bytes:
-        """All CAs in the CA bundles of our webhooks."""
-        live = await self._configuration()
-        bundles = bundles_in(live) if live is not None else []
-        return _united(*bundles)
 
     def _note_presence(self, present: bool) -> None:
         if present:
@@ -178,8 +182,8 @@ class CertRotator:
             wanted = injection(live, bundle=bundle)
         else:
             return False  # the watch reports when the chart has created it
-        if wanted is not None and needs_apply(wanted, live, manager=self._manager):
-            await self._client.apply(CONFIGURATION_KIND, wanted, manager=self._manager, force=True)
+        if wanted is not None and needs_apply(wanted, live, manager=MANAGER):
+            await self._client.apply(CONFIGURATION_KIND, wanted, manager=MANAGER, force=True)
             log.info("put the CA bundle into the %s %s", CONFIGURATION_KIND.kind, self._settings.configuration)
         return wanted is not None
 
@@ -189,3 +193,116 @@ class CertRotator:
 
 def _united(*bundles: bytes) -> bytes:
     return b"".join(dict.fromkeys(pem for bundle in bundles for pem in authorities_in(bundle)))
+
+
+# ------------------------------------------------------------------------------------------------ the Secret
+
+SECRET = Kind("", "v1", "Secret", "secrets")
+_CLOCK = f"{names.GROUP}/clock"
+_PREVIOUS_UNTIL = f"{names.GROUP}/trust-previous-until"
+_FIELDS = {
+    "ca.crt": "authority",
+    "ca.key": "authority_key",
+    "tls.crt": "serving",
+    "tls.key": "serving_key",
+    "ca-previous.crt": "previous",
+}
+
+
+def material_of(secret: Resource) -> Material:
+    """The contents of a Secret; absent or invalid values are empty."""
+    parts = {field: decoded(dig(secret, "data", key)) for key, field in _FIELDS.items()}
+    return Material(**parts, previous_until=parse_time(annotations_of(secret).get(_PREVIOUS_UNTIL)))
+
+
+def secret_of(material: Material, *, key: ObjectKey, live: Resource | None) -> Resource:
+    """The Secret with that material; it replaces `live`, whose labels and annotations it keeps."""
+    annotations = {k: v for k, v in annotations_of(live or {}).items() if k != _PREVIOUS_UNTIL}
+    if material.previous_until is not None:
+        annotations[_PREVIOUS_UNTIL] = format_time(material.previous_until)
+    metadata: Resource = {
+        "name": key.name,
+        "namespace": key.namespace,
+        "labels": {**labels_of(live or {}), names.MANAGED_BY: names.MANAGED_BY_VALUE},
+        "annotations": annotations,
+    }
+    if live is not None:
+        metadata |= {field: live["metadata"][field] for field in ("resourceVersion", "uid")}
+    data = {entry: b64encode(value).decode() for entry, field in _FIELDS.items() if (value := getattr(material, field))}
+    return {
+        "apiVersion": SECRET.api_version,
+        "kind": SECRET.kind,
+        "type": dig(live or {}, "type", default="Opaque"),
+        "metadata": metadata,
+        "data": data,
+    }
+
+
+class CertificateSecret:
+    """Reads, writes and watches the Secret."""
+
+    def __init__(self, client: Client, key: ObjectKey) -> None:
+        self._client = client
+        self.key = key
+        self._reflector = Reflector(client, SECRET, namespace=key.namespace, field_selector=f"metadata.name={key.name}")
+
+    def on_change(self, handler: Callable[[Material | None], None]) -> None:
+        """Call `handler` at each change with the Secret's contents (None: it is deleted)."""
+        self._reflector.add_handler(
+            lambda key, _old, new: handler(material_of(new) if new is not None else None) if key == self.key else None
+        )
+
+    async def follow(self) -> None:
+        """Watch the Secret until cancelled."""
+        await self._reflector.run()
+
+    async def read(self) -> Resource | None:
+        """The Secret as the API server has it now, or None."""
+        return await self._client.find(SECRET, self.key)
+
+    async def write(self, material: Material, *, live: Resource | None) -> bool:
+        """Write the Secret unless another replica wrote since `live` was read (None: absent); whether it was
+        written.
+        """
+        body = secret_of(material, key=self.key, live=live)
+        try:
+            if live is None:
+                await self._client.create(SECRET, body, manager=MANAGER)
+            else:
+                await self._client.replace(SECRET, body, manager=MANAGER)
+        except (AlreadyExists, Conflict, NotFound):
+            return False
+        except Forbidden:
+            if live is None:
+                log.error(  # noqa: TRY400 - how to fix it; the error itself is raised
+                    "Secret %s is not there, and this account may not create it: apply the chart again, or run kubectl "
+                    "create secret generic %s --namespace %s",
+                    self.key,
+                    self.key.name,
+                    self.key.namespace,
+                )
+            raise
+        return True
+
+    async def server_time(self, live: Resource | None) -> datetime | None:
+        """The API server's clock, from a dry-run write; None if it cannot be read that way.
+
+        A change of the Secret `live` needs no additional right: managedFields has the time of each manager's write.
+        Without a Secret, the right to create one is needed anyway.
+        """
+        asked = f"{MANAGER}-clock"
+        try:
+            if live is None:
+                metadata = {"generateName": f"{self.key.name}-clock-", "namespace": self.key.namespace}
+                new: Resource = {"apiVersion": SECRET.api_version, "kind": SECRET.kind, "metadata": metadata}
+                answer = await self._client.create(SECRET, new, dry_run=True)
+                return parse_time(dig(answer, "metadata", "creationTimestamp"))
+            annotations = {**annotations_of(live), _CLOCK: asked}
+            body = {**live, "metadata": {**live["metadata"], "annotations": annotations}}
+            answer = await self._client.replace(SECRET, body, manager=asked, dry_run=True)
+        except ApiError as error:
+            if is_retryable(error):
+                raise
+            return None
+        entries = dig(answer, "metadata", "managedFields", default=[])
+        return next((parse_time(entry.get("time")) for entry in entries if entry.get("manager") == asked), None)

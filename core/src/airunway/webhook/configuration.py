@@ -30,6 +30,7 @@ __all__ = [
     "WebhookSettings",
     "bundles_in",
     "configuration_object",
+    "decoded",
     "injection",
     "trust_clients_of",
     "webhook_settings",
@@ -207,14 +208,15 @@ def injection(live: Resource, *, bundle: bytes) -> Resource | None:
 
 def bundles_in(live: Resource) -> list[bytes]:
     """The CA bundle of each of our webhooks; an empty one for a webhook without."""
-    found = []
-    for webhook in webhooks_of(live):
-        text = dig(webhook, "clientConfig", "caBundle", default="")
-        try:
-            found.append(b64decode(text, validate=True) if isinstance(text, str) else b"")
-        except (Base64Error, ValueError):
-            found.append(b"")
-    return found
+    return [decoded(dig(webhook, "clientConfig", "caBundle")) for webhook in webhooks_of(live)]
+
+
+def decoded(text: object) -> bytes:
+    """The bytes of a base64 text; empty for anything else."""
+    try:
+        return b64decode(text, validate=True) if isinstance(text, str) else b""
+    except (Base64Error, ValueError):
+        return b""
 
 
 def webhooks_of(live: Resource) -> list[Resource]:

@@ -31,7 +31,7 @@ from airunway.kube import (
     user_agent_of,
     wait_until_established,
 )
-from airunway.process.operator_namespace import operator_namespace
+from airunway.process.effective_settings import operator_namespace
 from airunway.rbac.rights import picker_role
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway_testing.controlplane import Cluster, Level, learn_kinds, running

@@ -143,10 +143,8 @@ class SimulatedPrograms:
         user = f"system:serviceaccount:{namespace}:{dig(pod, 'spec', 'serviceAccountName', default='default')}"
         allowed = set()
         for what in served:
-            answer = await self._client.subject_access_review(
-                user=user, verb="watch", kind=_FOLLOWED[what], namespace=namespace
-            )
-            if answer.allowed:
+            kind = _FOLLOWED[what]
+            if await self._client.subject_access_review(user=user, verb="watch", kind=kind, namespace=namespace):
                 allowed.add(what)
         self._readable[uid] = (now, frozenset(allowed))
         return frozenset(allowed)

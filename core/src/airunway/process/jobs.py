@@ -1,14 +1,14 @@
-"""How many Jobs of one sort run at a time (``--max-downloads``); the others wait in the order of their creation."""
+"""The Jobs of a part: how many run at a time (``--max-downloads``), and what caches keep of their pods."""
 
 from __future__ import annotations
 
-from airunway.resource import ObjectKey
+from airunway.resource import ObjectKey, Resource
 
-__all__ = ["Slots"]
+__all__ = ["Slots", "job_pod"]
 
 
 class Slots:
-    """The slots of one process, by the key of what a Job works for.
+    """The slots of one process, by the key of what a Job works for; others wait in the order of their creation.
 
     Example: of 11 downloads with 10 slots the youngest waits until one gives its slot back.
     """
@@ -63,3 +63,15 @@ class Slots:
     def _next(self) -> list[ObjectKey]:
         free = self._most - len(self._holders)
         return sorted(self._waiting, key=lambda each: self._waiting[each])[: max(0, free)]
+
+
+def job_pod(pod: Resource) -> Resource:
+    """Returns a pod of a Job without its containers' specs, which are large and known."""
+    spec, metadata = pod.get("spec") or {}, pod.get("metadata") or {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {key: value for key, value in metadata.items() if key not in ("managedFields", "annotations")},
+        "spec": {key: spec[key] for key in ("nodeName", "schedulingGates") if key in spec},
+        "status": pod.get("status") or {},
+    }
