@@ -218,7 +218,7 @@ def test_the_policy_of_the_values_is_one_that_the_process_reads(helms: dict[Majo
     (text,) = [obj["data"]["policy.yaml"] for obj in objects if "policy.yaml" in obj.get("data", {})]
     policy = parse_policy(text)
     assert policy.deny
-    assert policy.rules[0].tolerations == ("nvidia.com/gpu",)
+    assert policy.rules[0].uses["tolerations"] == ("nvidia.com/gpu",)
 
 
 def leaves(schema: Mapping[str, Any], path: str = "") -> list[str]:

@@ -8,7 +8,7 @@ import sys
 import pytest
 import typer
 
-from airunway.cli.main import app
+from airunway.cli.main import CommandTree, app
 
 HEAVY = {"aiohttp", "pydantic", "kopf", "rich", "jsonschema", "prometheus_client", "pluggy", "kubernetes_asyncio"}
 
@@ -51,7 +51,10 @@ def test_a_list_of_commands_imports_none_of_them(words: list[str]) -> None:
 
 
 def test_a_list_says_of_each_command_what_the_command_says_itself() -> None:
-    for tree in (command := typer.main.get_command(app), command.get_command(None, "provider")):  # type: ignore[attr-defined]
+    root = typer.main.get_command(app)
+    assert isinstance(root, CommandTree)
+    for tree in (root, root.get_command(None, "provider")):
+        assert isinstance(tree, CommandTree)
         for name, placeholder in tree.commands.items():
             assert tree.get_command(None, name).get_short_help_str(80) == placeholder.get_short_help_str(80)
 
