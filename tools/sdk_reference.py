@@ -40,7 +40,6 @@ _SECTIONS = {
     "airunway.sdk.plugin": "The plugin object",
     "airunway.plugins.hookspecs": "The plugin object",
     "airunway.api.modeldeployment": "The deployment",
-    "airunway.api._deployment_spec": "The deployment",
     "airunway.api.names": "The deployment",
     "airunway.sdk.deployments": "The deployment",
     "airunway.sdk.fields": "Honoured or reported",

@@ -259,7 +259,8 @@ def sized(
     """
     from dataclasses import replace
 
-    from airunway.api.modeldeployment import ParseError, parse_deployment
+    from airunway.api.base import ParseError
+    from airunway.api.modeldeployment import parse_deployment
     from airunway.cli.gpu_nodes import free_in
     from airunway.cli.model_facts import facts_of
     from airunway.selection import provider_facts

@@ -12,8 +12,9 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from airunway.api import names
+from airunway.api.base import ParseError
 from airunway.api.bounds import noted_excess
-from airunway.api.modeldeployment import ModelDeployment, ParseError, parse_deployment
+from airunway.api.modeldeployment import ModelDeployment, parse_deployment
 from airunway.api.rules import MAX_REPLICAS
 from airunway.configs import EffectiveConfig, config_name, propagated
 from airunway.json_path import values_at

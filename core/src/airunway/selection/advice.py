@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import product
 
-from airunway.api.defaults import defaulted_spec
+from airunway.api.modeldeployment import defaulted_spec
 from airunway.resource import Resource, copy_of, dig
 from airunway.selection.choice import granted, provider_for
 from airunway.selection.engine import PREFERENCE, choose_engine

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from airunway.api.defaults import defaulted_spec
-from airunway.api.modeldeployment import ParseError
+from airunway.api.base import ParseError
+from airunway.api.modeldeployment import defaulted_spec
 from airunway.resource import Resource, condition_of, dig
 from airunway.selection.engine import EngineChoice, choose_engine, named_engine
 from airunway.selection.facts import ProviderFacts, ProviderRefusal, Request, request_of

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
-from airunway.api.modeldeployment import ParseError
+from airunway.api.base import ParseError
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.selection.advice import Advice, advise
 from airunway.selection.choice import forbidden_by, forbidden_now, select_engine, select_provider, unsettled

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
 
-from airunway.api.defaults import defaulted_spec
-from airunway.api.modeldeployment import KIND, PLURAL, ParseError
+from airunway.api.base import ParseError
+from airunway.api.modeldeployment import KIND, PLURAL, defaulted_spec
 from airunway.api.names import GROUP, PAUSED
 from airunway.kube import KubeError
 from airunway.resource import ObjectKey, Resource, annotations_of, canonical_json, dig, is_deleting, key_of
