@@ -13,9 +13,7 @@ from functools import lru_cache
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_math, ext_optional, ext_strings
 
-from airunway.cel._errors import CelCompileError, CelEvaluationError
-
-__all__ = ["compile_program"]
+from airunway.cel._cost import CelCompileError, CelEvaluationError
 
 _LOCATED = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*)")
 _LONGEST_MESSAGE = 300  # the library quotes whole values
