@@ -286,7 +286,8 @@ def _ascii(change: Callable[[str], str]) -> Callable[[str], str]:
 # quantity('1024Mi')``, and ``<`` between them is a type error, as in Kubernetes.
 
 _AMOUNT = "quantity.amount"
-_EXACT = Context(prec=100)
+_EXACT = Context(prec=MAX_EXPONENT + 24)
+"""Enough digits for every amount in range; the default of decimal rounds to 28."""
 
 Quantity: TypeAlias = Mapping[str, str]
 
@@ -298,7 +299,7 @@ def _in_bounds(amount: Decimal) -> Decimal:
 
 
 def _wrapped(amount: Decimal) -> dict[str, str]:
-    return {_AMOUNT: format(_in_bounds(amount).normalize(), "f") if amount else "0"}
+    return {_AMOUNT: format(_in_bounds(amount).normalize(_EXACT), "f") if amount else "0"}
 
 
 def _amount(value: Quantity) -> Decimal:
