@@ -19,25 +19,6 @@ from airunway.resource import Resource, canonical_json, copy_of, dig
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
-__all__ = [
-    "BLOCKING",
-    "UnknownField",
-    "Violation",
-    "compile_schema",
-    "defaulted",
-    "dropped",
-    "fields_of",
-    "gained",
-    "has_rules",
-    "malformed",
-    "pruned",
-    "refusals",
-    "schema_in",
-    "served_versions",
-    "storage_version",
-    "unknown_fields",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Violation:

@@ -20,7 +20,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.plugins.contract import ProviderManifest, UpstreamKind
 from airunway.resource import Resource
 from airunway.routing import MODEL_HEADER
-from airunway.sdk.images import tag_of
+from airunway.sdk.deployments import tag_of
 from airunway.sdk.picker import ACCOUNT
 
 __all__ = [

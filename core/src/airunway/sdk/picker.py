@@ -17,8 +17,8 @@ from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Component, Observed, UpstreamKind
 from airunway.resource import Resource, dig, digest
 from airunway.sdk.conditions import condition, text, truth
-from airunway.sdk.hardening import container_security, pod_security
-from airunway.sdk.images import tag_of
+from airunway.sdk.deployments import tag_of
+from airunway.sdk.pods import container_security, pod_security
 from airunway.sdk.workloads import (
     CONFIG_MAP,
     DEPLOYMENT,

@@ -1,4 +1,10 @@
-"""The pod of a model server, with every field of a deployment that belongs in a pod, for all providers."""
+"""The pod of a model server, with every field of a deployment that belongs in a pod, for all providers.
+
+A transformer has the feature `HARDENED` if the security contexts of its pods meet the Pod Security Standard
+``restricted``, as far as the image allows; released transformers without it keep their output (spec ruling 27). Many
+engine images run as root and write to root's home, so running as another user is up to the deployment
+(``spec.securityContext``). The images of helpers (pickers, sidecars) never need root.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +22,22 @@ from airunway.quantity import parse_quantity
 from airunway.resource import Resource, filled
 from airunway.sdk.deployments import is_disaggregated, replicas_of
 from airunway.sdk.findings import blocker, ignored
-from airunway.sdk.hardening import HARDENED, container_security, pod_security
 from airunway.sdk.launch import Launch
 
-__all__ = [
-    "ONE_POD",
-    "RESERVED",
-    "Sizing",
-    "cache_mounts",
-    "cache_pods",
-    "container_resources",
-    "environment",
-    "model_pod",
-    "pod_blockers",
-    "pod_findings",
-    "pod_labels",
-    "pod_specs",
-    "pod_templates",
-    "sizing",
-]
+HARDENED = "hardened"
+"""Feature of a transformer: pods get no ServiceAccount token unless requested, and no privileges."""
+
+
+def pod_security() -> Resource:
+    """The ``securityContext`` of a pod, with the container runtime's default seccomp profile."""
+    return {"seccompProfile": {"type": "RuntimeDefault"}}
+
+
+def container_security(*, helper: bool = False) -> Resource:
+    """The ``securityContext`` of a container. A `helper` never runs as root; its image must have a numeric user."""
+    user = {"runAsNonRoot": True} if helper else {}
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, **user}
+
 
 RESERVED = (f"{names.GROUP}/",)
 """Prefix of label keys that a user's pod template cannot set, because selectors and ownership depend on them."""

@@ -19,14 +19,12 @@ from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Component, Context, Finding, Observed, Transformer
 from airunway.resource import Resource
 from airunway.sdk.conditions import condition, moment, records, text, truth
-from airunway.sdk.deployments import nodes_for, overridden, replicas_of
+from airunway.sdk.deployments import nodes_for, overridden, replicas_of, too_long
 from airunway.sdk.findings import bad_override, blocker, uneven
-from airunway.sdk.groups import Member
-from airunway.sdk.launch import FLAGS_BY_RELEASE, Launch, launch
-from airunway.sdk.names import too_long
+from airunway.sdk.launch import FLAGS_BY_RELEASE, Launch, Member, launch
 from airunway.sdk.overrides import REPLICAS, TEXT, TEXTS, choice, items, keys
+from airunway.sdk.plugin import setting
 from airunway.sdk.pods import ONE_POD, Sizing, model_pod, sizing
-from airunway.sdk.settings import setting
 from airunway.sdk.workloads import DEPLOYMENT, LEADER_WORKER_SET, SERVER, deployment, leader_worker_set
 
 __all__ = [

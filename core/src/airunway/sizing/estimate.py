@@ -8,14 +8,12 @@ from enum import StrEnum
 from typing import TypedDict
 
 from airunway.sizing.checkpoint import Checkpoint, Weights, is_latent
-from airunway.sizing.gpus import GpuFacts
 from airunway.sizing.layers import LayerGroup, LayerKind
+from airunway.sizing.nodes import GpuFacts
 from airunway.sizing.precision import Scope, kv_element
 from airunway.sizing.reserve import Reserve, Share, reserve_of, static_fraction
 from airunway.sizing.values import GIB, Term, Unknown, gib
 from airunway.sizing.workload import Workload
-
-__all__ = ["Estimate", "Layout", "Verdict", "estimate", "legal_tensor_parallel", "sequence_bytes"]
 
 _BLOCK = 16
 """Tokens of the smallest KV block; fewer are no context."""

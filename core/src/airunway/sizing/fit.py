@@ -7,12 +7,9 @@ from dataclasses import dataclass
 
 from airunway.sizing.checkpoint import Checkpoint
 from airunway.sizing.estimate import Estimate, Layout, Verdict, estimate, legal_tensor_parallel
-from airunway.sizing.gpus import GpuFacts
-from airunway.sizing.nodes import NodeGpus
+from airunway.sizing.nodes import GpuFacts, NodeGpus
 from airunway.sizing.values import Unknown, Unseen
 from airunway.sizing.workload import Workload
-
-__all__ = ["Fit", "NodeFit", "Pipeline", "best_layout", "fit"]
 
 _ORDER = (Verdict.FITS, Verdict.TIGHT, Verdict.LESS, Verdict.UNKNOWN, Verdict.NOT, Verdict.IMPOSSIBLE)
 _MOST_GPUS = 64

@@ -10,8 +10,6 @@ from airunway.api.modeldeployment import ModelDeployment
 from airunway.engines import flag_table, release_of
 from airunway.engines.tables import UnknownEngineError
 
-__all__ = ["Role", "Workload", "roles_of"]
-
 _NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _DECIMAL = re.compile(r"[0-9]?\.?[0-9]{1,9}", re.ASCII)
 _FRACTIONS = (
