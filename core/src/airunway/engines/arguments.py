@@ -110,14 +110,19 @@ def engine_arguments(
     )
 
 
+def _flags(words: Sequence[str]) -> list[tuple[int, str]]:
+    """Position and name of every flag."""
+    return [(i, word.partition("=")[0]) for i, word in enumerate(words) if is_flag(word)]
+
+
 def given_flags(deployment: ModelDeployment, *, consumed: Collection[str] = ()) -> dict[str, str]:
     """The user's flags, without leading dashes and with ``-`` for ``_``, and the field that sets each.
 
     `consumed` are keys of ``args`` that the provider uses itself.
     """
     settings = deployment.spec.engine
-    given = {_plain(key): f"spec.engine.args[{key}]" for key in sorted(settings.args) if key not in consumed}
-    given.update((_plain(flag), f"spec.engine.extraArgs[{i}]") for i, flag in _flags(settings.extra_args))
+    given = {plain(key): f"spec.engine.args[{key}]" for key in sorted(settings.args) if key not in consumed}
+    given.update((plain(flag), f"spec.engine.extraArgs[{i}]") for i, flag in _flags(settings.extra_args))
     return given
 
 
@@ -156,7 +161,7 @@ def _spellings(table: FlagTable, flag: str, wish: str) -> list[str]:
         "parallelism": (table.tensor_parallel, table.pipeline_parallel),
     }
     flags = dict.fromkeys((flag, *pairs.get(wish, ())))
-    return [_plain(spelling) for each in flags if each for spelling in (each, *table.synonyms.get(each, ()))]
+    return [plain(spelling) for each in flags if each for spelling in (each, *table.synonyms.get(each, ()))]
 
 
 def _tensor_parallel(table: FlagTable, argv: Sequence[str]) -> int:
@@ -164,14 +169,14 @@ def _tensor_parallel(table: FlagTable, argv: Sequence[str]) -> int:
     names, size = _spellings(table, table.tensor_parallel, ""), ""
     for flag, following in zip(argv, [*argv[1:], ""], strict=False):
         name, equals, value = flag.partition("=")
-        if name.startswith("-") and _plain(name) in names:
+        if name.startswith("-") and plain(name) in names:
             size = value if equals else following
     return max(1, int(size)) if size.isascii() and size.isdigit() and len(size) < 8 else 1
 
 
 def _refusal(table: FlagTable, flag: str) -> str:
     """Why the provider cannot pass on that flag, or an empty string."""
-    name = _plain(flag)
+    name = plain(flag)
     for reserved in sorted(table.reserved):
         # Abbreviations have two dashes; the engine itself refuses ambiguous ones.
         shortened = table.prefixes and flag.startswith("--") and name != "" and reserved.startswith(name)
@@ -188,7 +193,7 @@ def _flag_as_value(table: FlagTable, key: str, value: str) -> str:
 
     If flag and value are two words, the engine parses a value with a leading dash as a flag.
     """
-    if table.joined or not any(True for _ in _flags([value])):
+    if table.joined or not is_flag(value):
         return ""
     return (
         f"the value of engine arg {key!r} begins with '-', so that {table.title} takes it for a flag of its own: "
@@ -196,14 +201,12 @@ def _flag_as_value(table: FlagTable, key: str, value: str) -> str:
     )
 
 
-def _flags(words: Collection[str]) -> Iterator[tuple[int, str]]:
-    """Position and name of every word that is a flag, and not a value or a negative number."""
-    for i, word in enumerate(words):
-        if word.startswith("-") and not word.lstrip("-")[:1].isdigit():
-            yield i, word.partition("=")[0]
+def is_flag(word: str) -> bool:
+    """Whether a word of a command line is a flag, and not a value or a negative number."""
+    return word.startswith("-") and not word.lstrip("-")[:1].isdigit()
 
 
-def _plain(flag: str) -> str:
+def plain(flag: str) -> str:
     """A flag without leading dashes and with ``-`` for ``_``, as argparse-like programs compare flags."""
     return flag.lstrip("-").replace("_", "-")
 
@@ -246,17 +249,13 @@ def keyword_arguments(words: Sequence[str], *, short: Mapping[str, str] | None =
         name = (short or {}).get(name, name)
         if not flag.startswith("-") or len(name) > _LONGEST or not name.isidentifier():
             problems.append(f"{flag[:64]!r} cannot be set by name: write it as one flag with one value")
-        elif given or (rest and not _is_flag(rest[-1])):
+        elif given or (rest and not is_flag(rest[-1])):
             values[name] = _value(text if given else rest.pop())
         elif name.startswith("no_"):
             values[name[3:]] = False
         else:
             values[name] = True
     return KeywordArguments(values=values, problems=tuple(problems))
-
-
-def _is_flag(word: str) -> bool:
-    return word.startswith("-") and not word.lstrip("-")[:1].isdigit()
 
 
 def _value(text: str) -> Any:

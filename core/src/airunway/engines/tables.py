@@ -8,7 +8,7 @@ among the recorded options of its `ServerArgs`, up to 0.5.23.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 class UnknownEngineError(LookupError):
@@ -52,6 +52,32 @@ _TRTLLM_NOTES = {
     "prefix_caching": "block reuse is set in its kv_cache_config, not by a flag",
     "enforce_eager": "CUDA graphs are set in its configuration file, not by a flag",
 }
+_BUILD_TIME = {"context_length": "must be configured at engine build time"}
+
+_TRTLLM = FlagTable(
+    engine="trtllm",
+    title="TensorRT-LLM",
+    served_name="--served_model_name",
+    trust_remote_code="--trust_remote_code",
+    tensor_parallel="--tp_size",
+    reserved=frozenset({"host", "port"}),
+    synonyms={"--tp_size": ("--tensor_parallel_size",)},
+    notes={**_BUILD_TIME, **_TRTLLM_NOTES},
+    prefixes=False,
+)
+_TRTLLM_1_3 = replace(_TRTLLM, dialect="1.3", context_length="--max_seq_len", notes=_TRTLLM_NOTES)
+
+_DYNAMO_NOTES = {"trust_remote_code": "the worker has no flag for it", **_TRTLLM_NOTES}
+_DYNAMO_TRTLLM = FlagTable(
+    engine="trtllm",
+    dialect="dynamo",
+    title="TensorRT-LLM",
+    served_name="--served-model-name",
+    tensor_parallel="--tensor-parallel-size",
+    pipeline_parallel="--pipeline-parallel-size",
+    reserved=frozenset({"model-path", "disaggregation-mode", "endpoint"}),
+    notes={**_BUILD_TIME, **_DYNAMO_NOTES},
+)
 
 _TABLES = (
     FlagTable(
@@ -91,76 +117,20 @@ _TABLES = (
         reserved=frozenset({"host", "port", "model", "model-path", "config", "nnodes", "node-rank", "dist-init-addr"}),
         synonyms={"--tp-size": ("--tp", "--tensor-parallel-size")},
     ),
-    FlagTable(
-        engine="trtllm",
-        title="TensorRT-LLM",
-        served_name="--served_model_name",
-        trust_remote_code="--trust_remote_code",
-        tensor_parallel="--tp_size",
-        reserved=frozenset({"host", "port"}),
-        synonyms={"--tp_size": ("--tensor_parallel_size",)},
-        notes={
-            "context_length": "must be configured at engine build time",
-            "prefix_caching": "block reuse is set in its kv_cache_config, not by a flag",
-            "enforce_eager": "CUDA graphs are set in its configuration file, not by a flag",
-        },
-        prefixes=False,
-    ),
+    _TRTLLM,
     # By the image's release: the flag for the served name came with 1.3 (NVIDIA/TensorRT-LLM#11711); the flag for the
     # context length is older than all releases in use.
-    FlagTable(
-        engine="trtllm",
+    replace(
+        _TRTLLM_1_3,
         dialect="1.0",
-        title="TensorRT-LLM",
-        context_length="--max_seq_len",
-        trust_remote_code="--trust_remote_code",
-        tensor_parallel="--tp_size",
-        reserved=frozenset({"host", "port"}),
-        synonyms={"--tp_size": ("--tensor_parallel_size",)},
+        served_name="",
         notes={"served_name": "trtllm-serve has a flag for it from release 1.3 on", **_TRTLLM_NOTES},
-        prefixes=False,
     ),
-    FlagTable(
-        engine="trtllm",
-        dialect="1.3",
-        title="TensorRT-LLM",
-        served_name="--served_model_name",
-        context_length="--max_seq_len",
-        trust_remote_code="--trust_remote_code",
-        tensor_parallel="--tp_size",
-        reserved=frozenset({"host", "port"}),
-        synonyms={"--tp_size": ("--tensor_parallel_size",)},
-        notes=_TRTLLM_NOTES,
-        prefixes=False,
-    ),
-    FlagTable(
-        engine="trtllm",
-        dialect="dynamo-1.3",
-        title="TensorRT-LLM",
-        served_name="--served-model-name",
-        context_length="--max-seq-len",
-        tensor_parallel="--tensor-parallel-size",
-        pipeline_parallel="--pipeline-parallel-size",
-        reserved=frozenset({"model-path", "disaggregation-mode", "endpoint"}),
-        notes={"trust_remote_code": "the worker has no flag for it", **_TRTLLM_NOTES},
-    ),
+    _TRTLLM_1_3,
     # `python3 -m dynamo.trtllm` has its own command line; dynamo.vllm and dynamo.sglang pass unknown options to the
     # engine's own parser.
-    FlagTable(
-        engine="trtllm",
-        dialect="dynamo",
-        title="TensorRT-LLM",
-        served_name="--served-model-name",
-        tensor_parallel="--tensor-parallel-size",
-        pipeline_parallel="--pipeline-parallel-size",
-        reserved=frozenset({"model-path", "disaggregation-mode", "endpoint"}),
-        notes={
-            "context_length": "must be configured at engine build time",
-            "trust_remote_code": "the worker has no flag for it",
-            "prefix_caching": "block reuse is set in its kv_cache_config, not by a flag",
-            "enforce_eager": "CUDA graphs are set in its configuration file, not by a flag",
-        },
-    ),
+    replace(_DYNAMO_TRTLLM, dialect="dynamo-1.3", context_length="--max-seq-len", notes=_DYNAMO_NOTES),
+    _DYNAMO_TRTLLM,
     FlagTable(
         engine="llamacpp",
         title="llama.cpp",

@@ -3,7 +3,6 @@
 from airunway.selection.choice import (
     PREFERENCE,
     choose_engine,
-    denied,
     forbidden_by,
     forbidden_now,
     granted,
@@ -41,7 +40,6 @@ from airunway.selection.provider import (
     not_registered,
     recorded,
     unsupported,
-    weigh,
 )
 
 __all__ = [
@@ -61,7 +59,6 @@ __all__ = [
     "UpstreamFacts",
     "choose_engine",
     "choose_provider",
-    "denied",
     "evaluate_rules",
     "forbidden_by",
     "forbidden_now",
@@ -81,5 +78,4 @@ __all__ = [
     "select_provider",
     "unsettled",
     "unsupported",
-    "weigh",
 ]

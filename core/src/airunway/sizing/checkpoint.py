@@ -5,7 +5,7 @@ Parameters are counted from the shapes in the config.json for families whose ten
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airunway.sizing.layers import LayerGroup, LayerKind, layer_groups
 from airunway.sizing.precision import Precision, Scope, TensorTotals, precision_of
@@ -219,21 +219,15 @@ def read_checkpoint(
             tensors.size, experts=tensors.experts, tables=both, tied=tied, mixture=mixture, source=source
         )
     elif size is not None:
-        experts = _expert_bytes(precision, mixture)
-        both = _tables(precision, tables)
-        weights = _weights(
-            size, experts=experts, tables=both, tied=tied, mixture=mixture, source=f"{source}: {size:,} bytes"
-        )
+        experts, both = _expert_bytes(precision, mixture), _tables(precision, tables)
+        where = f"{source}: {size:,} bytes"
+        weights = _weights(size, experts=experts, tables=both, tied=tied, mixture=mixture, source=where)
+    elif parameters is not None:
+        weights = _from_parameters(parameters, precision, mixture, tables, tied=tied, source=source)
+    elif whole.has("vision_config", "audio_config"):
+        weights = Unknown(why="the tensors of a multimodal model are not counted from its config.json")
     else:
-        multimodal = whole.has("vision_config", "audio_config")
-        counted: int | Unknown | None = parameters
-        if counted is None:
-            counted = (
-                Unknown(why="the tensors of a multimodal model are not counted from its config.json")
-                if multimodal
-                else count_parameters(text)
-            )
-        weights = _from_parameters(counted, precision, mixture, tables, tied=tied, source=source)
+        weights = _from_parameters(count_parameters(text), precision, mixture, tables, tied=tied, source=source)
     return Checkpoint(
         model=model,
         source=source,
@@ -258,22 +252,8 @@ def gguf_checkpoint(base: Checkpoint, *, size: int, source: str) -> Checkpoint:
     experts = 0
     if isinstance(base.weights, Weights) and base.weights.size:
         experts = size * base.weights.experts // base.weights.size
-    return Checkpoint(
-        model=base.model,
-        source=source,
-        licence=base.licence,
-        weights=_weights(size, experts=experts, tables=(0, 0), tied=True, mixture=base.mixture, source=source),
-        layers=base.layers,
-        layer_count=base.layer_count,
-        heads=base.heads,
-        kv_heads=base.kv_heads,
-        hidden=base.hidden,
-        intermediate=base.intermediate,
-        vocabulary=base.vocabulary,
-        max_context=base.max_context,
-        mixture=base.mixture,
-        gguf=True,
-    )
+    weights = _weights(size, experts=experts, tables=(0, 0), tied=True, mixture=base.mixture, source=source)
+    return replace(base, source=source, weights=weights, element=2, precision=None, gguf=True)
 
 
 def is_latent(checkpoint: Checkpoint) -> bool:

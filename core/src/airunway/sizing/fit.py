@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airunway.sizing.checkpoint import Checkpoint
 from airunway.sizing.estimate import Estimate, Layout, Verdict, estimate, legal_tensor_parallel
@@ -71,9 +71,8 @@ def best_layout(checkpoint: Checkpoint, workload: Workload, gpu: GpuFacts, gpus:
 
     If none fits, the one with the longest context.
     """
-    layouts = _layouts(checkpoint, workload, gpus)
     tried = []
-    for layout in layouts:
+    for layout in _layouts(checkpoint, workload, gpus):
         found = estimate(checkpoint, workload, gpu, layout)
         if found.verdict is Verdict.FITS:
             return found
@@ -87,33 +86,16 @@ def fit(checkpoint: Checkpoint, workload: Workload, rows: Iterable[NodeGpus]) ->
     judged: dict[tuple[object, ...], list[str]] = {}
     results: dict[tuple[object, ...], NodeFit] = {}
     for row in candidates:
-        key = (row.resource, _comparable(row.free), row.allocatable, row.gpu, row.obstacles)
+        key = (row.resource, row.free, row.allocatable, row.gpu, row.obstacles)
         if key not in results:
             results[key] = _on_node(checkpoint, workload, row)
         judged.setdefault(key, []).append(row.node)
-    nodes = tuple(_with_nodes(results[key], names) for key, names in judged.items())
-    nodes = tuple(sorted(nodes, key=lambda row: (bool(row.obstacles), _rank(row), row.nodes[0])))
+    found = [replace(results[key], nodes=tuple(names)) for key, names in judged.items()]
+    nodes = tuple(sorted(found, key=lambda row: (bool(row.obstacles), _rank(row), row.nodes[0])))
     largest = max((row.allocatable for row in candidates), default=0)
     pipeline = None if any(row.usable for row in nodes) else _pipeline(checkpoint, workload, candidates)
     legal = legal_tensor_parallel(checkpoint, min(largest, _MOST_GPUS) or 8)
     return Fit(workload=workload, legal=legal, nodes=nodes, pipeline=pipeline)
-
-
-def _comparable(free: int | Unseen) -> object:
-    return "unseen" if isinstance(free, Unseen) else free
-
-
-def _with_nodes(row: NodeFit, names: Sequence[str]) -> NodeFit:
-    return NodeFit(
-        nodes=tuple(names),
-        resource=row.resource,
-        free=row.free,
-        allocatable=row.allocatable,
-        gpu=row.gpu,
-        obstacles=row.obstacles,
-        estimate=row.estimate,
-        why=row.why,
-    )
 
 
 def _rank(row: NodeFit) -> int:
@@ -121,24 +103,18 @@ def _rank(row: NodeFit) -> int:
 
 
 def _on_node(checkpoint: Checkpoint, workload: Workload, row: NodeGpus) -> NodeFit:
-    free = row.free
-    gpus = row.allocatable if isinstance(free, Unseen) else free
+    gpus = _gpus(row)
     wanted = workload.gpus or (workload.tensor_parallel or 1) * (workload.pipeline or 1)
-    found: Estimate | None = None
-    why = ""
-    if gpus < wanted:
-        why = f"{gpus} of {row.allocatable} GPUs are free, the worker needs {wanted}"
-    else:
-        found = best_layout(checkpoint, workload, row.gpu, gpus)
+    few = f"{gpus} of {row.allocatable} GPUs are free, the worker needs {wanted}" if gpus < wanted else ""
     return NodeFit(
         nodes=(row.node,),
         resource=row.resource,
-        free=free,
+        free=row.free,
         allocatable=row.allocatable,
         gpu=row.gpu,
         obstacles=row.obstacles,
-        estimate=found,
-        why=why,
+        estimate=None if few else best_layout(checkpoint, workload, row.gpu, gpus),
+        why=few,
     )
 
 

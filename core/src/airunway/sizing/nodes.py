@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -45,22 +45,14 @@ class GpuFacts:
     """Bytes per second of its memory, by the vendor's data sheet; None: unknown."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Entry:
-    memory: int
-    memory_source: str
-    bandwidth: float
-
-
 @cache
-def _table() -> Mapping[str, _Entry]:
-    """The GPUs of the table by every name that they have."""
+def _table() -> Mapping[str, tuple[int, str, float]]:
+    """Memory, its source and bandwidth of the GPUs of the table, by every name that they have."""
     rows: list[dict[str, Any]] = orjson.loads(resources.files("airunway.sizing").joinpath("gpus.json").read_bytes())
-    found: dict[str, _Entry] = {}
+    found: dict[str, tuple[int, str, float]] = {}
     for row in rows:
         memory = int(row["memory"] * GIB) if "memory" in row else int(row["board"] * _MIB * _KEPT)
-        entry = _Entry(memory=memory, memory_source=str(row["memorySource"]), bandwidth=row["bandwidth"] * 1e9)
-        found.update(dict.fromkeys(row["names"], entry))
+        found.update(dict.fromkeys(row["names"], (memory, str(row["memorySource"]), row["bandwidth"] * 1e9)))
     return found
 
 
@@ -69,21 +61,15 @@ def known_gpus() -> tuple[str, ...]:
     return tuple(sorted(_table()))
 
 
-def _normal(product: str) -> str:
-    name = re.sub(r"[\s_]+", "-", product.strip().lower())
-    return re.sub(r"(-shared|-mig-.*)$", "", name)
-
-
 def gpu_named(product: str) -> GpuFacts:
     """The facts of a product out of the table; its memory is unknown if the table does not have it."""
-    entry = _table().get(_normal(product))
+    name = re.sub(r"[\s_]+", "-", product.strip().lower())
+    entry = _table().get(re.sub(r"(-shared|-mig-.*)$", "", name))
     if entry is None:
-        return GpuFacts(
-            product=product, memory=Unknown(why=f"{product[:60] or 'a GPU without a product'} is not in the table")
-        )
-    return GpuFacts(
-        product=product, memory=entry.memory, memory_source=f"table: {entry.memory_source}", bandwidth=entry.bandwidth
-    )
+        why = f"{product[:60] or 'a GPU without a product'} is not in the table"
+        return GpuFacts(product=product, memory=Unknown(why=why))
+    memory, source, bandwidth = entry
+    return GpuFacts(product=product, memory=memory, memory_source=f"table: {source}", bandwidth=bandwidth)
 
 
 def gpu_of_labels(labels: Mapping[str, str], resource: str) -> GpuFacts:
@@ -101,20 +87,14 @@ def gpu_of_labels(labels: Mapping[str, str], resource: str) -> GpuFacts:
         where = f"label nvidia.com/{profile}.memory" if label else f"the name of {resource}"
         return GpuFacts(product=f"{product} {profile}".strip(), memory=int(memory * _KEPT), memory_source=where)
     if resource == "nvidia.com/gpu.shared" or labels.get("nvidia.com/gpu.replicas", "1") not in ("", "0", "1"):
-        return GpuFacts(
-            product=product, memory=Unknown(why="the GPU is shared in time slices"), bandwidth=table.bandwidth
-        )
+        return replace(table, memory=Unknown(why="the GPU is shared in time slices"), memory_source="")
     board = labels.get("nvidia.com/gpu.memory", "") or labels.get("karpenter.k8s.aws/instance-gpu-memory", "")
     if resource.startswith("nvidia.com/") and _MEGABYTES.fullmatch(board):
         size = int(board) * _MIB
         # A table entry for the same board knows what CUDA offers of it.
-        exact = table.memory if isinstance(table.memory, int) and 0.97 * size <= table.memory <= size else None
-        return GpuFacts(
-            product=product,
-            memory=exact if exact is not None else int(size * _KEPT),
-            memory_source=f"label nvidia.com/gpu.memory: {board} MiB" + (f"; {table.memory_source}" if exact else ""),
-            bandwidth=table.bandwidth,
-        )
+        exact = isinstance(table.memory, int) and 0.97 * size <= table.memory <= size
+        source = f"label nvidia.com/gpu.memory: {board} MiB" + (f"; {table.memory_source}" if exact else "")
+        return replace(table, memory=table.memory if exact else int(size * _KEPT), memory_source=source)
     vram = labels.get("amd.com/gpu.vram", "")
     if resource.startswith("amd.com/") and vram:
         try:
@@ -122,12 +102,8 @@ def gpu_of_labels(labels: Mapping[str, str], resource: str) -> GpuFacts:
         except ValueError:
             size = 0
         if size > 0:
-            return GpuFacts(
-                product=product,
-                memory=int(size * _KEPT),
-                memory_source=f"label amd.com/gpu.vram: {vram[:20]}",
-                bandwidth=table.bandwidth,
-            )
+            source = f"label amd.com/gpu.vram: {vram[:20]}"
+            return replace(table, memory=int(size * _KEPT), memory_source=source)
     if not product:
         return GpuFacts(product="", memory=Unknown(why="the node has no label with its GPU's product or memory"))
     return table

@@ -63,16 +63,6 @@ _KV = {
 }
 
 
-def element_size(dtype: str) -> int | None:
-    """Bytes of a data type as torch spells it (``bfloat16``, ``torch.float32``); None if it is unknown."""
-    return _DTYPES.get(dtype.removeprefix("torch."))
-
-
-def tensor_element(dtype: str) -> float | None:
-    """Bytes of a data type as safetensors spell it (``BF16``); None if it is unknown."""
-    return _SAFETENSORS.get(dtype)
-
-
 def kv_element(setting: str, *, plain: int) -> float | Unknown:
     """Bytes of an element of the KV cache for a value of ``kv_cache_dtype``; `plain` is that of the model's type."""
     if setting in ("", "auto"):
@@ -83,7 +73,7 @@ def kv_element(setting: str, *, plain: int) -> float | Unknown:
 def precision_of(config: Reader, text: Reader) -> Precision | Unknown:
     """The precision of a checkpoint from its config.json. Raises ModelConfigError."""
     dtype = text.text("torch_dtype", "dtype") or config.text("torch_dtype", "dtype")
-    plain = element_size(dtype or "bfloat16")
+    plain = _DTYPES.get((dtype or "bfloat16").removeprefix("torch."))
     if plain is None:
         return Unknown(why=f"config.json: torch_dtype: the size of {dtype[:40]!r} is not known")
     quantization = config.below("quantization_config") or text.below("quantization_config")
@@ -205,7 +195,7 @@ def sum_tensors(tensors: Iterable[tuple[str, tuple[str, int]]], *, layers: int |
     """
     size = experts = embedding = extra = 0.0
     for name, (dtype, elements) in tensors:
-        element = tensor_element(dtype)
+        element = _SAFETENSORS.get(dtype)
         if element is None:
             raise ModelConfigError(file, f"{name[:80]}.dtype", f"the size of {dtype[:20]!r} is not known")
         found = _LAYER.search(name)
