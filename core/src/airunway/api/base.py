@@ -63,10 +63,6 @@ def _quantity_text(value: object) -> object:
     return value
 
 
-def _absent_if_empty(value: object) -> object:
-    return None if value == "" else value
-
-
 SERVER_DEFAULT: dict[str, Any] = {"x-airunway-server-default": True}
 """Marks a default that the API server writes into the object (`default:` in the CRD).
 
@@ -74,7 +70,7 @@ It is used only for defaults that are not the type's zero value, and only inside
 absent field always means the zero value, and an applied manifest does not come back with many fields added.
 """
 
-EMPTY_MEANS_ABSENT = BeforeValidator(_absent_if_empty)
+EMPTY_MEANS_ABSENT = BeforeValidator(lambda value: None if value == "" else value)
 
 # Constraints come before the validator: pydantic adds them to the JSON schema only next to a plain type.
 Int32 = Annotated[

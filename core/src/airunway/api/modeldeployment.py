@@ -248,15 +248,11 @@ class Serving(ApiModel):
     )
 
 
-def _gpu_type(value: object) -> object:
-    return DEFAULT_GPU_TYPE if value == "" else value
-
-
 class Gpu(ApiModel):
     """GPUs of one replica."""
 
     count: Count = Field(default=0, description="GPUs per replica, a number from 0 to 64. Default: 0.")
-    type: Annotated[str, BeforeValidator(_gpu_type)] = Field(
+    type: Annotated[str, BeforeValidator(lambda value: DEFAULT_GPU_TYPE if value == "" else value)] = Field(
         default=DEFAULT_GPU_TYPE,
         max_length=317,
         json_schema_extra=SERVER_DEFAULT,

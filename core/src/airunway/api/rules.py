@@ -396,10 +396,6 @@ _HAS_GPUS = (
 )
 
 
-def _given(owner: str, field: str) -> str:
-    return f"(has({owner}.{field}) && string({owner}.{field}) != '')"
-
-
 def _name_rules() -> Iterator[ValidationRule]:
     yield ValidationRule(
         path="",
@@ -458,7 +454,7 @@ def _mode_rules() -> Iterator[ValidationRule]:
         )
         yield ValidationRule(
             path="spec",
-            expression=f"{absent} || {_given(node, 'memory')}",
+            expression=f"{absent} || (has({node}.memory) && string({node}.memory) != '')",
             message=f"Disaggregated mode requires scaling.{role}.memory",
             field=f".scaling.{role}.memory",
             reason=REQUIRED,

@@ -41,7 +41,7 @@ loops, 10,000 loop steps in all, and an estimate of the work that includes the s
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -164,8 +164,14 @@ def compile_expression(
     quantities = evaluator is None and uses_quantities(expression)
     chosen = Evaluator.CEL_PYTHON if quantities else evaluator or _preferred()
     names = tuple(variables)
+    # Imported here: each library is large, and only one of them is needed (and perhaps installed).
+    compile_program: Callable[[str, tuple[str, ...]], Backend]
+    if chosen is Evaluator.CEL_CPP:
+        from airunway.cel._cel_cpp import compile_program
+    else:
+        from airunway.cel._cel_python import compile_program
     try:
-        backend = _compile(chosen, expression, names)
+        backend = compile_program(expression, names)
     except CelCompileError as error:
         if not quantities:
             raise
@@ -184,14 +190,3 @@ def _preferred() -> Evaluator:
     if not installed:
         raise CelError("no CEL evaluator is installed: install cel-expr-python or cel-python")
     return installed[0]
-
-
-def _compile(evaluator: Evaluator, expression: str, variables: tuple[str, ...]) -> Backend:
-    # Imported here: each library is large, and only one of them is needed (and perhaps installed).
-    if evaluator is Evaluator.CEL_CPP:
-        from airunway.cel import _cel_cpp
-
-        return _cel_cpp.compile_program(expression, variables)
-    from airunway.cel import _cel_python
-
-    return _cel_python.compile_program(expression, variables)

@@ -19,7 +19,7 @@ from airunway.configs import is_reserved
 from airunway.engines import literal
 from airunway.plugins.contract import Context, Finding, ModelCache
 from airunway.quantity import parse_quantity
-from airunway.resource import Resource, filled
+from airunway.resource import Resource, dig, filled
 from airunway.sdk.deployments import is_disaggregated, replicas_of
 from airunway.sdk.findings import blocker, ignored
 from airunway.sdk.launch import Launch
@@ -373,8 +373,6 @@ def _nodes(obj: object) -> Iterator[Resource]:
 
 def _is_pod_spec(spec: object) -> bool:
     containers = spec.get("containers") if isinstance(spec, dict) else None
-    return isinstance(containers, list) and bool(containers) and all(_is_named(entry) for entry in containers)
-
-
-def _is_named(entry: object) -> bool:
-    return isinstance(entry, dict) and isinstance(entry.get("name"), str)
+    return (
+        isinstance(containers, list) and bool(containers) and all(isinstance(dig(c, "name"), str) for c in containers)
+    )

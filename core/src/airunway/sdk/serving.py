@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from airunway.api import names
@@ -325,7 +324,8 @@ def _is_since(when: datetime | None, begun: datetime | None) -> bool:
 
 def _begun(observed: Observed, name: str, *, now: datetime) -> datetime | None:
     """Since when the set has been in its current form and not fully ready; None if it was never known to be ready."""
-    found = next(filter(partial(_is_set, name=name), (observed.primary, *observed.objects)), None)
+    sets = (each for each in (observed.primary, *observed.objects) if text(each, "kind") == LEADER_WORKER_SET.kind)
+    found = next((each for each in sets if name in ("", text(each, "metadata", "name"))), None)
     available, updating = condition(found, "Available"), condition(found, "UpdateInProgress")
     moments = [moment(updating, "lastTransitionTime") if truth(found, "UpdateInProgress") else None]
     lost = now if truth(found, "Available") else moment(available, "lastTransitionTime")
@@ -338,7 +338,3 @@ def _begun(observed: Observed, name: str, *, now: datetime) -> datetime | None:
         if text(entry, "manager").startswith(_OUR_MANAGERS) and not text(entry, "subresource")
     ]
     return max(filter(None, moments), default=None)
-
-
-def _is_set(obj: Resource | None, *, name: str) -> bool:
-    return text(obj, "kind") == LEADER_WORKER_SET.kind and name in ("", text(obj, "metadata", "name"))

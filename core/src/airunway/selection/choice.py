@@ -52,7 +52,7 @@ def choose_engine(
         if not considered:
             return _none(f"provider '{pinned}' is not registered, so its engines are not known")
     else:
-        considered = [provider for provider in providers if _open(provider, now)]
+        considered = [p for p in providers if p.ready and not p.explicit_only and not _silent(p, now)]
         if not providers:
             return _none("no providers registered (InferenceProviderConfig resources not found)")
         if not considered:
@@ -91,10 +91,6 @@ def named_engine(name: str) -> EngineChoice:
 def fits(engine: EngineFacts, request: Request) -> bool:
     """Whether the engine, as this provider runs it, has the requested device and serving mode."""
     return (engine.gpu if request.gpu else engine.cpu) and request.mode in engine.modes
-
-
-def _open(provider: ProviderFacts, now: datetime) -> bool:
-    return provider.ready and not provider.explicit_only and not _silent(provider, now)
 
 
 def _silent(provider: ProviderFacts, now: datetime) -> bool:

@@ -91,15 +91,21 @@ def fit(checkpoint: Checkpoint, workload: Workload, rows: Iterable[NodeGpus]) ->
             results[key] = _on_node(checkpoint, workload, row)
         judged.setdefault(key, []).append(row.node)
     found = [replace(results[key], nodes=tuple(names)) for key, names in judged.items()]
-    nodes = tuple(sorted(found, key=lambda row: (bool(row.obstacles), _rank(row), row.nodes[0])))
+
+    def order(row: NodeFit) -> tuple[bool, int, str]:
+        verdict = len(_ORDER) if row.estimate is None else _ORDER.index(row.estimate.verdict)
+        return bool(row.obstacles), verdict, row.nodes[0]
+
+    nodes = tuple(sorted(found, key=order))
     largest = max((row.allocatable for row in candidates), default=0)
     pipeline = None if any(row.usable for row in nodes) else _pipeline(checkpoint, workload, candidates)
     legal = legal_tensor_parallel(checkpoint, min(largest, _MOST_GPUS) or 8)
     return Fit(workload=workload, legal=legal, nodes=nodes, pipeline=pipeline)
 
 
-def _rank(row: NodeFit) -> int:
-    return len(_ORDER) if row.estimate is None else _ORDER.index(row.estimate.verdict)
+def _rank(found: Estimate) -> tuple[int, int, int]:
+    """The best verdict first, then the fewest GPUs, then the longest context."""
+    return _ORDER.index(found.verdict), found.layout.gpus, -(found.max_context or 0)
 
 
 def _on_node(checkpoint: Checkpoint, workload: Workload, row: NodeGpus) -> NodeFit:
@@ -142,14 +148,13 @@ def _pipeline(checkpoint: Checkpoint, workload: Workload, rows: Sequence[NodeGpu
     for row in rows:
         if row.open and _gpus(row) > 0:
             kinds.setdefault(row.gpu, []).append(row)
-    best: Pipeline | None = None
+    found: list[Pipeline] = []
     for gpu, alike in kinds.items():
         for size in sorted({_gpus(row) for row in alike}, reverse=True):
             names = tuple(row.node for row in alike if _gpus(row) >= size)
-            found = _over(checkpoint, workload, gpu, size, names)
-            if found is not None and (best is None or _better(found, best)):
-                best = found
-    return best
+            if pipeline := _over(checkpoint, workload, gpu, size, names):
+                found.append(pipeline)
+    return min(found, key=lambda each: _rank(each.estimate), default=None)
 
 
 def _gpus(row: NodeGpus) -> int:
@@ -177,11 +182,3 @@ def _over(
     if found is None or found.verdict not in (Verdict.FITS, Verdict.TIGHT, Verdict.LESS):
         return None
     return Pipeline(nodes=names, estimate=found)
-
-
-def _better(left: Pipeline, right: Pipeline) -> bool:
-    def key(each: Pipeline) -> tuple[int, int, int]:
-        found = each.estimate
-        return _ORDER.index(found.verdict), found.layout.gpus, -(found.max_context or 0)
-
-    return key(left) < key(right)
