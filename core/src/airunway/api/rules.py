@@ -16,6 +16,40 @@ from airunway.api.names import MAX_NAME_LENGTH
 from airunway.quantity import MAX_EXPONENT, parse_quantity, same_quantity
 from airunway.resource import Resource
 
+MAX_GPUS = 64
+"""Most GPUs of one replica or worker."""
+MAX_REPLICAS = 32
+"""Most replicas of a deployment or of one role."""
+MAX_CPU = "512"
+"""Most CPU of one replica or worker, in cores."""
+MAX_MEMORY = "4Ti"
+"""Most memory of one replica or worker, in bytes."""
+
+FORBIDDEN_OVERRIDES = frozenset(
+    {
+        "apiVersion",
+        "automountServiceAccountToken",
+        "hostIPC",
+        "hostNetwork",
+        "hostPID",
+        "hostPath",
+        "kind",
+        "metadata",
+        "nodeName",
+        "runtimeClassName",
+        "securityContext",
+        "serviceAccount",
+        "serviceAccountName",
+        "shareProcessNamespace",
+        "status",
+    }
+)
+"""Keys that ``spec.provider.overrides`` must not have, at any depth (spec/providers.md, "Overrides").
+
+CEL cannot walk data without a schema, so this rule is not in the CRD: the webhook, the reconciler and
+``airunway validate`` apply it.
+"""
+
 INVALID = "FieldValueInvalid"
 REQUIRED = "FieldValueRequired"
 FORBIDDEN = "FieldValueForbidden"
@@ -354,40 +388,6 @@ def _meant(volume: Resource, field: str) -> object:
         return "/model-cache" if volume.get("purpose") == "modelCache" else "/compilation-cache"
     return {"purpose": "custom", "accessMode": "ReadWriteMany"}[field]
 
-
-MAX_GPUS = 64
-"""Most GPUs of one replica or worker."""
-MAX_REPLICAS = 32
-"""Most replicas of a deployment or of one role."""
-MAX_CPU = "512"
-"""Most CPU of one replica or worker, in cores."""
-MAX_MEMORY = "4Ti"
-"""Most memory of one replica or worker, in bytes."""
-
-FORBIDDEN_OVERRIDES = frozenset(
-    {
-        "apiVersion",
-        "automountServiceAccountToken",
-        "hostIPC",
-        "hostNetwork",
-        "hostPID",
-        "hostPath",
-        "kind",
-        "metadata",
-        "nodeName",
-        "runtimeClassName",
-        "securityContext",
-        "serviceAccount",
-        "serviceAccountName",
-        "shareProcessNamespace",
-        "status",
-    }
-)
-"""Keys that ``spec.provider.overrides`` must not have, at any depth (spec/providers.md, "Overrides").
-
-CEL cannot walk data without a schema, so this rule is not in the CRD: the webhook, the reconciler and
-``airunway validate`` apply it.
-"""
 
 _GPU_ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM"}
 _DISAGGREGATED = "(has(self.serving) && self.serving.mode == 'disaggregated')"
