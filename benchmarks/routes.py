@@ -26,7 +26,7 @@ from typing import Any
 from benchmarks.common import concurrently, heading, percentiles, rss_mib, say
 
 from airunway.api import names
-from airunway.gateway.kinds import HTTP_ROUTE
+from airunway.gateway.caches import HTTP_ROUTE
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import CLUSTER_ROLE, DEPLOYMENT, NAMESPACE, SERVICE, Client, Reflector, load_config
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true

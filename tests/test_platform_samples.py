@@ -9,7 +9,7 @@ from subprocess import CompletedProcess
 import pytest
 import yaml
 
-from airunway.artifacts.request import request_of
+from airunway.artifacts.deployments import request_of
 from airunway.artifacts.volumes import claims_named
 from airunway.configs import PathTemplateError, Scope, check, config_name, path_of, resolve
 from airunway.kinds import (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from airunway.api import names
 from airunway.controller.decision import SILENT_AFTER
-from airunway.controller.orphan_finalizers import orphaned_finalizers
+from airunway.controller.reconciler import orphaned_finalizers
 from airunway.first_seen import SKEW, FirstSeen
 from airunway.resource import Resource, format_time, parse_time
 from airunway.selection import STALE_AFTER, ProviderFacts, provider_facts

@@ -21,7 +21,7 @@ from airunway import __version__
 from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
 from airunway.doctor.components import GUARDED
-from airunway.gateway.kinds import GATEWAY
+from airunway.gateway.caches import GATEWAY
 from airunway.kinds import (
     CLUSTER_RUNTIME_CONFIG,
     INFERENCE_PROVIDER_CONFIG,

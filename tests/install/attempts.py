@@ -12,12 +12,11 @@ from typing import Any, Literal
 
 from airunway.api import names
 from airunway.api.modeldeployment import volume_claim_name
-from airunway.artifacts.claims import Wish, artifact_labels, claim_of
+from airunway.artifacts.claims import Wish, artifact_labels, claim_name, claim_of, job_name
+from airunway.artifacts.deployments import request_of
 from airunway.artifacts.jobs import Step, job_of
-from airunway.artifacts.names import claim_name, job_name
-from airunway.artifacts.request import request_of
 from airunway.gateway.application import DEFAULT_PICKER_IMAGE
-from airunway.gateway.kinds import PICKER_KINDS
+from airunway.gateway.caches import PICKER_KINDS
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_ARTIFACT, MODEL_TEMPLATE
 from airunway.kube import JOB, PERSISTENT_VOLUME_CLAIM, Kind
 from airunway.modelcache.application import DEFAULT_DOWNLOADER_IMAGE

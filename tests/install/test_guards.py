@@ -31,7 +31,7 @@ from tools.charts.generate import manifests
 
 from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
-from airunway.gateway.kinds import DESTINATION_RULE, GATEWAY, INFERENCE_POOL
+from airunway.gateway.caches import DESTINATION_RULE, GATEWAY, INFERENCE_POOL
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_ARTIFACT, MODEL_DEPLOYMENT
 from airunway.kube import (
     CLUSTER_ROLE,

@@ -10,12 +10,12 @@ import pytest
 from tests.modelcache.conftest import Ground, running_part
 
 from airunway.api import names
-from airunway.artifacts.names import claim_name
-from airunway.artifacts.results import finished
+from airunway.artifacts.claims import claim_name
+from airunway.artifacts.jobs import finished
 from airunway.configs import resolve
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_ARTIFACT, MODEL_DEPLOYMENT, RUNTIME_CONFIG
 from airunway.kube import JOB, NAMESPACE, PERSISTENT_VOLUME_CLAIM, POD, STORAGE_CLASS, Kind
-from airunway.modelcache import artifacts, progress
+from airunway.modelcache import artifacts, downloads
 from airunway.modelcache.application import DEFAULT_DOWNLOADER_IMAGE, ModelCacheApplication, ModelCacheSettings
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, key_of, labels_of, uid_of
 from airunway_testing.modelhub.serving import Stall
@@ -428,7 +428,7 @@ JUNK = [b"junk", b"x" * 2**20, b'{"artifact": "another", "totalBytes": 5, "downl
 async def test_a34_a_progress_that_cannot_be_read_is_unknown_and_hinders_nothing(
     ground: Ground, answer: bytes | str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "INTERVAL", 0.1)
+    monkeypatch.setattr(downloads, "INTERVAL", 0.1)
     ground.runner.progress = answer  # type: ignore[assignment]
     async with running_part(ground.client, namespace=ground.namespace):
         with ground.held():
@@ -442,7 +442,7 @@ async def test_a34_a_progress_that_cannot_be_read_is_unknown_and_hinders_nothing
 async def test_the_progress_of_a_slow_download_rises_in_steps_of_ten_percent(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "INTERVAL", 0.1)
+    monkeypatch.setattr(downloads, "INTERVAL", 0.1)
     ground.slow(7_000)
     seen: list[int] = []
     said: set[str] = set()

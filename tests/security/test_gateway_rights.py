@@ -11,7 +11,7 @@ from core.tests.gateway.ground import Ground, running_part
 
 from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
-from airunway.gateway.kinds import DESTINATION_RULE, HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
+from airunway.gateway.caches import DESTINATION_RULE, HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import CLUSTER_ROLE, SERVICE, Client, Kind, load_config
 from airunway.rbac.admission_policies import core_guard, gateway_guard

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from airunway.api import names
-from airunway.artifacts.results import finished
+from airunway.artifacts.jobs import finished
 from airunway.configs import Resolution
 from airunway.kinds import MODEL_SOURCE
 from airunway.kube import Client, MutationCache, Priority, compact_objects, transform_once, wait_until_synced

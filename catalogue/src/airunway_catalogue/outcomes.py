@@ -21,7 +21,7 @@ from json import JSONDecodeError
 import orjson
 
 from airunway.api.modeltemplate import MAX_SOURCES
-from airunway.artifacts.results import finished
+from airunway.artifacts.jobs import finished
 from airunway.redaction import bounded, redacted, tail
 from airunway.resource import Resource, annotations_of, dig
 from airunway_catalogue.discovery import MAX_MESSAGE, MAX_OUTPUT, NO_SHELL, PACKED, PARTS, PROBLEM, SHELL

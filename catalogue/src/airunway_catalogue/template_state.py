@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from airunway.artifacts.results import finished, newest_pod
+from airunway.artifacts.jobs import finished, newest_pod
 from airunway.configs import Resolution, StatusPolicy
 from airunway.redaction import bounded
 from airunway.resource import (

@@ -25,6 +25,7 @@ __all__ = [
     "copy_of",
     "dig",
     "digest",
+    "entries_at",
     "filled",
     "finalizers_of",
     "format_time",
@@ -33,8 +34,11 @@ __all__ = [
     "key_of",
     "label_value",
     "labels_of",
+    "mapping_at",
+    "number_at",
     "owner_reference",
     "parse_time",
+    "text_at",
     "uid_of",
     "yaml_json",
 ]
@@ -62,6 +66,30 @@ def dig(obj: object, *path: str, default: Any = None) -> Any:
         if obj is None:
             return default
     return obj
+
+
+def text_at(obj: object, *path: str) -> str:
+    """Returns the text at `path`; empty if there is none."""
+    value = dig(obj, *path)
+    return value if isinstance(value, str) else ""
+
+
+def number_at(obj: object, *path: str) -> int:
+    """Returns the integer at `path`; 0 if there is none (true and false are none)."""
+    value = dig(obj, *path)
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def mapping_at(obj: object, *path: str) -> dict[str, Any]:
+    """Returns the object at `path`; empty if there is none."""
+    value = dig(obj, *path)
+    return value if isinstance(value, dict) else {}
+
+
+def entries_at(obj: object, *path: str) -> list[Resource]:
+    """Returns the objects of the list at `path`; entries of another type are left out."""
+    value = dig(obj, *path)
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def filled(**fields: Any) -> Resource:

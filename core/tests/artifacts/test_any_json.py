@@ -14,10 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airunway.artifacts.decision import ArtifactFacts, decide_artifact
-from airunway.artifacts.deployments import CacheFacts, decide_cache, is_usable
-from airunway.artifacts.request import request_of
+from airunway.artifacts.deployments import CacheFacts, artifact_of, decide_cache, is_usable, request_of
 from airunway.modelcache.artifacts import evidence_of
-from airunway.modelcache.deployments import artifact_of
 from airunway.resource import Resource
 from airunway.status import REASONS
 from airunway.status.evidence import event_facts
@@ -81,8 +79,7 @@ def stage(chance: Random) -> ArtifactFacts:
         found,
         artifact=artifact,
         progress=hostile(chance, PROGRESS) if chance.randrange(2) else None,
-        storage_class=hostile(chance, {"volumeBindingMode": "Immediate"}) if chance.randrange(2) else None,
-        class_found=bool(chance.randrange(5)),
+        classes={"fast": hostile(chance, {"volumeBindingMode": "Immediate"})} if chance.randrange(2) else {},
         cause=find_root_cause(evidence, now=NOW),
         slot=bool(chance.randrange(4)),
         **many,

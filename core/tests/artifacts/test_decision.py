@@ -11,20 +11,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airunway.artifacts.claims import size_with_headroom
+from airunway.artifacts.claims import (
+    access_mode_of,
+    artifact_name,
+    claim_name,
+    class_name_of,
+    job_name,
+    size_with_headroom,
+)
 from airunway.artifacts.decision import (
     ArtifactDecision,
     ArtifactFacts,
     Flags,
-    access_mode_of,
-    class_name_of,
     decide_artifact,
 )
-from airunway.artifacts.deployments import CacheFacts, decide_cache, is_usable
-from airunway.artifacts.jobs import bound_to
-from airunway.artifacts.names import artifact_name, claim_name, job_name
-from airunway.artifacts.request import request_of
-from airunway.artifacts.results import next_attempt, result_of
+from airunway.artifacts.deployments import CacheFacts, CacheRequest, artifact_of, decide_cache, is_usable, request_of
+from airunway.artifacts.jobs import Step, bound_to, next_attempt, result_of
 from airunway.configs import resolve
 from airunway.resource import Resource, condition_of, format_time
 from airunway.status import Condition
@@ -86,6 +88,10 @@ def measured() -> ArtifactFacts:
 def ready() -> ArtifactFacts:
     done = ended(measured(), {"ok": FETCHED}, complete=True)
     return after(decide_artifact(done), done, claims=done.claims)
+
+
+def of_class(name: str, claims: tuple[Resource, ...]) -> tuple[Resource, ...]:
+    return tuple({**claim, "spec": {**claim["spec"], "storageClassName": name}} for claim in claims)
 
 
 def state(decision: ArtifactDecision) -> tuple[str, str]:
@@ -184,13 +190,13 @@ def test_a12_a_full_claim_waits_for_a_larger_size() -> None:
     assert kinds(decide_artifact(replace(kept, now=NOW + timedelta(days=1)))) == ["PersistentVolumeClaim"]
     larger = {**kept.artifact, "spec": {**kept.artifact["spec"], "size": "10Gi"}}
     old = kept.claims[0]["metadata"]["name"]
-    expandable = replace(kept, artifact=larger, storage_class={"allowVolumeExpansion": True})
+    expandable = replace(kept, artifact=larger, classes={"": {"allowVolumeExpansion": True}})
     raised = decide_artifact(expandable)
     assert next(o["metadata"]["name"] for o in raised.objects or ()) == old
     assert (kinds(raised), state(raised)[1]) == (["PersistentVolumeClaim"], "PvcPending")
     grown = replace(after(raised, expandable), claims=(of_size(full, "10Gi"),))
     assert kinds(decide_artifact(grown)) == ["PersistentVolumeClaim", "Job"]
-    anew = decide_artifact(replace(kept, artifact=larger, storage_class={}))
+    anew = decide_artifact(replace(kept, artifact=larger, classes={"": {}}))
     assert next(o["metadata"]["name"] for o in anew.objects or ()) != old
     assert kinds(anew) == ["PersistentVolumeClaim", "Job"]
     queued = replace(grown, slot=False)
@@ -220,7 +226,7 @@ def filled_up(found: ArtifactFacts) -> ArtifactFacts:
 @pytest.mark.parametrize("job", [True, False])
 def test_a12_no_try_begins_before_the_volume_has_grown(job: bool) -> None:
     """A driver expands the volume some time after the claim asks for more; a pod that starts before fills it again."""
-    full = filled_up(replace(measured(), storage_class={"allowVolumeExpansion": True}))
+    full = filled_up(replace(measured(), classes={"": {"allowVolumeExpansion": True}}))
     if not job:
         full = replace(full, jobs=(), pods=())
     full = replace(full, artifact={**full.artifact, "spec": {**full.artifact["spec"], "size": "10Gi"}})
@@ -243,7 +249,7 @@ def test_a12_no_try_begins_before_the_volume_has_grown(job: bool) -> None:
 
 @pytest.mark.parametrize("job", [True, False])
 def test_a12_more_headroom_starts_nothing_on_a_full_claim_that_cannot_grow(job: bool) -> None:
-    full = filled_up(replace(measured(), storage_class={}))
+    full = filled_up(replace(measured(), classes={"": {}}))
     if not job:
         full = replace(full, jobs=(), pods=())
     more = facts(full.artifact, config={"storage": {"pvcHeadroomPercent": 100}}).resolution
@@ -256,7 +262,7 @@ def test_a12_more_headroom_starts_nothing_on_a_full_claim_that_cannot_grow(job: 
 
 @pytest.mark.parametrize("job", [True, False])
 def test_a12_a_claim_that_was_expanded_by_hand_is_tried_again(job: bool) -> None:
-    full = filled_up(replace(measured(), storage_class={"allowVolumeExpansion": True}))
+    full = filled_up(replace(measured(), classes={"": {"allowVolumeExpansion": True}}))
     if not job:
         full = replace(full, jobs=(), pods=())
     raised = replace(full, claims=(of_size(full, "10Gi", "6Gi"),))
@@ -269,7 +275,7 @@ def test_a12_a_claim_that_was_expanded_by_hand_is_tried_again(job: bool) -> None
 
 def test_a12_a_volume_that_was_larger_from_the_start_has_not_grown() -> None:
     """A driver rounds sizes up, and an earlier release recorded the size that was asked for."""
-    full = replace(filled_up(replace(measured(), storage_class={})), jobs=(), pods=())
+    full = replace(filled_up(replace(measured(), classes={"": {}})), jobs=(), pods=())
     status = {**full.artifact["status"], "allocatedSize": "6Gi"}
     rounded = replace(full, artifact={**full.artifact, "status": status}, claims=(of_size(full, "6Gi", "8Gi"),))
     assert kinds(decide_artifact(rounded)) == ["PersistentVolumeClaim"]
@@ -307,7 +313,7 @@ def test_a13_a_refused_object_is_said_and_counts_as_one_try(child: str) -> None:
 
 def test_a_complete_artifact_stays_ready_without_its_class_and_with_a_claim_that_cannot_grow() -> None:
     no = Condition(type="StorageReady", status=False, reason="QuotaExceeded", message="exceeded quota")
-    for change in ({"class_found": False}, {"refused": no}):
+    for change in ({"claims": of_class("gone", ready().claims)}, {"refused": no}):
         assert state(decide_artifact(replace(ready(), **change))) == ("Ready", "Ready")
 
 
@@ -324,14 +330,28 @@ def test_a34_numbers_that_no_status_can_hold_are_no_progress() -> None:
 
 
 def test_a13_a_missing_class() -> None:
-    decision = decide_artifact(facts(artifact(size="1Gi", storageClassName="fast"), class_found=False))
+    decision = decide_artifact(facts(artifact(size="1Gi", storageClassName="fast")))
     assert state(decision) == ("NotAvailable", "StorageClassNotFound")
     assert decision.status is not None
     assert "fast" in condition_of({"status": decision.status}, "StorageReady")["message"]  # type: ignore[index]
 
 
+@pytest.mark.parametrize("gone", ["old", "new"])
+def test_a13_a_claim_that_is_made_anew_names_its_own_class(gone: str) -> None:
+    """The default class was edited after the claim was made: the new claim has the new one."""
+    full = filled_up(measured())
+    full = replace(full, artifact={**full.artifact, "spec": {**full.artifact["spec"], "size": "10Gi"}})
+    edited = facts(full.artifact, config={"storage": {"defaultStorageClassName": "new"}}).resolution
+    classes: dict[str, Resource] = {name: {} for name in ("old", "new") if name != gone}
+    decision = decide_artifact(replace(full, claims=of_class("old", full.claims), classes=classes, resolution=edited))
+    storage = condition_of({"status": decision.status}, "StorageReady") or {}
+    claim = (decision.objects or ())[0]
+    assert claim["spec"]["storageClassName"] == "new"
+    assert storage["reason"] == ("StorageClassNotFound" if gone == "new" else "Starting")
+
+
 def test_a13_a_class_that_goes_stops_no_download_on_a_bound_claim() -> None:
-    running = replace(measured(), class_found=False, storage_class=None)
+    running = replace(measured(), claims=of_class("gone", measured().claims))
     decision = decide_artifact(running)
     assert (state(decision), decision.wants_slot) == (("Progressing", "Downloading"), True)
     assert running.jobs[-1]["metadata"]["name"] in decision.kept
@@ -584,6 +604,44 @@ def test_a28_names_fit_and_differ() -> None:
     assert [n for n in long if len(n) > 63] == []
 
 
+CLASS_A, CLASS_B = ({"storage": {"defaultStorageClassName": name}} for name in ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("bound", "config", "cache", "kept"),
+    [
+        ("True", CLASS_B, {}, True),
+        ("True", {}, {}, True),
+        ("False", CLASS_B, {}, False),
+        ("True", {**CLASS_B, "secrets": {"huggingFaceToken": "other"}}, {}, False),
+        ("True", {"storage": {**CLASS_B["storage"], "accessMode": "ReadWriteOnce"}}, {}, False),
+        ("True", CLASS_B, {"storageClassName": "b"}, False),
+        ("True", CLASS_B, {"revision": "v2"}, False),
+        ("True", CLASS_B, {"mode": "Dedicated"}, False),
+    ],
+)
+def test_a31_an_edited_default_class_starts_no_second_download(
+    bound: str, config: Resource, cache: Resource, kept: bool
+) -> None:
+    """Before the claim is bound nothing was fetched, and another class may be the remedy; so may another token."""
+
+    def under(config: Resource, **asked: Any) -> CacheRequest | None:
+        metadata = {"name": "chat", "namespace": "ml", "uid": "d1"}
+        obj = {"apiVersion": "airunway.ai/v1alpha1", "kind": "ModelDeployment", "metadata": metadata}
+        obj["spec"] = {"model": {"id": "a/b", "cache": {"mode": "Shared", **asked}}}
+        named = {"metadata": {"name": "default", "namespace": "ml"}, "spec": config}
+        return artifact_of(obj, request_of(obj, resolve("default", namespaced=named, cluster=None).config), live)
+
+    live = None
+    first = under(CLASS_A)
+    assert first is not None
+    conditions = [{"type": "StorageReady", "status": bound}]
+    live = {**(first.artifact or {}), "status": {"conditions": conditions, "persistentVolumeClaim": "c"}}
+    edited = under(config, **cache)
+    assert edited is not None
+    assert (edited.name == first.name) is kept
+
+
 def test_a36_without_a_slot_it_is_queued_without_a_timer() -> None:
     waiting = decide_artifact(replace(measured(), jobs=(), slot=False))
     assert (state(waiting), waiting.wants_slot, waiting.requeue_after) == (("Pending", "Queued"), True, None)
@@ -597,7 +655,7 @@ def test_a36_a_try_that_is_due_and_cannot_begin_has_no_timer(why: str) -> None:
     hindrances: dict[str, dict[str, Any]] = {
         "slot": {"slot": False},
         "config": {"resolution": resolve("gone", namespaced=None, cluster=None)},
-        "class": {"class_found": False, "claims": ({**due.claims[0], "status": {"phase": "Pending"}},)},
+        "class": {"claims": of_class("gone", ({**due.claims[0], "status": {"phase": "Pending"}},))},
     }
     waiting = decide_artifact(replace(due, **hindrances[why]))
     assert waiting.status is not None
@@ -642,7 +700,7 @@ def test_a5_another_token_is_another_artifact() -> None:
 
 
 def test_times_between_tries_double_up_to_an_hour() -> None:
-    fault = result_of(None, command="download", container="download")
+    fault = result_of(None, Step.DOWNLOAD)
     found = [next_attempt(fault, attempts=n, ended=NOW) for n in (1, 2, 3, 7, 99)]
     assert [(each - NOW).total_seconds() for each in found if each] == [60, 120, 240, 3600, 3600]
 
@@ -675,13 +733,15 @@ STAGES = [facts(artifact()), measured(), ended(measured(), {"ok": FETCHED}, comp
 def test_any_json_gets_a_decision(data: st.DataObject) -> None:
     """One place of what the API server sent is anything; names and kinds of objects are the API server's own."""
     stage = data.draw(st.sampled_from(STAGES))
-    field = data.draw(st.sampled_from(["artifact", "claims", "jobs", "pods", "progress", "storage_class"]))
+    field = data.draw(st.sampled_from(["artifact", "claims", "jobs", "pods", "progress", "classes"]))
     found = getattr(stage, field)
     whole = {**found} if isinstance(found, dict) else list(found or ())
     places = [p for p in _places(whole) if "metadata" not in p[:2] and len(p) > (0 if field == "artifact" else 1)]
     new = data.draw(ANY)
     changed = _with(whole, data.draw(st.sampled_from(places)), new) if places else new
-    if field not in ("artifact", "progress", "storage_class"):
+    if field == "classes":
+        changed = {"": changed}
+    elif field not in ("artifact", "progress"):
         changed = tuple(each for each in changed if isinstance(each, dict)) if isinstance(changed, list) else found
     elif field == "artifact" and not isinstance(changed, dict):
         changed = stage.artifact

@@ -11,7 +11,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from airunway.api import names
-from airunway.artifacts.request import request_of
+from airunway.artifacts.deployments import request_of
 from airunway.cli.explained_cache import cache_explanation, cache_lines
 from airunway.cli.explained_config import config_explanation, config_lines
 from airunway.cli.main import app

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from airunway.api import names
-from airunway.controller.orphan_finalizers import OrphanFinalizer, orphaned_finalizers
+from airunway.controller.reconciler import OrphanFinalizer, orphaned_finalizers
 from airunway.kube import Client, EventRecorder
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.resource import Resource, copy_of, format_time

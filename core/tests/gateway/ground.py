@@ -10,7 +10,7 @@ from typing import Any
 
 from airunway.api import names
 from airunway.gateway.application import GatewayApplication, GatewaySettings
-from airunway.gateway.kinds import HTTP_ROUTE
+from airunway.gateway.caches import HTTP_ROUTE
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT, RUNTIME_CONFIG
 from airunway.kube import CLUSTER_ROLE, DEPLOYMENT, EVENT, SERVICE, Client, Kind
 from airunway.process.caches import Caches

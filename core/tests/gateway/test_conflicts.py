@@ -6,7 +6,7 @@ import pytest
 from core.tests.gateway.ground import ASKED, Ground, running_part
 
 from airunway.api import names
-from airunway.gateway.kinds import HTTP_ROUTE
+from airunway.gateway.caches import HTTP_ROUTE
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.resource import condition_of
 from airunway_testing.gatewayapi.kinds import listener

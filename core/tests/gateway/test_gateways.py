@@ -6,7 +6,7 @@ import pytest
 from core.tests.gateway.ground import ASKED, Ground, running_part
 
 from airunway.api import names
-from airunway.gateway.kinds import GATEWAY, HTTP_ROUTE
+from airunway.gateway.caches import GATEWAY, HTTP_ROUTE
 from airunway.resource import ObjectKey, dig
 from airunway_testing.gatewayapi.binding import Fault
 from airunway_testing.gatewayapi.controller import GatewayController

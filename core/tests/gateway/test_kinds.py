@@ -10,7 +10,7 @@ import pytest
 from core.tests.gateway.ground import ASKED, Ground, Part, running_part
 
 from airunway.configs import PathTemplateError, render_path
-from airunway.gateway.kinds import GATEWAY, HTTP_ROUTE
+from airunway.gateway.caches import GATEWAY, HTTP_ROUTE
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.resource import ObjectKey, Resource

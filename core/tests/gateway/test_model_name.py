@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from core.tests.gateway.ground import ASKED, Ground, Part, running_part
 
-from airunway.gateway.model_name import ask
+from airunway.gateway.application import ask
 from airunway.resource import ObjectKey, dig
 
 CUSTOM = {"source": "custom"}

@@ -9,7 +9,7 @@ import pytest
 from core.tests.gateway.ground import ASKED, SELECTOR, Ground, running_part
 
 from airunway.api import names
-from airunway.gateway.kinds import HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
+from airunway.gateway.caches import HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
 from airunway.kube import CLUSTER_ROLE, DEPLOYMENT, ApiError, Kind
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of
 from airunway_testing.gatewayapi.kinds import definitions

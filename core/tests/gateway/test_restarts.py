@@ -13,7 +13,7 @@ import orjson
 import pytest
 from core.tests.gateway.ground import ASKED, Ground, running_part
 
-from airunway.gateway.kinds import HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
+from airunway.gateway.caches import HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import DEPLOYMENT, Client, Conflict, NotFound, load_config
 from airunway.resource import ObjectKey, condition_of, dig

@@ -9,7 +9,7 @@ import pytest
 from core.tests.gateway.ground import ASKED, Ground, running_part
 
 from airunway.api import names
-from airunway.gateway.kinds import GATEWAY, HTTP_ROUTE
+from airunway.gateway.caches import GATEWAY, HTTP_ROUTE
 from airunway.kube import NotFound
 from airunway.resource import ObjectKey, condition_of, dig
 from airunway_testing.gatewayapi.kinds import gateway as gateway_object

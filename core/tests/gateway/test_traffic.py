@@ -10,7 +10,7 @@ import pytest
 from core.tests.gateway.ground import ASKED, SELECTOR, Ground, running_part
 
 from airunway.api import names
-from airunway.gateway.kinds import HTTP_ROUTE
+from airunway.gateway.caches import HTTP_ROUTE
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import SERVICE, Client
 from airunway.resource import ObjectKey

@@ -33,11 +33,9 @@ from airunway.routing import (
     equalities,
     gateway_status,
     intent_of,
-    own_route,
 )
-from airunway.routing.gateways import choose
+from airunway.routing.gateways import choose, verdict_of
 from airunway.routing.routes import claims_in
-from airunway.routing.verdict import verdict_of
 from airunway.schema import defaulted, refusals, schema_in, unknown_fields
 
 CRDS = {
@@ -228,7 +226,7 @@ def test_r30_any_json_gives_a_decision(
         flags=FLAGS,
     )
     sound(found)
-    live = own_route(found)
+    live = found.own_route
     if live is not None and decide(found).objects is None and not is_deleting(obj):
         # What is left as it is keeps its claims.
         assert set(claims_in(live)) <= set(claims_of(found))

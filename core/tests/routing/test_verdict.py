@@ -8,7 +8,8 @@ import pytest
 from core.tests.routing.builders import answered, facts, gateway, listener, owned, route_of
 
 from airunway.resource import ObjectKey, Resource
-from airunway.routing import Target, Verdict, decide, gateway_status, verdict_of
+from airunway.routing import Target, decide, gateway_status, verdict_of
+from airunway.status.summary import Verdict
 
 ROUTE = owned(route_of(decide(facts())), generation=3)
 

@@ -31,13 +31,18 @@ def test_every_condition_that_the_source_writes_is_in_the_catalogue() -> None:
     for room in ("controller", "runtime", "status"):
         for path in (SOURCE / room).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Condition":
-                    type_ = next((k.value for k in node.keywords if k.arg == "type"), None)
-                    if isinstance(type_, ast.Constant):
-                        found.add(type_.value)
+                if not isinstance(node, ast.Call):
+                    continue
+                types = [k.value for k in node.keywords if k.arg == "type"] if _called(node) == "Condition" else []
+                types += node.args[:1] if _called(node) == "say" else []  # of the core's pass
+                found |= {type_.value for type_ in types if isinstance(type_, ast.Constant)}
     of_configs = {"UpstreamInstalled", "SchemaSupported", "Healthy", "SelectionRulesValid", "RolloutStalled"}
     assert {"Ready", "Validated"} <= found
     assert found - of_configs <= names
+
+
+def _called(node: ast.Call) -> str:
+    return str(getattr(node.func, "id", "") or getattr(node.func, "attr", ""))
 
 
 def test_the_catalogue_knows_the_writers() -> None:

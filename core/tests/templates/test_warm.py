@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airunway.artifacts.request import request_of
+from airunway.artifacts.deployments import request_of
 from airunway.configs import EffectiveConfig, resolve
 from airunway.resource import Resource, dig
 from airunway.templates import contribution_of, expand, keeps_warm, warm_requests

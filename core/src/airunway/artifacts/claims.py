@@ -1,29 +1,38 @@
-"""Builds the claims that this part makes, and adds headroom to a measured size (spec/platform.md, "Model cache"). Pure.
+"""The claims that this part makes: size, class, access mode, state, and names (spec/platform.md, "Model cache"). Pure.
 
 Example: 14.9 GB measured with 10 % headroom becomes a claim of ``16Gi``; an explicit size is taken as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 
 from airunway.api import names
 from airunway.configs import EffectiveConfig, propagated
 from airunway.quantity import parse_quantity
-from airunway.resource import Resource, dig, key_of, labels_of
+from airunway.resource import Resource, dig, digest, is_deleting, key_of, labels_of, text_at, uid_of
 from airunway.status.summary import Verdict
 
 __all__ = [
+    "SLUG_LENGTH",
     "Wish",
+    "access_mode_of",
     "artifact_labels",
-    "can_grow",
+    "artifact_name",
+    "claim_name",
     "claim_of",
     "claim_verdict",
+    "class_name_of",
+    "explicit_size",
+    "is_complete",
     "is_smaller",
+    "job_name",
     "labels_for",
     "possible",
+    "present_claim",
     "room_of",
     "size_with_headroom",
 ]
@@ -43,11 +52,6 @@ def is_smaller(left: object, right: object) -> bool:
         return parse_quantity(left) < parse_quantity(right)
     except ValueError:
         return False
-
-
-def can_grow(storage_class: Resource | None) -> bool:
-    """Whether claims of the class can be expanded."""
-    return dig(storage_class, "allowVolumeExpansion") is True
 
 
 def artifact_labels(artifact: str, component: str = "") -> dict[str, str]:
@@ -90,7 +94,7 @@ def possible(wish: Wish, live: Resource | None, storage_class: Resource | None) 
     allocated = dig(live, "spec", "resources", "requests", "storage")
     modes, class_name = dig(live, "spec", "accessModes"), dig(live, "spec", "storageClassName")
     grows = is_smaller(allocated, wish.size)
-    stays = is_smaller(wish.size, allocated) or (grows and not can_grow(storage_class))
+    stays = is_smaller(wish.size, allocated) or (grows and dig(storage_class, "allowVolumeExpansion") is not True)
     found = replace(wish, class_name=class_name if isinstance(class_name, str) else None)
     if isinstance(modes, list) and modes and isinstance(modes[0], str):
         found = replace(found, access_mode=modes[0])
@@ -127,21 +131,102 @@ def claim_of(name: str, wish: Wish, *, labels: Mapping[str, str] | None = None) 
 
 
 def claim_verdict(
-    live: Resource | None, *, class_name: str, class_found: bool, storage_class: Resource | None, first_user: str
+    live: Resource | None, *, class_name: str, classes: Mapping[str, Resource], first_user: str
 ) -> Verdict:
-    """Whether a claim is there and bound. `first_user` is the pod with which a class that waits for one binds it."""
+    """Whether a claim is there and bound. `class_name` is empty where none is named; `first_user` is the pod with which
+    a class that waits for one binds it.
+    """
     phase = dig(live, "status", "phase")
     if live is not None and phase == "Bound":
         return Verdict(ready=True, reason="Bound", message=f"claim {key_of(live).name} is bound")
     if live is not None and phase == "Lost":
         text = f"claim {key_of(live).name} has lost its volume: delete the claim, and fill the new one again"
         return Verdict(ready=False, reason="PvcLost", message=text)
-    if not class_found:
+    if class_name and class_name not in classes:
         text = f"there is no StorageClass {class_name}: create it, or name another one"
         return Verdict(ready=False, reason="StorageClassNotFound", message=text)
     if live is None:
         return Verdict(ready=False, reason="Starting", message="the claim is created")
-    if dig(storage_class, "volumeBindingMode") == "WaitForFirstConsumer":
+    if dig(classes.get(class_name), "volumeBindingMode") == "WaitForFirstConsumer":
         text = f"claim {key_of(live).name} is bound when {first_user} is scheduled"
         return Verdict(ready=False, reason="PvcPending", message=text)
     return Verdict(ready=False, reason="PvcPending", message=f"claim {key_of(live).name} is not bound yet")
+
+
+# ------------------------------------------------------------------------------------------------ an artifact's claim
+
+
+def present_claim(artifact: Resource, claims: Iterable[Resource]) -> Resource | None:
+    """The claim that the status names, else any that is not going away: a pass may have ended before its status."""
+    alive = [claim for claim in claims if not is_deleting(claim) and dig(claim, "status", "phase") != "Lost"]
+    named = dig(artifact, "status", "persistentVolumeClaim")
+    return min(alive, key=lambda claim: (key_of(claim).name != named, key_of(claim).name), default=None)
+
+
+def is_complete(artifact: Resource, claim: Resource | None) -> bool:
+    """Whether the weights are complete on exactly this claim."""
+    proof = dig(artifact, "status", "completed", "claimUID")
+    usable = claim is not None and not is_deleting(claim) and dig(claim, "status", "phase") != "Lost"
+    return usable and bool(proof) and proof == uid_of(claim or {})
+
+
+def explicit_size(artifact: Resource) -> str:
+    """The size that the spec asks for; empty if it is to be measured."""
+    size = dig(artifact, "spec", "size")
+    return str(size) if size not in (None, "") else ""
+
+
+def class_name_of(artifact: Resource, config: EffectiveConfig | None, claim: Resource | None) -> str:
+    """Name of the StorageClass of an artifact's claim: that of the claim if there is one, else that of the next one.
+    Empty: the cluster's default class, or none.
+    """
+    if claim is not None:
+        return text_at(claim, "spec", "storageClassName")
+    usual = config.storage.class_name if config is not None else ""
+    return text_at(artifact, "spec", "storageClassName") or usual
+
+
+def access_mode_of(artifact: Resource, config: EffectiveConfig | None, claim: Resource | None) -> str:
+    """Access mode of an artifact's claim: that of the claim if there is one, else that of the next one."""
+    modes = dig(claim, "spec", "accessModes")
+    own = modes[0] if isinstance(modes, list) and modes and isinstance(modes[0], str) else ""
+    usual = config.storage.access_mode if config is not None else "ReadWriteMany"
+    return own or text_at(artifact, "spec", "accessMode") or usual
+
+
+# --------------------------------------------------------------------------------------------------------------- names
+
+
+SLUG_LENGTH = 41
+"""Characters of a model's part of an artifact's name: with '-' and 10 digits of a digest it has at most 52."""
+
+_DIGITS = 10
+_SHORT = 8
+_LONGEST = 63
+_NO_NAME = re.compile(r"[^a-z0-9]+")
+
+
+def artifact_name(uri: str, *key: object) -> str:
+    """The name of a made artifact: a slug of the model and a digest over everything that tells two artifacts apart."""
+    last = uri.rstrip("/").rpartition("/")[2]
+    return f"{_slug(last, SLUG_LENGTH)}-{digest([uri, *key], length=_DIGITS)}"
+
+
+def claim_name(artifact: str, *, uid: str, attempt: int) -> str:
+    """The claim of an artifact; `attempt` counts the claims that were lost or too small to go on with."""
+    return _derived(artifact, "cache", uid, attempt)
+
+
+def job_name(artifact: str, step: str, *, uid: str, attempt: int) -> str:
+    """The Job of a step (``check-size`` or ``download``)."""
+    return _derived(artifact, step, uid, attempt)
+
+
+def _derived(artifact: str, step: str, uid: str, attempt: int) -> str:
+    """``<artifact>-<step>-<hash8>``, at most 63 characters: Job controllers copy the name into a label."""
+    ending = f"-{step}-{digest([uid, step, attempt], length=_SHORT)}"
+    return f"{_slug(artifact, _LONGEST - len(ending))}{ending}"
+
+
+def _slug(text: str, longest: int) -> str:
+    return _NO_NAME.sub("-", text.lower()).strip("-")[:longest].rstrip("-") or "model"

@@ -1,5 +1,6 @@
-"""Decides what the model cache part makes and says for one deployment (spec/platform.md, "Model cache"). Pure.
+"""What a deployment asks of the model cache, and what the part makes and says for it (spec/platform.md). Pure.
 
+Deployments with equal requests have the same artifact name, whichever comes first ("Sharing").
 Example: ``llama`` asks for ``mode: Shared`` and no artifact has its weights yet. The decision has the ModelArtifact to
 create and ``ModelCacheReady=False/Starting``; once the artifact is Ready, claim and path stand in `status.modelCache`.
 """
@@ -7,15 +8,42 @@ create and ``ModelCacheReady=False/Starting``; once the artifact is Ready, claim
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airunway.api import names
-from airunway.artifacts.request import CacheRequest
-from airunway.resource import Resource, annotations_of, condition_of, dig, is_deleting, key_of
+from airunway.artifacts.claims import artifact_name
+from airunway.configs import EffectiveConfig, config_name
+from airunway.resource import (
+    Resource,
+    annotations_of,
+    condition_of,
+    controller_owner,
+    dig,
+    is_deleting,
+    is_true,
+    key_of,
+    owner_reference,
+    text_at,
+    uid_of,
+)
 from airunway.status import Category, category_of
 from airunway.status.conditions import Condition
 
-__all__ = ["CONDITION", "CacheDecision", "CacheFacts", "decide_cache", "is_usable", "pods_that_mount", "wants_cache"]
+__all__ = [
+    "CONDITION",
+    "MOUNT_PATH",
+    "SUB_PATH",
+    "CacheDecision",
+    "CacheFacts",
+    "CacheRequest",
+    "artifact_of",
+    "decide_cache",
+    "is_usable",
+    "pods_that_mount",
+    "request_for",
+    "request_of",
+    "wants_cache",
+]
 
 CONDITION = "ModelCacheReady"
 """The condition that this part writes on deployments that ask for a cache."""
@@ -249,3 +277,147 @@ def _amount(count: int) -> str:
             break
         value /= 1000
     return f"{value:.0f} {unit}" if unit in ("B", "kB") else f"{value:.1f} {unit}"
+
+
+# --------------------------------------------------------------------------------------------------- what is asked for
+
+
+MOUNT_PATH = "/model-cache"
+"""Where pods mount the claim."""
+
+SUB_PATH = "model"
+"""The folder of the claim that pods mount: the downloader puts the verified tree of the weights there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheRequest:
+    """What a deployment asks for."""
+
+    name: str
+    """Name of the artifact, in the deployment's namespace."""
+    uri: str = ""
+    """Source of the weights; empty if the deployment names an artifact."""
+    access_mode: str = "ReadWriteMany"
+    """Access mode of the claim, unless the artifact says another one."""
+    artifact: Resource | None = None
+    """The ModelArtifact to create if there is none of that name; None if the deployment names one."""
+    mount_path: str = MOUNT_PATH
+    """Where pods mount the claim."""
+    path: str = MOUNT_PATH
+    """Where the weights are in a pod."""
+
+
+def request_of(deployment: Resource, config: EffectiveConfig | None) -> CacheRequest | None:
+    """What the deployment asks for under its config; None if it asks for no cache, or for one without a model.
+
+    Total for any JSON.
+    """
+    cache = dig(deployment, "spec", "model", "cache")
+    mode = dig(cache, "mode")
+    if mode not in ("Shared", "Dedicated"):
+        return None
+    model = text_at(deployment, "spec", "model", "id").strip("/")
+    named = text_at(cache, "artifactName")
+    access = text_at(cache, "accessMode") or (config.storage.access_mode if config is not None else "ReadWriteMany")
+    if named:
+        return CacheRequest(name=named, access_mode=access, path=_path(model))
+    if not model or dig(deployment, "spec", "model", "source") not in (None, "", "huggingface"):
+        return None
+    uri = f"hf://{model}"
+    spec = _spec(deployment, cache, config, uri=uri, model=model, access=access)
+    name = _name(deployment, spec, dedicated=mode == "Dedicated")
+    artifact = _artifact(deployment, name, spec, dedicated=mode == "Dedicated")
+    return CacheRequest(name=name, uri=uri, access_mode=access, artifact=artifact, path=_path(model))
+
+
+def request_for(deployment: Resource, config: EffectiveConfig | None, *, uri: str, name: str) -> CacheRequest:
+    """The request for a shared artifact of weights that no model's id names, such as those of a bucket.
+
+    Total for any JSON.
+    """
+    model, cache = text_at(deployment, "spec", "model", "id").strip("/"), dig(deployment, "spec", "model", "cache")
+    access = text_at(cache, "accessMode") or (config.storage.access_mode if config is not None else "ReadWriteMany")
+    spec = _spec(deployment, cache, config, uri=uri, model=model, access=access)
+    artifact = _artifact(deployment, name, spec, dedicated=False)
+    return CacheRequest(name=name, uri=uri, access_mode=access, artifact=artifact, path=_path(model))
+
+
+def artifact_of(deployment: Resource, request: CacheRequest | None, live: Resource | None) -> CacheRequest | None:
+    """The request with the artifact that the deployment uses already, if that has the same weights and either is
+    complete, or differs in the StorageClass only and has its claim.
+
+    A new default of its runtime config (a StorageClass; of complete weights an access mode or a token, too) fetches
+    nothing again (spec ruling 31). Before the claim is bound nothing was fetched: a class that does not exist is
+    followed no longer.
+    """
+    if request is None or request.artifact is None or live is None or is_deleting(live):
+        return request
+    wanted, spec, own = request.artifact["spec"], live.get("spec"), dig(deployment, "spec", "model", "cache")
+    token = text_at(deployment, "spec", "secrets", "huggingFaceToken")
+    same = (
+        dig(spec, "source") == wanted["source"]
+        and (controller_owner(live) is None) == (controller_owner(request.artifact) is None)
+        and all(text_at(own, field) in ("", dig(spec, field)) for field in ("storageClassName", "accessMode"))
+        and token in ("", dig(spec, *_TOKEN))
+    )
+    begun = (
+        is_true(live, "StorageReady")
+        and dig(spec, "accessMode") == wanted["accessMode"]
+        and dig(spec, *_TOKEN) == dig(wanted, *_TOKEN)
+    )
+    kept = same and (begun or is_usable(live))
+    return replace(request, name=key_of(live).name, artifact=live) if kept else request
+
+
+_TOKEN = ("secrets", "huggingFaceToken")
+
+
+def _path(model: str) -> str:
+    """Where the weights are: the mount path, or the file or folder below it that the id names after the repository."""
+    below = "/".join(model.split("/")[2:])
+    return f"{MOUNT_PATH}/{below}" if below else MOUNT_PATH
+
+
+def _spec(
+    deployment: Resource, cache: object, config: EffectiveConfig | None, *, uri: str, model: str, access: str
+) -> Resource:
+    spec = deployment.get("spec") or {}
+    source = {"uri": uri}
+    if revision := text_at(cache, "revision"):
+        source["revision"] = revision
+    token = text_at(spec, "secrets", "huggingFaceToken") or (config.token if config is not None else "")
+    made: Resource = {
+        "source": source,
+        "modelId": model,
+        "size": dig(cache, "size"),
+        "storageClassName": text_at(cache, "storageClassName")
+        or (config.storage.class_name if config is not None else ""),
+        "accessMode": access,
+        "secrets": {"huggingFaceToken": token} if token else None,
+        "nodeSelector": spec.get("nodeSelector"),
+        "tolerations": spec.get("tolerations"),
+        "runtimeConfigName": config_name(deployment),
+    }
+    return {key: value for key, value in made.items() if value}
+
+
+def _name(deployment: Resource, spec: Resource, *, dedicated: bool) -> str:
+    source = spec["source"]
+    return artifact_name(
+        source["uri"],
+        key_of(deployment).namespace,
+        source.get("revision", ""),
+        spec.get("storageClassName", ""),
+        spec["accessMode"],
+        dig(spec, "secrets", "huggingFaceToken", default=""),
+        uid_of(deployment) if dedicated else "",
+    )
+
+
+def _artifact(deployment: Resource, name: str, spec: Resource, *, dedicated: bool) -> Resource:
+    labels = {names.MANAGED_BY: names.MANAGED_BY_VALUE, names.PART: names.MODEL_CACHE_PART}
+    metadata: Resource = {"name": name, "namespace": key_of(deployment).namespace, "labels": labels}
+    if dedicated:
+        labels[names.MODEL_DEPLOYMENT] = key_of(deployment).name
+        metadata["ownerReferences"] = [owner_reference(deployment)]
+    return {"apiVersion": names.API_VERSION, "kind": "ModelArtifact", "metadata": metadata, "spec": spec}

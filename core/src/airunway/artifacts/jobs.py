@@ -1,32 +1,53 @@
-"""Builds the Jobs that measure and fetch weights (spec/platform.md, "Steps"). Pure.
+"""Builds the Jobs that measure and fetch weights, and reads what they came to (spec/platform.md, "Steps"). Pure.
 
-Both run the downloader's image under the Pod Security Standard `restricted`, without a token of the API.
+Both run the downloader's image under the Pod Security Standard `restricted`, without a token of the API. The result is
+the termination message: ``{"v": 1, "command": "download", "ok": {"bytes": 5, "files": 2, "digest": "sha256:…"}}``. A
+message that is none of these counts as a failed try, never as a success.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import StrEnum
+
+import orjson
 
 from airunway.api import names
 from airunway.artifacts.claims import labels_for
-from airunway.artifacts.results import PERMANENT_EXIT
 from airunway.configs import EffectiveConfig
-from airunway.resource import Resource, annotations_of, dig, filled, uid_of
+from airunway.redaction import bounded, redacted
+from airunway.resource import Resource, annotations_of, dig, entries_at, filled, labels_of, mapping_at, text_at, uid_of
+from airunway.status import REASONS, Category, category_of
+from airunway.status.evidence import parse_moment
 
 __all__ = [
     "CACHE_PATH",
+    "LONGEST",
+    "MAX_BYTES",
+    "PERMANENT_EXIT",
     "PROGRESS_PORT",
     "SCRATCH_PATH",
     "SETTINGS",
     "USER",
+    "Result",
     "Step",
     "bound_to",
     "claim_of_job",
+    "downloads",
+    "end_of_try",
+    "ended_at",
+    "exit_code",
     "fills",
+    "finished",
     "job_of",
+    "newest_pod",
+    "next_attempt",
     "restricted_container",
     "restricted_pod",
+    "result_of",
 ]
 
 PROGRESS_PORT = 8080
@@ -75,12 +96,12 @@ def job_of(
     artifact: Resource, step: Step, *, name: str, image: str, revision: str, claim: str, config: EffectiveConfig | None
 ) -> Resource:
     """The Job of a step, without owner and namespace. `claim` is mounted by a download only."""
-    settings, spec = SETTINGS[step], _object(artifact.get("spec"))
+    settings, spec = SETTINGS[step], mapping_at(artifact, "spec")
     labels = labels_for(artifact, config, settings.component)
     container: Resource = {
         "name": step.value,
         "image": image,
-        "args": [step.value, *_words(spec, step, revision)],
+        "args": [step.value, *_arguments(spec, step, revision)],
         "env": _environment(artifact, config),
         "resources": {
             "requests": {"cpu": "100m", "memory": settings.memory[0]},
@@ -172,9 +193,9 @@ def _failure_rules(step: Step) -> list[Resource]:
     ]
 
 
-def _words(spec: Resource, step: Step, revision: str) -> list[str]:
+def _arguments(spec: Resource, step: Step, revision: str) -> list[str]:
     """The downloader's arguments; the kubelet expands ``$(NAME)``, so dollar signs are doubled."""
-    source = _object(spec.get("source"))
+    source = mapping_at(spec, "source")
     words = [str(source.get("uri", ""))]
     if step is Step.DOWNLOAD:
         words += ["--into", CACHE_PATH]
@@ -188,28 +209,207 @@ def _words(spec: Resource, step: Step, revision: str) -> list[str]:
 
 def _environment(artifact: Resource, config: EffectiveConfig | None) -> list[Resource]:
     """The config's variables, then the token, the artifact's variables, and what names the artifact."""
-    spec = _object(artifact.get("spec"))
+    spec = mapping_at(artifact, "spec")
     found = {str(each.get("name")): dict(each) for each in (config.env if config is not None else ())}
     token = dig(spec, "secrets", "huggingFaceToken") or (config.token if config is not None else "")
     if token:
         source = {"secretKeyRef": {"name": token, "key": _TOKEN_KEY}}
         found[_TOKEN_KEY] = {"name": _TOKEN_KEY, "valueFrom": source}
-    own = spec.get("env")
-    found |= (
-        {str(each["name"]): dict(each) for each in own if isinstance(each, dict) and "name" in each}
-        if isinstance(own, list)
-        else {}
-    )
+    found |= {str(each["name"]): dict(each) for each in entries_at(spec, "env") if "name" in each}
     found["AIRUNWAY_ARTIFACT_UID"] = {"name": "AIRUNWAY_ARTIFACT_UID", "value": uid_of(artifact)}
     return list(found.values())
 
 
 def _pull_secrets(spec: Resource, config: EffectiveConfig | None) -> list[Resource]:
-    own = spec.get("imagePullSecrets")
-    named = [str(each.get("name")) for each in own if isinstance(each, dict)] if isinstance(own, list) else []
+    named = [str(each.get("name")) for each in entries_at(spec, "imagePullSecrets")]
     shared = config.image_pull_secrets if config is not None else ()
     return [{"name": name} for name in dict.fromkeys((*named, *shared))]
 
 
-def _object(value: object) -> Resource:
-    return value if isinstance(value, dict) else {}
+# ------------------------------------------------------------------------------------------------------------- results
+
+
+MAX_BYTES = 2**50
+"""Largest size that is believed, in bytes: one PiB."""
+
+PERMANENT_EXIT = 3
+"""Exit code of the downloader for errors that a new try cannot mend: the Job fails at once."""
+
+_MOST = 4096
+_REVISION = re.compile(r"[0-9a-f]{1,64}")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """The outcome of one step."""
+
+    ok: bool
+    """Whether the step did its work."""
+    bytes: int = 0
+    """Size of all files."""
+    files: int = 0
+    """Number of files."""
+    revision: str = ""
+    """Commit that was resolved; empty for S3."""
+    digest: str = ""
+    """Digest over all files; empty for a size check."""
+    reason: str = ""
+    """Why it failed: a reason of the registry."""
+    message: str = ""
+    """Why it failed, as a sentence."""
+    retry_after: float | None = None
+    """Seconds that the server asked to wait."""
+    at: datetime | None = None
+    """When the pod ended; None if it is not known."""
+
+
+def result_of(pod: Resource | None, step: Step) -> Result:
+    """The result of a Job's last pod. Without a pod, or with a message that cannot be read, it is a failure."""
+    if pod is None:
+        return _failed("JobFailed", "the pod of the Job is gone, and with it its result")
+    state = _terminated(pod, step)
+    if state is None:
+        return _failed("JobFailed", "the pod of the Job has no result", at=None)
+    at = parse_moment(dig(state, "finishedAt"))
+    if state.get("reason") == "OOMKilled":
+        return _failed("PodOOMKilled", "the container used more memory than its limit", at=at)
+    text = state.get("message")
+    found = _parsed(text)
+    if found is None or found.get("command") != step or found.get("v") != 1:
+        return _failed("JobFailed", _unreadable(state, text), at=at)
+    if isinstance(error := found.get("error"), dict):
+        return _error(error, at=at)
+    return _success(found.get("ok"), step, at=at)
+
+
+def _success(ok: object, step: Step, *, at: datetime | None) -> Result:
+    size, files, digest = dig(ok, "bytes"), dig(ok, "files"), dig(ok, "digest", default="")
+    if not _count(size) or not 0 < size <= MAX_BYTES or not _count(files) or files < 1:
+        return _failed(
+            "VerificationFailed", f"the downloader reports a size that cannot be: {bounded(str(size))}", at=at
+        )
+    if step is Step.DOWNLOAD and not (isinstance(digest, str) and _DIGEST.fullmatch(digest)):
+        return _failed("VerificationFailed", "the downloader reports no digest of what it fetched", at=at)
+    revision = dig(ok, "revision", default="")
+    return Result(
+        ok=True,
+        bytes=size,
+        files=files,
+        digest=digest if isinstance(digest, str) else "",
+        revision=revision if isinstance(revision, str) and _REVISION.fullmatch(revision) else "",
+        at=at,
+    )
+
+
+def _error(error: Resource, *, at: datetime | None) -> Result:
+    reason, after = error.get("reason"), error.get("retryAfter")
+    known = isinstance(reason, str) and reason in REASONS
+    return Result(
+        ok=False,
+        reason=str(reason) if known else "JobFailed",
+        message=_words(error.get("message")) or "the downloader gives no reason",
+        retry_after=float(after) if isinstance(after, int | float) and 0 <= after <= 86_400 else None,
+        at=at,
+    )
+
+
+def _failed(reason: str, message: str, *, at: datetime | None = None) -> Result:
+    return Result(ok=False, reason=reason, message=message, at=at)
+
+
+def _unreadable(state: Resource, text: object) -> str:
+    code = state.get("exitCode")
+    said = f": {_words(text)}" if text else ""
+    return f"the download ended with exit code {code} and no result that can be read{said}"
+
+
+def _words(text: object) -> str:
+    return bounded(redacted(text)) if isinstance(text, str) else ""
+
+
+def _parsed(text: object) -> Resource | None:
+    if not isinstance(text, str) or len(text) > _MOST:
+        return None
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _terminated(pod: Resource, step: Step) -> Resource | None:
+    statuses = dig(pod, "status", "containerStatuses")
+    for status in statuses if isinstance(statuses, list) else ():
+        if dig(status, "name") == step.value:
+            state = dig(status, "state", "terminated")
+            return state if isinstance(state, dict) else None
+    return None
+
+
+def exit_code(pod: Resource, step: Step) -> object:
+    """The exit code of a pod's container; None if it has not ended."""
+    return dig(_terminated(pod, step), "exitCode")
+
+
+def _end(job: Resource) -> Resource | None:
+    """The condition with which a Job has ended."""
+    ends = (each for each in entries_at(job, "status", "conditions") if each.get("type") in ("Complete", "Failed"))
+    return next((each for each in ends if each.get("status") == "True"), None)
+
+
+def finished(job: Resource) -> str:
+    """``Complete`` or ``Failed`` if the Job has ended; else empty."""
+    return text_at(_end(job), "type")
+
+
+def ended_at(job: Resource) -> datetime | None:
+    """When the Job ended; None if it has not, or does not say it."""
+    return parse_moment(dig(_end(job), "lastTransitionTime"))
+
+
+def downloads(obj: Resource) -> bool:
+    """Whether a Job, or a Job's pod, fetches weights."""
+    return labels_of(obj).get(names.COMPONENT) == SETTINGS[Step.DOWNLOAD].component
+
+
+def newest_pod(pods: Iterable[Resource], job: str) -> Resource | None:
+    """The newest pod of the Job of that name that has ended or runs; None if there is none."""
+    own = [pod for pod in pods if labels_of(pod).get("batch.kubernetes.io/job-name") == job]
+    return max(own, key=lambda pod: str(dig(pod, "metadata", "creationTimestamp", default="")), default=None)
+
+
+_FIRST = 60.0
+LONGEST = timedelta(hours=1)
+"""Longest time between two tries; a fault of the configuration is tried again after this time."""
+
+
+def next_attempt(result: Result, *, attempts: int, ended: datetime) -> datetime | None:
+    """When the step is tried again after `attempts` tries; None: only after a change of the spec (a full volume)."""
+    category = category_of(result.reason)
+    if result.reason == "StorageFull":
+        return None
+    if category is Category.CONFIG:
+        return ended + LONGEST
+    seconds = _FIRST * 2 ** min(max(attempts, 1) - 1, 10)
+    asked = result.retry_after or 0.0
+    # A server that asks for more than an hour gets it.
+    return ended + max(min(LONGEST, timedelta(seconds=seconds)), timedelta(seconds=asked))
+
+
+def end_of_try(reason: str, *, attempts: int, due: datetime) -> datetime | None:
+    """When the try ended that failed with `reason` and after which the next one is due; None if that is not known, as
+    after an answer with which a server may have asked for more time.
+    """
+    if reason in _MAY_ASK or category_of(reason) is Category.PROGRESS:
+        return None
+    next_due = next_attempt(Result(ok=False, reason=reason), attempts=attempts, ended=due)
+    return due - (next_due - due) if next_due is not None else None
+
+
+_MAY_ASK = frozenset({"", "RateLimited", "ServerError"})
+"""Reasons with which the downloader says how long a server asks it to wait; and none, which says nothing."""

@@ -183,8 +183,7 @@ def _verdict(facts: VolumeFacts, volume: _Volume) -> Verdict:
     found = claim_verdict(
         live,
         class_name=class_name,
-        class_found=not class_name or class_name in facts.classes,
-        storage_class=facts.classes.get(class_name),
+        classes=facts.classes,
         first_user="the model's pod",
     )
     cause = facts.causes.get(volume.claim)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from airunway.resource import Resource, condition_of, controller_owner, dig, key_of
 
 if TYPE_CHECKING:
-    from airunway.artifacts.request import CacheRequest
+    from airunway.artifacts.deployments import CacheRequest
 
 __all__ = ["cache_explanation", "cache_lines"]
 
@@ -32,7 +32,7 @@ def cache_explanation(deployment: Resource, configs: Sequence[Resource], artifac
     `configs` are those among which its own is looked up, `artifacts` the ModelArtifacts of its namespace (none without
     a cluster).
     """
-    from airunway.artifacts.request import request_of
+    from airunway.artifacts.deployments import request_of
     from airunway.plugins.runtime_settings import resolve_among
 
     found: Resource = {}

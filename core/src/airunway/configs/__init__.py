@@ -4,32 +4,30 @@ from airunway.configs.canonical import canonical_duration, canonical_quantity, m
 from airunway.configs.path_template import (
     MAX_RENDERED,
     PathTemplateError,
-    Template,
     parse_template,
     render_path,
 )
 from airunway.configs.patterns import is_reserved, matches, pattern_problem
 from airunway.configs.resolution import (
-    DEFAULT,
-    EffectiveConfig,
-    Resolution,
-    Scope,
-    check,
-    config_name,
-    propagated,
-    resolve,
-)
-from airunway.configs.routing_request import PathTemplate, RoutingRequest, path_of, path_template_of, routing_request
-from airunway.configs.settings import (
     CONFIG_READY,
+    DEFAULT,
     GRANTED,
     MAX_POD_SETTINGS,
+    EffectiveConfig,
     GatewayChoice,
     Problem,
+    Resolution,
     Rollout,
-    Routing,
+    RoutingRequest,
+    Scope,
     StatusPolicy,
-    Storage,
+    check,
+    config_name,
+    path_of,
+    path_template_of,
+    propagated,
+    resolve,
+    routing_request,
 )
 
 __all__ = [
@@ -40,17 +38,13 @@ __all__ = [
     "MAX_RENDERED",
     "EffectiveConfig",
     "GatewayChoice",
-    "PathTemplate",
     "PathTemplateError",
     "Problem",
     "Resolution",
     "Rollout",
-    "Routing",
     "RoutingRequest",
     "Scope",
     "StatusPolicy",
-    "Storage",
-    "Template",
     "canonical_duration",
     "canonical_quantity",
     "check",

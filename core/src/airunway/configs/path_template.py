@@ -7,6 +7,7 @@ would not take, such as ``/a/../b``, is refused here.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -125,18 +126,16 @@ def _expression(text: str, start: int) -> _Expression:
         if character == ".":
             if text[at + 1 : at + 2] == ".":
                 raise refused("'..' is not supported: write the whole path of the field", at)
-            step, at = _name(text, at + 1)
-            if not step and text[at : at + 1] not in ("", "}", "["):
+            name, at = _name(text, at + 1)
+            if not name and text[at : at + 1] not in ("", "}", "["):
                 raise refused(_UNSUPPORTED.get(text[at], "a field name is missing after the '.'"), at)
-            if step:
-                steps.append(step)
+            if name:
+                steps.append(name)
             elif text[at : at + 1] != "[" and steps:
                 raise refused("a field name is missing after the '.'", at)
         elif character == "[":
-            bracket, at = _bracket(text, at)
-            if isinstance(bracket, _Refused):
-                raise refused(bracket.reason, at)
-            steps.append(bracket.step)
+            step, at = _bracket(text, at, refused)
+            steps.append(step)
         else:
             expected = "a field must begin with '.' or '[', as in {.metadata.name}"
             raise refused(_UNSUPPORTED.get(character, expected), at)
@@ -150,16 +149,6 @@ def _expression(text: str, start: int) -> _Expression:
     if not steps:
         raise refused("it names no field: write one, as in {.metadata.name}", start)
     return _Expression(text=text[start : at + 1], position=start, steps=tuple(steps))
-
-
-@dataclass(frozen=True)
-class _Step:
-    step: str | int | None
-
-
-@dataclass(frozen=True)
-class _Refused:
-    reason: str
 
 
 def _after_blanks(text: str, at: int) -> int:
@@ -184,8 +173,8 @@ def _name(text: str, at: int) -> tuple[str, int]:
     return "".join(name), at
 
 
-def _bracket(text: str, start: int) -> tuple[_Step | _Refused, int]:
-    """Returns the step of ``['key']``, ``[n]`` or ``[*]`` and the place after it, or what is wrong and where."""
+def _bracket(text: str, start: int, refused: Callable[[str, int], PathTemplateError]) -> tuple[str | int | None, int]:
+    """Returns the step of ``['key']``, ``[n]`` or ``[*]`` and the place after it. Raises what `refused` makes."""
     at = start + 1
     first = text[at : at + 1]
     step: str | int | None
@@ -208,13 +197,11 @@ def _bracket(text: str, start: int) -> tuple[_Step | _Refused, int]:
             end += 1
         if end == at:
             reason = "a bracket has a key in quotes or a number, as in ['name'] or [0]"
-            return _Refused(_UNSUPPORTED.get(first, reason)), at
+            raise refused(_UNSUPPORTED.get(first, reason), at)
         step, at = int(text[at:end]), end
     if text[at : at + 1] != "]":
-        return _Refused(_UNSUPPORTED.get(text[at : at + 1], "a bracket is not closed: a ']' is missing")), min(
-            at, len(text)
-        )
-    return _Step(step), at + 1
+        raise refused(_UNSUPPORTED.get(text[at : at + 1], "a bracket is not closed: a ']' is missing"), at)
+    return step, at + 1
 
 
 # ------------------------------------------------------------------------------------------------------------ rendering

@@ -5,7 +5,7 @@ A pattern is for a whole label key: ``org.example/*`` matches ``org.example/team
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -167,19 +167,19 @@ def selected(labels: Mapping[str, str], patterns: Sequence[str], *, reserved: It
 
     Never a key that our code sets, nor a `reserved` one (see `propagated`).
     """
-    return dict(_selected(labels, patterns, tuple(reserved))) if isinstance(labels, Mapping) else {}
-
-
-def _selected(
-    labels: Mapping[str, str], patterns: Sequence[str], reserved: tuple[str, ...]
-) -> Iterator[tuple[str, str]]:
-    for key, value in labels.items():
-        if not isinstance(key, str) or not isinstance(value, str):
-            continue
-        if key in _NEVER_PROPAGATED or is_reserved(key, reserved):
-            continue
-        if key.startswith(f"{names.GROUP}/") or any(matches(pattern, key) for pattern in patterns):
-            yield key, value
+    texts = (
+        (key, value)
+        for key, value in (labels.items() if isinstance(labels, Mapping) else ())
+        if isinstance(key, str) and isinstance(value, str)
+    )
+    kept, never = tuple(reserved), _NEVER_PROPAGATED
+    return {
+        key: value
+        for key, value in texts
+        if key not in never
+        and not is_reserved(key, kept)
+        and (key.startswith(f"{names.GROUP}/") or any(matches(pattern, key) for pattern in patterns))
+    }
 
 
 def is_reserved(key: str, reserved: Iterable[str]) -> bool:

@@ -1,29 +1,138 @@
 """Which runtime config a deployment follows, what it says, and its hash (spec/platform.md, "Resolution" and "Merge").
 
 A deployment in the namespace ``ml-team`` without a ``runtimeConfigName`` follows the RuntimeConfig ``default`` of
-``ml-team``, else the ClusterRuntimeConfig ``default``, else none.
+``ml-team``, else the ClusterRuntimeConfig ``default``, else none. The API server refuses wrong types. Where a config
+has one all the same, the default counts, and `problems_of` names the field.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
-from airunway.configs import settings
-from airunway.configs.canonical import canonical, merge, stored
-from airunway.configs.patterns import selected
-from airunway.configs.settings import Problem
-from airunway.resource import Resource, digest
+from airunway.configs.canonical import (
+    CAPACITY_BLOCKED_AFTER,
+    DEPENDENCY_GRACE_PERIOD,
+    DURATIONS,
+    canonical,
+    canonical_duration,
+    merge,
+    parse_duration,
+    stored,
+)
+from airunway.configs.path_template import PathTemplateError, parse_template, render_path
+from airunway.configs.patterns import pattern_error, selected
+from airunway.resource import Resource, canonical_json, dig, digest, text_at
 
-__all__ = ["DEFAULT", "EffectiveConfig", "Resolution", "Scope", "check", "config_name", "propagated", "resolve"]
+__all__ = [
+    "CONFIG_READY",
+    "DEFAULT",
+    "GRANTED",
+    "MAX_POD_SETTINGS",
+    "EffectiveConfig",
+    "GatewayChoice",
+    "PathTemplate",
+    "Problem",
+    "Resolution",
+    "Rollout",
+    "Routing",
+    "RoutingRequest",
+    "Scope",
+    "StatusPolicy",
+    "Storage",
+    "check",
+    "config_name",
+    "path_of",
+    "path_template_of",
+    "problems_of",
+    "propagated",
+    "resolve",
+    "routing_request",
+]
 
 DEFAULT = "default"
 """Name of the config that counts for deployments that name none."""
 
-_KIND, _CLUSTER_KIND = "RuntimeConfig", "ClusterRuntimeConfig"
+CONFIG_READY = "RuntimeConfigReady"
+"""Condition of a deployment: its runtime config was found and can be used. The core writes it."""
+
+GRANTED = "Granted"
+"""``status.effectiveRuntimeConfig.rollout`` of a deployment whose provider may take new pod settings at once."""
+
+MAX_POD_SETTINGS = 32 * 1024
+"""Bytes of the canonical JSON of environment, pull secrets and token: they are recorded in an annotation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Something in a config that cannot be used."""
+
+    field: str
+    """Such as ``spec.labelPropagation.match[1]``."""
+    message: str
+    """What is wrong and what to write."""
+    position: int | None = None
+    """Index of the character, from 0, where there is one."""
+
+
+class Rollout(StrEnum):
+    """When deployments that serve take changed pod settings."""
+
+    ON_NEXT_CHANGE = "OnNextChange"
+    IMMEDIATELY = "Immediately"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatewayChoice:
+    """The Gateway that a config names."""
+
+    name: str
+    namespace: str = ""
+    """Empty: that of the deployment."""
+    section_name: str = ""
+    """Name of a listener; empty: all listeners."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Routing:
+    """What a config says about routes."""
+
+    enabled: bool | None = None
+    """None: the config does not say it."""
+    gateway: GatewayChoice | None = None
+    """None: the config names none."""
+    path_template: str | None = None
+    """None or empty: the default path."""
+    request_timeout: str = ""
+    """A duration in canonical form; empty: the gateway's."""
+    annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Of the route."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Storage:
+    """What a config says about claims."""
+
+    class_name: str = ""
+    """Empty: the StorageClass of the cluster."""
+    headroom_percent: int = 10
+    """Space added to a measured size."""
+    access_mode: str = "ReadWriteMany"
+    """Of claims that name none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusPolicy:
+    """When a state becomes a fault."""
+
+    grace: timedelta
+    """How long a dependency may be unreachable."""
+    patience: timedelta
+    """How long a deployment may wait for capacity, and a rollout may take."""
 
 
 class Scope(StrEnum):
@@ -57,54 +166,80 @@ class EffectiveConfig:
     @cached_property
     def env(self) -> tuple[Resource, ...]:
         """Environment variables of serving pods and of our Jobs, as in a pod. Not to be changed."""
-        return settings.env_of(self.spec)
+        return _env(self.spec)
 
     @cached_property
     def image_pull_secrets(self) -> tuple[str, ...]:
         """Names of Secrets in the deployment's namespace."""
-        return settings.pull_secrets_of(self.spec)
+        return _pull_secrets(self.spec)
 
     @cached_property
     def token(self) -> str:
         """Name of the Secret with the Hugging Face token under the key ``HF_TOKEN``; or empty."""
-        return settings.token_of(self.spec)
+        return text_at(self.spec, "secrets", "huggingFaceToken")
 
     @cached_property
-    def routing(self) -> settings.Routing:
+    def routing(self) -> Routing:
         """What it says about routes."""
-        return settings.routing_of(self.spec)
+        found, ref = dig(self.spec, "routing"), dig(self.spec, "routing", "gatewayRef")
+        enabled, template, timeout = (dig(found, key) for key in ("enabled", "pathTemplate", "requestTimeout"))
+        annotations, name = dig(found, "annotations"), text_at(ref, "name")
+        chosen = GatewayChoice(name=name, namespace=text_at(ref, "namespace"), section_name=text_at(ref, "sectionName"))
+        return Routing(
+            enabled=enabled if isinstance(enabled, bool) else None,
+            gateway=chosen if name else None,
+            path_template=template if isinstance(template, str) else None,
+            request_timeout=canonical_duration(timeout) if parse_duration(timeout) is not None else "",
+            annotations={key: value for key, value in annotations.items() if isinstance(value, str)}
+            if isinstance(annotations, dict)
+            else {},
+        )
 
     @cached_property
-    def storage(self) -> settings.Storage:
+    def storage(self) -> Storage:
         """What it says about claims."""
-        return settings.storage_of(self.spec)
+        return Storage(
+            class_name=text_at(self.spec, "storage", "defaultStorageClassName"),
+            headroom_percent=_whole_number(dig(self.spec, "storage", "pvcHeadroomPercent"), 10, least=0),
+            access_mode=text_at(self.spec, "storage", "accessMode") or "ReadWriteMany",
+        )
 
     @cached_property
-    def status_policy(self) -> settings.StatusPolicy:
+    def status_policy(self) -> StatusPolicy:
         """When a state becomes a fault."""
-        return settings.status_policy_of(self.spec)
+
+        def time(name: str, default: str) -> timedelta:
+            found = parse_duration(dig(self.spec, "statusPolicy", name))
+            return found if found is not None else parse_duration(default) or timedelta()
+
+        return StatusPolicy(
+            grace=time("dependencyGracePeriod", DEPENDENCY_GRACE_PERIOD),
+            patience=time("capacityBlockedAfter", CAPACITY_BLOCKED_AFTER),
+        )
 
     @property
-    def rollout(self) -> settings.Rollout:
+    def rollout(self) -> Rollout:
         """When deployments that serve take changed pod settings."""
-        return settings.rollout_of(self.spec)
+        return Rollout.IMMEDIATELY if self.spec.get("rollout") == Rollout.IMMEDIATELY else Rollout.ON_NEXT_CHANGE
 
     @property
     def max_concurrent_rollouts(self) -> int:
         """How many deployments are changed at a time with ``rollout: Immediately``; at least 1."""
-        return settings.max_concurrent_rollouts_of(self.spec)
+        return _whole_number(self.spec.get("maxConcurrentRollouts"), 1, least=1)
 
     @cached_property
     def label_patterns(self) -> tuple[str, ...]:
-        """Patterns of the labels to propagate; none if propagation is off."""
-        return settings.label_patterns_of(self.spec)
+        """Patterns of the labels to propagate; none if propagation is off. Malformed ones match nothing."""
+        if dig(self.spec, "labelPropagation", "enabled") is not True:
+            return ()
+        return tuple(each for each in _elements(self.spec, "labelPropagation", "match") if isinstance(each, str))
 
     def status(self) -> Resource:
         """Returns ``status.effectiveRuntimeConfig`` without ``rollout``, which is the core's."""
         if self.scope is Scope.CLUSTER:
-            reference = {"clusterRef": {"kind": _CLUSTER_KIND, "name": self.name}}
+            reference = {"clusterRef": {"kind": "ClusterRuntimeConfig", "name": self.name}}
         else:
-            reference = {"namespaceRef": {"kind": _KIND, "namespace": self.namespace, "name": self.name}}
+            reference = {"namespaceRef": {"kind": "RuntimeConfig", "namespace": self.namespace, "name": self.name}}
         return {**reference, "scope": self.scope.value, "hash": self.hash}
 
 
@@ -122,7 +257,7 @@ class Resolution:
 
 def config_name(obj: Resource) -> str:
     """Returns the name of the config that a deployment (or artifact) follows. Total for any JSON."""
-    return settings.text_at(obj, "spec", "runtimeConfigName") or DEFAULT
+    return text_at(obj, "spec", "runtimeConfigName") or DEFAULT
 
 
 def resolve(name: str, *, namespaced: Resource | None, cluster: Resource | None) -> Resolution:
@@ -134,7 +269,7 @@ def resolve(name: str, *, namespaced: Resource | None, cluster: Resource | None)
     lower: Any = cluster if isinstance(cluster, dict) else None
     if isinstance(namespaced, dict):
         upper = stored(namespaced)
-        namespace = settings.text_at(namespaced, "metadata", "namespace")
+        namespace = text_at(namespaced, "metadata", "namespace")
         if upper.get("inherit") == "Cluster" and lower is not None:
             spec, scope = merge(stored(lower), upper), Scope.MERGED
         else:
@@ -154,8 +289,8 @@ def _effective(spec: Resource, *, name: str, namespace: str, scope: Scope) -> Ef
         scope=scope,
         hash=digest(effective),
         spec=effective,
-        problems=tuple(settings.problems_of(effective)),
-        too_large=settings.pod_settings_size(effective) > settings.MAX_POD_SETTINGS,
+        problems=tuple(problems_of(effective)),
+        too_large=_pod_settings_size(effective) > MAX_POD_SETTINGS,
     )
 
 
@@ -164,7 +299,7 @@ def check(config: Resource) -> tuple[Problem, ...]:
     spec = config.get("spec") if isinstance(config, dict) else None
     if spec is not None and not isinstance(spec, dict):
         return (Problem(field="spec", message="must be an object: it is ignored"),)
-    return tuple(settings.problems_of(stored(config)))
+    return tuple(problems_of(stored(config)))
 
 
 def propagated(
@@ -175,3 +310,174 @@ def propagated(
     `reserved` are the keys that a provider keeps for itself (see `is_reserved`).
     """
     return selected(labels, config.label_patterns if config is not None else (), reserved=reserved)
+
+
+# -------------------------------------------------------------------------------------------------------- route
+
+
+class RoutingRequest(StrEnum):
+    """What is to be made for a deployment."""
+
+    OFF = "Off"
+    """Nothing."""
+    WHERE_POSSIBLE = "WherePossible"
+    """The model-name rule, where both APIs are served and one Gateway is usable; no condition."""
+    REQUIRED = "Required"
+    """Path rule and model-name rule; a missing piece is a condition."""
+
+
+def routing_request(deployment: Resource, config: EffectiveConfig | None) -> RoutingRequest:
+    """Returns what deployment and config together ask for. Total for any JSON.
+
+    A ``false`` of the config counts where the deployment does not say ``enabled``, also if it has a path template.
+    """
+    enabled = dig(deployment, "spec", "gateway", "enabled")
+    default = config.routing.enabled if config is not None else None
+    if enabled is False or (default is False and enabled is not True):
+        return RoutingRequest.OFF
+    template = dig(deployment, "spec", "gateway", "pathTemplate")
+    if enabled is True or default is True or template not in (None, ""):
+        return RoutingRequest.REQUIRED
+    return RoutingRequest.WHERE_POSSIBLE
+
+
+class PathTemplate(NamedTuple):
+    """The template of a deployment's path, and where it comes from."""
+
+    text: object
+    """Text, unless the deployment has something else there, which the API server refuses."""
+    of_deployment: bool = False
+    of_config: bool = False
+
+    @property
+    def is_default(self) -> bool:
+        """Whether neither the deployment nor its config has a template."""
+        return not (self.of_deployment or self.of_config)
+
+
+def path_template_of(deployment: Resource, config: EffectiveConfig | None) -> PathTemplate:
+    """Returns the deployment's own template, else the config's, else that of ``/<namespace>/<uid>``."""
+    own = dig(deployment, "spec", "gateway", "pathTemplate")
+    if own not in (None, ""):
+        return PathTemplate(own, of_deployment=True)
+    if config is not None and config.routing.path_template:
+        return PathTemplate(config.routing.path_template, of_config=True)
+    return PathTemplate("/{.metadata.namespace}/{.metadata.uid}")
+
+
+def path_of(deployment: Resource, config: EffectiveConfig | None) -> str:
+    """Returns the deployment's path, by the template of `path_template_of`.
+
+    Raises PathTemplateError, and nothing else, if there is no such path.
+    """
+    template = path_template_of(deployment, config).text
+    if not isinstance(template, str):
+        raise PathTemplateError("spec.gateway.pathTemplate must be text")
+    return render_path(template, deployment)
+
+
+# ------------------------------------------------------------------------------------------------ readers of a spec
+
+
+def _whole_number(value: object, default: int, *, least: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= least else default
+
+
+def _elements(spec: Resource, *path: str) -> list[Any]:
+    value = dig(spec, *path)
+    return value if isinstance(value, list) else []
+
+
+def _is_variable(entry: object) -> bool:
+    return (
+        isinstance(entry, dict)
+        and isinstance(entry.get("name"), str)
+        and entry["name"] != ""
+        and isinstance(entry.get("value"), str | None)
+        and isinstance(entry.get("valueFrom"), dict | None)
+    )
+
+
+def _env(spec: Resource) -> tuple[Resource, ...]:
+    return tuple(entry for entry in _elements(spec, "env") if _is_variable(entry))
+
+
+def _pull_secrets(spec: Resource) -> tuple[str, ...]:
+    found = (text_at(entry, "name") for entry in _elements(spec, "imagePullSecrets"))
+    return tuple(dict.fromkeys(name for name in found if name))
+
+
+# ------------------------------------------------------------------------------------------------------------- problems
+
+
+def _pod_settings_size(spec: Resource) -> int:
+    """Returns the bytes of the pod settings as canonical JSON."""
+    settings = {
+        "env": _env(spec),
+        "imagePullSecrets": _pull_secrets(spec),
+        "token": text_at(spec, "secrets", "huggingFaceToken"),
+    }
+    return len(canonical_json(settings))
+
+
+_OBJECTS: tuple[tuple[str, ...], ...] = (
+    ("storage",),
+    ("routing",),
+    ("routing", "gatewayRef"),
+    ("routing", "annotations"),
+    ("secrets",),
+    ("labelPropagation",),
+    ("statusPolicy",),
+)
+_LISTS: tuple[tuple[str, ...], ...] = (("env",), ("imagePullSecrets",), ("labelPropagation", "match"))
+
+
+def problems_of(spec: Resource) -> Iterator[Problem]:
+    """Yields what cannot be used in a spec, stored or effective."""
+    for path in _OBJECTS:
+        if not isinstance(dig(spec, *path), dict | None):
+            yield Problem(field=_name(path), message="must be an object: it is ignored")
+    for path in _LISTS:
+        if not isinstance(dig(spec, *path), list | None):
+            yield Problem(field=_name(path), message="must be a list: it is ignored")
+    for index, entry in enumerate(_elements(spec, "env")):
+        if not _is_variable(entry):
+            yield Problem(field=f"spec.env[{index}]", message="must be an object with a name: it is ignored")
+    for path in DURATIONS:
+        value = dig(spec, *path)
+        if value not in (None, "") and parse_duration(value) is None:
+            message = f"{'.'.join(path)} must be a duration such as 10s, 5m or 1h"
+            yield Problem(field=_name(path), message=message)
+    for index, pattern in enumerate(_elements(spec, "labelPropagation", "match")):
+        error = pattern_error(pattern)
+        if error is not None:
+            yield Problem(
+                field=f"spec.labelPropagation.match[{index}]",
+                message=f"{error}; the pattern is passed over",
+                position=error.position,
+            )
+    yield from _template_problems(dig(spec, "routing", "pathTemplate"))
+    size = _pod_settings_size(spec)
+    if size > MAX_POD_SETTINGS:
+        yield Problem(
+            field="spec.env",
+            message=f"the settings of pods (env, imagePullSecrets, token) have {size} bytes of JSON, more than "
+            f"{MAX_POD_SETTINGS}: put large values into a ConfigMap and name it with valueFrom",
+        )
+
+
+def _template_problems(template: object) -> Iterator[Problem]:
+    if template in (None, ""):
+        return
+    at = "spec.routing.pathTemplate"
+    if not isinstance(template, str):
+        yield Problem(field=at, message="must be text, such as /{.metadata.namespace}/{.metadata.name}")
+        return
+    try:
+        parse_template(template)
+    except PathTemplateError as error:
+        yield Problem(field=at, message=str(error), position=error.position)
+
+
+def _name(path: tuple[str, ...]) -> str:
+    return "spec." + ".".join(path)

@@ -6,7 +6,7 @@ The reconciler reads the facts from its caches, calls `decide`, and writes the r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from airunway.api import names
@@ -38,6 +38,7 @@ from airunway.resource import (
 from airunway.selection import (
     NO_HEALTHY,
     Candidate,
+    ProviderChoice,
     ProviderFacts,
     ProviderRefusal,
     is_undecided,
@@ -148,199 +149,323 @@ def decide(
     the claim with new weights that it may take although it serves (empty: none); `parts` are the parts of the core that
     are on. `template` is the part of its template; `deployment` has the effective spec then.
     """
-    template = template or TemplatePart(deployment=deployment, status={})
-    config = _config_part(deployment, resolution, granted=granted, parts=parts)
+    work = _Pass(deployment, providers=providers, selector=selector, grants=grants or Grants(), now=now)
+    work.follow_config(resolution, granted=granted, parts=parts)
     if granted_claim:
-        config = replace(config, status={**config.status, "rollout": {"claimName": granted_claim}})
+        work.status["rollout"] = {"claimName": granted_claim}
     if annotations_of(deployment).get(names.PAUSED) == "true":
-        decision = _paused(deployment, config, now=now)
-    else:
-        config = replace(config, status={**config.status, **template.status})
-        decision = _decide(
-            deployment,
-            config,
-            template,
-            violations=violations,
-            providers=providers,
-            selector=selector,
-            now=now,
-            grants=grants or Grants(),
+        return work.paused()
+    template = template or TemplatePart(deployment=deployment, status={})
+    work.status |= template.status
+    return work.decision(work.judge(violations, template))
+
+
+class _Pass:
+    """The status, conditions and events of one pass, as far as they are decided."""
+
+    def __init__(
+        self,
+        deployment: Resource,
+        *,
+        providers: Sequence[ProviderFacts],
+        selector: bool,
+        grants: Grants,
+        now: datetime,
+    ) -> None:
+        self.deployment, self.providers, self.selector = deployment, providers, selector
+        self.grants, self.now = grants, now
+        self.live: Resource = deployment.get("status") or {}
+        self.status: Resource = {}
+        self.own: list[Condition] = []
+        """The core's conditions, but for the parents and those of the phase."""
+        self.events: list[Happening] = []
+        self.config_fault: Fault | None = None
+        """Set if no provider may work on the deployment because of its config."""
+
+    def say(self, type_: str, status: bool, reason: str, message: str) -> None:
+        """Add a condition of the core."""
+        self.own.append(Condition(type=type_, status=status, reason=reason, message=message))
+
+    def keep(self, *fields: str) -> None:
+        """Copy what the core wrote earlier; of ``provider`` only the core's two fields."""
+        for field in fields:
+            value = self.live.get(field)
+            if field == "provider" and isinstance(value, dict):
+                value = {key: value[key] for key in ("name", "selectedReason") if key in value}
+            if value and isinstance(value, dict):
+                self.status[field] = dict(value)
+
+    # -------------------------------------------------------------------------------------------------- runtime config
+
+    def follow_config(self, resolution: Resolution, *, granted: bool | None, parts: Sequence[str]) -> None:
+        """Add ``effectiveRuntimeConfig``, the ``parts`` that are asked for, and ``RuntimeConfigReady``."""
+        deployment, config = self.deployment, resolution.config
+        asked = {names.GATEWAY_PART} if routing_request(deployment, config) is RoutingRequest.REQUIRED else set()
+        if wants_cache(deployment) or _has_sized_volume(deployment):
+            asked.add(names.MODEL_CACHE_PART)
+        self.status |= filled(parts=[part for part in parts if part in asked])
+        if config is not None:
+            self.status["effectiveRuntimeConfig"] = effective = config.status()
+            if granted is None and config.rollout is Rollout.IMMEDIATELY:
+                granted = has_grant(deployment, hash_=config.hash)
+            if granted and config.rollout is Rollout.IMMEDIATELY:
+                effective["rollout"] = GRANTED
+        if resolution.missing:
+            text = (
+                f"spec.runtimeConfigName: there is neither a RuntimeConfig '{resolution.name}' in namespace "
+                f"'{key_of(deployment).namespace}' nor a ClusterRuntimeConfig '{resolution.name}': create one of them, "
+                "or name another"
+            )
+            self._refuse_config("ConfigNotFound", text)
+        elif config is None:
+            text = f"No RuntimeConfig or ClusterRuntimeConfig '{DEFAULT}' exists; built-in defaults are used"
+            before = condition_of(deployment, CONFIG_READY) or {}
+            if (before.get("status"), before.get("reason")) != ("True", "UsingDefaults"):
+                self.events.append(Happening(reason="DefaultRuntimeConfigNotFound", message=text))
+            self.say(CONFIG_READY, True, "UsingDefaults", text)
+        elif config.too_large and not is_true(deployment, SERVED):
+            self._refuse_config("InvalidSpec", _too_large(config))
+        else:
+            text = f"Uses {_named(config)}"
+            if config.too_large:
+                text = f"Keeps the settings that its pods have: {_too_large(config)}"
+            self.say(CONFIG_READY, True, "ConfigFound", text)
+            self._announce_change(config)
+
+    def _refuse_config(self, reason: str, message: str) -> None:
+        self.say(CONFIG_READY, False, reason, message)
+        self.config_fault = Fault(component=CONFIG_READY, reason=reason, message=message, pending=True)
+
+    def _announce_change(self, config: EffectiveConfig) -> None:
+        """The event that the deployment follows other settings than before; none where it followed none yet."""
+        before = dig(self.live, "effectiveRuntimeConfig", "hash")
+        if not before or before == config.hash:
+            return
+        if not is_true(self.deployment, SERVED):
+            then = "the deployment takes its pod settings"
+        elif config.rollout is Rollout.IMMEDIATELY:
+            then = "the deployment takes its pod settings in its turn (rollout: Immediately)"
+        else:
+            then = "what serves keeps its pod settings until the deployment's own spec changes (rollout: OnNextChange)"
+        self.events.append(Happening(reason="RuntimeConfigChanged", message=f"{_named(config)} changed: {then}"))
+
+    # ------------------------------------------------------------------------------------------------------- selection
+
+    def judge(self, violations: Sequence[Violation], template: TemplatePart) -> Fault:
+        """Add what is decided on a deployment that is not paused; returns what the phase says until a provider has
+        taken over.
+        """
+        if violations or template.unresolved:
+            # The selection for the last valid spec stays: objects may exist because of it. A provider that a custom
+            # selector wrote is left to the selector.
+            self.keep("engine", "selection")
+            if self.selector or _chose(self.deployment):
+                self.keep("provider")
+        text = "Schema validation passed"
+        if violations:
+            text = "Validation failed: " + "; ".join(
+                f"{each.path}: {each.message}" if each.path else each.message for each in violations
+            )
+        reason = "ValidationFailed" if violations else "ValidationPassed"
+        self.say("Validated", not violations, reason, text)
+        if template.condition is not None:
+            self.own.append(template.condition)
+        self._note_silence()
+        if violations:
+            return Fault(component="Validated", reason=reason, message=text)
+        if template.unresolved and template.fault is not None:
+            return template.fault
+        if (hindered := self._hindered_handover()) is not None:
+            return self._hold_back(*hindered)
+        before: str | None = dig(self.live, "provider", "name")
+        refused = refusals(self.deployment) if self.selector and is_undecided(self.deployment) else {}
+        if before in refused:
+            before = None  # it refused and nothing exists yet: the others are considered
+        engine = select_engine(
+            self.deployment, self.providers, refused=refused, grants=self.grants, before=before, now=self.now
         )
-    return replace(decision, events=(*config.events, *decision.events))
-
-
-def _decide(
-    deployment: Resource,
-    config: _ConfigPart,
-    template: TemplatePart,
-    *,
-    violations: Sequence[Violation],
-    providers: Sequence[ProviderFacts],
-    selector: bool,
-    now: datetime,
-    grants: Grants,
-) -> CoreDecision:
-    """The decision on a deployment that is not paused."""
-    live = deployment.get("status") or {}
-    status: Resource = dict(config.status)
-    foreign = [config.condition, *([template.condition] if template.condition is not None else [])]
-    if violations or template.unresolved:
-        # The selection for the last valid spec stays: objects may exist because of it. A provider that a custom
-        # selector wrote is left to the selector.
-        for kept in ("engine", "provider", "selection") if selector or _chose(deployment) else ("engine", "selection"):
-            _keep(status, live, kept)
-    if violations:
-        text = "Validation failed: " + "; ".join(f"{v.path}: {v.message}" if v.path else v.message for v in violations)
-        own = [
-            Condition(type="Validated", status=False, reason="ValidationFailed", message=text),
-            *foreign,
-            *_silence(deployment, providers, now=now),
-        ]
-        fault = Fault(component="Validated", reason="ValidationFailed", message=text)
-        return _decision(deployment, status, own, fault, events=(), now=now)
-
-    own = [
-        Condition(type="Validated", status=True, reason="ValidationPassed", message="Schema validation passed"),
-        *foreign,
-        *_silence(deployment, providers, now=now),
-    ]
-    if template.unresolved and template.fault is not None:
-        return _decision(deployment, status, own, template.fault, events=(), now=now)
-    if (hindered := _hindered_handover(deployment, providers, now=now)) is not None:
-        return _held_back(deployment, status, own, hindered, now=now)
-    before: str | None = dig(live, "provider", "name")
-    refused = refusals(deployment) if selector and is_undecided(deployment) else {}
-    if before in refused:
-        before = None  # it refused and nothing exists yet: the others are considered
-    engine = select_engine(deployment, providers, refused=refused, grants=grants, before=before, now=now)
-    if engine.engine is None:
-        text = f"Engine selection failed: {engine.message}"
-        own.append(Condition(type="EngineSelected", status=False, reason="NoEngineSelected", message=text))
-        fault = Fault(component="EngineSelected", reason="NoEngineSelected", message=text, pending=True)
-        pinned = dig(deployment, "spec", "provider", "name")
-        if pinned and all(provider.name != pinned for provider in providers):
-            # The missing provider is the reason why there is no engine; report it as if the engine were named.
-            fault = _unselected(own, "ProviderNotFound", not_registered(pinned, providers))
-        elif not pinned and before:
-            # A provider that was selected stays, whatever happens to configs (spec/core.md, "Selection").
-            _keep(status, live, "selection")
-            if selector:
-                own.append(_selected("AutoSelected", f"Provider {before} auto-selected"))
-                _keep(status, live, "provider")
-        elif not pinned and selector and providers:
-            status["selection"] = _candidates(deployment, providers, refused, grants, now)
-            if engine.message == NO_HEALTHY:
-                fault = _unselected(own, "NoProviderSelected", NO_HEALTHY)
-        return _decision(deployment, status, own, fault, events=(), now=now)
-    status["engine"] = {"type": engine.engine, "selectedReason": engine.reason}
-    explicit = bool(dig(deployment, "spec", "engine", "type"))
-    own.append(
-        Condition(
-            type="EngineSelected",
-            status=True,
-            reason="ExplicitSelection" if explicit else "AutoSelected",
-            message=engine.message,
-        )
-    )
-    fault_or_none, events = _provider(
-        deployment,
-        status,
-        own,
-        providers,
-        engine=engine.engine,
-        before=before,
-        refused=refused,
-        selector=selector,
-        grants=grants,
-        now=now,
-    )
-    if fault_or_none is None:
-        fault_or_none = config.fault or template.fault
-    if fault_or_none is None:
-        name = status["provider"]["name"] if "provider" in status else dig(live, "provider", "name")
-        absent = any(provider.name == name and not provider.installed for provider in providers)
-        fault_or_none = Fault(
+        if engine.engine is None:
+            return self._without_engine(engine.message, before, refused)
+        self.status["engine"] = {"type": engine.engine, "selectedReason": engine.reason}
+        explicit = bool(dig(self.deployment, "spec", "engine", "type"))
+        self.say("EngineSelected", True, "ExplicitSelection" if explicit else "AutoSelected", engine.message)
+        if dig(self.live, "engine", "type") != engine.engine:
+            text = f"Selected engine '{engine.engine}': {engine.reason}"
+            self.events.append(Happening(reason="EngineSelected", message=text))
+        fault = self._select_provider(engine.engine, before, refused) or self.config_fault or template.fault
+        if fault is not None:
+            return fault
+        name = dig(self.status, "provider", "name") or dig(self.live, "provider", "name")
+        absent = any(provider.name == name and not provider.installed for provider in self.providers)
+        return Fault(
             component="ProviderSelected",
             reason="UpstreamNotInstalled" if absent else "WaitingForProvider",
             message=not_installed(name) if absent else f"Waiting for provider '{name}' to take over",
             pending=True,
         )
-    if dig(live, "engine", "type") != engine.engine:
-        events = (
-            Happening(reason="EngineSelected", message=f"Selected engine '{engine.engine}': {engine.reason}"),
-            *events,
+
+    def _note_silence(self) -> None:
+        """``ProviderResponsive=False`` while the deployment's provider has sent no heartbeat for `SILENT_AFTER`.
+
+        It is a condition of the core's own, because ``Ready`` is the provider's and stays as last reported. There is no
+        such condition while all is well.
+        """
+        name = dig(self.live, "provider", "name")
+        provider = next((provider for provider in self.providers if provider.name == name), None)
+        silence = provider.silence(self.now) if provider is not None else None
+        if silence is not None and silence >= SILENT_AFTER:
+            text = f"No heartbeat from provider '{name}' for 5 minutes; the status may be stale"
+            self.say("ProviderResponsive", False, "ProviderStale", text)
+
+    def _hindered_handover(self) -> tuple[str, str] | None:
+        """Reason and message why the named provider cannot take over yet; None if it can, or need not.
+
+        A hand-over now would delete the objects of the previous provider, and no provider would create new ones. The
+        previous provider's finalizer shows that it has objects.
+        """
+        named, before = dig(self.deployment, "spec", "provider", "name"), dig(self.live, "provider", "name")
+        if not named or not before or named == before:
+            return None
+        if names.provider_finalizer(before) not in finalizers_of(self.deployment):
+            return None
+        next_ = next((provider for provider in self.providers if provider.name == named), None)
+        stays = f"what provider '{before}' runs stays as it is until then"
+        if next_ is None:
+            return "ProviderNotFound", f"{not_registered(named, self.providers)}; {stays}"
+        if not next_.installed:
+            return "UpstreamNotInstalled", f"{not_installed(named)}; {stays}"
+        silence = next_.silence(self.now)
+        if not next_.ready or (silence is not None and silence >= SILENT_AFTER):
+            return "WaitingForProvider", f"Provider '{named}' is not ready; {stays}"
+        cache = condition_of(self.deployment, "ModelCacheReady") or {}
+        if cache.get("reason") == "CacheLost":  # ruling 31: the next one could not start before the new copy is there
+            return "CacheLost", f"The weights are fetched again before provider '{named}' takes over; {stays}"
+        return None
+
+    def _hold_back(self, reason: str, message: str) -> Fault:
+        """Keep the previous selection, and say why the named provider has not got the deployment yet."""
+        self.keep("engine", "provider", "selection")
+        chosen = condition_of(self.deployment, "EngineSelected") or {}
+        if chosen.get("status") == "True":
+            self.say("EngineSelected", True, str(chosen.get("reason", "")), str(chosen.get("message", "")))
+        return self._unselected(reason, message)
+
+    def _without_engine(self, message: str, before: str | None, refused: Mapping[str, ProviderRefusal]) -> Fault:
+        text, pinned = f"Engine selection failed: {message}", dig(self.deployment, "spec", "provider", "name")
+        self.say("EngineSelected", False, "NoEngineSelected", text)
+        if pinned and all(provider.name != pinned for provider in self.providers):
+            # The missing provider is the reason why there is no engine; report it as if the engine were named.
+            return self._unselected("ProviderNotFound", not_registered(pinned, self.providers))
+        if not pinned and before:
+            # A provider that was selected stays, whatever happens to configs (spec/core.md, "Selection").
+            self.keep("selection")
+            if self.selector:
+                self.say("ProviderSelected", True, "AutoSelected", f"Provider {before} auto-selected")
+                self.keep("provider")
+        elif not pinned and self.selector and self.providers:
+            self._record(self._choice(None, refused).candidates)
+            if message == NO_HEALTHY:
+                return self._unselected("NoProviderSelected", NO_HEALTHY)
+        return Fault(component="EngineSelected", reason="NoEngineSelected", message=text, pending=True)
+
+    def _select_provider(self, engine: str, before: str | None, refused: Mapping[str, ProviderRefusal]) -> Fault | None:
+        """Add the provider's part; returns why there is none, or None.
+
+        `before` is the provider that stays, if one is selected that has not `refused`.
+        """
+        explicit = dig(self.deployment, "spec", "provider", "name")
+        if explicit:
+            if all(provider.name != explicit for provider in self.providers):
+                return self._unselected("ProviderNotFound", not_registered(explicit, self.providers))
+            self.say("ProviderSelected", True, "ExplicitSelection", "Provider explicitly specified in spec")
+            self._select(explicit, "explicit provider selection", before)
+            return None
+        if not self.selector:
+            if self.grants.providers is not None:
+                # Providers read there what the policy denies them, before an external selector can choose one of them.
+                self._record(self._choice(None, refused).candidates)
+            # A custom selector that has chosen owns the field and its condition: we never write them.
+            return None if before else self._waiting_for_selector()
+        if before:
+            self.say("ProviderSelected", True, "AutoSelected", f"Provider {before} auto-selected")
+            self.keep("selection")
+            self._select(before, dig(self.live, "provider", "selectedReason", default=""), before)
+            return None
+        choice = self._choice(engine, refused)
+        self._record(choice.candidates)
+        if choice.provider is None:
+            return self._unselected("NoProviderSelected", choice.message)
+        self.say("ProviderSelected", True, "AutoSelected", choice.message)
+        self._select(choice.provider, choice.reason, dig(self.live, "provider", "name"), refused)
+        return None
+
+    def _waiting_for_selector(self) -> Fault:
+        condition = condition_of(self.deployment, "ProviderSelected")
+        if condition is None or condition.get("message") == NO_SELECTOR:
+            # Written by the core: it stays until a selector writes the condition.
+            return self._unselected("NoProviderSelected", NO_SELECTOR)
+        return Fault(component="ProviderSelected", reason="NoProviderSelected", message=NO_SELECTOR, pending=True)
+
+    def _unselected(self, reason: str, message: str) -> Fault:
+        self.say("ProviderSelected", False, reason, message)
+        return Fault(component="ProviderSelected", reason=reason, message=message, pending=True)
+
+    def _select(
+        self, provider: str, reason: str, before: str | None, refused: Mapping[str, ProviderRefusal] | None = None
+    ) -> None:
+        self.status["provider"] = {"name": provider, "selectedReason": reason}
+        if provider == before:
+            return
+        text = f"Selected provider '{provider}': {reason}"
+        if refused and before is not None and before in refused:
+            text += f"; provider '{before}' refused: {refused[before].message}"
+        self.events.append(Happening(reason="ProviderSelected", message=text))
+
+    def _choice(self, engine: str | None, refused: Mapping[str, ProviderRefusal]) -> ProviderChoice:
+        return select_provider(
+            self.deployment, self.providers, engine=engine, grants=self.grants, refused=refused, now=self.now
         )
-    return _decision(deployment, status, own, fault_or_none, events=events, now=now)
 
+    def _record(self, weighed: Sequence[Candidate]) -> None:
+        """Add ``status.selection``; its time changes only with the candidates, so that an unchanged selection is not
+        written.
+        """
+        candidates = recorded(weighed)
+        if dig(self.live, "selection", "candidates") == candidates:
+            self.keep("selection")
+        else:
+            self.status["selection"] = {"candidates": candidates, "evaluatedAt": format_time(self.now)}
 
-# ------------------------------------------------------------------------------------------------------ runtime config
+    # ---------------------------------------------------------------------------------------------------------- result
 
+    def _written(self, conditions: Sequence[Condition]) -> list[Resource]:
+        generation = self.deployment["metadata"].get("generation", 0)
+        return written(conditions, previous=conditions_in(self.live), generation=generation, now=self.now)
 
-@dataclass(frozen=True, kw_only=True)
-class _ConfigPart:
-    """What the runtime config adds to a decision."""
+    def decision(self, fault: Fault) -> CoreDecision:
+        """The decision with parent conditions, and with the phase as long as no provider owns it."""
+        theirs = [each for each in conditions_in(self.live) if each.get("type") not in CORE_CONDITIONS]
+        own = [*self.own, *parent_conditions([*theirs, *self._written(self.own)])]
+        if not handed_over(self.deployment):
+            verdict = roll_up([fault], previous=self.live.get("phase"), created=False, now=self.now)
+            self.status |= {"phase": verdict.phase.value, "reason": verdict.reason, "message": verdict.message}
+            own.extend(overall_conditions(verdict))
+        self.status["conditions"] = self._written(own)
+        return CoreDecision(status=self.status, events=tuple(self.events))
 
-    status: Resource
-    """``effectiveRuntimeConfig``, ``parts`` and ``rollout``."""
-    condition: Condition
-    fault: Fault | None = None
-    """Set if no provider may work on the deployment because of its config."""
-    events: tuple[Happening, ...] = ()
-
-
-def _config_part(
-    deployment: Resource, resolution: Resolution, *, granted: bool | None, parts: Sequence[str]
-) -> _ConfigPart:
-    config = resolution.config
-    reason, problem = "", ""
-    if resolution.missing:
-        reason, problem = "ConfigNotFound", _not_found(resolution.name, key_of(deployment).namespace)
-    elif config is not None and config.too_large and not is_true(deployment, SERVED):
-        reason, problem = "InvalidSpec", _too_large(config)
-    status = filled(parts=[part for part in parts if part in _asked_for(deployment, config)])
-    if config is not None:
-        status["effectiveRuntimeConfig"] = {**config.status(), **_rollout(deployment, config, granted=granted)}
-    if problem:
-        return _ConfigPart(
-            status=status,
-            condition=Condition(type=CONFIG_READY, status=False, reason=reason, message=problem),
-            fault=Fault(component=CONFIG_READY, reason=reason, message=problem, pending=True),
-        )
-    if config is not None:
-        text = f"Uses {_named(config)}"
-        if config.too_large:
-            text = f"Keeps the settings that its pods have: {_too_large(config)}"
-        condition = Condition(type=CONFIG_READY, status=True, reason="ConfigFound", message=text)
-        return _ConfigPart(status=status, condition=condition, events=_config_changed(deployment, config))
-    text = f"No RuntimeConfig or ClusterRuntimeConfig '{DEFAULT}' exists; built-in defaults are used"
-    before = condition_of(deployment, CONFIG_READY) or {}
-    known = (before.get("status"), before.get("reason")) == ("True", "UsingDefaults")
-    return _ConfigPart(
-        status=status,
-        condition=Condition(type=CONFIG_READY, status=True, reason="UsingDefaults", message=text),
-        events=() if known else (Happening(reason="DefaultRuntimeConfigNotFound", message=text),),
-    )
-
-
-def _config_changed(deployment: Resource, config: EffectiveConfig) -> tuple[Happening, ...]:
-    """The event that the deployment follows other settings than before; none where it followed none yet."""
-    before = dig(deployment, "status", "effectiveRuntimeConfig", "hash")
-    if not before or before == config.hash:
-        return ()
-    if not is_true(deployment, SERVED):
-        then = "the deployment takes its pod settings"
-    elif config.rollout is Rollout.IMMEDIATELY:
-        then = "the deployment takes its pod settings in its turn (rollout: Immediately)"
-    else:
-        then = "what serves keeps its pod settings until the deployment's own spec changes (rollout: OnNextChange)"
-    return (Happening(reason="RuntimeConfigChanged", message=f"{_named(config)} changed: {then}"),)
-
-
-def _rollout(deployment: Resource, config: EffectiveConfig, *, granted: bool | None) -> Resource:
-    if config.rollout is not Rollout.IMMEDIATELY:
-        return {}
-    given = has_grant(deployment, hash_=config.hash) if granted is None else granted
-    return {"rollout": GRANTED} if given else {}
+    def paused(self) -> CoreDecision:
+        """All that the core owns, unchanged but for the runtime config, and ``Paused=True``."""
+        self.keep("engine", "provider", "selection", "effectiveTemplate")
+        kept_types = CORE_CONDITIONS - {"Paused", CONFIG_READY}
+        if not handed_over(self.deployment):
+            self.status |= {field: self.live[field] for field in ("phase", "reason", "message") if field in self.live}
+            kept_types |= set(OVERALL)
+        self.say("Paused", True, "Paused", f"Reconciliation is paused by the annotation {names.PAUSED}")
+        before = {each["type"]: each for each in conditions_in(self.live)}
+        said = [_unless_only_newer(before.get(each["type"]), each) for each in self._written(self.own)]
+        kept = [each for each in conditions_in(self.live) if each.get("type") in kept_types]
+        self.status["conditions"] = sorted([*kept, *said], key=lambda each: str(each["type"]))
+        return CoreDecision(status=self.status, events=tuple(self.events))
 
 
 def has_grant(deployment: Resource, *, hash_: str) -> bool:
@@ -358,25 +483,9 @@ def has_grant(deployment: Resource, *, hash_: str) -> bool:
     return dig(effective, "hash") == hash_ or not (in_effect and is_true(deployment, "Ready"))
 
 
-def _asked_for(deployment: Resource, config: EffectiveConfig | None) -> set[str]:
-    asked = set()
-    if routing_request(deployment, config) is RoutingRequest.REQUIRED:
-        asked.add("gateway")
-    if wants_cache(deployment) or _has_sized_volume(deployment):
-        asked.add("model-cache")
-    return asked
-
-
 def _has_sized_volume(deployment: Resource) -> bool:
     volumes = dig(deployment, "spec", "model", "storage", "volumes")
     return any(dig(volume, "size") is not None for volume in volumes) if isinstance(volumes, list) else False
-
-
-def _not_found(name: str, namespace: str) -> str:
-    return (
-        f"spec.runtimeConfigName: there is neither a RuntimeConfig '{name}' in namespace '{namespace}' nor a "
-        f"ClusterRuntimeConfig '{name}': create one of them, or name another"
-    )
 
 
 def _named(config: EffectiveConfig) -> str:
@@ -393,218 +502,6 @@ def _too_large(config: EffectiveConfig) -> str:
     )
 
 
-# ----------------------------------------------------------------------------------------------------------- selection
-
-
-def _hindered_handover(
-    deployment: Resource, providers: Sequence[ProviderFacts], *, now: datetime
-) -> tuple[str, str] | None:
-    """Reason and message why the named provider cannot take over yet; None if it can, or need not.
-
-    A hand-over now would delete the objects of the previous provider, and no provider would create new ones. The
-    previous provider's finalizer shows that it has objects.
-    """
-    named, before = dig(deployment, "spec", "provider", "name"), dig(deployment, "status", "provider", "name")
-    if not named or not before or named == before:
-        return None
-    if names.provider_finalizer(before) not in finalizers_of(deployment):
-        return None
-    next_ = next((provider for provider in providers if provider.name == named), None)
-    stays = f"what provider '{before}' runs stays as it is until then"
-    if next_ is None:
-        return "ProviderNotFound", f"{not_registered(named, providers)}; {stays}"
-    if not next_.installed:
-        return "UpstreamNotInstalled", f"{not_installed(named)}; {stays}"
-    silence = next_.silence(now)
-    if not next_.ready or (silence is not None and silence >= SILENT_AFTER):
-        return "WaitingForProvider", f"Provider '{named}' is not ready; {stays}"
-    cache = condition_of(deployment, "ModelCacheReady") or {}
-    if cache.get("reason") == "CacheLost":  # ruling 31: the next one could not start before the new copy is there
-        return "CacheLost", f"The weights are fetched again before provider '{named}' takes over; {stays}"
-    return None
-
-
-def _held_back(
-    deployment: Resource, status: Resource, own: list[Condition], hindered: tuple[str, str], *, now: datetime
-) -> CoreDecision:
-    """The previous selection, and why the named provider has not got the deployment yet."""
-    live, (reason, message) = deployment.get("status") or {}, hindered
-    for kept in ("engine", "provider", "selection"):
-        _keep(status, live, kept)
-    chosen = condition_of(deployment, "EngineSelected")
-    if chosen is not None and chosen.get("status") == "True":
-        words = {key: str(chosen.get(key, "")) for key in ("reason", "message")}
-        own.append(Condition(type="EngineSelected", status=True, **words))
-    fault = _unselected(own, reason, message)
-    return _decision(deployment, status, own, fault, events=(), now=now)
-
-
-def _provider(
-    deployment: Resource,
-    status: Resource,
-    own: list[Condition],
-    providers: Sequence[ProviderFacts],
-    *,
-    engine: str,
-    before: str | None,
-    refused: Mapping[str, ProviderRefusal],
-    selector: bool,
-    grants: Grants,
-    now: datetime,
-) -> tuple[Fault | None, tuple[Happening, ...]]:
-    """Add the provider's part to `status` and `own`; returns the fault, or None, and the events.
-
-    `before` is the provider that stays, if one is selected that has not `refused`.
-    """
-    explicit = dig(deployment, "spec", "provider", "name")
-    live = deployment.get("status") or {}
-    if explicit:
-        if all(provider.name != explicit for provider in providers):
-            return _unselected(own, "ProviderNotFound", not_registered(explicit, providers)), ()
-        own.append(_selected("ExplicitSelection", "Provider explicitly specified in spec"))
-        return None, _select(status, explicit, "explicit provider selection", before)
-    if not selector and grants.providers is not None:
-        # Providers read there what the policy denies them, before an external selector can choose one of them.
-        status["selection"] = _candidates(deployment, providers, refused, grants, now)
-    if before and not selector:
-        # A custom selector chose it and owns the field and its condition: we never write them.
-        return None, ()
-    if before:
-        own.append(_selected("AutoSelected", f"Provider {before} auto-selected"))
-        _keep(status, live, "selection")
-        return None, _select(status, before, dig(live, "provider", "selectedReason", default=""), before)
-    if not selector:
-        if condition_of(deployment, "ProviderSelected") is None:
-            return _unselected(own, "NoProviderSelected", NO_SELECTOR), ()
-        return _waiting_for_selector(deployment, own), ()
-    choice = select_provider(deployment, providers, engine=engine, grants=grants, refused=refused, now=now)
-    status["selection"] = _selection(choice.candidates, live, now)
-    if choice.provider is None:
-        return _unselected(own, "NoProviderSelected", choice.message), ()
-    own.append(_selected("AutoSelected", choice.message))
-    return None, _select(status, choice.provider, choice.reason, dig(live, "provider", "name"), refused)
-
-
-def _waiting_for_selector(deployment: Resource, own: list[Condition]) -> Fault:
-    condition = condition_of(deployment, "ProviderSelected") or {}
-    if condition.get("message") == NO_SELECTOR:  # written by the core: it stays until a selector writes the condition
-        return _unselected(own, "NoProviderSelected", NO_SELECTOR)
-    return Fault(component="ProviderSelected", reason="NoProviderSelected", message=NO_SELECTOR, pending=True)
-
-
-def _selected(reason: str, message: str) -> Condition:
-    return Condition(type="ProviderSelected", status=True, reason=reason, message=message)
-
-
-def _unselected(own: list[Condition], reason: str, message: str) -> Fault:
-    own.append(Condition(type="ProviderSelected", status=False, reason=reason, message=message))
-    return Fault(component="ProviderSelected", reason=reason, message=message, pending=True)
-
-
-def _select(
-    status: Resource,
-    provider: str,
-    reason: str,
-    before: str | None,
-    refused: Mapping[str, ProviderRefusal] | None = None,
-) -> tuple[Happening, ...]:
-    status["provider"] = {"name": provider, "selectedReason": reason}
-    if provider == before:
-        return ()
-    text = f"Selected provider '{provider}': {reason}"
-    if refused and before is not None and before in refused:
-        text += f"; provider '{before}' refused: {refused[before].message}"
-    return (Happening(reason="ProviderSelected", message=text),)
-
-
-def _candidates(
-    deployment: Resource,
-    providers: Sequence[ProviderFacts],
-    refused: Mapping[str, ProviderRefusal],
-    grants: Grants,
-    now: datetime,
-) -> Resource:
-    """``status.selection`` if no provider is selected."""
-    choice = select_provider(deployment, providers, engine=None, grants=grants, refused=refused, now=now)
-    return _selection(choice.candidates, deployment.get("status") or {}, now)
-
-
-def _selection(weighed: Sequence[Candidate], live: Resource, now: datetime) -> Resource:
-    """``status.selection``; its time changes only with the candidates, so that an unchanged selection is not
-    written.
-    """
-    candidates = recorded(weighed)
-    if dig(live, "selection", "candidates") == candidates:
-        return dict(live["selection"])
-    return {"candidates": candidates, "evaluatedAt": format_time(now)}
-
-
-def _silence(deployment: Resource, providers: Sequence[ProviderFacts], *, now: datetime) -> list[Condition]:
-    """``ProviderResponsive=False`` while the deployment's provider has sent no heartbeat for `SILENT_AFTER`.
-
-    It is a condition of the core's own, because ``Ready`` is the provider's and stays as last reported. There is no
-    such condition while all is well.
-    """
-    name = dig(deployment, "status", "provider", "name")
-    provider = next((provider for provider in providers if provider.name == name), None)
-    silence = provider.silence(now) if provider is not None else None
-    if silence is None or silence < SILENT_AFTER:
-        return []
-    text = f"No heartbeat from provider '{name}' for 5 minutes; the status may be stale"
-    return [Condition(type="ProviderResponsive", status=False, reason="ProviderStale", message=text)]
-
-
-def _decision(
-    deployment: Resource,
-    status: Resource,
-    own: list[Condition],
-    fault: Fault,
-    *,
-    events: tuple[Happening, ...],
-    now: datetime,
-) -> CoreDecision:
-    """Complete the status: parent conditions, and the phase as long as no provider owns it."""
-    live = deployment.get("status") or {}
-    before = conditions_in(live)
-    generation = deployment["metadata"].get("generation", 0)
-    theirs = [c for c in before if c.get("type") not in CORE_CONDITIONS]
-    ours = written(own, previous=before, generation=generation, now=now)
-    own = [*own, *parent_conditions([*theirs, *ours])]
-    if not handed_over(deployment):
-        verdict = roll_up([fault], previous=live.get("phase"), created=False, now=now)
-        status |= {"phase": verdict.phase.value, "reason": verdict.reason, "message": verdict.message}
-        own.extend(overall_conditions(verdict))
-    status["conditions"] = written(own, previous=before, generation=generation, now=now)
-    return CoreDecision(status=status, events=events)
-
-
-def _paused(deployment: Resource, config: _ConfigPart, *, now: datetime) -> CoreDecision:
-    """All that the core owns, unchanged but for the runtime config, and ``Paused=True``."""
-    live = deployment.get("status") or {}
-    status: Resource = dict(config.status)
-    for kept in ("engine", "provider", "selection", "effectiveTemplate"):
-        _keep(status, live, kept)
-    spoken = handed_over(deployment)
-    if not spoken:
-        status |= {field: live[field] for field in ("phase", "reason", "message") if field in live}
-    conditions = conditions_in(live)
-    kept_types = CORE_CONDITIONS - {"Paused", CONFIG_READY} | (set() if spoken else set(OVERALL))
-    generation = deployment["metadata"].get("generation", 0)
-    message = f"Reconciliation is paused by the annotation {names.PAUSED}"
-    paused = written(
-        [config.condition, Condition(type="Paused", status=True, reason="Paused", message=message)],
-        previous=conditions,
-        generation=generation,
-        now=now,
-    )
-    before = {c["type"]: c for c in conditions}
-    said = [_unless_only_newer(before.get(each["type"]), each) for each in paused]
-    status["conditions"] = sorted(
-        [*(c for c in conditions if c.get("type") in kept_types), *said], key=lambda c: str(c["type"])
-    )
-    return CoreDecision(status=status)
-
-
 def _unless_only_newer(before: Resource | None, condition: Resource) -> Resource:
     """The condition; the one before if only its generation differs: a spec that is edited under a pause is not read."""
     if before is None or condition["type"] != CONFIG_READY:
@@ -618,14 +515,3 @@ def _chose(deployment: Resource) -> bool:
     entries = dig(deployment, "metadata", "managedFields", default=[])
     ours = [entry for entry in entries if entry.get("manager") == names.CORE_MANAGER]
     return any(dig(entry, "fieldsV1", "f:status", "f:provider", "f:name") is not None for entry in ours)
-
-
-def _keep(status: Resource, live: Resource, field: str) -> None:
-    """Copy what the core wrote earlier; of ``provider`` only the core's two fields."""
-    value = live.get(field)
-    if not isinstance(value, dict):
-        return
-    if field == "provider":
-        value = {key: value[key] for key in ("name", "selectedReason") if key in value}
-    if value:
-        status[field] = dict(value)

@@ -1,4 +1,4 @@
-"""Reconciles one ModelDeployment for the core."""
+"""Reconciles one ModelDeployment for the core; of a deleted one, removes finalizers of providers that are gone."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any
 from airunway.api import names
 from airunway.api.bounds import EXCESS
 from airunway.configs import EffectiveConfig, Resolution
-from airunway.controller.decision import NO_CONFIG, Happening, decide, handed_over
+from airunway.controller.decision import NO_CONFIG, SILENT_AFTER, decide, handed_over
 from airunway.controller.guarded import GuardParameters, providers_of
-from airunway.controller.orphan_finalizers import OrphanFinalizer
 from airunway.controller.policies import Policies
 from airunway.controller.templates import NO_TEMPLATES, TemplateSource, template_part
+from airunway.first_seen import FirstSeen
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, Conflict, EventRecorder, MutationCache, StatusWriter
-from airunway.process.deployment_cache import to_validate
+from airunway.kube import Client, Conflict, EventRecorder, MutationCache, StatusWriter, remove_finalizers
+from airunway.process.deployment_cache import to_validate, with_all_finalizers
 from airunway.process.logs import log_phase
-from airunway.resource import ObjectKey, Resource, dig, digest, is_deleting, uid_of
+from airunway.resource import ObjectKey, Resource, dig, digest, finalizers_of, is_deleting, key_of, parse_time, uid_of
 from airunway.selection import ProviderFacts, forbidden_now, unsettled
 from airunway.status import OVERALL
 from airunway.status.events import EVENTS
 from airunway.validation import Violation, excesses, validate
 from airunway.validation.policy import NAMESPACE_NAME, Policy
 
-__all__ = ["CoreReconciler"]
+__all__ = ["CoreReconciler", "OrphanFinalizer", "orphaned_finalizers"]
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,10 @@ class CoreReconciler:
         template = template_part(deployment, self._templates, granted=self._is_template_granted(deployment))
         deployment = template.deployment
         violations = self._violations(key, deployment, gives=_given(template.status))
-        policy, labels = self._policy(key.namespace)
+        policy: Policy = Policy()
+        labels: Mapping[str, str] | None = {NAMESPACE_NAME: key.namespace}
+        if self._policies is not None:
+            policy, labels = self._policies.policy, self._policies.known_labels(key.namespace)
         if labels is None:
             return None  # the watch of namespaces lags; its event triggers the pass
         violations = violations or forbidden_now(policy, deployment, namespace_labels=labels)
@@ -121,7 +124,14 @@ class CoreReconciler:
         if not await self._write(deployment, decision.status):
             return None
         for event in decision.events:
-            self._tell(deployment, event, at=decided)
+            self._events.emit(
+                deployment,
+                reason=event.reason,
+                note=event.message,
+                warning=event.warning,
+                action=EVENTS[event.reason].action,
+                at=decided,
+            )
         return None
 
     async def _tell_guards(self, deployment: Resource, status: Resource, *, valid: bool) -> None:
@@ -134,12 +144,6 @@ class CoreReconciler:
         chosen = [dig(status, "provider", "name")] if self._selector else list(self._providers())
         providers = {*providers_of(deployment), *filter(None, chosen)}
         await self._guarded.include(deployment, providers=providers, valid=valid)
-
-    def _policy(self, namespace: str) -> tuple[Policy, Mapping[str, str] | None]:
-        """The policy in force, and the labels of the namespace if they are known already."""
-        if self._policies is None:
-            return Policy(), {NAMESPACE_NAME: namespace}
-        return self._policies.policy, self._policies.known_labels(namespace)
 
     def _violations(self, key: ObjectKey, deployment: Resource, *, gives: str) -> list[Violation]:
         """The violations of a deployment. They are computed once per generation and for what its template `gives`: most
@@ -171,12 +175,6 @@ class CoreReconciler:
             log.info("reverting an edit of the core's status fields: %s", error.message)
             return await self._status.write(deployment, status, compared=compared)
 
-    def _tell(self, deployment: Resource, event: Happening, *, at: datetime) -> None:
-        action = EVENTS[event.reason].action
-        self._events.emit(
-            deployment, reason=event.reason, note=event.message, warning=event.warning, action=action, at=at
-        )
-
 
 def _given(status: Mapping[str, Any]) -> str:
     """What identifies the values of a template: its hash is without what nodes must have."""
@@ -206,3 +204,97 @@ def _without_handed_over(deployment: Resource) -> Resource:
             }
         entries.append({**entry, "fieldsV1": {**entry["fieldsV1"], "f:status": kept}})
     return {**deployment, "metadata": {**deployment["metadata"], "managedFields": entries}}
+
+
+# ------------------------------------------------------------------------------- finalizers of providers that are gone
+
+
+_MAX_EVENTS = 4
+"""Maximum providers of one deployment that are named. It has had two at most, but users can write finalizers."""
+
+
+def orphaned_finalizers(
+    deployment: Resource, providers: Mapping[str, ProviderFacts], *, since: datetime, now: datetime
+) -> tuple[tuple[str, ...], float | None]:
+    """The finalizers of absent providers that are to be removed from a deleted deployment, and the seconds until the
+    next check.
+
+    A provider that sends heartbeats removes its finalizer itself, with the same time limit. `since` is the time of the
+    deletion, by the same clock as `now`.
+    """
+    if not is_deleting(deployment):
+        return (), None
+    held = [
+        finalizer
+        for finalizer in finalizers_of(deployment)
+        if (provider := names.provider_of_finalizer(finalizer)) and not _is_there(providers.get(provider), now)
+    ]
+    left = (since + names.FINALIZER_TIMEOUT - now).total_seconds()
+    if not held or left > 0:
+        return (), left if held else None
+    return tuple(held), None
+
+
+def _is_there(provider: ProviderFacts | None, now: datetime) -> bool:
+    if provider is None:
+        return False
+    silence = provider.silence(now)
+    return provider.ready if silence is None else silence < SILENT_AFTER
+
+
+class OrphanFinalizer:
+    """Removes the finalizers of absent providers and emits an event for each."""
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        providers: Callable[[], Mapping[str, ProviderFacts]],
+        events: EventRecorder,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._client = client
+        self._providers = providers
+        self._events = events
+        self._clock = clock
+        self._deletions: FirstSeen[ObjectKey] = FirstSeen(clock)
+
+    def forget(self, key: ObjectKey) -> None:
+        """Drop the state of a deployment that is gone."""
+        self._deletions.forget(key)
+
+    async def release(self, deployment: Resource) -> float | None:
+        """One pass over a deleted deployment; returns the seconds until the next pass. Raises KubeError."""
+        deleted = parse_time(dig(deployment, "metadata", "deletionTimestamp"))
+        since = self._deletions.since(key_of(deployment), deleted)
+        now, providers = self._clock(), self._providers()
+        finalizers, again = orphaned_finalizers(deployment, providers, since=since, now=now)
+        if not finalizers:
+            return again
+        found = await with_all_finalizers(self._client, deployment)
+        finalizers, _ = orphaned_finalizers(found, providers, since=since, now=now)
+        taken = frozenset(finalizers)
+        if taken and await remove_finalizers(self._client, MODEL_DEPLOYMENT, found, taken, manager=names.CORE_MANAGER):
+            for finalizer in finalizers[:_MAX_EVENTS]:
+                self._tell(deployment, names.provider_of_finalizer(finalizer))
+        return None
+
+    def _tell(self, deployment: Resource, provider: str) -> None:
+        kind, name = (dig(deployment, "status", "provider", field) for field in ("resourceKind", "resourceName"))
+        what = f"{kind} {key_of(deployment).namespace}/{name}" if kind and name else "the upstream resource"
+        facts = self._providers().get(provider)
+        since = "is not registered" if facts is None else "has sent no heartbeat for too long"
+        log.warning(
+            "%s: finalizer of provider '%s' removed because the provider %s; upstream objects may be orphaned",
+            key_of(deployment),
+            provider,
+            since,
+        )
+        self._events.emit(
+            deployment,
+            reason="FinalizerTimeout",
+            note=f"Finalizer removed after timeout, {what} may be orphaned (provider '{provider}' {since})",
+            warning=True,
+            action="Release",
+            vital=True,
+        )

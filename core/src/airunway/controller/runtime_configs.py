@@ -5,9 +5,9 @@ A key of this controller has a namespace for a RuntimeConfig and none for a Clus
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from time import monotonic
 
 from airunway.api import names
@@ -121,15 +121,26 @@ class RuntimeConfigReconciler:
         renewed = self.templates.under_way(followers.values())
         settings = self._wave(key, effective, followers, limit=max(0, limit - taking - renewed), now=now)
         left = max(0, limit - settings.busy - renewed) if settings.stalled_by is None else 0
-        weights = self._cache_wave(followers.values(), limit=left, patience=patience, now=now)
+        weights = self.caches.next(followers.values(), member_of=_other_member, limit=left, patience=patience, now=now)
         left = max(0, limit - settings.busy - weights.busy)
         if settings.stalled_by is not None or weights.stalled_by is not None:
             left = 0
-        granted = settings.granted | weights.granted
-        templates = self._template_wave(effective, followers, together=granted, limit=left, now=now)
-        for each in granted | templates.granted:
+        granted, values = settings.granted | weights.granted, Wave()
+        if _changes_what_serves(effective):
+            values = self.templates.next(
+                followers.values(),
+                member_of=_other_member,
+                together=granted,
+                limit=left,
+                patience=patience,
+                now=now,
+            )
+        else:
+            for each in followers:
+                self.templates.forget(each)
+        for each in granted | values.granted:
             self._on_grant(each)
-        waves = (settings, weights, templates)
+        waves = (settings, weights, values)
         waits = [each.wake_after for each in waves if each.wake_after is not None]
         stalled = next((each for each in waves if each.stalled_by is not None), settings)
         return replace(stalled, wake_after=min(waits, default=None))
@@ -139,40 +150,14 @@ class RuntimeConfigReconciler:
         config = self._configs.resolve(deployment).config
         return config is not None and _changes_what_serves(config)
 
-    def _template_wave(
-        self,
-        effective: EffectiveConfig,
-        followers: Mapping[ObjectKey, Resource],
-        *,
-        together: frozenset[ObjectKey],
-        limit: int,
-        now: datetime,
-    ) -> Wave:
-        if not _changes_what_serves(effective):
-            for each in followers:
-                self.templates.forget(each)
-            return Wave()
-        return self.templates.next(
-            followers.values(),
-            member_of=_other_member,
-            together=together,
-            limit=limit,
-            patience=effective.status_policy.patience,
-            now=now,
-        )
-
     def _wave_without_config(self, key: ObjectKey) -> float | None:
         """Grant claims to deployments of a namespace that follow no config, one at a time."""
         users = [user for user in self._configs.users(key) if self._configs.resolve(user).config is None]
-        now = self._clock()
         self.caches.under_way(users)
-        wave = self._cache_wave(users, limit=1, patience=CAPACITY_PATIENCE, now=now)
+        wave = self.caches.next(users, member_of=_other_member, limit=1, patience=CAPACITY_PATIENCE, now=self._clock())
         for each in wave.granted:
             self._on_grant(each)
         return wave.wake_after
-
-    def _cache_wave(self, users: Iterable[Resource], *, limit: int, patience: timedelta, now: datetime) -> Wave:
-        return self.caches.next(users, member_of=_other_member, limit=limit, patience=patience, now=now)
 
     def _wave(
         self,

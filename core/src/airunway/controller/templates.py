@@ -12,7 +12,7 @@ from typing import Any
 
 from airunway.api import names
 from airunway.process.deployment_cache import own_spec
-from airunway.resource import ObjectKey, Resource, annotations_of, dig, digest, finalizers_of, is_true, key_of
+from airunway.resource import ObjectKey, Resource, annotations_of, dig, digest, filled, finalizers_of, is_true, key_of
 from airunway.status import SERVED, Condition, Fault
 from airunway.templates import (
     CLUSTER_KIND,
@@ -121,9 +121,8 @@ def template_part(deployment: Resource, templates: TemplateSource, *, granted: b
     else:
         given, hash_ = contribution.spec, contribution.hash
     key = key_of(template)
-    ref = {"kind": _kind(template), **({"namespace": key.namespace} if key.namespace else {}), "name": key.name}
     published = {
-        "ref": ref,
+        "ref": filled(kind=KIND if key.namespace else CLUSTER_KIND, namespace=key.namespace, name=key.name),
         "scope": "Namespace" if key.namespace else "Cluster",
         "hash": hash_,
         "asked": request.digest,
@@ -133,9 +132,11 @@ def template_part(deployment: Resource, templates: TemplateSource, *, granted: b
     text = f"Uses {_named(template)}"
     if hash_ != contribution.hash:
         published["newerHash"] = contribution.hash
+        new = contribution.spec
+        changed = sorted(key for key in given.keys() | new.keys() if given.get(key) != new.get(key))
         text += (
             " as it was before its last change: the next change of the deployment's own spec, or a new value of the "
-            f"annotation {names.ADOPT}, takes the new values ({_changed(given, contribution.spec)})"
+            f"annotation {names.ADOPT}, takes the new values ({', '.join(changed)})"
         )
     elif given != contribution.spec:
         taken = "with the node affinity for the nodes that were there when its values were taken"
@@ -145,13 +146,12 @@ def template_part(deployment: Resource, templates: TemplateSource, *, granted: b
             f", {taken}: the next change of the deployment's own spec, or a new value of the annotation {names.ADOPT}, "
             "takes that for the nodes of today"
         )
-    ignored = "; ".join(contribution.ignored)
+    text = "; ".join((text, *contribution.ignored))
+    status = {**(deployment.get("status") or {}), "effectiveTemplate": published}
     return TemplatePart(
-        deployment=_with(deployment, spec, published),
+        deployment={**deployment, "spec": effective({"spec": spec, "status": status})["spec"]},
         status={"effectiveTemplate": published},
-        condition=Condition(
-            type=TEMPLATE_READY, status=True, reason="TemplateFound", message=f"{text}; {ignored}" if ignored else text
-        ),
+        condition=Condition(type=TEMPLATE_READY, status=True, reason="TemplateFound", message=text),
     )
 
 
@@ -180,11 +180,6 @@ def own_digest(deployment: Resource) -> str:
     return digest([spec, annotations_of(deployment).get(names.ADOPT, "")])
 
 
-def _changed(before: Resource, now: Resource) -> str:
-    """The fields of a spec that differ, by name."""
-    return ", ".join(sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key)))
-
-
 def _template(
     deployment: Resource, request: Request, record: Resource | None, templates: TemplateSource
 ) -> tuple[Resource | None, Choice]:
@@ -192,7 +187,8 @@ def _template(
     else the best one. A template that was deleted and made again may be for another model.
     """
     namespace = key_of(deployment).namespace
-    if record is not None and record.get("asked") == request.digest and _exists(deployment):
+    held = any(map(names.provider_of_finalizer, finalizers_of(deployment)))  # by a provider: something of it exists
+    if held and record is not None and record.get("asked") == request.digest:
         ref = record.get("ref")
         key = ObjectKey(str(dig(ref, "namespace", default="")), str(dig(ref, "name", default="")))
         found = templates.find(key) if key.namespace in ("", namespace) else None
@@ -200,11 +196,6 @@ def _template(
             return found, Choice()
     choice = templates.choose(request, namespace)
     return (choice.chosen.template if choice.chosen is not None else None), choice
-
-
-def _exists(deployment: Resource) -> bool:
-    """Whether anything of the deployment exists: a provider holds it."""
-    return any(map(names.provider_of_finalizer, finalizers_of(deployment)))
 
 
 def _keeps(deployment: Resource, record: Resource, contribution: Contribution, digest_: str, *, granted: bool) -> bool:
@@ -220,7 +211,8 @@ def _keeps(deployment: Resource, record: Resource, contribution: Contribution, d
     if record.get("hash") == contribution.hash:
         if not is_true(deployment, SERVED) and _without_nodes(record, contribution):
             return False
-        return _has_object(deployment) and not _waits_for_a_node(deployment)
+        made = bool(dig(deployment, "status", "provider", "resourceName"))  # an object, which may have pods
+        return made and not _waits_for_a_node(deployment)
     return is_true(deployment, SERVED) and not granted
 
 
@@ -229,11 +221,6 @@ def _without_nodes(record: Resource, contribution: Contribution) -> bool:
     a contribution without it.
     """
     return record["spec"] != contribution.spec and digest(record["spec"]) == contribution.hash
-
-
-def _has_object(deployment: Resource) -> bool:
-    """Whether its provider has made an object, which may have pods."""
-    return bool(dig(deployment, "status", "provider", "resourceName"))
 
 
 def _waits_for_a_node(deployment: Resource) -> bool:
@@ -263,17 +250,6 @@ def _without(deployment: Resource, request: Request, record: Resource | None, pr
     )
 
 
-def _with(deployment: Resource, spec: Resource, published: Resource) -> Resource:
-    """The deployment with the effective spec that follows from what is published."""
-    status = {**(deployment.get("status") or {}), "effectiveTemplate": published}
-    merged = effective({"spec": spec, "status": status})["spec"]
-    return {**deployment, "spec": merged}
-
-
-def _kind(template: Resource) -> str:
-    return KIND if key_of(template).namespace else CLUSTER_KIND
-
-
 def _named(template: Resource) -> str:
     key = key_of(template)
-    return f"{_kind(template)} '{key.name}'" + (f" of namespace '{key.namespace}'" if key.namespace else "")
+    return f"{KIND} '{key.name}' of namespace '{key.namespace}'" if key.namespace else f"{CLUSTER_KIND} '{key.name}'"

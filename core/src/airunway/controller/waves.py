@@ -7,12 +7,11 @@ with a claim whose weights were fetched anew (`CacheWaves`), and with newer valu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, MutableMapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TypeVar
 
-from airunway.resource import ObjectKey, Resource, dig, is_true, key_of
+from airunway.resource import ObjectKey, Resource, dig, is_true, key_of, text_at
 from airunway.status import SERVED
 
 __all__ = [
@@ -23,7 +22,6 @@ __all__ = [
     "cache_progress_of",
     "mounts_old_claim",
     "next_wave",
-    "published_claim",
     "template_progress_of",
 ]
 
@@ -84,35 +82,97 @@ def next_wave(members: Iterable[Member], *, limit: int, patience: timedelta, now
     return Wave(granted=granted, wake_after=min(waiting).total_seconds() if waiting else None, busy=len(waiting))
 
 
-_T = TypeVar("_T")
+@dataclass(frozen=True, kw_only=True)
+class _Grant:
+    """That a deployment may take something new although it serves."""
+
+    at: datetime
+    claim: str = ""
+    """The claim that it may take; empty where the grant is not about a claim."""
 
 
-def _open_grants(
-    grants: MutableMapping[ObjectKey, _T], users: Iterable[Resource], *, is_over: Callable[[Resource, _T], bool]
-) -> int:
-    """Remove the grants of these deployments that are over; returns how many are not."""
-    count = 0
-    for user in users:
-        key = key_of(user)
-        if key in grants and is_over(user, grants[key]):
-            del grants[key]
-        count += key in grants
-    return count
+class _Waves:
+    """The grants that are under way. A new leader reads them from the statuses."""
+
+    def __init__(self) -> None:
+        self._grants: dict[ObjectKey, _Grant] = {}
+
+    def _is_behind(self, deployment: Resource) -> bool:
+        """Whether there is something newer than what the deployment has or was granted."""
+        raise NotImplementedError
+
+    def _is_current(self, deployment: Resource, *, behind: bool) -> bool:
+        """Whether the deployment runs with the newest; `behind` is the answer of `_is_behind`."""
+        return not behind
+
+    def _is_over(self, deployment: Resource, grant: _Grant) -> bool:
+        """Whether a grant counts no longer."""
+        raise NotImplementedError
+
+    def _grant(self, deployment: Resource, *, now: datetime) -> _Grant:
+        return _Grant(at=now)
+
+    def is_under_way(self, key: ObjectKey) -> bool:
+        """Whether a deployment was granted something and is not done."""
+        return key in self._grants
+
+    def under_way(self, users: Iterable[Resource]) -> int:
+        """Note what became of the grants of these deployments; returns how many are not done."""
+        count = 0
+        for user in users:
+            key = key_of(user)
+            if key in self._grants and self._is_over(user, self._grants[key]):
+                del self._grants[key]
+            count += key in self._grants
+        return count
+
+    def next(
+        self,
+        users: Iterable[Resource],
+        *,
+        member_of: Callable[[Resource, datetime | None], Member],
+        limit: int,
+        patience: timedelta,
+        now: datetime,
+        together: Collection[ObjectKey] = (),
+    ) -> Wave:
+        """Grant the newest to at most `limit` of these deployments at a time. `under_way` comes first.
+
+        `member_of` gives what a deployment is in a wave, with the time of its grant (None: none). Those that are
+        disturbed anyway now (`together`) take it in the same restart.
+        """
+        found: dict[ObjectKey, Resource] = {}
+        members = []
+        for user in users:
+            key, behind, grant = key_of(user), self._is_behind(user), self._grants.get(key_of(user))
+            if behind and key in together:
+                self._grants.setdefault(key, self._grant(user, now=now))
+            elif behind or grant is not None:
+                found[key] = user
+                member = member_of(user, grant.at if grant is not None else None)
+                members.append(replace(member, current=self._is_current(user, behind=behind)))
+        wave = next_wave(members, limit=limit, patience=patience, now=now)
+        for key in wave.granted:
+            self._grants[key] = self._grant(found[key], now=now)
+        return wave
+
+    def forget(self, key: ObjectKey) -> None:
+        """The deployment is gone, or its config grants nothing any more."""
+        self._grants.pop(key, None)
 
 
 # -------------------------------------------------------------------------------------- weights that were fetched anew
 
 
-def published_claim(deployment: Resource) -> str:
+def _published_claim(deployment: Resource) -> str:
     """The claim whose weights are Ready for a deployment; empty if there is none."""
     cache = dig(deployment, "status", "modelCache")
-    claim = dig(cache, "claimName")
-    return claim if dig(cache, "ready") is True and isinstance(claim, str) else ""
+    return text_at(cache, "claimName") if dig(cache, "ready") is True else ""
 
 
 def mounts_old_claim(deployment: Resource) -> bool:
     """Whether what runs mounts another claim than the one that is Ready."""
-    used, claim = dig(deployment, "status", "provider", "claimName"), published_claim(deployment)
+    used, claim = dig(deployment, "status", "provider", "claimName"), _published_claim(deployment)
     return bool(used and claim and used != claim)
 
 
@@ -120,26 +180,11 @@ def cache_progress_of(deployment: Resource | None) -> tuple[object, ...]:
     """The claims of a deployment: one that changes may begin or end a wave."""
     if deployment is None:
         return ()
-    return published_claim(deployment), dig(deployment, "status", "provider", "claimName")
+    return _published_claim(deployment), dig(deployment, "status", "provider", "claimName")
 
 
-def _is_done(deployment: Resource) -> bool:
-    return not mounts_old_claim(deployment) and is_true(deployment, "Ready")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Grant:
-    """That a deployment may take a claim."""
-
-    claim: str
-    at: datetime
-
-
-class CacheWaves:
-    """The grants of claims that are under way. A new leader reads them from the statuses (`begin`)."""
-
-    def __init__(self) -> None:
-        self._grants: dict[ObjectKey, _Grant] = {}
+class CacheWaves(_Waves):
+    """The grants of claims."""
 
     def begin(self, deployments: Iterable[Resource], *, now: datetime) -> None:
         """Take over the grants of an earlier leader. A status does not say whether a deployment that is not Ready was
@@ -148,14 +193,10 @@ class CacheWaves:
         self._grants = {
             key_of(each): _Grant(claim=claim, at=now)
             for each in deployments
-            if (claim := published_claim(each))
+            if (claim := _published_claim(each))
             and dig(each, "status", "rollout", "claimName") == claim
-            and not _is_done(each)
+            and not self._is_done(each)
         }
-
-    def is_under_way(self, key: ObjectKey) -> bool:
-        """Whether a deployment was granted a claim and is not done."""
-        return key in self._grants
 
     def granted_claim(self, deployment: Resource) -> str:
         """The claim that a deployment may take although it serves; empty: none.
@@ -168,43 +209,17 @@ class CacheWaves:
         said = dig(deployment, "status", "rollout", "claimName")
         return str(said) if said and said == dig(deployment, "status", "modelCache", "claimName") else ""
 
-    def under_way(self, users: Iterable[Resource]) -> int:
-        """Note what became of the grants of these deployments; returns how many are not done."""
-        return _open_grants(
-            self._grants, users, is_over=lambda user, grant: grant.claim != published_claim(user) or _is_done(user)
-        )
+    def _is_behind(self, deployment: Resource) -> bool:
+        return mounts_old_claim(deployment)
 
-    def next(
-        self,
-        users: Iterable[Resource],
-        *,
-        member_of: Callable[[Resource, datetime | None], Member],
-        limit: int,
-        patience: timedelta,
-        now: datetime,
-    ) -> Wave:
-        """Grant claims to at most `limit` of these deployments at a time. `under_way` comes first.
+    def _is_done(self, deployment: Resource) -> bool:
+        return not mounts_old_claim(deployment) and is_true(deployment, "Ready")
 
-        `member_of` gives what a deployment is in a wave, with the time of its grant (None: none).
-        """
-        claims: dict[ObjectKey, str] = {}
-        members = []
-        for user in users:
-            key = key_of(user)
-            grant = self._grants.get(key)
-            if grant is None and not mounts_old_claim(user):
-                continue
-            claims[key] = published_claim(user)
-            member = member_of(user, grant.at if grant is not None else None)
-            members.append(replace(member, current=not mounts_old_claim(user)))
-        wave = next_wave(members, limit=limit, patience=patience, now=now)
-        for key in wave.granted:
-            self._grants[key] = _Grant(claim=claims[key], at=now)
-        return wave
+    def _is_over(self, deployment: Resource, grant: _Grant) -> bool:
+        return grant.claim != _published_claim(deployment) or self._is_done(deployment)
 
-    def forget(self, key: ObjectKey) -> None:
-        """The deployment is gone."""
-        self._grants.pop(key, None)
+    def _grant(self, deployment: Resource, *, now: datetime) -> _Grant:
+        return _Grant(claim=_published_claim(deployment), at=now)
 
 
 # ------------------------------------------------------------------------------------------ newer values of a template
@@ -223,8 +238,8 @@ def _in_effect(deployment: Resource) -> str:
     return str(dig(deployment, "status", "provider", "templateHash", default=""))
 
 
-class TemplateWaves:
-    """The grants that are under way. A new leader reads them from the statuses (`begin`).
+class TemplateWaves(_Waves):
+    """The grants of newer values.
 
     `newest_of(deployment)` is the hash of what its template gives now; empty: not known. `allows(deployment)` is
     whether its config has waves of newer values at all.
@@ -233,13 +248,13 @@ class TemplateWaves:
     def __init__(
         self, newest_of: Callable[[Resource], str], *, allows: Callable[[Resource], bool] = lambda _: True
     ) -> None:
+        super().__init__()
         self._newest_of, self._allows = newest_of, allows
-        self._grants: dict[ObjectKey, datetime] = {}
 
     def begin(self, deployments: Iterable[Resource], *, now: datetime) -> None:
         """Take over the grants of an earlier leader: the record of a deployment has newer values than what serves."""
         self._grants = {
-            key_of(each): now
+            key_of(each): _Grant(at=now)
             for each in deployments
             if is_true(each, SERVED) and _in_effect(each) not in ("", _recorded(each)) and self._allows(each)
         }
@@ -248,46 +263,13 @@ class TemplateWaves:
         """Whether a deployment may take the newest values although it serves."""
         return key_of(deployment) in self._grants and self._allows(deployment)
 
-    def under_way(self, users: Iterable[Resource]) -> int:
-        """Note what became of the grants of these deployments; returns how many are not done."""
-        return _open_grants(self._grants, users, is_over=lambda user, _: self._is_done(user))
-
-    def next(
-        self,
-        users: Iterable[Resource],
-        *,
-        member_of: Callable[[Resource, datetime | None], Member],
-        together: Collection[ObjectKey],
-        limit: int,
-        patience: timedelta,
-        now: datetime,
-    ) -> Wave:
-        """Grant newer values to at most `limit` of these deployments at a time. `under_way` comes first.
-
-        `member_of` gives what a deployment is in a wave, with the time of its grant (None: none). Those that are
-        disturbed anyway now (`together`) take them in the same restart.
-        """
-        members = []
-        for user in users:
-            key, behind = key_of(user), self._is_behind(user)
-            if behind and key in together:
-                self._grants.setdefault(key, now)
-            elif behind or key in self._grants:
-                member = member_of(user, self._grants.get(key))
-                members.append(replace(member, current=not behind and _in_effect(user) == _recorded(user)))
-        wave = next_wave(members, limit=limit, patience=patience, now=now)
-        self._grants |= dict.fromkeys(wave.granted, now)
-        return wave
-
-    def forget(self, key: ObjectKey) -> None:
-        """The deployment is gone, or its config grants nothing any more."""
-        self._grants.pop(key, None)
-
     def _is_behind(self, deployment: Resource) -> bool:
-        """Whether the record of a deployment has other values than its template."""
         newest = self._newest_of(deployment)
         return bool(newest) and newest != _recorded(deployment)
 
-    def _is_done(self, deployment: Resource) -> bool:
+    def _is_current(self, deployment: Resource, *, behind: bool) -> bool:
+        return not behind and _in_effect(deployment) == _recorded(deployment)
+
+    def _is_over(self, deployment: Resource, _grant: _Grant) -> bool:
         taken = _in_effect(deployment) == _recorded(deployment)
         return taken and not self._is_behind(deployment) and is_true(deployment, "Ready")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from airunway import __version__
-from airunway.artifacts.decision import access_mode_of, class_name_of
+from airunway.artifacts.claims import access_mode_of, class_name_of
 from airunway.artifacts.deployments import wants_cache
 from airunway.doctor.checks_cluster import INSTALL
 from airunway.doctor.checks_cluster_resources import default_classes

@@ -15,7 +15,7 @@ from airunway.doctor.guards import expected_guards
 from airunway.doctor.rights import expected_rights
 from airunway.doctor.snapshot import GATEWAY_GROUP, POOL_GROUPS, Call, Right, Snapshot, Unseen
 from airunway.doctor.webhook_comparison import configuration_names, services_of
-from airunway.gateway.kinds import GATEWAY
+from airunway.gateway.caches import GATEWAY
 from airunway.kinds import (
     CLUSTER_MODEL_TEMPLATE,
     CLUSTER_RUNTIME_CONFIG,

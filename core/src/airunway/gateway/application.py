@@ -1,4 +1,4 @@
-"""The gateway part of the core's process: its caches, queue and workers (spec/platform.md, "Where it runs")."""
+"""The gateway part of the core's process: caches, queue, workers, and model names (spec/platform.md)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import aiohttp
+import orjson
 
 from airunway.api import names
 from airunway.configs import RoutingRequest, routing_request
-from airunway.gateway.caches import GatewayCaches
-from airunway.gateway.kinds import HTTP_ROUTE, INFERENCE_POOL
-from airunway.gateway.model_name import ask
+from airunway.gateway.caches import HTTP_ROUTE, INFERENCE_POOL, GatewayCaches
 from airunway.gateway.reconciler import RouteReconciler, serves_generation
 from airunway.kube import Client, Kind, Priority, wait_until_synced
 from airunway.process.base_controller import BaseController, not_synced
@@ -32,7 +31,7 @@ from airunway.resource import (
 )
 from airunway.routing import CONDITION, Claims, Flags, PickerProblem, Probe, picker_for
 
-__all__ = ["DEFAULT_PICKER_IMAGE", "GatewayApplication", "GatewaySettings"]
+__all__ = ["DEFAULT_PICKER_IMAGE", "Answer", "GatewayApplication", "GatewaySettings", "ask"]
 
 DEFAULT_PICKER_IMAGE = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
 """Image of endpoint pickers unless ``--epp-image`` names another one."""
@@ -296,3 +295,59 @@ def _reads_of_status(deployment: Resource) -> object:
 
 
 _RELEVANT = RelevantMetadata(labels=lambda _: True, annotations=lambda _: True, status=_reads_of_status)
+
+
+# ---------------------------------------------------------------------------------- asking a model server for its name
+
+
+_TIMEOUT = 5.0
+"""Seconds for the whole request (spec/platform.md, "Model name")."""
+
+_MOST = 2**20
+"""Bytes of an answer that are read."""
+
+_LONGEST = 2048
+"""Characters of a model name (`status.gateway.modelName`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """The answer of a model server to ``/v1/models``."""
+
+    name: str = ""
+    """The first model's id; empty if there is none."""
+    problem: str = ""
+    """Why there is no name, as the end of a sentence; empty if there is one."""
+
+
+async def ask(session: aiohttp.ClientSession, url: str) -> Answer:
+    """Ask the server at `url` (``http://llama.ml.svc:8000``) for the id of its first model. Never raises for what the
+    server does.
+    """
+    where = f"{url.rstrip('/')}/v1/models"
+    try:
+        async with asyncio.timeout(_TIMEOUT), session.get(where, allow_redirects=False) as response:
+            if response.status != 200:
+                return Answer(problem=f"{where} answered {response.status}")
+            body = b""
+            while chunk := await response.content.read(_MOST + 1 - len(body)):
+                body += chunk
+                if len(body) > _MOST:
+                    return Answer(problem=f"{where} answered with more than 1 MiB")
+    except TimeoutError:
+        return Answer(problem=f"{where} did not answer within {_TIMEOUT:.0f} s")
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        return Answer(problem=f"{where} cannot be reached ({type(error).__name__})")
+    return _name_in(body, where)
+
+
+def _name_in(body: bytes, where: str) -> Answer:
+    try:
+        models = dig(orjson.loads(body), "data")
+    except orjson.JSONDecodeError:
+        return Answer(problem=f"{where} did not answer with JSON")
+    first = models[0] if isinstance(models, list) and models else None
+    name = dig(first, "id") if isinstance(first, dict) else None
+    if not isinstance(name, str) or not 0 < len(name) <= _LONGEST or not name.isprintable():
+        return Answer(problem=f"{where} named no model")
+    return Answer(name=name)

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 import orjson
 
 from airunway.api import names
-from airunway.gateway.kinds import (
-    DESTINATION_RULE,
-    GATEWAY,
-    HTTP_ROUTE,
-    INFERENCE_POOL,
-    OPTIONAL,
-    PICKER_KINDS,
-)
 from airunway.kube import (
-    Index,
     Kind,
     MutationCache,
     compact_bytes,
@@ -27,10 +17,21 @@ from airunway.kube import (
     wait_until_answered,
 )
 from airunway.owned.objects import Identity, identity_in
-from airunway.process.caches import Caches, SharedCache
+from airunway.owned.views import View, known_objects, views_by_kind
+from airunway.process.caches import Caches
 from airunway.resource import ObjectKey, Resource, controller_owner, copy_of, dig, key_of, labels_of
+from airunway.routing import GATEWAY_GROUP
+from airunway.sdk import picker
 
-__all__ = ["GatewayCaches", "View"]
+__all__ = [
+    "DESTINATION_RULE",
+    "GATEWAY",
+    "HTTP_ROUTE",
+    "INFERENCE_POOL",
+    "OPTIONAL",
+    "PICKER_KINDS",
+    "GatewayCaches",
+]
 
 _LOOK = 1.0
 """Seconds between two looks at which kinds are served; a reflector itself asks for an absent kind every 30 s."""
@@ -42,25 +43,6 @@ _PACKED = "packed"
 
 _FINDING = ("name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences")
 """Metadata by which a cached route is found and compared."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class View:
-    """The objects of one kind."""
-
-    kind: Kind
-    """The kind, in the version that is written."""
-    reflector: SharedCache
-    """The cache as the API server's watch fills it."""
-    objects: MutationCache
-    """The cache with the answers to our own writes."""
-    of: Index
-    """Our objects by their deployment."""
-
-    @property
-    def served(self) -> bool:
-        """Whether the cluster serves the kind, as far as it has been read."""
-        return self.reflector.synced.is_set() and not self.reflector.missing
 
 
 class GatewayCaches:
@@ -91,10 +73,10 @@ class GatewayCaches:
         self._pack = transform_once(lambda route: _packed(compact(route)))
         # Users' routes and other controllers' pools are read, too: a deployment may name a route, and a provider's
         # operator may make the pool.
-        self._views = {
-            (kind.group, kind.kind): self._view(caches, kind, ours=kind in (*PICKER_KINDS, DESTINATION_RULE))
+        self._views = views_by_kind(
+            self._view(caches, kind, ours=kind in (*PICKER_KINDS, DESTINATION_RULE))
             for kind in (*OPTIONAL, *PICKER_KINDS)
-        }
+        )
         self._served: frozenset[Kind] = frozenset()
 
     def _view(self, caches: Caches, kind: Kind, *, ours: bool) -> View:
@@ -146,20 +128,8 @@ class GatewayCaches:
 
     def known(self, deployment: ObjectKey, wanted: Iterable[Resource] = ()) -> dict[Identity, Resource]:
         """The deployment's objects of this part, and those with the name of a `wanted` one."""
-        identities = {
-            Identity(view.kind.group, view.kind.kind, key_of(obj).name): view
-            for view in self._views.values()
-            if view.served
-            for obj in view.of.get(deployment)
-        }
-        for obj in wanted:
-            if (view := self.view_of(obj)) is not None:
-                identities[identity_in(obj)] = view
-        found = (
-            (identity, view.objects.get(ObjectKey(deployment.namespace, identity.name)))
-            for identity, view in identities.items()
-        )
-        return {identity: obj for identity, obj in found if obj is not None}
+        served = {kind: view for kind, view in self._views.items() if view.served}
+        return known_objects(served, deployment, (obj for obj in wanted if self.view_of(obj) is not None))
 
     # ------------------------------------------------------------------------------------------------------- what runs
 
@@ -240,3 +210,29 @@ def _without_counts(gateway: Resource) -> Resource:
         if isinstance(listener, dict):
             listener.pop("attachedRoutes", None)
     return result
+
+
+GATEWAY = Kind(group=GATEWAY_GROUP, version="v1", kind="Gateway", plural="gateways", namespaced=True)
+HTTP_ROUTE = Kind(group=GATEWAY_GROUP, version="v1", kind="HTTPRoute", plural="httproutes", namespaced=True)
+INFERENCE_POOL = Kind(
+    group=picker.INFERENCE_POOL.group,
+    version="v1",
+    kind=picker.INFERENCE_POOL.kind,
+    plural=picker.INFERENCE_POOL.plural,
+    namespaced=True,
+)
+DESTINATION_RULE = Kind(
+    group="networking.istio.io", version="v1", kind="DestinationRule", plural="destinationrules", namespaced=True
+)
+
+OPTIONAL = (GATEWAY, HTTP_ROUTE, INFERENCE_POOL, DESTINATION_RULE)
+"""Kinds that come and go with their CRDs while the part runs."""
+
+PICKER_KINDS = (
+    Kind(group="", version="v1", kind="ServiceAccount", plural="serviceaccounts", namespaced=True),
+    Kind(group="rbac.authorization.k8s.io", version="v1", kind="RoleBinding", plural="rolebindings", namespaced=True),
+    Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True),
+    Kind(group="", version="v1", kind="Service", plural="services", namespaced=True),
+    Kind(group="apps", version="v1", kind="Deployment", plural="deployments", namespaced=True),
+)
+"""Kinds of an endpoint picker's objects besides the pool; every cluster serves them."""

@@ -13,14 +13,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from airunway.api import names
-from airunway.gateway.caches import GatewayCaches
-from airunway.gateway.kinds import DESTINATION_RULE, GATEWAY, HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
+from airunway.gateway.caches import DESTINATION_RULE, GATEWAY, HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS, GatewayCaches
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CLUSTER_ROLE, Client, EventRecorder, KubeError, MutationCache, StatusWriter, soonest
 from airunway.owned.apply import Applied, apply_objects
-from airunway.owned.history import WriteHistory, fight_text
+from airunway.owned.history import WriteHistory
 from airunway.owned.objects import complete, identity_in, our_labels
-from airunway.owned.plan import conflict_text
 from airunway.owned.writer import Writer
 from airunway.process.logs import log_phase
 from airunway.process.runtime_configs import RuntimeConfigs
@@ -334,17 +332,11 @@ def serves_generation(deployment: Resource) -> bool:
 
 def _trouble(applied: Applied) -> Condition | None:
     """What keeps the objects from being as they shall be: the first object that was refused, foreign or fought over."""
-    reason, text = "ResourceConflict", ""
+    if (found := applied.hindrance()) is None:
+        return None
+    _, reason, text = found
     if applied.refused:
-        first = applied.refused[0]
-        reason = reason if first.kind is None else first.policy.reason
+        reason = "ResourceConflict" if applied.refused[0].kind is None else reason
         others = sorted({str(refusal.obj["kind"]) for refusal in applied.refused[1:]})
-        text = f"{first}; refused, too: {', '.join(others)}" if others else str(first)
-    elif applied.foreign:
-        step = applied.foreign[0]
-        assert step.wanted is not None, "a foreign step has the wanted object"
-        assert step.live is not None, "a foreign step has the live object"
-        text = conflict_text(step.wanted, step.live)
-    elif applied.fought:
-        text = fight_text(applied.fought)
-    return Condition(type=CONDITION, status=False, reason=reason, message=text) if text else None
+        text = f"{text}; refused, too: {', '.join(others)}" if others else text
+    return Condition(type=CONDITION, status=False, reason=reason, message=text)

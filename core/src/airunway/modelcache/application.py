@@ -10,15 +10,13 @@ from datetime import UTC, datetime
 from airunway.api import names
 from airunway.artifacts.decision import Flags
 from airunway.artifacts.deployments import CONDITION, wants_cache
-from airunway.artifacts.results import finished
+from airunway.artifacts.jobs import downloads, finished
 from airunway.artifacts.volumes import STORAGE, claims_named, has_volumes
 from airunway.kube import Client, Priority, wait_until_synced
-from airunway.modelcache.artifacts import ArtifactReconciler
+from airunway.modelcache.artifacts import ArtifactMaker, ArtifactReconciler
 from airunway.modelcache.caches import ArtifactCaches
 from airunway.modelcache.deployments import CacheReconciler
-from airunway.modelcache.making import ArtifactMaker
-from airunway.modelcache.metrics import Tries, artifact_points, download_points
-from airunway.modelcache.progress import ProgressReader, Running
+from airunway.modelcache.downloads import ProgressReader, Running, Tries, artifact_points, download_points
 from airunway.modelcache.templates import WarmTemplates, user_name
 from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches
@@ -179,7 +177,7 @@ class ModelCacheApplication:
         self._slots.clear()
         for artifact in self._caches.artifacts.reflector.values():
             key = key_of(artifact)
-            if any(not finished(job) and _downloads(job) for job in self._caches.owned(artifact).jobs):
+            if any(not finished(job) and downloads(job) for job in self._caches.owned(artifact).jobs):
                 self._slots.claim(key)
             self._artifact_queue.add(key, Priority.BULK)
         self._base.enqueue_all("lead", self._matters)
@@ -334,7 +332,7 @@ class ModelCacheApplication:
             ip = dig(pod, "status", "podIP")
             if artifact is None or dig(pod, "status", "phase") != "Running" or not isinstance(ip, str) or not ip:
                 continue
-            if _downloads(pod) and pod in self._caches.owned(artifact).pods:
+            if downloads(pod) and pod in self._caches.owned(artifact).pods:
                 yield Running(artifact=key_of(artifact), uid=uid_of(artifact), ip=ip)
 
 
@@ -387,11 +385,6 @@ def _shown(artifact: Resource | None) -> tuple[object, ...] | None:
         dig(status, "completed", "claimUID"),
         done // 10 if isinstance(done, int) else None,
     )
-
-
-def _downloads(obj: Resource) -> bool:
-    """Whether a Job, or a Job's pod, fetches weights."""
-    return labels_of(obj).get(names.COMPONENT) == "model-storage"
 
 
 def _read_of(deployment: Resource | None, *, own: bool) -> tuple[object, ...] | None:

@@ -1,4 +1,4 @@
-"""Reconciles one ModelArtifact (spec/platform.md, "Model cache").
+"""Reconciles one ModelArtifact, and creates those that deployments and templates ask for (spec/platform.md).
 
 A pass is: facts from the caches → decision (`airunway.artifacts.decide_artifact`) → writes → status. Example: the pod
 of a download ends, its Job is Complete, and the pass writes one status with the proof of completion.
@@ -6,10 +6,12 @@ of a download ends, its Job is Complete, and the pass writes one status with the
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from weakref import WeakValueDictionary
 
 from airunway.api import names
 from airunway.artifacts.claims import artifact_labels
@@ -17,22 +19,19 @@ from airunway.artifacts.decision import (
     ArtifactDecision,
     ArtifactFacts,
     Flags,
-    class_name_of,
     decide_artifact,
-    is_made,
-    present_claim,
 )
-from airunway.artifacts.jobs import bound_to
-from airunway.artifacts.results import finished
+from airunway.artifacts.jobs import bound_to, finished
+from airunway.artifacts.status import is_made
 from airunway.configs import propagated
 from airunway.kinds import MODEL_ARTIFACT
 from airunway.kube import JOB, Client, EventRecorder, NotFound, StatusWriter
 from airunway.modelcache.caches import MARK, ArtifactCaches
-from airunway.modelcache.metrics import Tries
+from airunway.modelcache.downloads import Tries
 from airunway.owned.apply import Applied, apply_objects
-from airunway.owned.history import WriteHistory, fight_text
+from airunway.owned.error_policies import Occupied, Refused
+from airunway.owned.history import WriteHistory
 from airunway.owned.objects import Identity, complete, identity_in, is_ours
-from airunway.owned.plan import conflict_text
 from airunway.owned.writer import Writer
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.process.slots import Slots
@@ -41,7 +40,7 @@ from airunway.status import Category, Condition, category_of
 from airunway.status.evidence import EventFacts, Evidence, PodFacts, claim_facts, pod_facts
 from airunway.status.rootcause import RootCause, find_root_cause
 
-__all__ = ["ArtifactReconciler", "evidence_of"]
+__all__ = ["ArtifactMaker", "ArtifactReconciler", "evidence_of"]
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +129,10 @@ class ArtifactReconciler:
         if decision.delete_self:
             await self._delete(artifact)
             return None
-        self._settle_slot(key, artifact, decision)
+        if decision.wants_slot:
+            self._slots.take(key, _created(artifact))
+        else:
+            self._give_back(key)
         if decision.wants_slot and not facts.slot and self._slots.take(key, _created(artifact)):
             facts = self._facts(artifact, memory)
             decision = decide_artifact(facts)
@@ -149,8 +151,6 @@ class ArtifactReconciler:
         resolution = self._configs.resolve(artifact)
         owned = self._caches.owned(artifact)
         claims, jobs, pods = owned.claims, owned.jobs, owned.pods
-        class_name = class_name_of(artifact, resolution.config, present_claim(artifact, claims))
-        storage_class = self._caches.classes.get(ObjectKey("", class_name))
         memory.cause = find_root_cause(
             evidence_of(artifact, claims=claims, pods=pods, events=self._caches.events_of((*pods, *claims))),
             now=now,
@@ -163,8 +163,7 @@ class ArtifactReconciler:
             claims=claims,
             jobs=jobs,
             pods=pods,
-            class_found=not class_name or storage_class is not None,
-            storage_class=storage_class,
+            classes={key_of(each).name: each for each in self._caches.classes.values()},
             users=self._users_of(key),
             progress=self._progress_of(key, uid_of(artifact)) if running else None,
             cause=memory.cause if running or claims else None,
@@ -181,12 +180,6 @@ class ArtifactReconciler:
         return memory
 
     # ----------------------------------------------------------------------------------------------------------- slots
-
-    def _settle_slot(self, key: ObjectKey, artifact: Resource, decision: ArtifactDecision) -> None:
-        if decision.wants_slot:
-            self._slots.take(key, _created(artifact))
-        else:
-            self._give_back(key)
 
     def _give_back(self, key: ObjectKey) -> None:
         for other in self._slots.give_back(key):
@@ -309,23 +302,11 @@ class ArtifactReconciler:
 
 def _trouble(applied: Applied) -> Condition | None:
     """What keeps an artifact from the objects that it needs, as its condition says it."""
-    if applied.refused:
-        no = applied.refused[0]
-        return _hindered(no.obj, no.policy.reason, str(no))
-    if applied.foreign:
-        step = applied.foreign[0]
-        assert step.wanted is not None, "a foreign step has the wanted object"
-        assert step.live is not None, "a foreign step has the live object"
-        text = conflict_text(step.wanted, step.live, owner_kind=MODEL_ARTIFACT.kind)
-        return _hindered(step.wanted, "ResourceConflict", text)
-    if applied.fought:
-        return _hindered(applied.fought[0].subject, "ResourceConflict", fight_text(applied.fought))
-    return None
-
-
-def _hindered(obj: Resource, reason: str, message: str) -> Condition:
+    if (found := applied.hindrance(owner_kind=MODEL_ARTIFACT.kind)) is None:
+        return None
+    obj, reason, text = found
     type_ = "DownloadReady" if obj.get("kind") == JOB.kind else "StorageReady"
-    return Condition(type=type_, status=False, reason=reason, message=message)
+    return Condition(type=type_, status=False, reason=reason, message=text)
 
 
 _OWN_LABELS = frozenset({names.MANAGED_BY, names.PART, names.MODEL_DEPLOYMENT})
@@ -388,3 +369,35 @@ def _secrets(artifact: Resource) -> Iterator[tuple[str, str]]:
     for variable in dig(spec, "env") or ():
         if isinstance(name := dig(variable, "valueFrom", "secretKeyRef", "name"), str):
             yield name, f"spec.env[{dig(variable, 'name')}]"
+
+
+# ---------------------------------------------------------------------------------------------------- making artifacts
+
+
+class ArtifactMaker:
+    """Creates the artifacts of the part."""
+
+    def __init__(self, *, client: Client, caches: ArtifactCaches) -> None:
+        self._caches = caches
+        self._writer = Writer(client=client, manager=names.MODEL_CACHE_MANAGER, kind_of=caches.view_of)
+        self._makers: WeakValueDictionary[ObjectKey, asyncio.Lock] = WeakValueDictionary()
+        """One artifact is created by one worker at a time; a lock lives as long as a worker has it or waits for it."""
+
+    async def make(self, artifact: Resource, *, labels: Mapping[str, str]) -> Refused | None:
+        """Create an artifact with these labels besides its own; returns what hinders it. One that exists already has
+        the same weights by its name.
+
+        Users of one model that are made in the same second wait for the first of them.
+        """
+        metadata, key = artifact["metadata"], key_of(artifact)
+        async with self._makers.setdefault(key, asyncio.Lock()):
+            if self._caches.artifact(key) is not None:
+                return None
+            body = {**artifact, "metadata": {**metadata, "labels": {**labels, **metadata["labels"]}}}
+            try:
+                await self._writer.apply(body, None)
+            except Occupied:
+                return None  # the watch brings it
+            except Refused as no:
+                return no
+        return None

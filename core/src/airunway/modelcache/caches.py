@@ -15,7 +15,7 @@ from airunway.kube import (
     PERSISTENT_VOLUME_CLAIM,
     POD,
     STORAGE_CLASS,
-    Index,
+    AnyReflector,
     Kind,
     MutationCache,
     compact_objects,
@@ -23,12 +23,13 @@ from airunway.kube import (
     wait_until_synced,
 )
 from airunway.owned.objects import Identity, Mark, identity_in, is_ours
+from airunway.owned.views import View, known_objects, views_by_kind
 from airunway.process.caches import Caches, SharedCache
 from airunway.process.job_pods import job_pod
 from airunway.resource import ObjectKey, Resource, controller_owner, dig, key_of, labels_of, uid_of
 from airunway.status.evidence import EventFacts, event_facts
 
-__all__ = ["MARK", "ArtifactCaches", "Owned", "View"]
+__all__ = ["MARK", "ArtifactCaches", "Owned"]
 
 MARK = Mark(names.PART, names.MODEL_CACHE_PART)
 """The label on all objects of this part."""
@@ -39,20 +40,6 @@ _FACTS = "facts"
 
 _OUR_NAME = re.compile(r"-(check-size|download)-[0-9a-f]{8}")
 """What the names of our Jobs' pods have in common."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class View:
-    """The objects of one kind that this part writes."""
-
-    kind: Kind
-    """The kind."""
-    reflector: SharedCache
-    """The cache as the API server's watch fills it."""
-    objects: MutationCache
-    """The cache with the answers to our own writes."""
-    of: Index
-    """Our objects by the kind and key of the artifact or deployment that they belong to."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,13 +81,12 @@ class ArtifactCaches:
         project = transform_once(compact_objects(names.MODEL_CACHE_MANAGER))
         self._artifacts = self._view(caches, MODEL_ARTIFACT, project, selector="", optional=True)
         self._artifacts.objects.add_listener(lambda key, old, new, _echo: on_artifact(key, old, new))
-        self._views = {
-            PERSISTENT_VOLUME_CLAIM: self._view(caches, PERSISTENT_VOLUME_CLAIM, _claims(project), selector=""),
-            JOB: self._view(caches, JOB, project, selector=_OURS),
-        }
+        claims = self._view(caches, PERSISTENT_VOLUME_CLAIM, _claims(project), selector="")
+        self._claims, self._jobs = claims, self._view(caches, JOB, project, selector=_OURS)
+        self._views = views_by_kind((self._claims, self._jobs))
         for view in self._views.values():
             view.objects.add_listener(self._on_change)
-        self._views[PERSISTENT_VOLUME_CLAIM].objects.add_listener(lambda key, _old, _new, _echo: on_claim(key))
+        claims.objects.add_listener(lambda key, _old, _new, _echo: on_claim(key))
         self.pods: SharedCache = caches.of(POD, project=job_pod, label_selector=_OURS)
         self._pods_of = self.pods.add_index(lambda pod: (ObjectKey(key_of(pod).namespace, _artifact_label(pod)),))
         self.pods.add_handler(lambda key, old, new: self._on_change(key, old, new, False))
@@ -130,7 +116,7 @@ class ArtifactCaches:
         """Whether the cluster serves ModelArtifacts, as far as it is known."""
         return not self._artifacts.reflector.missing
 
-    def _all(self) -> list[SharedCache]:
+    def _all(self) -> list[AnyReflector]:
         views = (self._artifacts, *self._views.values())
         return [*(view.reflector for view in views), self.pods, self._events, self.classes]
 
@@ -144,15 +130,8 @@ class ArtifactCaches:
 
     def view_of(self, obj: Resource) -> View | None:
         """How an object is written; None for a kind that this part does not write."""
-        identity = identity_in(obj)
-        return next(
-            (
-                view
-                for view in (self._artifacts, *self._views.values())
-                if (view.kind.group, view.kind.kind) == identity[:2]
-            ),
-            None,
-        )
+        kind = identity_in(obj)[:2]
+        return self._artifacts if kind == (names.GROUP, MODEL_ARTIFACT.kind) else self._views.get(kind)
 
     def artifact(self, key: ObjectKey) -> Resource | None:
         return self._artifacts.objects.get(key)
@@ -162,21 +141,15 @@ class ArtifactCaches:
         key = key_of(artifact)
         owner = (MODEL_ARTIFACT.kind, key)
         claims, jobs = (
-            tuple(obj for obj in self._owned(kind, owner) if is_ours(obj, artifact, MARK))
-            for kind in (PERSISTENT_VOLUME_CLAIM, JOB)
+            tuple(obj for obj in view.owned(owner) if is_ours(obj, artifact, MARK)) for view in self._views.values()
         )
         uids = {uid_of(job) for job in jobs}
         pods = (pod for pod in self._pods_of.get(key) if dig(controller_owner(pod), "uid") in uids)
         return Owned(claims=claims, jobs=jobs, pods=tuple(pods))
 
-    def _owned(self, kind: Kind, owner: tuple[str, ObjectKey]) -> list[Resource]:
-        view = self._views[kind]
-        found = (view.objects.get(key_of(obj)) for obj in view.of.get(owner))
-        return [obj for obj in found if obj is not None]
-
     def claim(self, key: ObjectKey) -> Resource | None:
         """A claim with any owner; of one of others only what a volume depends on."""
-        return self._views[PERSISTENT_VOLUME_CLAIM].objects.get(key)
+        return self._claims.objects.get(key)
 
     def events_of(self, objects: Iterable[Resource]) -> Iterator[EventFacts]:
         """The warning events about these pods and claims."""
@@ -189,13 +162,7 @@ class ArtifactCaches:
 
     def known(self, owner: tuple[str, ObjectKey], wanted: Iterable[Resource] = ()) -> dict[Identity, Resource]:
         """The owner's objects of this part, and those with the name of a `wanted` one."""
-        found = {identity_in(obj): obj for kind in self._views for obj in self._owned(kind, owner)}
-        for obj in wanted:
-            view = self.view_of(obj)
-            live = view.objects.get(ObjectKey(owner[1].namespace, key_of(obj).name)) if view is not None else None
-            if live is not None:
-                found[identity_in(obj)] = live
-        return found
+        return known_objects(self._views, owner, wanted)
 
     # ------------------------------------------------------------------------------------------------------- what runs
 

@@ -10,15 +10,22 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from airunway.api import names
-from airunway.artifacts.decision import access_mode_of, present_claim
-from airunway.artifacts.deployments import CONDITION, CacheDecision, CacheFacts, decide_cache, is_usable
-from airunway.artifacts.request import CacheRequest, request_of
+from airunway.artifacts.claims import access_mode_of, present_claim
+from airunway.artifacts.deployments import (
+    CONDITION,
+    CacheDecision,
+    CacheFacts,
+    CacheRequest,
+    artifact_of,
+    decide_cache,
+    request_of,
+)
 from airunway.artifacts.volumes import STORAGE, VolumeDecision, VolumeFacts, claims_named, decide_volumes
 from airunway.configs import propagated
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, EventRecorder, MutationCache, StatusWriter
+from airunway.modelcache.artifacts import ArtifactMaker
 from airunway.modelcache.caches import MARK, ArtifactCaches
-from airunway.modelcache.making import ArtifactMaker
 from airunway.owned.apply import apply_objects
 from airunway.owned.history import WriteHistory, fight_text
 from airunway.owned.objects import complete, identity_in, is_ours, our_labels
@@ -30,9 +37,7 @@ from airunway.resource import (
     ObjectKey,
     Resource,
     condition_of,
-    controller_owner,
     dig,
-    is_deleting,
     key_of,
     labels_of,
     uid_of,
@@ -43,38 +48,12 @@ from airunway.status.evidence import Evidence, claim_facts
 from airunway.status.rootcause import find_root_cause
 from airunway.status.summary import Verdict
 
-__all__ = ["CacheReconciler", "artifact_of"]
+__all__ = ["CacheReconciler"]
 
 log = logging.getLogger(__name__)
 
 _REFUSED_RETRY = 30.0
 """Seconds until a refused write is tried again."""
-
-
-def artifact_of(deployment: Resource, request: CacheRequest | None, live: Resource | None) -> CacheRequest | None:
-    """The request with the artifact that the deployment uses already, if that is complete and has the same weights.
-
-    A new default of its runtime config (a StorageClass, an access mode) fetches nothing again (spec ruling 31).
-    """
-    if request is None or request.artifact is None or live is None or is_deleting(live):
-        return request
-    wanted, spec = request.artifact["spec"], live.get("spec")
-    same = (
-        is_usable(live)
-        and dig(spec, "source") == wanted["source"]
-        and (controller_owner(live) is None) == (controller_owner(request.artifact) is None)
-        and all(dig(spec, field) == _own(deployment, field) for field in _OWN if _own(deployment, field))
-        and dig(deployment, "spec", "secrets", "huggingFaceToken") in (None, "", dig(spec, *_TOKEN))
-    )
-    return replace(request, name=key_of(live).name, artifact=live) if same else request
-
-
-_OWN = ("storageClassName", "accessMode")
-_TOKEN = ("secrets", "huggingFaceToken")
-
-
-def _own(deployment: Resource, field: str) -> object:
-    return dig(deployment, "spec", "model", "cache", field)
 
 
 @dataclass(kw_only=True)

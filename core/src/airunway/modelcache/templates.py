@@ -14,8 +14,8 @@ from airunway.api import names
 from airunway.configs import propagated
 from airunway.kinds import MODEL_TEMPLATE
 from airunway.kube import EventRecorder, wait_until_answered
+from airunway.modelcache.artifacts import ArtifactMaker
 from airunway.modelcache.caches import ArtifactCaches
-from airunway.modelcache.making import ArtifactMaker
 from airunway.process.caches import Caches, SharedCache
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.process.templates import TemplateProjection

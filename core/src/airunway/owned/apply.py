@@ -8,9 +8,9 @@ from datetime import datetime
 
 from airunway.kube import EventRecorder, changed_fields
 from airunway.owned.error_policies import Occupied, Refused
-from airunway.owned.history import WriteHistory, fought, is_drift
+from airunway.owned.history import WriteHistory, fight_text, fought, is_drift
 from airunway.owned.objects import Identity, Mark, identity_in, named
-from airunway.owned.plan import Action, Plan, Rules, Step, plan_of, recreation_text
+from airunway.owned.plan import Action, Plan, Rules, Step, conflict_text, plan_of, recreation_text
 from airunway.owned.writer import Writer
 from airunway.resource import Resource, is_deleting
 
@@ -105,6 +105,19 @@ class Applied:
     """Objects that the API server refused to create or to update."""
     again: float | None = None
     """Seconds until the next pass is due; None if only a change makes it due."""
+
+    def hindrance(self, *, owner_kind: str = "ModelDeployment") -> tuple[Resource, str, str] | None:
+        """The first object that is not as it shall be, with reason and message: refused, foreign or fought over; None
+        if there is none.
+        """
+        if self.refused:
+            return self.refused[0].obj, self.refused[0].policy.reason, str(self.refused[0])
+        for step in self.foreign:
+            if step.wanted is not None and step.live is not None:
+                return step.wanted, "ResourceConflict", conflict_text(step.wanted, step.live, owner_kind=owner_kind)
+        if self.fought:
+            return self.fought[0].subject, "ResourceConflict", fight_text(self.fought)
+        return None
 
 
 async def apply_objects(

@@ -14,11 +14,20 @@ from contextvars import Context
 from typing import Any, TypeAlias, TypeVar
 
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import AnyReflector, Client, Handler, Kind, UnionReflector, reflector_of, transform_once
+from airunway.kube import (
+    AnyReflector,
+    Client,
+    Handler,
+    Kind,
+    UnionReflector,
+    reflector_of,
+    transform_once,
+    wait_until_answered,
+)
 from airunway.process.metrics import Metrics
 from airunway.resource import ObjectKey, Resource
 
-__all__ = ["Caches", "Projection", "SharedCache"]
+__all__ = ["Caches", "Projection", "ScopedCaches", "SharedCache"]
 
 T = TypeVar("T")
 
@@ -177,3 +186,47 @@ class SharedCache(UnionReflector):
             self.on_restart = None
             for handler in list(self._handlers):
                 self.remove_handler(handler)
+
+
+# ----------------------------------------------------------------------------- kinds with a cluster-scoped counterpart
+
+
+class ScopedCaches:
+    """Both caches for one reader, and why they cannot be read yet."""
+
+    def __init__(self, namespaced: SharedCache, cluster: SharedCache) -> None:
+        self.namespaced, self.cluster = namespaced, cluster
+        self._problems: dict[SharedCache, str] = {}
+
+    @property
+    def readable(self) -> bool:
+        """Whether both kinds have been read once, or found not to be installed; it stays true."""
+        return self.namespaced.answered.is_set() and self.cluster.answered.is_set()
+
+    def unready(self) -> str | None:
+        """Why the objects are not readable yet, with kind and verb; None if they are."""
+        if self.readable:
+            return None
+        cache = self.cluster if self.namespaced.answered.is_set() else self.namespaced
+        kind, cause = cache.kind, self._problems.get(cache)
+        if cause is None:
+            return f"the {kind.plural} have not been read yet"
+        remedy = ": grant list and watch on them to the account of this process" if cause == "Forbidden" else ""
+        return f"cannot list {kind.plural}.{kind.group} ({cause}){remedy}"
+
+    async def read(self) -> None:
+        """Wait until both kinds are readable."""
+        await wait_until_answered([self.namespaced, self.cluster])
+
+    async def run(self) -> None:
+        """Follow both kinds until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for cache in (self.namespaced, self.cluster):
+                cache.on_restart = self._notice(cache)
+                group.create_task(cache.run(), name=str(cache.kind))
+
+    def _notice(self, cache: SharedCache) -> Callable[[str], None]:
+        def failed(cause: str) -> None:
+            self._problems[cache] = cause
+
+        return failed

@@ -12,8 +12,7 @@ from airunway.api import names
 from airunway.configs import Resolution, config_name, resolve
 from airunway.kinds import CLUSTER_RUNTIME_CONFIG, RUNTIME_CONFIG
 from airunway.kube import AnyReflector, compact_objects
-from airunway.process.caches import Caches
-from airunway.process.scoped_caches import ScopedCaches
+from airunway.process.caches import Caches, ScopedCaches
 from airunway.resource import ObjectKey, Resource, dig, key_of
 
 __all__ = ["OnChange", "RuntimeConfigs"]

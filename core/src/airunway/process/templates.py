@@ -11,10 +11,9 @@ from collections.abc import Hashable
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE
 from airunway.kube import AnyReflector, compact_objects
-from airunway.process.caches import Caches
+from airunway.process.caches import Caches, ScopedCaches
 from airunway.process.deployment_cache import own_spec
 from airunway.process.runtime_configs import OnChange
-from airunway.process.scoped_caches import ScopedCaches
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of
 from airunway.templates import (
     CLUSTER_KIND,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from airunway.api import names
-from airunway.gateway.kinds import DESTINATION_RULE, HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
+from airunway.gateway.caches import DESTINATION_RULE, HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
 from airunway.kinds import (
     CLUSTER_RUNTIME_CONFIG,
     INFERENCE_PROVIDER_CONFIG,

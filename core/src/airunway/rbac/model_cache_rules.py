@@ -39,7 +39,7 @@ BY_ARTIFACT = controlled_by(MODEL_ARTIFACT.kind)
 
 _JOBS, _CLAIMS = (whose_kind(kind.group, kind.plural) for kind in (JOB, PERSISTENT_VOLUME_CLAIM))
 _HASH = 8
-"""Digits of the hash at the end of the names of claims and Jobs (`airunway.artifacts.names`)."""
+"""Digits of the hash at the end of the names of claims and Jobs (`airunway.artifacts.claims`)."""
 _LONGEST = 63
 _CLAIM_STEP = "cache"
 _FLAGS = ("--revision=", "--include=", "--exclude=")

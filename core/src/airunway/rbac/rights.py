@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from airunway.api import names
-from airunway.gateway.kinds import DESTINATION_RULE, GATEWAY, HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
+from airunway.gateway.caches import DESTINATION_RULE, GATEWAY, HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
 from airunway.kube import CONFIG_MAP, JOB, PERSISTENT_VOLUME_CLAIM, POD, STORAGE_CLASS
 from airunway.plugins.contract import ProviderManifest
 from airunway.resource import Resource

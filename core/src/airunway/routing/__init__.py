@@ -6,23 +6,36 @@ writes what it returns.
 
 from __future__ import annotations
 
-from airunway.routing.backends import POOL_GROUP, Backend, BackendKind, Waiting, backend_of, equalities
+from airunway.routing.backends import (
+    Backend,
+    BackendKind,
+    Picker,
+    PickerProblem,
+    Waiting,
+    backend_of,
+    equalities,
+    picker_for,
+    pool_objects,
+)
 from airunway.routing.claims import Claim, Claimant, ClaimKind, Claims, Conflict, claimant_of
-from airunway.routing.decision import CONFLICT_RETRY, Decision, decide
-from airunway.routing.gateways import GATEWAY_GROUP, Choice, Listener, Target, choose, usable
-from airunway.routing.intent import CONDITION, MARK, Facts, Flags, Intent, Probe, claims_of, intent_of, own_route
-from airunway.routing.pools import Picker, PickerProblem, picker_for, pool_objects
+from airunway.routing.decision import Decision, decide
+from airunway.routing.gateways import (
+    GATEWAY_GROUP,
+    Choice,
+    Target,
+    choose,
+    gateway_status,
+    usable,
+    verdict_of,
+)
+from airunway.routing.intent import CONDITION, MARK, Facts, Flags, Probe, claims_of, intent_of
 from airunway.routing.routes import MODEL_HEADER, Rules, route
-from airunway.routing.verdict import ACCEPTED, Verdict, gateway_status, verdict_of
 
 __all__ = [
-    "ACCEPTED",
     "CONDITION",
-    "CONFLICT_RETRY",
     "GATEWAY_GROUP",
     "MARK",
     "MODEL_HEADER",
-    "POOL_GROUP",
     "Backend",
     "BackendKind",
     "Choice",
@@ -34,14 +47,11 @@ __all__ = [
     "Decision",
     "Facts",
     "Flags",
-    "Intent",
-    "Listener",
     "Picker",
     "PickerProblem",
     "Probe",
     "Rules",
     "Target",
-    "Verdict",
     "Waiting",
     "backend_of",
     "choose",
@@ -51,7 +61,6 @@ __all__ = [
     "equalities",
     "gateway_status",
     "intent_of",
-    "own_route",
     "picker_for",
     "pool_objects",
     "route",

@@ -4,24 +4,30 @@
 - else our own pool where the engine has ``gateway.endpointPicker``, the mode is aggregated and ``status.selector`` has
   equalities only (a pool has only ``matchLabels``) that do not match the picker's own pod;
 - else the Service of ``status.endpoint``.
+
+Our own pool and its endpoint picker are built here, too; the writer adds owner and labels.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from airunway.api import names
-from airunway.resource import Resource
-from airunway.routing._json import entries, mapping, number, text
+from airunway.api.modeldeployment import ModelDeployment, parse_deployment
+from airunway.api.names import API_VERSION
+from airunway.plugins.contract import Component, Observed
+from airunway.resource import Resource, entries_at, mapping_at, number_at, text_at
 from airunway.sdk import picker as picker_sdk
 
 __all__ = [
     "POOL_GROUP",
     "Backend",
     "BackendKind",
+    "Picker",
+    "PickerProblem",
     "Waiting",
     "announced",
     "backend_of",
@@ -29,6 +35,9 @@ __all__ = [
     "live_backend",
     "live_pool",
     "manages_pool",
+    "picker_for",
+    "picker_state",
+    "pool_objects",
 ]
 
 POOL_GROUP = picker_sdk.INFERENCE_POOL.group
@@ -109,20 +118,20 @@ def backend_of(
     `picker` says whether the gateway part has a picker for a pool of its own. With `await_pool`, a provider that makes
     the pool itself (`manages_pool`) was given the backend Pool before it made anything, and its pool is waited for.
     """
-    endpoint = mapping(deployment, "status", "endpoint")
-    service, service_port = text(endpoint, "service"), number(endpoint, "port")
+    endpoint = mapping_at(deployment, "status", "endpoint")
+    service, service_port = text_at(endpoint, "service"), number_at(endpoint, "port")
     has_service = bool(_DNS_NAME.fullmatch(service)) and 0 < service_port < 65536
     service, service_port = (service, service_port) if has_service else ("", 0)
-    gateway = mapping(engine, "gateway")
+    gateway = mapping_at(engine, "gateway")
     if pools_served:
-        if _DNS_NAME.fullmatch(pool := text(endpoint, "pool", "name")):
+        if _DNS_NAME.fullmatch(pool := text_at(endpoint, "pool", "name")):
             return Backend(kind=BackendKind.POOL, name=pool, service=service, service_port=service_port)
         own = _own_pool(deployment, gateway, picker=picker)
         if own is not None:
             labels, port = own
             return Backend(
                 kind=BackendKind.POOL,
-                name=text(deployment, "metadata", "name"),
+                name=text_at(deployment, "metadata", "name"),
                 port=port,
                 selector=labels,
                 service=service,
@@ -143,7 +152,7 @@ def backend_of(
 
 def manages_pool(engine: Resource | None) -> bool:
     """Whether the provider makes the InferencePool of this engine itself."""
-    return mapping(engine, "gateway").get("managesInferencePool") is True
+    return mapping_at(engine, "gateway").get("managesInferencePool") is True
 
 
 def announced(deployment: Resource, *, engine: Resource | None, pools_served: bool) -> BackendKind | None:
@@ -154,7 +163,7 @@ def announced(deployment: Resource, *, engine: Resource | None, pools_served: bo
     """
     if not manages_pool(engine):
         return None
-    before = text(deployment, "status", "gateway", "backend")
+    before = text_at(deployment, "status", "gateway", "backend")
     if before in tuple(BackendKind):
         return BackendKind(before)
     return BackendKind.POOL if pools_served else BackendKind.SERVICE
@@ -166,18 +175,15 @@ def _own_pool(
     """Labels and port of the pool that the gateway part makes; None if it makes none."""
     if not picker or gateway.get("managesInferencePool") is True or not isinstance(gateway.get("endpointPicker"), dict):
         return None
-    if text(deployment, "spec", "serving", "mode") not in ("", "aggregated"):
+    if text_at(deployment, "spec", "serving", "mode") not in ("", "aggregated"):
         return None
-    labels = equalities(text(deployment, "status", "selector"))
-    if labels is None or labels.items() <= _picker_labels(deployment).items():
+    labels = equalities(text_at(deployment, "status", "selector"))
+    # A pool that the labels of our picker's own pod satisfy would send requests to the picker.
+    pickers = {names.MODEL_DEPLOYMENT: text_at(deployment, "metadata", "name"), names.COMPONENT: picker_sdk.COMPONENT}
+    if labels is None or labels.items() <= pickers.items():
         return None
-    port = number(deployment, "status", "endpoint", "targetPort")
+    port = number_at(deployment, "status", "endpoint", "targetPort")
     return (labels, port) if 0 < port < 65536 else None
-
-
-def _picker_labels(deployment: Resource) -> dict[str, str]:
-    """The labels of our picker's own pod: a pool that these satisfy would send requests to the picker."""
-    return {names.MODEL_DEPLOYMENT: text(deployment, "metadata", "name"), names.COMPONENT: picker_sdk.COMPONENT}
 
 
 def live_backend(deployment: Resource, *, route: Resource | None, pool: Resource | None) -> Backend | None:
@@ -187,33 +193,152 @@ def live_backend(deployment: Resource, *, route: Resource | None, pool: Resource
     the InferencePool of ours with the deployment's name.
     """
     refs = [
-        ref for rule in entries(route, "spec", "rules") for ref in entries(rule, "backendRefs") if text(ref, "name")
+        ref
+        for rule in entries_at(route, "spec", "rules")
+        for ref in entries_at(rule, "backendRefs")
+        if text_at(ref, "name")
     ]
-    service = next((ref for ref in refs if text(ref, "kind") != "InferencePool"), None)
-    known = (text(service, "name"), number(service, "port"))
-    found = next((ref for ref in refs if text(ref, "kind") == "InferencePool"), None)
+    service = next((ref for ref in refs if text_at(ref, "kind") != "InferencePool"), None)
+    known = (text_at(service, "name"), number_at(service, "port"))
+    found = next((ref for ref in refs if text_at(ref, "kind") == "InferencePool"), None)
     if found is None:
         if service is None or not 0 < known[1] < 65536:
             return None
         return Backend(kind=BackendKind.SERVICE, name=known[0], port=known[1], service=known[0], service_port=known[1])
-    name = text(found, "name")
-    if name == text(deployment, "metadata", "name") and pool is not None:
+    name = text_at(found, "name")
+    if name == text_at(deployment, "metadata", "name") and pool is not None:
         return live_pool(deployment, pool, service=known[0], service_port=known[1])
     return Backend(kind=BackendKind.POOL, name=name, service=known[0], service_port=known[1])
 
 
 def live_pool(deployment: Resource, pool: Resource, *, service: str = "", service_port: int = 0) -> Backend | None:
     """The backend for an InferencePool of ours that exists; None if it cannot be read."""
-    labels = mapping(pool, "spec", "selector", "matchLabels")
-    ports = entries(pool, "spec", "targetPorts")
-    port = number(ports[0], "number") if ports else 0
+    labels = mapping_at(pool, "spec", "selector", "matchLabels")
+    ports = entries_at(pool, "spec", "targetPorts")
+    port = number_at(ports[0], "number") if ports else 0
     if not labels or not port or not all(isinstance(value, str) for value in labels.values()):
         return None
     return Backend(
         kind=BackendKind.POOL,
-        name=text(deployment, "metadata", "name"),
+        name=text_at(deployment, "metadata", "name"),
         port=port,
         selector=labels,
         service=service,
         service_port=service_port,
     )
+
+
+# --------------------------------------------------------------------------------------------- our own pool and picker
+
+
+_REQUESTS = {"cpu": "100m", "memory": "128Mi"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picker:
+    """Image of the picker, and what its release can do."""
+
+    image: str
+    release: picker_sdk.Release
+    config: str = ""
+    """Text of its configuration file; empty: by load and prefix."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PickerProblem:
+    """Why there is no picker."""
+
+    message: str
+
+
+def picker_for(image: str, *, version: str = "", engine: Resource | None = None) -> Picker | PickerProblem:
+    """The picker by ``--epp-image`` and ``--epp-version``, or by the ``endpointPicker`` of an engine's capabilities.
+
+    The flags of a picker depend on its release, so a release that is not known is a problem.
+    """
+    own = mapping_at(engine, "gateway", "endpointPicker")
+    chosen = text_at(own, "image")
+    stated = "" if chosen else version
+    release = picker_sdk.release_of(chosen or image, stated)
+    if release is None:
+        where = "gateway.endpointPicker.image of the provider" if chosen else "--epp-image"
+        advice = "" if chosen else ", or set --epp-version to the release that the image has"
+        return PickerProblem(
+            message=f"the flags of the endpoint picker {chosen or image or '(none)'} are not known: known are "
+            f"{picker_sdk.known_releases()}; set {where} to an image with such a tag{advice}"
+        )
+    return Picker(image=chosen or image, release=release, config=text_at(own, "configData"))
+
+
+def _model(name: str) -> ModelDeployment:
+    """All that the SDK's picker reads of a deployment: a deployment of an older release must not fail to parse."""
+    return parse_deployment(
+        {"apiVersion": API_VERSION, "kind": "ModelDeployment", "metadata": {"name": name}, "spec": {"model": {}}}
+    )
+
+
+def pool_objects(
+    name: str,
+    *,
+    backend: Backend,
+    chosen: Picker,
+    pull_secrets: Sequence[str] = (),
+    labels: Mapping[str, str] | None = None,
+    destination_rule: str = "",
+) -> list[Resource]:
+    """Pool and picker of a deployment, in the order of their creation.
+
+    `labels` are the propagated ones, on all objects and on the picker's pod. `destination_rule` is the API version of
+    Istio's DestinationRule, empty where it is not served.
+    """
+    model, propagated = _model(name), labels or {}
+    made = picker_sdk.objects(
+        model,
+        pool=picker_sdk.pool_of(model, selector=backend.selector, port=backend.port),
+        image=chosen.image,
+        config=chosen.config or picker_sdk.config_of(chosen.release),
+        rules=(),
+        requests=_REQUESTS,
+        labels=propagated,
+        pull_secrets=pull_secrets,
+        hardened=True,
+    )
+    account, *others = made
+    objects = [account, _role_binding(picker_sdk.name_of(model)), *others]
+    if destination_rule:
+        objects.append(_destination_rule(picker_sdk.name_of(model), destination_rule))
+    for obj in objects:
+        obj["metadata"]["labels"] = {**propagated, **(obj["metadata"].get("labels") or {})}
+        if not obj["metadata"]["labels"]:
+            del obj["metadata"]["labels"]
+    return objects
+
+
+def _role_binding(name: str) -> Resource:
+    group = "rbac.authorization.k8s.io"
+    return {
+        "apiVersion": f"{group}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": names.ENDPOINT_PICKER_ROLE},
+        "subjects": [{"kind": "ServiceAccount", "name": name}],
+    }
+
+
+def _destination_rule(name: str, api_version: str) -> Resource:
+    """Istio would speak plain text to the picker, which serves TLS with a certificate of its own."""
+    return {
+        "apiVersion": api_version,
+        "kind": "DestinationRule",
+        "metadata": {"name": name},
+        "spec": {"host": name, "trafficPolicy": {"tls": {"mode": "SIMPLE", "insecureSkipVerify": True}}},
+    }
+
+
+def picker_state(name: str, *, pool: Resource | None, deployment: Resource | None, backend: Backend) -> Component:
+    """The state of our own pool and picker, from the live InferencePool and the picker's Deployment."""
+    objects = []
+    for kind, obj in (("InferencePool", pool), ("Deployment", deployment)):
+        if obj is not None:
+            objects.append({**obj, "kind": kind})
+    return picker_sdk.component(_model(name), Observed(primary=None, objects=tuple(objects)), selector=backend.selector)

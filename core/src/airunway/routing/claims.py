@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from airunway.resource import ObjectKey, Resource
-from airunway.routing._json import text
+from airunway.resource import ObjectKey, Resource, text_at
 
 __all__ = ["Claim", "ClaimKind", "Claimant", "Claims", "Conflict", "claimant_of"]
 
@@ -62,9 +61,9 @@ class Conflict(NamedTuple):
 def claimant_of(deployment: Resource) -> Claimant:
     """The claimant for any deployment; one without a creation time counts as the youngest."""
     return Claimant(
-        text(deployment, "metadata", "creationTimestamp") or "~",
-        text(deployment, "metadata", "namespace"),
-        text(deployment, "metadata", "name"),
+        text_at(deployment, "metadata", "creationTimestamp") or "~",
+        text_at(deployment, "metadata", "namespace"),
+        text_at(deployment, "metadata", "name"),
     )
 
 

@@ -11,11 +11,22 @@ from dataclasses import dataclass, replace
 
 from airunway.api import names
 from airunway.configs import RoutingRequest, propagated
-from airunway.resource import Resource, condition_of, is_deleting
-from airunway.routing._json import mapping, number, text
-from airunway.routing.backends import Backend, BackendKind, Waiting, announced, backend_of, live_backend, live_pool
+from airunway.resource import Resource, condition_of, is_deleting, mapping_at, number_at, text_at
+from airunway.routing.backends import (
+    Backend,
+    BackendKind,
+    Picker,
+    Waiting,
+    announced,
+    backend_of,
+    live_backend,
+    live_pool,
+    picker_for,
+    picker_state,
+    pool_objects,
+)
 from airunway.routing.claims import ClaimKind, Conflict
-from airunway.routing.gateways import GATEWAY_GROUP, Target, gateway_key
+from airunway.routing.gateways import GATEWAY_GROUP, Target, gateway_key, gateway_status, parent_of, verdict_of
 from airunway.routing.intent import (
     CONDITION,
     Facts,
@@ -28,14 +39,11 @@ from airunway.routing.intent import (
     is_settled,
     is_suspended,
     keeps_unasked,
-    own,
-    own_route,
 )
-from airunway.routing.pools import Picker, picker_for, picker_state, pool_objects
-from airunway.routing.routes import Rules, annotations_for, parent_of, request_timeout, route
-from airunway.routing.verdict import Verdict, gateway_status, verdict_of
+from airunway.routing.routes import Rules, annotations_for, request_timeout, route
 from airunway.status import Category, category_of
 from airunway.status.conditions import Condition, bounded
+from airunway.status.summary import Verdict
 
 __all__ = ["CONFLICT_RETRY", "Decision", "decide"]
 
@@ -75,7 +83,7 @@ class Decision:
     @property
     def makes_picker(self) -> bool:
         """Whether an endpoint picker of ours shall exist: only then the ClusterRole of pickers matters."""
-        return any(text(obj, "kind") == "RoleBinding" for obj in self.objects or ())
+        return any(text_at(obj, "kind") == "RoleBinding" for obj in self.objects or ())
 
 
 # ---------------------------------------------------------------------------------------------------------- decision
@@ -94,7 +102,7 @@ def decide(facts: Facts, intent: Intent | None = None) -> Decision:
     if intent.probe and intent.model_name:
         # The name in the status is that of an earlier generation. The condition's generation is the only record of
         # that: with the present one, no later pass and no other process would ask the model server again.
-        named_for = number(condition_of(deployment, CONDITION), "observedGeneration")
+        named_for = number_at(condition_of(deployment, CONDITION), "observedGeneration")
         decision = replace(decision, observed_generation=named_for)
     if is_dry_run(deployment):
         return _dry(facts, decision)
@@ -129,7 +137,7 @@ def _decide(facts: Facts, intent: Intent) -> Decision:
 
 def _watch(facts: Facts, intent: Intent) -> Decision:
     """Nothing is changed; a route that exists is reported."""
-    live = own_route(facts)
+    live = facts.own_route
     if live is not None:
         return _reported(facts, intent, live)
     if intent.request is not RoutingRequest.REQUIRED:
@@ -142,8 +150,8 @@ def _watch(facts: Facts, intent: Intent) -> Decision:
 
 def _reported(facts: Facts, intent: Intent, live: Resource) -> Decision:
     """Nothing is changed; the status has the state of the live route."""
-    verdict = verdict_of(live, gateways=facts.gateways, pool=_pool_behind(facts))
-    backend = live_backend(facts.deployment, route=live, pool=own(facts, facts.pool))
+    verdict = verdict_of(live, gateways=facts.gateways, pool=facts.pool_behind)
+    backend = live_backend(facts.deployment, route=live, pool=facts.own_pool)
     return Decision(
         objects=None,
         condition=_condition(verdict),
@@ -151,13 +159,9 @@ def _reported(facts: Facts, intent: Intent, live: Resource) -> Decision:
     )
 
 
-def _pool_behind(facts: Facts) -> Resource | None:
-    return own(facts, facts.pool) or facts.provider_pool
-
-
 def _unasked_without_place(facts: Facts, intent: Intent) -> Decision:
     """No route is made; one that exists may stay (`keeps_unasked`)."""
-    live, chosen = own_route(facts), intent.choice
+    live, chosen = facts.own_route, intent.choice
     if live is None or not keeps_unasked(facts, intent):
         return Decision(objects=())
     if chosen.gateway is None and chosen.named_by:  # the named Gateway is away
@@ -185,7 +189,7 @@ def _with_user_route(facts: Facts, intent: Intent) -> Decision:
             "create it, or remove the field"
         )
         return _not_ready(facts, intent, "ReferenceNotFound", message, made=made)
-    verdict = verdict_of(facts.user_route, gateways=facts.gateways, pool=_pool_behind(facts))
+    verdict = verdict_of(facts.user_route, gateways=facts.gateways, pool=facts.pool_behind)
     found = backend if isinstance(backend, Backend) else None
     if isinstance(backend, Waiting):
         verdict = Verdict(ready=False, reason=backend.reason, message=backend.message)
@@ -205,10 +209,10 @@ def _routed(facts: Facts, intent: Intent) -> Decision:
     target = intent.choice.target
     if target is None:
         return _without_gateway(facts, intent)
-    if facts.route is not None and own_route(facts) is None:
+    if facts.route is not None and facts.own_route is None:
         message = (
-            f"HTTPRoute {text(facts.deployment, 'metadata', 'name')} exists and is not owned by the deployment: delete "
-            "it, or name it in spec.gateway.httpRouteRef"
+            f"HTTPRoute {facts.key.name} exists and is not owned by the deployment: "
+            "delete it, or name it in spec.gateway.httpRouteRef"
         )
         return replace(
             _not_ready(facts, intent, "ResourceConflict", message, made=_kept_pool(facts)), requeue_after=CONFLICT_RETRY
@@ -227,34 +231,33 @@ def _routed(facts: Facts, intent: Intent) -> Decision:
     )
     if not rules:
         # A pool is not made for a deployment without any rule, and one that exists waits for the next rule.
-        reason = _hindrance(facts, intent, backend, lost=facts.conflicts) or _nothing_to_route()
+        reason = _hindrance(facts, intent, backend, lost=facts.conflicts) or Verdict(
+            ready=False, reason="ModelNameUnknown", message="neither a path nor a model name is known"
+        )
         decision = _not_ready(facts, intent, reason.reason, reason.message, made=_kept_pool(facts))
         return replace(decision, probe=intent.probe, transient=intent.probe)
     return _route_made(facts, intent, target, backend, rules)
 
 
-def _nothing_to_route() -> Verdict:
-    return Verdict(ready=False, reason="ModelNameUnknown", message="neither a path nor a model name is known")
-
-
 def _route_made(facts: Facts, intent: Intent, target: Target, backend: Backend, rules: Rules) -> Decision:
     deployment, config = facts.deployment, facts.config
-    pool_is_missing = backend.ours and own(facts, facts.pool) is None
+    chosen, pool_is_missing = _picker(facts), backend.ours and facts.own_pool is None
     # A refused pool is written again in each pass. Until it exists, the route leads to the Service.
     target_of_rules = backend.as_service if pool_is_missing and facts.pool_refused and backend.service else backend
     timeout, timeout_remark = request_timeout(deployment, config)
     annotations, annotations_remark = annotations_for(deployment, config)
     wanted = route(
-        text(deployment, "metadata", "name"),
+        facts.key.name,
         target=target,
         rules=rules,
         backend=target_of_rules,
         timeout=timeout,
         annotations=annotations,
         labels=_labels(facts),
-        path_to_service=_path_to_service(facts, backend),
+        # Our own picker may not understand a path before its rewrite; the provider's is the provider's.
+        path_to_service=backend.ours and chosen is not None and not chosen.release.path_suffix,
     )
-    verdict = verdict_of(own_route(facts), gateways=facts.gateways, pool=_pool_behind(facts))
+    verdict = verdict_of(facts.own_route, gateways=facts.gateways, pool=facts.pool_behind)
     transient = verdict.reason == "WaitingForGateway"
     if hindrance := _hindrance(facts, intent, backend, lost=facts.conflicts, only_refusals=verdict.ready is False):
         verdict, transient = hindrance, False
@@ -303,7 +306,7 @@ def _hindrance(
         return Verdict(
             ready=False,
             reason="ResourceConflict",
-            message=f"InferencePool {text(facts.deployment, 'metadata', 'name')} exists and is not owned by the "
+            message=f"InferencePool {facts.key.name} exists and is not owned by the "
             "deployment: delete it; the route goes to the Service",
         )
     if facts.picker_role is False and (backend.ours or _wants_pool(facts)):
@@ -316,9 +319,9 @@ def _hindrance(
     if only_refusals or not backend.ours:
         return None
     state = picker_state(
-        text(facts.deployment, "metadata", "name"),
-        pool=own(facts, facts.pool),
-        deployment=own(facts, facts.picker),
+        facts.key.name,
+        pool=facts.own_pool,
+        deployment=facts.own(facts.picker),
         backend=backend,
     )
     if state.ready:
@@ -354,10 +357,10 @@ def _announced(facts: Facts, intent: Intent) -> BackendKind | None:
 
 def _is_foreign_pool(facts: Facts) -> bool:
     """Whether the name of the pool that we would make is taken."""
-    if facts.pool is None or own(facts, facts.pool) is not None or not facts.pools_served:
+    if facts.pool is None or facts.own_pool is not None or not facts.pools_served:
         return False
-    name = text(facts.deployment, "metadata", "name")
-    if text(facts.deployment, "status", "endpoint", "pool", "name") == name:
+    name = facts.key.name
+    if text_at(facts.deployment, "status", "endpoint", "pool", "name") == name:
         return False
     return _wants_pool(facts)
 
@@ -370,22 +373,19 @@ def _wants_pool(facts: Facts) -> bool:
     return isinstance(wanted, Backend) and wanted.ours
 
 
-def _lacks_role(facts: Facts) -> bool:
-    """Whether no pool is made yet because its picker could read nothing; a pool that exists stays."""
-    return facts.picker_role is False and own(facts, facts.pool) is None
-
-
 def _backend(facts: Facts, intent: Intent) -> Backend | Waiting:
     """The backend; that of the live route while the endpoint is not reported, or the provider's capabilities are not
     known.
     """
     if facts.engine is None and (known := _live_backend(facts)) is not None:
         return known
+    # No pool is made while its picker could read nothing; one that exists stays.
+    lacks_role = facts.picker_role is False and facts.own_pool is None
     found = backend_of(
         facts.deployment,
         engine=facts.engine,
         pools_served=facts.pools_served,
-        picker=_picker(facts) is not None and not _is_foreign_pool(facts) and not _lacks_role(facts),
+        picker=_picker(facts) is not None and not _is_foreign_pool(facts) and not lacks_role,
         await_pool=_announced(facts, intent) is BackendKind.POOL,
     )
     if isinstance(found, Backend):
@@ -395,19 +395,13 @@ def _backend(facts: Facts, intent: Intent) -> Backend | Waiting:
 
 def _live_backend(facts: Facts) -> Backend | None:
     """The backend of the live route; None if there is none, or it is a pool and pools are not served."""
-    pool = own(facts, facts.pool) if _picker(facts) is not None else None
-    kept = live_backend(facts.deployment, route=own_route(facts), pool=pool)
+    pool = facts.own_pool if _picker(facts) is not None else None
+    kept = live_backend(facts.deployment, route=facts.own_route, pool=pool)
     return None if kept is None or (kept.kind is BackendKind.POOL and not facts.pools_served) else kept
 
 
-def _path_to_service(facts: Facts, backend: Backend) -> bool:
-    """Whether our own picker does not understand a path before its rewrite (the provider's is the provider's)."""
-    chosen = _picker(facts)
-    return backend.ours and chosen is not None and not chosen.release.path_suffix
-
-
 def _labels(facts: Facts) -> dict[str, str]:
-    labels = mapping(facts.deployment, "metadata", "labels")
+    labels = mapping_at(facts.deployment, "metadata", "labels")
     return propagated({key: value for key, value in labels.items() if isinstance(value, str)}, facts.config)
 
 
@@ -417,7 +411,7 @@ def _pool_and_picker(facts: Facts, backend: Backend) -> tuple[Resource, ...]:
         return ()
     return tuple(
         pool_objects(
-            text(facts.deployment, "metadata", "name"),
+            facts.key.name,
             backend=backend,
             chosen=chosen,
             pull_secrets=facts.config.image_pull_secrets if facts.config is not None else (),
@@ -429,7 +423,7 @@ def _pool_and_picker(facts: Facts, backend: Backend) -> tuple[Resource, ...]:
 
 def _kept_pool(facts: Facts) -> tuple[Resource, ...]:
     """Pool and picker that exist already, for a pass that makes no route: nothing new is made."""
-    live = own(facts, facts.pool)
+    live = facts.own_pool
     if live is None or not facts.pools_served:
         return ()
     found = backend_of(
@@ -472,7 +466,7 @@ def _status(
     facts: Facts,
     intent: Intent,
     *,
-    ready: bool,
+    ready: bool | None,
     target: Target | None,
     backend: Backend | None,
     rules: Rules | None = None,
@@ -483,10 +477,10 @@ def _status(
     if target is not None:
         gateway = next((found for found in facts.gateways if gateway_key(found) == target.gateway), None)
     return gateway_status(
-        ready=ready,
+        ready=ready is True,
         target=target,
         gateway=gateway,
-        namespace=text(facts.deployment, "metadata", "namespace"),
+        namespace=facts.key.namespace,
         path=intent.path if rules is None else rules.path,
         # The name is kept even without a rule: it is what a probe found, or what a conflict is about.
         model_name=intent.model_name,
@@ -500,14 +494,14 @@ def _dry(facts: Facts, decision: Decision) -> Decision:
     if decision.objects is None or (not decision.objects and decision.condition is None):
         return replace(decision, objects=None, probe=False)
     live = {
-        ("HTTPRoute", text(facts.route, "metadata", "name")),
-        ("InferencePool", text(facts.pool, "metadata", "name")),
+        ("HTTPRoute", text_at(facts.route, "metadata", "name")),
+        ("InferencePool", text_at(facts.pool, "metadata", "name")),
     }
     listed = [
         f"{kind} {name}"
         for obj in decision.objects
-        if (kind := text(obj, "kind")) in ("HTTPRoute", "InferencePool", "Deployment")
-        and (kind, name := text(obj, "metadata", "name")) not in live
+        if (kind := text_at(obj, "kind")) in ("HTTPRoute", "InferencePool", "Deployment")
+        and (kind, name := text_at(obj, "metadata", "name")) not in live
     ]
     would = f"would create {', '.join(listed)}" if listed else "would create nothing new"
     found = decision.condition

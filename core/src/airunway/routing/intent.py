@@ -8,15 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from airunway.api import names
 from airunway.configs import EffectiveConfig, PathTemplateError, RoutingRequest, path_of, routing_request
 from airunway.owned.objects import Mark, is_ours
-from airunway.resource import Resource, condition_of, dig, is_deleting, uid_of
-from airunway.routing._json import mapping, number, text
+from airunway.resource import (
+    ObjectKey,
+    Resource,
+    condition_of,
+    dig,
+    is_deleting,
+    mapping_at,
+    number_at,
+    text_at,
+    uid_of,
+)
 from airunway.routing.claims import Claim, ClaimKind, Conflict
-from airunway.routing.gateways import Choice, choose, gateway_key, usable
-from airunway.routing.routes import claims_in, header_problem, parent_of
+from airunway.routing.gateways import Choice, choose, gateway_key, parent_of, usable
+from airunway.routing.routes import claims_in, header_problem
 
 __all__ = [
     "CONDITION",
@@ -35,8 +45,6 @@ __all__ = [
     "is_suspended",
     "keeps_unasked",
     "leaves_route",
-    "own",
-    "own_route",
 ]
 
 CONDITION = "GatewayReady"
@@ -107,6 +115,34 @@ class Facts:
     """The newest probe; None: not done."""
     flags: Flags = field(default_factory=Flags)
 
+    @cached_property
+    def key(self) -> ObjectKey:
+        """Namespace and name of the deployment."""
+        return ObjectKey(
+            text_at(self.deployment, "metadata", "namespace"), text_at(self.deployment, "metadata", "name")
+        )
+
+    @cached_property
+    def own_route(self) -> Resource | None:
+        """The live HTTPRoute if it is ours."""
+        return self.own(self.route)
+
+    @cached_property
+    def own_pool(self) -> Resource | None:
+        """The live InferencePool with the deployment's name if it is ours."""
+        return self.own(self.pool)
+
+    @property
+    def pool_behind(self) -> Resource | None:
+        """The live InferencePool to which a route leads."""
+        return self.own_pool or self.provider_pool
+
+    def own(self, obj: Resource | None) -> Resource | None:
+        """The object if the gateway part has made it for the deployment."""
+        if obj is None or not uid_of(self.deployment):
+            return None
+        return obj if is_ours(obj, self.deployment, MARK) else None
+
 
 # ------------------------------------------------------------------------------------------------------------ intent
 
@@ -141,7 +177,7 @@ def intent_of(facts: Facts) -> Intent:
     name, problem, probe = _model_name(facts)
     intent = Intent(
         request=request,
-        user_route=text(deployment, "spec", "gateway", "httpRouteRef"),
+        user_route=text_at(deployment, "spec", "gateway", "httpRouteRef"),
         model_name=name,
         name_problem=problem,
         probe=probe,
@@ -155,7 +191,7 @@ def intent_of(facts: Facts) -> Intent:
     if request is not RoutingRequest.REQUIRED:
         return intent
     if facts.engine is not None and facts.engine.get("pathRouting") is not True:
-        template = text(deployment, "spec", "gateway", "pathTemplate") or (
+        template = text_at(deployment, "spec", "gateway", "pathTemplate") or (
             config.routing.path_template if config is not None else ""
         )
         return replace(intent, path_unsupported=bool(template))
@@ -168,25 +204,25 @@ def intent_of(facts: Facts) -> Intent:
 def _model_name(facts: Facts) -> tuple[str, str, bool]:
     """Model name, why there is none, and whether a probe is needed (spec/platform.md, "Model name")."""
     deployment = facts.deployment
-    model = mapping(deployment, "spec", "model")
-    asked = text(deployment, "spec", "gateway", "modelName")
+    model = mapping_at(deployment, "spec", "model")
+    asked = text_at(deployment, "spec", "gateway", "modelName")
     if asked:
         return _header(asked, "spec.gateway.modelName")
-    custom = text(model, "source") == "custom"
-    if not custom and mapping(facts.engine, "gateway").get("ignoresServedName") is not True:
-        if served := text(model, "servedName"):
+    custom = text_at(model, "source") == "custom"
+    if not custom and mapping_at(facts.engine, "gateway").get("ignoresServedName") is not True:
+        if served := text_at(model, "servedName"):
             return _header(served, "spec.model.servedName")
-        if last := text(model, "id").rstrip("/").rpartition("/")[2]:
+        if last := text_at(model, "id").rstrip("/").rpartition("/")[2]:
             return _header(last, "spec.model.id")
         return "", "spec.model has neither servedName nor id: set spec.gateway.modelName", False
-    generation = number(deployment, "metadata", "generation")
+    generation = number_at(deployment, "metadata", "generation")
     probe = facts.probe
     if probe is not None and probe.generation == generation:
         if probe.name:
             return _header(probe.name, "the model name of /v1/models")
-        if recorded := text(deployment, "status", "gateway", "modelName"):
+        if recorded := text_at(deployment, "status", "gateway", "modelName"):
             return _header(recorded, "status.gateway.modelName")
-        if known := text(model, "id"):
+        if known := text_at(model, "id"):
             return _header(known, "spec.model.id")
         return (
             "",
@@ -195,10 +231,10 @@ def _model_name(facts: Facts) -> tuple[str, str, bool]:
         )
     # The condition keeps its generation until the server has been asked for a newer one (`decide`).
     condition = condition_of(deployment, CONDITION) or {}
-    recorded = text(deployment, "status", "gateway", "modelName")
+    recorded = text_at(deployment, "status", "gateway", "modelName")
     if recorded:  # the name of an earlier generation serves until the server has answered
         name, problem, _ = _header(recorded, "status.gateway.modelName")
-        return name, problem, number(condition, "observedGeneration") != generation
+        return name, problem, number_at(condition, "observedGeneration") != generation
     return "", "the model server has not been asked for its model name yet", True
 
 
@@ -221,7 +257,7 @@ def claims_of(facts: Facts, intent: Intent | None = None) -> tuple[Claim, ...]:
         return ()
     intent = intent or intent_of(facts)
     claims = _wanted(facts, intent)
-    live = own_route(facts)
+    live = facts.own_route
     if live is not None and leaves_route(facts, intent):
         claims = (*claims, *(claim for claim in claims_in(live) if claim not in claims))
     return claims
@@ -272,7 +308,7 @@ def is_dry_run(deployment: Resource) -> bool:
 
 
 def _is_annotated(deployment: Resource, annotation: str) -> bool:
-    return mapping(deployment, "metadata", "annotations").get(annotation) == "true"
+    return mapping_at(deployment, "metadata", "annotations").get(annotation) == "true"
 
 
 def is_suspended(deployment: Resource) -> bool:
@@ -283,27 +319,14 @@ def is_suspended(deployment: Resource) -> bool:
 def is_settled(facts: Facts) -> bool:
     """Whether anything may be changed: the core has validated this generation, and the config is known."""
     condition = condition_of(facts.deployment, "Validated") or {}
-    current = number(condition, "observedGeneration") >= number(facts.deployment, "metadata", "generation")
+    current = number_at(condition, "observedGeneration") >= number_at(facts.deployment, "metadata", "generation")
     return condition.get("status") == "True" and current and not facts.config_missing
-
-
-def own(facts: Facts, obj: Resource | None) -> Resource | None:
-    """The object if the gateway part has made it for the deployment."""
-    if obj is None or not uid_of(facts.deployment):
-        return None
-    return obj if is_ours(obj, facts.deployment, MARK) else None
-
-
-def own_route(facts: Facts) -> Resource | None:
-    """The live HTTPRoute if it is ours."""
-    return own(facts, facts.route)
 
 
 def has_place(facts: Facts, intent: Intent) -> bool:
     """Whether a route that was not asked for is made: a Gateway can be used, and pools are served."""
-    namespace = text(facts.deployment, "metadata", "namespace")
     # A route that exists does not go with the Inference Extension: only its backend changes.
-    return usable(intent.choice, namespace=namespace) and (facts.pools_served or own_route(facts) is not None)
+    return usable(intent.choice, namespace=facts.key.namespace) and (facts.pools_served or facts.own_route is not None)
 
 
 def keeps_unasked(facts: Facts, intent: Intent) -> bool:
@@ -312,7 +335,7 @@ def keeps_unasked(facts: Facts, intent: Intent) -> bool:
     It stays as long as its Gateway exists: a second Gateway takes no route away. The routes of a named Gateway wait for
     it while it is away.
     """
-    live, chosen = own_route(facts), intent.choice
+    live, chosen = facts.own_route, intent.choice
     target = parent_of(live) if live is not None else None
     if target is None:
         return False
@@ -327,5 +350,5 @@ def keeps_unasked(facts: Facts, intent: Intent) -> bool:
 
 def is_moved(facts: Facts, intent: Intent) -> bool:
     """Whether the live route is attached to another Gateway or listener than is asked for now."""
-    live, target = own_route(facts), intent.choice.target
+    live, target = facts.own_route, intent.choice.target
     return live is not None and target is not None and parent_of(live) != target

@@ -12,21 +12,17 @@ from dataclasses import dataclass
 
 from airunway.api import names
 from airunway.configs import EffectiveConfig, parse_duration
-from airunway.resource import ObjectKey, Resource
-from airunway.routing._json import entries, mapping, text
+from airunway.resource import Resource, entries_at, mapping_at, text_at
 from airunway.routing.backends import POOL_GROUP, Backend, BackendKind
 from airunway.routing.claims import Claim, ClaimKind
-from airunway.routing.gateways import GATEWAY_GROUP, Target
+from airunway.routing.gateways import GATEWAY_GROUP, Target, parents_of
 
 __all__ = [
     "MODEL_HEADER",
     "Rules",
     "annotations_for",
-    "as_target",
     "claims_in",
     "header_problem",
-    "parent_of",
-    "parents_of",
     "request_timeout",
     "route",
 ]
@@ -136,7 +132,7 @@ def header_problem(model_name: str) -> str:
 
 def request_timeout(deployment: Resource, config: EffectiveConfig | None) -> tuple[str, str]:
     """The longest time for a request, and a remark about one that no HTTPRoute takes (else empty)."""
-    asked, field = text(deployment, "spec", "gateway", "requestTimeout"), "spec.gateway.requestTimeout"
+    asked, field = text_at(deployment, "spec", "gateway", "requestTimeout"), "spec.gateway.requestTimeout"
     if not asked and config is not None:
         asked, field = config.routing.request_timeout or "", f"spec.routing.requestTimeout of config {config.name}"
     if not asked or parse_duration(asked) is not None:
@@ -148,7 +144,7 @@ def annotations_for(deployment: Resource, config: EffectiveConfig | None) -> tup
     """The annotations of the route, the deployment's before the config's, and a remark about those left out."""
     asked = {
         **(config.routing.annotations if config is not None else {}),
-        **mapping(deployment, "spec", "gateway", "annotations"),
+        **mapping_at(deployment, "spec", "gateway", "annotations"),
     }
     kept: dict[str, str] = {}
     left = []
@@ -174,43 +170,19 @@ def _is_key(key: str) -> bool:
     return len(prefix) <= 253 and all(map(_LABEL.fullmatch, labels)) and _NAME.fullmatch(name) is not None
 
 
-def parent_of(live: Resource) -> Target | None:
-    """The first Gateway of any JSON that should be an HTTPRoute; None if it names none."""
-    for ref in parents_of(live):
-        return ref
-    return None
-
-
-def parents_of(live: Resource) -> list[Target]:
-    """The Gateways that an HTTPRoute attaches to; a parent of another kind is left out."""
-    namespace = text(live, "metadata", "namespace")
-    return [target for ref in entries(live, "spec", "parentRefs") if (target := as_target(ref, namespace)) is not None]
-
-
 def claims_in(live: Resource) -> tuple[Claim, ...]:
     """The paths and model names that a route of ours takes on its Gateways."""
     found = []
     for target in parents_of(live):
-        for match in (match for rule in entries(live, "spec", "rules") for match in entries(rule, "matches")):
-            headers = [text(header, "value") for header in entries(match, "headers") if _is_model_name(header)]
-            path = text(match, "path", "value")
+        for match in (match for rule in entries_at(live, "spec", "rules") for match in entries_at(rule, "matches")):
+            headers = [
+                text_at(header, "value")
+                for header in entries_at(match, "headers")
+                if text_at(header, "name").lower() == MODEL_HEADER.lower()
+            ]
+            path = text_at(match, "path", "value")
             if headers and headers[0]:
                 found.append(Claim(target.gateway, target.section, ClaimKind.MODEL_NAME, headers[0]))
             elif path not in ("", "/"):
                 found.append(Claim(target.gateway, target.section, ClaimKind.PATH, path))
     return tuple(found)
-
-
-def _is_model_name(header: Resource) -> bool:
-    return text(header, "name").lower() == MODEL_HEADER.lower()
-
-
-def as_target(ref: Resource, namespace: str) -> Target | None:
-    """The Gateway that a ``parentRef`` names; None if it is of another kind."""
-    if (text(ref, "group") or GATEWAY_GROUP) != GATEWAY_GROUP or (text(ref, "kind") or "Gateway") != "Gateway":
-        return None
-    if not text(ref, "name"):
-        return None
-    return Target(
-        gateway=ObjectKey(text(ref, "namespace") or namespace, text(ref, "name")), section=text(ref, "sectionName")
-    )

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from airunway.api import names
-from airunway.artifacts.deployments import CONDITION, wants_cache
-from airunway.artifacts.request import MOUNT_PATH, SUB_PATH, request_of
+from airunway.artifacts.deployments import CONDITION, MOUNT_PATH, SUB_PATH, request_of, wants_cache
 from airunway.configs import EffectiveConfig
 from airunway.plugins.contract import Finding, ModelCache, Observation
 from airunway.plugins.errors import PluginFault

@@ -4,14 +4,13 @@ from airunway.templates.choice import (
     CLUSTER_KIND,
     KIND,
     USABLE,
-    Candidate,
     Choice,
     Request,
     answers,
     choose,
     request_of,
 )
-from airunway.templates.contribution import MAX_CONTRIBUTION, Contribution, contribution_of
+from airunway.templates.contribution import Contribution, contribution_of, keeps_warm, warm_requests
 from airunway.templates.expansion import (
     TEMPLATE_READY,
     Expansion,
@@ -21,15 +20,12 @@ from airunway.templates.expansion import (
     is_default,
     recorded_contribution,
 )
-from airunway.templates.warm import keeps_warm, warm_requests
 
 __all__ = [
     "CLUSTER_KIND",
     "KIND",
-    "MAX_CONTRIBUTION",
     "TEMPLATE_READY",
     "USABLE",
-    "Candidate",
     "Choice",
     "Contribution",
     "Expansion",

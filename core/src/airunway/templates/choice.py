@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from airunway.resource import ObjectKey, Resource, dig, digest, key_of
+from airunway.resource import ObjectKey, Resource, dig, digest, key_of, text_at
 
 __all__ = [
     "CLUSTER_KIND",
@@ -179,7 +179,7 @@ def _another(template: Resource, request: Request) -> str:
     """Why a template of the model is for another metric or precision than was asked for; empty if it is not."""
     if not request.name and (request.metric or request.precision):
         for field_, asked in (("metric", request.metric), ("precision", request.precision)):
-            has = _text(template, "spec", field_)
+            has = text_at(template, "spec", field_)
             if asked and asked != has:
                 return f"its {field_} is {has or 'not given'}, and {asked} was asked for"
     return ""
@@ -187,12 +187,12 @@ def _another(template: Resource, request: Request) -> str:
 
 def _state(template: Resource, *, named: bool) -> tuple[str, str]:
     """Reason and sentence for what a template's status has against it; both empty if nothing."""
-    phase = _text(template, "status", "phase")
+    phase = text_at(template, "status", "phase")
     if phase in USABLE or (named and not phase):
         return "", ""
     if not phase:
         return "", "it has no status: the catalogue has not looked at it"
-    reason, message = _text(template, "status", "reason"), _text(template, "status", "message")
+    reason, message = text_at(template, "status", "reason"), text_at(template, "status", "message")
     return reason, f"it is {phase}" + (f": {message}" if message else "")
 
 
@@ -274,8 +274,3 @@ def _none(request: Request, candidates: tuple[Candidate, ...]) -> Choice:
     none = f"none of the {len(candidates)} templates of {request.model} can" if len(candidates) > 1 else ""
     text = f"{none or f'the only template of {request.model} cannot'} be used: {said}{more}"
     return Choice(reason="TemplateNotFound", message=text, candidates=candidates)
-
-
-def _text(obj: Resource, *path: str) -> str:
-    value = dig(obj, *path)
-    return value if isinstance(value, str) else ""

@@ -1,4 +1,4 @@
-"""What a template gives to a deployment: a partial ModelDeployment spec, and its hash (platform.md, "Templates"). Pure.
+"""What a template gives to a deployment, and which artifacts it keeps warm (platform.md, "Templates"). Pure.
 
 A template of ``org/m`` with two GPUs and ``defaults.engine.type: vllm`` gives ``{"model": {"id": "org/m"},
 "resources": {"gpu": {"count": 2}}, "engine": {"type": "vllm"}}``.
@@ -11,12 +11,22 @@ from typing import Any
 
 import orjson
 
-from airunway.artifacts.names import artifact_name
-from airunway.configs import Problem
-from airunway.resource import Resource, canonical_json, dig, digest, key_of
+from airunway.artifacts.claims import artifact_name
+from airunway.artifacts.deployments import CacheRequest, request_for, request_of
+from airunway.configs import EffectiveConfig, Problem
+from airunway.resource import Resource, canonical_json, condition_of, dig, digest, is_deleting, key_of
 from airunway.templates.expansion import expand
 
-__all__ = ["EXCLUDED", "MAX_CONTRIBUTION", "Contribution", "contribution_of", "model_of", "sources_of"]
+__all__ = [
+    "EXCLUDED",
+    "MAX_CONTRIBUTION",
+    "Contribution",
+    "contribution_of",
+    "keeps_warm",
+    "model_of",
+    "sources_of",
+    "warm_requests",
+]
 
 MAX_CONTRIBUTION = 16 * 2**10
 """Maximum bytes of JSON: it is recorded in the status of each deployment that uses the template."""
@@ -136,20 +146,15 @@ def _resources(spec: Resource) -> Resource:
     found: Resource = {}
     if isinstance(gpu, dict):
         kept = {key: gpu[key] for key in ("count", "type") if gpu.get(key)}
-        if "count" not in kept and _asks_for_one_gpu(spec, gpu):
+        # The catalogue looks for one GPU where no count is given; in disaggregated mode the roles have the GPUs.
+        split = dig(spec, "defaults", "serving", "mode") == "disaggregated"
+        if "count" not in kept and (gpu.get("model") or gpu.get("minVram")) and not split:
             kept["count"] = 1
         if kept:
             found["gpu"] = kept
     if isinstance(cpu, str | int) and not isinstance(cpu, bool) and cpu:
         found["cpu"] = cpu
     return found
-
-
-def _asks_for_one_gpu(spec: Resource, gpu: Resource) -> bool:
-    """Whether a GPU's model or memory is asked for, for which the catalogue looks for one GPU where no count is given.
-    In disaggregated mode the roles have the GPUs.
-    """
-    return bool(gpu.get("model") or gpu.get("minVram")) and dig(spec, "defaults", "serving", "mode") != "disaggregated"
 
 
 def _requirements(template: Resource) -> list[Any]:
@@ -185,3 +190,48 @@ def _plain(value: object) -> Resource:
     except (TypeError, ValueError):  # deeper than orjson allows, or no JSON
         return {}
     return copied
+
+
+# ---------------------------------------------------------------------------------------- artifacts that are kept warm
+
+
+def keeps_warm(template: Resource) -> bool:
+    """Whether the template uses artifacts: it is namespaced, its caching is on, and it is known where its weights are.
+
+    With ``discovery`` and without sources of its own it waits for what discovery finds.
+    """
+    if not key_of(template).namespace or is_deleting(template):
+        return False
+    if dig(template, "spec", "caching", "enabled") is not True:
+        return False
+    found = dig(template, "spec", "modelSources") or dig(template, "status", "modelSources")
+    asks = dig(template, "spec", "discovery") is not None
+    return bool(found) or not asks or dig(condition_of(template, "DiscoveryReady"), "status") == "True"
+
+
+def warm_requests(
+    template: Resource, contribution: Contribution, config: EffectiveConfig | None
+) -> tuple[CacheRequest, ...]:
+    """What the template asks of the model cache under its own effective config, one request for each artifact.
+
+    It is what a deployment with the template alone and with the same config asks for. Total for any JSON.
+    """
+    if not keeps_warm(template) or contribution.unusable:
+        return ()
+    metadata = {field: dig(template, "metadata", field) for field in ("name", "namespace", "uid")}
+    spec = {**contribution.spec, "runtimeConfigName": dig(template, "spec", "runtimeConfigName")}
+    found: dict[str, CacheRequest] = {}
+    for source in sources_of(template):
+        model, unusable = model_of(template, source)
+        if unusable:
+            continue
+        request: CacheRequest | None
+        if name := dig(model, "cache", "artifactName"):
+            model = {**model, "id": source.get("modelId") or model["id"]}
+            deployment = {"metadata": metadata, "spec": {**spec, "model": model}}
+            request = request_for(deployment, config, uri=str(source["uri"]).rstrip("/"), name=str(name))
+        else:
+            request = request_of({"metadata": metadata, "spec": {**spec, "model": model}}, config)
+        if request is not None:
+            found.setdefault(request.name, request)
+    return tuple(found.values())

@@ -10,13 +10,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from airunway.api import names
-from airunway.artifacts.decision import access_mode_of
-from airunway.artifacts.deployments import CONDITION, CacheFacts, decide_cache
-from airunway.artifacts.request import request_of
+from airunway.artifacts.claims import access_mode_of
+from airunway.artifacts.deployments import CONDITION, CacheFacts, artifact_of, decide_cache, request_of
 from airunway.controller.decision import decide as decide_core
 from airunway.controller.templates import source_among, template_part
 from airunway.kube import previous_content
-from airunway.modelcache.deployments import artifact_of
 from airunway.owned.objects import is_ours
 from airunway.owned.plan import Action, Step, conflict_text
 from airunway.plugins.host import ProviderHost

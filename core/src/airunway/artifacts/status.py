@@ -1,11 +1,14 @@
-"""Phase and conditions of an artifact, by the status library that deployments use too (spec/status.md). Pure."""
+"""Phase, conditions and progress of an artifact, by the status library of deployments (spec/status.md). Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from typing import TypeGuard
 
-from airunway.resource import Resource, key_of
+from airunway.api import names
+from airunway.artifacts.jobs import MAX_BYTES
+from airunway.resource import Resource, controller_owner, dig, format_time, key_of, labels_of
 from airunway.status import (
     CAPACITY_PATIENCE,
     DEPENDENCY_GRACE,
@@ -21,7 +24,7 @@ from airunway.status.codes import code_of_download
 from airunway.status.rootcause import Distance, RootCause, Symptom, root_cause_of
 from airunway.status.summary import Verdict, root_cause_status, stored_conditions, summary_of
 
-__all__ = ["status_of"]
+__all__ = ["is_count", "is_made", "mode_of", "progress_of", "status_of"]
 
 _CHILDREN = ("RuntimeConfigReady", "StorageReady", "DownloadReady")
 
@@ -120,3 +123,41 @@ def _phase(rollup: Rollup) -> str:
             return "Pending" if rollup.reason == "Queued" else "Starting"
         case _:
             return rollup.phase.value
+
+
+def progress_of(artifact: Resource, completed: Resource | None, answer: Resource | None, *, now: datetime) -> object:
+    """``status.progress``: by the proof of completion, else by the newest answer of the download, else as before."""
+    if completed:
+        total = completed.get("bytes")
+        return {"totalBytes": total, "downloadedBytes": total, "percentage": 100}
+    before = dig(artifact, "status", "progress")
+    total, done, speed = (dig(answer, key) for key in ("totalBytes", "downloadedBytes", "bytesPerSecond"))
+    if not is_count(total) or not is_count(done) or not 0 < total <= MAX_BYTES:
+        return before if isinstance(before, dict) and before.get("percentage") != 100 else None
+    done = min(done, total)
+    same = ("totalBytes", total), ("downloadedBytes", done), ("bytesPerSecond", speed or None)
+    if isinstance(before, dict) and all(before.get(key) == value for key, value in same):
+        return before  # the same answer: a new estimate alone is worth no write
+    found: Resource = {"totalBytes": total, "downloadedBytes": done, "percentage": done * 100 // total}
+    if is_count(speed) and 0 < speed <= MAX_BYTES:
+        left = min((total - done) / speed, timedelta(days=365).total_seconds())
+        found |= {"bytesPerSecond": speed, "estimatedCompletion": format_time(now + timedelta(seconds=left))}
+    return found
+
+
+def mode_of(artifact: Resource) -> str:
+    """``status.mode``: User, Dedicated or Shared."""
+    if not is_made(artifact):
+        return "User"
+    return "Dedicated" if controller_owner(artifact) is not None else "Shared"
+
+
+def is_made(artifact: Resource) -> bool:
+    """Whether this part made the artifact; users' own ones are never deleted."""
+    labels = labels_of(artifact)
+    return labels.get(names.PART) == names.MODEL_CACHE_PART and labels.get(names.MANAGED_BY) == names.MANAGED_BY_VALUE
+
+
+def is_count(value: object) -> TypeGuard[int]:
+    """Whether a value is an integer that counts something."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -1,0 +1,59 @@
+"""The caches of the kinds that a part writes: an object is found by its name, and by the owner that it belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from airunway.kube import AnyReflector, Index, Kind, MutationCache
+from airunway.owned.objects import Identity, identity_in
+from airunway.resource import Resource, key_of
+
+__all__ = ["View", "known_objects", "views_by_kind"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """The objects of one kind."""
+
+    kind: Kind
+    """The kind, in the version that is written."""
+    reflector: AnyReflector
+    """The cache as the API server's watch fills it."""
+    objects: MutationCache
+    """The cache with the answers to our own writes."""
+    of: Index
+    """Our objects by their owner."""
+
+    @property
+    def served(self) -> bool:
+        """Whether the cluster serves the kind, as far as it has been read."""
+        return self.reflector.synced.is_set() and not self.reflector.missing
+
+    def owned(self, owner: Hashable) -> Iterator[Resource]:
+        """Our objects of an owner."""
+        for obj in self.of.get(owner):
+            if (found := self.objects.get(key_of(obj))) is not None:
+                yield found
+
+
+def views_by_kind(views: Iterable[View]) -> Mapping[tuple[str, str], View]:
+    """The views by group and kind."""
+    return {(view.kind.group, view.kind.kind): view for view in views}
+
+
+def known_objects(
+    views: Mapping[tuple[str, str], View], owner: Hashable, wanted: Iterable[Resource]
+) -> dict[Identity, Resource]:
+    """The objects of an owner in these views, and those with the name of a `wanted` one, whose namespace is set."""
+    found = {
+        Identity(view.kind.group, view.kind.kind, key_of(obj).name): obj
+        for view in views.values()
+        for obj in view.owned(owner)
+    }
+    for obj in wanted:
+        identity = identity_in(obj)
+        view = views.get(identity[:2])
+        if view is not None and (live := view.objects.get(key_of(obj))) is not None:
+            found[identity] = live
+    return found
