@@ -22,7 +22,7 @@ from airunway import __version__
 from airunway.api import names
 from airunway.cel import evaluator_name
 from airunway.resource import Resource
-from airunway.selection.rules import evaluate_rules
+from airunway.selection import evaluate_rules, request_of
 from airunway.validation import validate
 
 RULES = (
@@ -67,7 +67,7 @@ def deployment(number: int) -> Resource:
 
 
 def select(number: int) -> None:
-    evaluate_rules([(rule, 1) for rule in RULES], spec(number))
+    evaluate_rules([(rule, 1) for rule in RULES], request_of(spec(number)))
 
 
 def review(number: int) -> None:

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airunway import __version__
-from airunway.api.defaults import defaulted_spec
+from airunway.api.modeldeployment import defaulted_spec
 from airunway.cel import compile_expression, evaluator_name
 from airunway.resource import Resource
 from airunway.selection import ProviderFacts, choose_provider, provider_facts, recorded, request_of

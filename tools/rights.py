@@ -34,9 +34,8 @@ from airunway.rbac.rights import (
     roles,
 )
 from airunway.resource import Resource, copy_of
-from airunway_catalogue.guard import catalogue_guard
 from airunway_catalogue.names import CATALOGUE_MANAGER
-from airunway_catalogue.rights import catalogue_rules
+from airunway_catalogue.rights import catalogue_guard, catalogue_rules
 from airunway_kaito.manifest import MANIFEST
 from airunway_testing.rights import account_of
 

@@ -39,26 +39,27 @@ _SECTIONS = {
     "airunway.sdk.plugin": "The plugin object",
     "airunway.plugins.hookspecs": "The plugin object",
     "airunway.api.modeldeployment": "The deployment",
-    "airunway.api._deployment_spec": "The deployment",
     "airunway.api.names": "The deployment",
     "airunway.sdk.deployments": "The deployment",
     "airunway.sdk.fields": "Honoured or reported",
     "airunway.sdk.findings": "Findings about a deployment",
     "airunway.sdk.launch": "Starting an engine",
-    "airunway.sdk.gguf": "Starting an engine",
     "airunway.engines.arguments": "Starting an engine",
-    "airunway.engines.keywords": "Starting an engine",
     "airunway.engines.tables": "Starting an engine",
     "airunway.sdk.pods": "Pods",
-    "airunway.sdk.hardening": "Pods",
-    "airunway.sdk.names": "Names",
-    "airunway.sdk.settings": "Settings",
+    **dict.fromkeys(("derived_name", "too_long"), "Names"),
+    "setting": "Settings",
     "airunway.plugins.errors": "Settings",
     "airunway.resource": "JSON",
     "airunway.status.evidence": "Values of the contract",
     "airunway.sdk": "Modules",
+    **dict.fromkeys(("VLLM_FRONTEND", "Frontend"), "Frontend"),
+    "Member": "Groups",
+    **dict.fromkeys(("Version", "newest", "release_in", "tag_of", "version_in"), "Images"),
+    **dict.fromkeys(("absent_component", "primary_component"), "Components"),
+    **dict.fromkeys(("generation", "helm_installation", "revised", "with_defaults"), "Manifests"),
 }
-"""Title of the section for what a module defines; others are called like their module."""
+"""Title of the section for a name, or else for what a module defines."""
 
 _HEAD = """# The SDK
 
@@ -229,7 +230,7 @@ def page() -> str:
     for name in names():
         entry = documented(name)
         module, _, _ = name.rpartition(".")
-        title = f"`{module}`" if module else _SECTIONS.get(entry.module, _title(entry.module))
+        title = f"`{module}`" if module else _SECTIONS.get(name) or _SECTIONS[entry.module]
         sections.setdefault(title, []).append(entry)
     lines = [_HEAD, *_code(shown[PRELUDE], "pycon")]
     for title, entries in sections.items():
@@ -245,10 +246,6 @@ def page() -> str:
                 lines += ["", *_table(sdk.labels)]
             lines += ["", *_code(shown[entry.name], "pycon")]
     return "\n".join([*lines, ""])
-
-
-def _title(module: str) -> str:
-    return module.rpartition(".")[2].capitalize()
 
 
 def _code(text: str, language: str) -> list[str]:

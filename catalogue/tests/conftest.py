@@ -17,11 +17,11 @@ from airunway.process.base_controller import BaseController
 from airunway.process.caches import Caches
 from airunway.process.metrics import Metrics, MetricsRole
 from airunway.resource import ObjectKey, Resource, dig, key_of
+from airunway_catalogue.application import SourceWorker
 from airunway_catalogue.caches import TemplateCaches, project_deployment
 from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.registry import Limits
 from airunway_catalogue.scan import MODEL_SOURCE_LABEL
-from airunway_catalogue.source_worker import SourceWorker
 from airunway_testing.background import in_background
 from airunway_testing.eventually import eventually
 from airunway_testing.operator import install_definitions

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from airunway.api.modeltemplate import ModelTemplateStatus
 from airunway.resource import Resource
+from airunway_catalogue.discovery import MAX_OUTPUT, PACKED, PROBLEM
 from airunway_catalogue.gpu_models import AMD, NVIDIA, GpuModels
 from airunway_catalogue.hardware import demand_of, find_hardware
 from airunway_catalogue.nodes import inventory_of, project_node
-from airunway_catalogue.profile import Unreadable, read_report
-from airunway_catalogue.report_script import MAX_OUTPUT, PACKED, PROBLEM
+from airunway_catalogue.outcomes import Unreadable, read_report
 
 MODELS = GpuModels(models=(*NVIDIA, *AMD))
 

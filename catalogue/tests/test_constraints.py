@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airunway_catalogue.constraints import (
+from airunway_catalogue.scan import (
     InvalidConstraint,
     parse_constraint,
     parse_constraints,

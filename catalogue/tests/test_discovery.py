@@ -26,9 +26,19 @@ from hypothesis import strategies as st
 
 from airunway.configs import resolve
 from airunway.resource import Resource, format_time
-from airunway_catalogue.discovery import Entrypoint, job_name, job_of, next_attempt, request_of, spec_hash
+from airunway_catalogue.discovery import (
+    PACKED,
+    PARTS,
+    PROBLEM,
+    SCRIPT,
+    Entrypoint,
+    job_name,
+    job_of,
+    next_attempt,
+    request_of,
+    spec_hash,
+)
 from airunway_catalogue.names import WHY_NO_ENTRYPOINT
-from airunway_catalogue.report_script import PACKED, PARTS, PROBLEM, SCRIPT
 
 IMAGE = "registry.example/vllm:1"
 

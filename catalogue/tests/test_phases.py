@@ -15,7 +15,7 @@ from airunway.templates import USABLE
 from airunway_catalogue.gpu_models import GpuModels
 from airunway_catalogue.hardware import HardwareFit, demand_of, find_hardware
 from airunway_catalogue.nodes import inventory_of
-from airunway_catalogue.template_status import CHILDREN
+from airunway_catalogue.template_state import CHILDREN
 
 IMAGE = {"discovery": {"image": "registry.example/vllm:1"}}
 

@@ -9,8 +9,8 @@ from time import process_time
 
 import pytest
 
-from airunway_catalogue.profile import MAX_DEPTH, MAX_PROFILE, Unreadable, read_report
-from airunway_catalogue.report_script import MAX_MESSAGE, MAX_OUTPUT, PACKED, PROBLEM
+from airunway_catalogue.discovery import MAX_MESSAGE, MAX_OUTPUT, PACKED, PROBLEM
+from airunway_catalogue.outcomes import MAX_DEPTH, MAX_PROFILE, Unreadable, read_report
 
 REPORT = {
     "profile": {"metadata": {"precision": "fp8", "gpu_count": 1}},

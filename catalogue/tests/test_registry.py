@@ -9,11 +9,9 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from airunway_catalogue.addresses import Kind, kind_of
-from airunway_catalogue.challenges import Challenge, challenges_in
-from airunway_catalogue.credentials import Credentials, UnreadableSecret, credentials_in
+from airunway_catalogue.addresses import ImageReference, Kind, address_of, image_of, kind_of
+from airunway_catalogue.credentials import Challenge, Credentials, UnreadableSecret, challenges_in, credentials_in
 from airunway_catalogue.registry import Limits, Registry
-from airunway_catalogue.registry_address import ImageReference, address_of, image_of
 from airunway_catalogue.registry_errors import (
     BadAnswer,
     BadImage,

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from airunway_catalogue.profile import read_report
-from airunway_catalogue.report_script import MAX_MESSAGE, MAX_OUTPUT, PARTS, PROBLEM, command_of
+from airunway_catalogue.discovery import MAX_MESSAGE, MAX_OUTPUT, PARTS, PROBLEM, command_of
+from airunway_catalogue.outcomes import read_report
 
 SHELLS = {
     name: [found, *more]

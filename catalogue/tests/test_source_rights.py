@@ -13,10 +13,9 @@ from catalogue.tests.conftest import Ground, running_worker
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_SOURCE
 from airunway.kube import ApiError, Client, load_config
 from airunway.resource import ObjectKey, key_of
-from airunway_catalogue.guard import catalogue_guard
 from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.pull_secrets import SECRET
-from airunway_catalogue.rights import catalogue_rules, source_rights
+from airunway_catalogue.rights import catalogue_guard, catalogue_rules, source_rights
 from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
 from airunway_testing.eventually import eventually

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from airunway.resource import ObjectKey
-from airunway_catalogue.turns import Turns
+from airunway_catalogue.sources import Turns
 
 
 def key(number: int) -> ObjectKey:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airunway.api.modeldeployment import ParseError
+from airunway.api.base import ParseError
 from airunway.sdk import Compatibility, Context, Finding, ModelDeployment, Reading, Resource, Translation, digest
 from airunway_testing.conformance.cases import Base, bases, judged, merged_spec
 from airunway_testing.conformance.hostile import HOSTILE, PLACES, hostile_faults

@@ -25,8 +25,8 @@ from airunway.status.events import EVENTS
 from airunway_catalogue import application
 from airunway_catalogue.application import CatalogueApplication, CatalogueSettings
 from airunway_catalogue.caches import project_deployment
+from airunway_catalogue.discovery import SHELL
 from airunway_catalogue.names import CATALOGUE_MANAGER
-from airunway_catalogue.report_script import SHELL
 from airunway_testing.background import in_background
 from airunway_testing.eventually import Eventually
 from airunway_testing.registry import model_image

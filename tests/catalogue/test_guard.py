@@ -15,10 +15,9 @@ from airunway.kinds import CLUSTER_MODEL_TEMPLATE
 from airunway.kube import JOB, ApiError, Client, Kind, load_config
 from airunway.resource import Resource, copy_of
 from airunway_catalogue.discovery import Entrypoint, Request, job_of
-from airunway_catalogue.guard import catalogue_guard
 from airunway_catalogue.labels import ImageLabels, Recommendation
 from airunway_catalogue.names import CATALOGUE_MANAGER
-from airunway_catalogue.rights import catalogue_rules
+from airunway_catalogue.rights import catalogue_guard, catalogue_rules
 from airunway_catalogue.scan import Image, templates_of
 from airunway_testing.controlplane import Cluster
 from airunway_testing.rights import applied, granted

@@ -10,9 +10,8 @@ from tests.catalogue.conftest import Ground, running_catalogue
 
 from airunway.kube import JOB, Client, load_config
 from airunway.resource import dig
-from airunway_catalogue.guard import catalogue_guard
 from airunway_catalogue.names import CATALOGUE_MANAGER
-from airunway_catalogue.rights import catalogue_rules, template_rights
+from airunway_catalogue.rights import catalogue_guard, catalogue_rules, template_rights
 from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
 from airunway_testing.registry.model_image import MODEL_SERVER

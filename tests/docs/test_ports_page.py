@@ -10,7 +10,8 @@ import yaml
 
 from airunway.kube import Client, Kind
 from airunway.plugins.registry import load
-from airunway.sdk import groups, picker
+from airunway.sdk import picker
+from airunway.sdk.launch import GROUP_PORT
 from airunway_testing.conformance.cases import bases, judged
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/providers/ports.md").read_text(encoding="utf-8")
@@ -40,8 +41,8 @@ def test_every_port_that_a_provider_writes_has_a_row(name: str) -> None:
 
 def test_the_ports_of_groups_and_transfers_have_a_row() -> None:
     told = " ".join(row[2] for row in ROWS)
-    assert str(groups.PORT) in told
-    assert {str(port) for port in ports(picker._container(pool="p", image="i", requests={}, hardened=True))} <= {
+    assert str(GROUP_PORT) in told
+    assert {str(port) for port in ports(picker._pod("p-epp", pool="p", image="i", requests={}, hardened=True))} <= {
         *re.findall(r"\b\d{4}\b", told)
     }
 

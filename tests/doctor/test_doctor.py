@@ -22,9 +22,9 @@ from airunway.kube import NODE, Client, NotFound
 from airunway.plugins.registry import discover, load
 from airunway.rbac.admission_policies import status_guard
 from airunway.rbac.rights import roles, webhook_rights
-from airunway.resource import ObjectKey, Resource, condition_of, format_time
+from airunway.resource import ObjectKey, Resource, condition_of, format_time, is_true
 from airunway.runtime.application import config_object
-from airunway.selection import AVAILABLE, STALE_AFTER, is_available
+from airunway.selection import AVAILABLE, STALE_AFTER
 from airunway.webhook.certificates import new_authority
 from airunway.webhook.configuration import CONFIGURATION, CONFIGURATION_KIND
 from airunway_testing.audit import AuditReader
@@ -127,7 +127,7 @@ async def test_in_a_sandbox_the_core_is_not_missed(
     """All runs as processes there, of which the cluster knows nothing but what they write."""
     async with running_core(kubeconfig), running_provider(kubeconfig, load("toy")):
         async with asyncio.timeout(PATIENCE):
-            while not is_available(await client.get(INFERENCE_PROVIDER_CONFIG, ObjectKey("", "toy"))):
+            while not is_true(await client.get(INFERENCE_PROVIDER_CONFIG, ObjectKey("", "toy")), AVAILABLE):
                 await asyncio.sleep(0.1)
         report = await asyncio.to_thread(doctor)
     assert "ARW0201" not in report.codes

@@ -23,8 +23,7 @@ from airunway.resource import Resource
 from airunway.validation.uses import DIMENSIONS
 from airunway.webhook import WebhookSettings, webhook_settings
 from airunway.webhook.configuration import configuration_object
-from airunway_catalogue.guard import catalogue_guard
-from airunway_catalogue.rights import catalogue_rules
+from airunway_catalogue.rights import catalogue_guard, catalogue_rules
 from airunway_testing.conformance.chart import GUARD, as_text, plain_rights
 
 __all__ = ["catalogue_files", "core_files", "policy_property"]

@@ -1,4 +1,4 @@
-"""The catalogue's process: its caches, queues and workers."""
+"""The catalogue's process: its caches, queues and workers, and the part of it that scans registries."""
 
 from __future__ import annotations
 
@@ -7,29 +7,30 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from airunway.api import names
 from airunway.artifacts.jobs import finished
 from airunway.configs import Resolution
-from airunway.kube import Client, Priority, wait_until_synced
+from airunway.kinds import MODEL_SOURCE
+from airunway.kube import Client, MutationCache, Priority, compact_objects, transform_once, wait_until_synced
 from airunway.process.base_controller import BaseController, not_synced
-from airunway.process.caches import Caches
+from airunway.process.caches import Caches, SharedCache
 from airunway.process.effective_settings import DEFAULT_NAMESPACE
 from airunway.process.jobs import Slots
 from airunway.process.manager import Lead
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.resource import ObjectKey, Resource, key_of
-from airunway_catalogue.caches import TemplateCaches, used_template
+from airunway.resource import ObjectKey, Resource, annotations_of, dig, is_deleting, key_of, label_value, uid_of
+from airunway_catalogue.caches import TemplateCaches, View, used_template
 from airunway_catalogue.entrypoints import Entrypoints, KnownRegistry
 from airunway_catalogue.gpu_models import GpuModels, installed_models
 from airunway_catalogue.hardware import Demand, HardwareFit, demand_of, find_hardware
-from airunway_catalogue.metrics import Discoveries, discovery_points, template_points
+from airunway_catalogue.metrics import Discoveries, Scans, discovery_points, source_points, template_points
 from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.nodes import NodeGroup
-from airunway_catalogue.scan import plan_of
-from airunway_catalogue.source_worker import SourceWorker
+from airunway_catalogue.registry import Limits
+from airunway_catalogue.scan import made_from, plan_of
+from airunway_catalogue.sources import SourceReconciler
 from airunway_catalogue.template_state import open_job
 from airunway_catalogue.templates import TemplateReconciler
-
-__all__ = ["CatalogueApplication", "CatalogueSettings"]
 
 _USERS_LATER = 5.0
 """Seconds after which a template counts its users anew: many deployments may be created at once."""
@@ -249,3 +250,105 @@ class CatalogueApplication:
     def _users_of(self, template: ObjectKey) -> int | None:
         """The deployments that use a template; None if it is one of the cluster and not all namespaces are watched."""
         return len(self._users.get(template)) if template.namespace or self._everywhere else None
+
+
+SCANS_AT_ONCE = 8
+"""Sources that are scanned at a time: one that takes long delays no other."""
+
+
+class SourceWorker:
+    """Scans ModelSources while the process leads.
+
+    `templates` is the view of ClusterModelTemplates; `home` is the operator's namespace, where pull Secrets and
+    RuntimeConfigs of sources are. A cluster that does not serve ModelSources counts as one without them.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        caches: Caches,
+        base: BaseController,
+        templates: View,
+        home: str,
+        clock: Callable[[], datetime],
+        limits: Limits | None = None,
+    ) -> None:
+        self._base = base
+        self._queue = base.queue("sources")
+        project = transform_once(compact_objects(CATALOGUE_MANAGER))
+        self.sources: SharedCache = caches.of(MODEL_SOURCE, project=project, optional=True)
+        self._labelled = self.sources.add_index(lambda source: (label_value(key_of(source).name),))
+        objects = MutationCache(self.sources, project=project)
+        objects.add_listener(lambda key, old, new, _echo: self._on_source(key, old, new))
+        templates.reflector.add_handler(self._on_template)
+        self._configs = RuntimeConfigs(caches, deployments=self.sources, on_change=self._on_config, home=home)
+        self.reconciler = SourceReconciler(
+            client=client,
+            sources=objects,
+            templates=templates.objects,
+            made=templates.reflector.add_index(made_from),
+            resolve=self._configs.resolve,
+            namespace=home,
+            wake=self._wake,
+            # Events of objects without a namespace are in the namespace default.
+            events=base.events if not caches.namespaces else None,
+            scans=Scans(caches.metrics),
+            clock=clock,
+            limits=limits,
+        )
+
+        caches.metrics.add_source("sources", lambda: source_points(self.sources.values()))
+
+    def unready(self) -> str | None:
+        """Why sources cannot be scanned yet, or None."""
+        if (problem := self._configs.unready()) is not None:
+            return problem
+        return None if self.sources.answered.is_set() else f"the {MODEL_SOURCE.plural} have not been read yet"
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Start the watches in `group`."""
+        group.create_task(self.sources.run(), name=f"catalogue: {MODEL_SOURCE.plural}")
+        group.create_task(self._configs.run(), name="catalogue: runtime configs of sources")
+
+    async def read(self) -> None:
+        """Wait until the sources are readable."""
+        await self._configs.read()
+        await self.sources.answered.wait()
+
+    async def work(self) -> None:
+        """The leader's part, until cancelled."""
+        self.reconciler.clear()
+        for key in list(self.sources.keys()):
+            self._queue.add(key, Priority.BULK)
+        controller = self._base.controller(
+            "sources", self._queue, self.reconciler.reconcile, provider_of=lambda _: "", workers=SCANS_AT_ONCE
+        )
+        await controller.run()
+
+    # ------------------------------------------------------------------------------------------------ what changes
+
+    def _wake(self, key: ObjectKey) -> None:
+        self._queue.add(key, self._base.urgency)
+
+    def _on_source(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        """A write of the status changes nothing that a pass reads."""
+        if old is None or new is None or _read(old) != _read(new):
+            self._wake(key)
+
+    def _on_template(self, _key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        """Count the templates of a source anew when one comes or goes."""
+        template = new if old is None else old if new is None else None
+        for label in made_from(template) if template is not None else ():
+            for source in self._labelled.get(label):
+                self._queue.add(key_of(source), Priority.BULK)
+
+    def _on_config(self, _cause: Hashable, users: Callable[[], list[Resource]]) -> None:
+        for source in users():
+            self._wake(key_of(source))
+
+
+def _read(source: Resource) -> tuple[object, ...]:
+    """What a pass reads of a source besides its status."""
+    paused = annotations_of(source).get(names.PAUSED)
+    return uid_of(source), dig(source, "metadata", "generation"), is_deleting(source), paused

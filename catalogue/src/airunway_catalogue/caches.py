@@ -16,8 +16,6 @@ from airunway.resource import ObjectKey, Resource, controller_owner, dig, is_del
 from airunway_catalogue.names import CATALOGUE_MANAGER, CATALOGUE_PART
 from airunway_catalogue.nodes import NodeGroup, inventory_of, is_held, project_node
 
-__all__ = ["MARK", "OnTemplate", "Owned", "TemplateCaches", "View", "project_deployment", "used_template"]
-
 MARK = Mark(names.PART, CATALOGUE_PART)
 """The label on all objects that the catalogue makes."""
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from airunway.kube import Client
     from airunway.process.manager import Factories
 
-__all__ = ["app"]
-
 app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
 
 

@@ -18,8 +18,6 @@ from airunway_catalogue.registry_errors import BadAnswer, Denied, Missing, Regis
 from airunway_catalogue.scan import FilterPlan, Image, SourcePlan
 from airunway_catalogue.source_status import FilterResult
 
-__all__ = ["Crawl", "Full", "Make"]
-
 Make = Callable[[Image, ImageLabels], Awaitable[str]]
 """Makes the templates of an image; returns what hinders it, or an empty text. Raises Full if no more may be made."""
 

@@ -1,7 +1,9 @@
-"""Finds the credentials for a registry in pull Secrets (type ``kubernetes.io/dockerconfigjson``). Pure.
+"""Finds the credentials for a registry in pull Secrets, and reads what it asks for in ``WWW-Authenticate``. Pure.
 
-The entry for ``registry.example/team`` counts for all images below that folder, the entry for ``registry.example`` for
-all others. What is found is never part of a text: neither of `repr` nor of a message.
+In a Secret of type ``kubernetes.io/dockerconfigjson`` the entry for ``registry.example/team`` counts for all images
+below that folder, the entry for ``registry.example`` for all others. What is found is never part of a text: neither of
+`repr` nor of a message. ``Bearer realm="https://auth.example/token",service="registry.example"`` (RFC 9110, section
+11.6.1) asks for a token of that server.
 """
 
 from __future__ import annotations
@@ -9,12 +11,11 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from airunway.resource import Resource, dig
-
-__all__ = ["Credentials", "UnreadableSecret", "credentials_in"]
 
 _KEY = ".dockerconfigjson"
 _LONGEST = 2**20
@@ -91,3 +92,40 @@ def _credentials(entry: object) -> Credentials | None:
     except (ValueError, binascii.Error):
         return None
     return Credentials(user, password) if found and user else None
+
+
+_LONGEST_CHALLENGE = 8192
+_SCHEME = re.compile(r"\s*,?\s*([A-Za-z][A-Za-z0-9-]{0,31})(?:\s+|$)(?!=)")
+_PARAMETER = re.compile(r"\s*,?\s*([A-Za-z][A-Za-z0-9_-]{0,63})\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s,\"]+))")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Challenge:
+    """One way to prove who one is."""
+
+    scheme: str
+    """``bearer``, ``basic`` or another one, in lower case."""
+    realm: str = ""
+    """Of Bearer the address of the token server."""
+    service: str = ""
+    """Name under which that server knows the registry."""
+
+
+def challenges_in(headers: Iterable[str]) -> Iterator[Challenge]:
+    """The challenges of all such headers, in their order; Bearer before others. Total for any text."""
+    found = [challenge for header in headers for challenge in _challenges(header[:_LONGEST_CHALLENGE])]
+    yield from sorted(found, key=lambda each: each.scheme != "bearer")
+
+
+def _challenges(header: str) -> Iterator[Challenge]:
+    at = 0
+    while (scheme := _SCHEME.match(header, at)) is not None:
+        at = scheme.end()
+        parameters: dict[str, str] = {}
+        while (found := _PARAMETER.match(header, at)) is not None:
+            name, quoted, plain = found.groups()
+            parameters.setdefault(name.lower(), re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else plain)
+            at = found.end()
+        yield Challenge(
+            scheme=scheme[1].lower(), realm=parameters.get("realm", ""), service=parameters.get("service", "")
+        )

@@ -15,13 +15,11 @@ from time import monotonic
 from airunway.kube import Client, KubeError
 from airunway.redaction import bounded
 from airunway.resource import ObjectKey
+from airunway_catalogue.addresses import address_of, image_of
 from airunway_catalogue.discovery import Entrypoint
 from airunway_catalogue.pull_secrets import read_credentials
 from airunway_catalogue.registry import Limits, Registry
-from airunway_catalogue.registry_address import address_of, image_of
 from airunway_catalogue.registry_errors import Denied, RegistryError
-
-__all__ = ["AskedImage", "Entrypoints", "KnownRegistry"]
 
 log = logging.getLogger(__name__)
 

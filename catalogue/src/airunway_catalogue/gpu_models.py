@@ -13,8 +13,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 
-__all__ = ["AMD", "GROUP", "NVIDIA", "GpuModel", "GpuModels", "installed_models", "normal"]
-
 log = logging.getLogger(__name__)
 
 GROUP = "airunway.gpu_models"

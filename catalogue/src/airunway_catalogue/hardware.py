@@ -18,8 +18,6 @@ from airunway.resource import Resource, dig
 from airunway_catalogue.gpu_models import GpuModels, normal
 from airunway_catalogue.nodes import GIB, Gpu, NodeGroup, gpus_of, in_bytes, thousandths
 
-__all__ = ["Demand", "HardwareFit", "demand_of", "find_hardware", "settled"]
-
 DEFAULT_RESOURCE = "nvidia.com/gpu"
 
 _TOLERANCE = 1.03

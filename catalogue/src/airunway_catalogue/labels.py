@@ -15,8 +15,6 @@ from dataclasses import dataclass
 
 from airunway.redaction import bounded
 
-__all__ = ["MAX_LABEL", "MAX_RECOMMENDED", "ImageLabels", "Recommendation", "read_labels"]
-
 MAX_LABEL = 64 * 2**10
 """Most characters of one label that are read."""
 

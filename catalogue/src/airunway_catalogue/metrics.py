@@ -10,8 +10,6 @@ from airunway.resource import ObjectKey, Resource, condition_of, dig
 from airunway_catalogue.source_status import Scan
 from airunway_catalogue.template_state import DISCOVERED
 
-__all__ = ["Discoveries", "Scans", "discovery_points", "source_points", "template_points"]
-
 _RESULTS = ("succeeded", "failed")
 
 

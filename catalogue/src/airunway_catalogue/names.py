@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from airunway.api import names
 
-__all__ = ["APP_COMPONENT", "CATALOGUE_MANAGER", "CATALOGUE_PART", "DISCOVERY", "WHY_NO_ENTRYPOINT"]
-
 CATALOGUE_MANAGER = "airunway-catalogue"
 """Field manager, and the name of the Lease."""
 

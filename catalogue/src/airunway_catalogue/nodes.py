@@ -15,19 +15,6 @@ from airunway.quantity import parse_quantity
 from airunway.resource import Resource, condition_of, dig
 from airunway_catalogue.gpu_models import GpuModel, GpuModels
 
-__all__ = [
-    "GIB",
-    "Gpu",
-    "Mark",
-    "NodeGroup",
-    "gpus_of",
-    "in_bytes",
-    "inventory_of",
-    "is_held",
-    "project_node",
-    "thousandths",
-]
-
 _LABELS = ("nvidia.com/", "amd.com/", "beta.amd.com/")
 _CLOUD_LABELS = ("cloud.google.com/gke-accelerator", "karpenter.k8s.aws/instance-gpu-name")
 _AMD_PREFIXES = ("amd.com/gpu.", "beta.amd.com/gpu.")

@@ -9,8 +9,6 @@ from airunway.resource import ObjectKey, Resource
 from airunway_catalogue.credentials import Credentials, UnreadableSecret, credentials_in
 from airunway_catalogue.registry_errors import Denied
 
-__all__ = ["SECRET", "read_credentials"]
-
 SECRET = Kind(group="", version="v1", kind="Secret", plural="secrets", namespaced=True)
 
 

@@ -23,18 +23,14 @@ from yarl import URL
 
 from airunway.resource import dig
 from airunway_catalogue import __version__
-from airunway_catalogue.addresses import AddressGuard, GuardedResolver, Kind, kind_of
-from airunway_catalogue.challenges import Challenge, challenges_in
-from airunway_catalogue.credentials import Credentials
-from airunway_catalogue.registry_address import RegistryAddress, is_repository
+from airunway_catalogue.addresses import AddressGuard, GuardedResolver, Kind, RegistryAddress, is_repository, kind_of
+from airunway_catalogue.credentials import Challenge, Credentials, challenges_in
 from airunway_catalogue.registry_errors import (
     BadAnswer,
     BadImage,
     error_of_status,
     translated,
 )
-
-__all__ = ["Limits", "Registry"]
 
 _MANIFESTS = (
     "application/vnd.oci.image.manifest.v1+json",

@@ -17,20 +17,6 @@ import aiohttp
 
 from airunway_catalogue.addresses import InsideAddress, UntrustedHome
 
-__all__ = [
-    "BadAnswer",
-    "BadImage",
-    "Denied",
-    "Missing",
-    "RateLimited",
-    "RegistryError",
-    "ServerFailed",
-    "Unreachable",
-    "error_of_status",
-    "retry_after_of",
-    "translated",
-]
-
 _LONGEST_RETRY_AFTER = 24 * 3600.0
 """A registry that asks for a longer time is asked again after this one."""
 

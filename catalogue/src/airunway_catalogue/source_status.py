@@ -26,8 +26,6 @@ from airunway.status import (
 )
 from airunway.status.rollup import summary_of
 
-__all__ = ["SCAN_READY", "FilterResult", "Scan", "due_in", "last_scan", "next_scan", "status_of"]
-
 SCAN_READY = "ScanReady"
 
 _FIRST_RETRY = 60.0

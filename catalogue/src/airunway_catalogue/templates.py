@@ -29,8 +29,6 @@ from airunway_catalogue.metrics import Discoveries
 from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.template_state import Decision, Facts, decide_template, open_job
 
-__all__ = ["TemplateReconciler"]
-
 log = logging.getLogger(__name__)
 
 _REFUSED_RETRY = 30.0

@@ -8,35 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from airunway.api.bounds import MAX_CAUSES
 from airunway.json_path import JsonPath
-from airunway.resource import Resource, canonical_json, copy_of, dig
+from airunway.resource import Resource, copy_of, dig
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
-
-__all__ = [
-    "BLOCKING",
-    "UnknownField",
-    "Violation",
-    "compile_schema",
-    "defaulted",
-    "dropped",
-    "fields_of",
-    "gained",
-    "has_rules",
-    "malformed",
-    "pruned",
-    "refusals",
-    "schema_in",
-    "served_versions",
-    "storage_version",
-    "unknown_fields",
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,25 +193,22 @@ def _array(schema: Resource) -> Check:
 
 
 def _check_unique(items: list[object], keys: list[str], path: str, found: list[Violation]) -> None:
-    seen: set[Hashable] = set()
+    seen: set[tuple[object, ...]] = set()
     for index, element in enumerate(items):
-        if not isinstance(element, dict):
+        identity = tuple(element.get(key) for key in keys) if isinstance(element, dict) else ()
+        if not identity or not all(isinstance(part, str) for part in identity):
             continue
-        identity = canonical_json({key: element.get(key) for key in keys}) if _is_flat(element, keys) else None
-        if identity is not None and identity in seen:
-            named = ", ".join(f"{key} {element.get(key)}" for key in keys)
+        if identity in seen:
+            named = ", ".join(f"{key} {part}" for key, part in zip(keys, identity, strict=True))
             message = f"{named} is there twice: items must differ in {' and '.join(keys)}"
             found.append(Violation(path=f"{path}[{index}]", message=message, reason="FieldValueDuplicate"))
         seen.add(identity)
 
 
-def _is_flat(element: Mapping[str, Any], keys: list[str]) -> bool:
-    return all(isinstance(element.get(key), str) for key in keys)
-
-
 def _object(schema: Resource) -> Check:
-    fields = {name: compile_schema(child) for name, child in schema.get("properties", {}).items()}
-    defaults = {name: child["default"] for name, child in schema.get("properties", {}).items() if "default" in child}
+    properties: Resource = schema.get("properties", {})
+    fields = {name: compile_schema(child) for name, child in properties.items()}
+    defaults = {name: child["default"] for name, child in properties.items() if "default" in child}
     required: list[str] = schema.get("required", [])
     others = compile_schema(schema["additionalProperties"]) if "additionalProperties" in schema else None
     keeps_unknown: bool = schema.get("x-kubernetes-preserve-unknown-fields", False)
@@ -260,7 +238,11 @@ def _object(schema: Resource) -> Check:
         for name, default in defaults.items():
             if name not in result:
                 result[name] = fields[name](default, f"{prefix}{name}", found)
-        found.extend(_required(f"{prefix}{name}") for name in required if name not in result)
+        found.extend(
+            Violation(path=f"{prefix}{name}", message="required", reason="FieldValueRequired")
+            for name in required
+            if name not in result
+        )
         if longest is not None and len(result) > longest:
             found.append(_too_many(path, longest))
         return result
@@ -284,10 +266,6 @@ def _nearest(name: str, known: Mapping[str, Check]) -> str | None:
     return lowered[matches[0]] if matches else None
 
 
-def _required(path: str) -> Violation:
-    return Violation(path=path, message="required", reason="FieldValueRequired")
-
-
 def _invalid(path: str, message: str) -> Violation:
     return Violation(path=path, message=message, reason="FieldValueInvalid")
 
@@ -302,8 +280,6 @@ def _too_many(path: str, longest: int) -> Violation:
 
 _ROOT = frozenset({"apiVersion", "kind", "metadata"})
 """Fields that the API server keeps of every object, whatever its schema is."""
-
-
 _API = "apiextensions.k8s.io/v1"
 
 
@@ -499,20 +475,13 @@ def refusals(obj: Resource, schema: Resource) -> list[str]:
     return [*unknown, *sorted(wrong)]
 
 
-def has_rules(schema: Resource) -> bool:
-    """Whether the schema has rules that are not checked here."""
-    return any(True for _ in _rules(schema))
-
-
-def _rules(node: object) -> Iterator[object]:
-    if isinstance(node, dict):
-        if isinstance(node.get("x-kubernetes-validations"), list):
-            yield node["x-kubernetes-validations"]
-        for below in node.values():
-            yield from _rules(below)
-    elif isinstance(node, list):
-        for below in node:
-            yield from _rules(below)
+def has_rules(schema: object) -> bool:
+    """Whether the schema has CEL rules, which are not checked here."""
+    if isinstance(schema, list):
+        return any(map(has_rules, schema))
+    if not isinstance(schema, dict):
+        return False
+    return isinstance(schema.get("x-kubernetes-validations"), list) or any(map(has_rules, schema.values()))
 
 
 def _sentence(error: ValidationError) -> str:

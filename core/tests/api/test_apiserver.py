@@ -9,10 +9,10 @@ from collections.abc import Callable
 import pytest
 import yaml
 
-from airunway.api._base import ApiModel
+from airunway.api.base import ApiModel, parse_model
 from airunway.api.bounds import MAX_ENTRIES, MAX_ENV, MAX_TOLERATIONS
 from airunway.api.crds import custom_resource_definitions, schema_of, to_yaml
-from airunway.api.inferenceproviderconfig import parse_provider_config
+from airunway.api.inferenceproviderconfig import InferenceProviderConfig
 from airunway.api.modeldeployment import parse_deployment
 from airunway.resource import Resource
 from airunway_testing.fixtures import Kubectl
@@ -340,7 +340,7 @@ CONFIG_STATUS: Resource = {
     ("kind", "status", "read"),
     [
         ("ModelDeployment", DEPLOYMENT_STATUS, lambda obj: parse_deployment(obj).status),
-        ("InferenceProviderConfig", CONFIG_STATUS, lambda obj: parse_provider_config(obj).status),
+        ("InferenceProviderConfig", CONFIG_STATUS, lambda obj: parse_model(InferenceProviderConfig, obj).status),
     ],
 )
 def test_every_status_field_is_stored_and_read(

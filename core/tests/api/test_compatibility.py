@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from airunway.api.crds import schema_of
-from airunway.api.defaults import defaulted_spec
+from airunway.api.modeldeployment import defaulted_spec
 from airunway.api.rules import MODEL_DEPLOYMENT_RULES
 from airunway.resource import Resource, dig
 

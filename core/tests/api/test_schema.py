@@ -12,10 +12,9 @@ import yaml
 from pydantic import Field
 
 import airunway.api
-from airunway.api._base import ApiModel
 from airunway.api._deployment_status import UNSEEN
-from airunway.api._schema import SchemaError, structural_schema
-from airunway.api.crds import custom_resource_definitions, schema_of, to_yaml, write
+from airunway.api.base import ApiModel
+from airunway.api.crds import SchemaError, custom_resource_definitions, schema_of, structural_schema, to_yaml, write
 from airunway.api.rules import MODEL_DEPLOYMENT_RULES
 from airunway.resource import Resource
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airunway.api._base import ApiModel, ObjectMeta
-from airunway.api.defaults import defaulted_spec
-from airunway.api.inferenceproviderconfig import InferenceProviderConfig, parse_provider_config
-from airunway.api.modeldeployment import ModelDeployment, ParseError, parse_deployment
+from airunway.api.base import ApiModel, ObjectMeta, ParseError, parse_model
+from airunway.api.inferenceproviderconfig import InferenceProviderConfig
+from airunway.api.modeldeployment import ModelDeployment, defaulted_spec, parse_deployment
 from airunway.resource import Resource, copy_of
 
 MINIMAL: Resource = {"metadata": {"name": "llama", "namespace": "ml"}, "spec": {"model": {"id": "org/model"}}}
@@ -198,7 +198,7 @@ def test_what_does_not_fit_is_named(obj: Resource, path: str) -> None:
 @given(json_values)
 def test_reading_anything_gives_a_deployment_or_a_parse_error(value: Any) -> None:
     for obj in (value, {"spec": value}, {"spec": {"model": {"id": "a"}, "engine": value, "scaling": value}}):
-        for parse in (parse_deployment, parse_provider_config):
+        for parse in (parse_deployment, partial(parse_model, InferenceProviderConfig)):
             with contextlib.suppress(ParseError):
                 parse(obj)
 
@@ -245,12 +245,12 @@ def test_a_provider_config_is_read_and_written() -> None:
         "documentation": "https://example.com",
     }
     status = {"ready": True, "upstreamCRDVersion": "kaito.sh/v1beta1", "lastHeartbeat": "2026-01-01T00:00:00Z"}
-    parsed = parse_provider_config({"metadata": {"name": "x"}, "spec": copy_of(spec), "status": status})
+    parsed = parse_model(InferenceProviderConfig, {"metadata": {"name": "x"}, "spec": copy_of(spec), "status": status})
     assert parsed.spec.to_resource() == spec
     assert parsed.status.to_resource() == status
     assert parsed.spec.capabilities is not None
     assert parsed.spec.capabilities.engines[0].requires_crd is False
-    assert parse_provider_config({"metadata": {"name": "x"}}).spec.selection == "Auto"
+    assert parse_model(InferenceProviderConfig, {"metadata": {"name": "x"}}).spec.selection == "Auto"
 
 
 def test_deep_free_form_fields_are_taken_as_they_are() -> None:

@@ -15,12 +15,12 @@ SCRIPT = """
     import gc, os
     from pathlib import Path
     from airunway.api import names
-    from airunway.selection.rules import evaluate_rules
+    from airunway.selection import evaluate_rules, request_of
     from airunway.validation import validate
 
     def rules(number):
         rule = "quantity(spec.resources.memory).isGreaterThan(quantity('16Gi'))"
-        [verdict] = evaluate_rules([(rule, 1)], {"resources": {"memory": f"{number}Mi"}})
+        [verdict] = evaluate_rules([(rule, 1)], request_of({"resources": {"memory": f"{number}Mi"}}))
         assert verdict.value is (number > 16 * 1024), verdict
 
     def ceilings(number):

@@ -8,7 +8,7 @@ import pytest
 
 from airunway.controller.provider_configs import availability
 from airunway.resource import Resource, format_time
-from airunway.selection import AVAILABLE, STALE_AFTER, is_available
+from airunway.selection import STALE_AFTER
 from airunway.status import Condition, written
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -61,10 +61,3 @@ def test_a_core_that_starts_anew_does_not_take_a_silent_provider_for_one_that_is
     assert judged(silent, timedelta()) == (False, "HeartbeatMissing")
     back = {**silent, "status": {**silent["status"], "lastHeartbeat": format_time(NOW + SECOND)}}
     assert judged(back, timedelta()) == (True, "Ready")
-
-
-def test_before_a_core_has_judged_it_a_provider_s_own_word_counts() -> None:
-    assert is_available(config())
-    assert not is_available(config(ready=False))
-    gone = with_condition(config(), Condition(type=AVAILABLE, status=False, reason="HeartbeatMissing"))
-    assert not is_available(gone)

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
+from airunway.api.base import ParseError
 from airunway.api.bounds import EXCESS, MAX_FINALIZERS, excess
-from airunway.api.modeldeployment import ParseError
 from airunway.api.names import provider_finalizer, provider_manager
 from airunway.kube import MutationCache
 from airunway.process.deployment_cache import DeploymentProjection, whole

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from airunway.api import names
+from airunway.api.base import ParseError
 from airunway.api.bounds import EXCESS
-from airunway.api.modeldeployment import ParseError
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost, assumed_context
 from airunway.resource import Resource, annotations_of, copy_of

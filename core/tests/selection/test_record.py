@@ -14,7 +14,7 @@ from airunway.api.modeldeployment import parse_deployment
 from airunway.controller.decision import decide
 from airunway.resource import Resource, condition_of
 from airunway.selection import Candidate, FailedCheck, ProviderFacts, RuleResult, provider_facts, recorded
-from airunway.selection.record import MAX_BYTES
+from airunway.selection.provider import MAX_BYTES
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

@@ -20,8 +20,7 @@ from airunway.selection import (
     request_of,
 )
 from airunway.selection.explanation import CandidateVerdict, explain
-from airunway.selection.provider import choose_provider
-from airunway.selection.record import MAX_BYTES
+from airunway.selection.provider import MAX_BYTES, choose_provider
 
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
 WORDS = "spec.model.cache.mode: no model caches are at hand"

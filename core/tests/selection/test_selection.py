@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airunway.api.defaults import defaulted_spec
+from airunway.api.modeldeployment import defaulted_spec
 from airunway.selection import (
     STALE_AFTER,
     Candidate,

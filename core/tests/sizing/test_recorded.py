@@ -13,8 +13,8 @@ import pytest
 from airunway.sizing.catalogue import nearest, of_entry
 from airunway.sizing.checkpoint import Checkpoint, Weights, gguf_checkpoint, read_checkpoint
 from airunway.sizing.estimate import Estimate, Layout, Verdict, estimate
-from airunway.sizing.gpus import GpuFacts
 from airunway.sizing.layers import LayerGroup, LayerKind
+from airunway.sizing.nodes import GpuFacts
 from airunway.sizing.values import GIB
 from airunway.sizing.workload import Workload
 

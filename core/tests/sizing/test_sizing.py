@@ -37,11 +37,11 @@ from airunway.sizing import (
     text_of,
     unknown_checkpoint,
 )
-from airunway.sizing.counting import count_parameters
+from airunway.sizing.checkpoint import count_parameters
 from airunway.sizing.estimate import sequence_bytes
-from airunway.sizing.fields import Reader
 from airunway.sizing.layers import LayerKind
 from airunway.sizing.reserve import RESERVES, Reserve, reserve_of
+from airunway.sizing.values import Reader
 
 H100 = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559"}
 SMALL: dict[str, Any] = {

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from airunway.api.modeldeployment import ParseError
+from airunway.api.base import ParseError
 from airunway.plugins.host import ProviderHost
 from airunway.resource import canonical_json
 from airunway.runtime.translate import check_overrides

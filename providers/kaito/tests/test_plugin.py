@@ -7,7 +7,7 @@ from typing import Any
 import pluggy
 import pytest
 
-from airunway.api.defaults import defaulted_spec
+from airunway.api.modeldeployment import defaulted_spec
 from airunway.cel import compile_expression
 from airunway.plugins import hookspecs
 from airunway.plugins.contract import CONTRACT_VERSIONS

@@ -6,15 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from airunway.api._base import ApiModel, FreeForm, Int32, Int64, Timestamp, list_map
+from airunway.api.base import ApiModel, FreeForm, Int32, Int64, Timestamp, list_map
 from airunway.resource import Resource
-
-__all__ = [
-    "PHASES",
-    "UNSEEN",
-    "ModelDeploymentCondition",
-    "ModelDeploymentStatus",
-]
 
 PHASES = ("Pending", "Deploying", "Running", "Degraded", "Failed", "Terminating")
 
@@ -132,9 +125,7 @@ class EndpointStatus(ApiModel):
     )
     scheme: str | None = Field(default=None, description="Scheme of the URL: http or https. Default: http.")
     url: str | None = Field(
-        default=None,
-        max_length=1024,
-        description="Address inside the cluster, such as http://llama.default.svc:8000.",
+        default=None, max_length=1024, description="Address inside the cluster, such as http://llama.default.svc:8000."
     )
 
 
@@ -286,6 +277,25 @@ class RootCauseStatus(ApiModel):
     field: str | None = Field(default=None, max_length=1024, description="Field of the deployment to look at, if any.")
     message: str | None = Field(default=None, max_length=1024, description="Evidence and remedy, as sentences.")
     since: Timestamp = Field(default=None, description="Moment when the fault was first seen (RFC 3339).")
+
+
+class WorkStatus(ApiModel):
+    """What the statuses of the other kinds with a phase have in common: artifacts, templates and sources."""
+
+    observed_generation: Int64 | None = Field(
+        default=None, description="Generation of the spec that the status speaks of, a number."
+    )
+    phase: str | None = Field(
+        default=None,
+        max_length=32,
+        description="State as one word: Pending, Starting, Progressing, Ready, Degraded, NotAvailable or Failed.",
+    )
+    reason: str | None = Field(default=None, max_length=256, description="Why, as one CamelCase word.")
+    message: str | None = Field(default=None, max_length=1024, description="Why, as a sentence.")
+    effective_runtime_config: EffectiveRuntimeConfig | None = Field(
+        default=None, description="Runtime config that it follows."
+    )
+    root_cause: RootCauseStatus | None = Field(default=None, description="The fault that explains the state.")
 
 
 class ImageStatus(ApiModel):

@@ -18,31 +18,6 @@ import orjson
 from airunway.json_path import shortened
 from airunway.resource import Resource, dig
 
-__all__ = [
-    "EXCESS",
-    "MAX_ANNOTATIONS",
-    "MAX_CAUSES",
-    "MAX_CONSTRAINTS",
-    "MAX_DEPTH",
-    "MAX_ENTRIES",
-    "MAX_ENV",
-    "MAX_FINALIZERS",
-    "MAX_KEY",
-    "MAX_LABELS",
-    "MAX_NAME",
-    "MAX_SECRETS",
-    "MAX_SPEC",
-    "MAX_TOLERATIONS",
-    "MAX_VALUE",
-    "Excess",
-    "JsonSize",
-    "excess",
-    "is_modest",
-    "noted_excess",
-    "outline",
-    "size_of",
-]
-
 MAX_SPEC = 32 * 2**10
 """Bytes of a whole spec."""
 MAX_LABELS = 4 * 2**10

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -21,35 +22,25 @@ from airunway.api import (
     modeltemplate,
     runtimeconfig,
 )
-from airunway.api._base import ApiModel
 from airunway.api._deployment_status import UNSEEN
-from airunway.api._schema import SchemaError, structural_schema
+from airunway.api.base import ApiModel
 from airunway.api.names import GROUP, VERSION
 from airunway.api.rules import MODEL_DEPLOYMENT_RULES, ValidationRule
 from airunway.resource import Resource, copy_of
 
-__all__ = ["custom_resource_definitions", "schema_of", "to_yaml", "write"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class _Column:
-    name: str
-    path: str
-    description: str
-    type: str = "string"
-    wide: bool = False
+def _column(name: str, path: str, description: str, *, type: str = "string", wide: bool = False) -> Resource:
+    column = {"name": name, "type": type, "jsonPath": path, "description": description}
+    return {**column, "priority": 1} if wide else column
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Definition:
-    kind: str
-    plural: str
+    model: type[ApiModel]
     short_name: str
     namespaced: bool
-    categories: tuple[str, ...]
-    model: type[ApiModel]
-    required: tuple[str, ...]
-    columns: tuple[_Column, ...]
+    columns: tuple[Resource, ...]
+    categories: tuple[str, ...] = ("airunway",)
     rules: tuple[ValidationRule, ...] = ()
     scale: Resource | None = None
     unseen: Resource | None = None
@@ -57,27 +48,22 @@ class _Definition:
     undefaulted: str = ""
     """Path of a part of the schema in which the API server writes no defaults: absent must stay absent."""
 
+    @property
+    def kind(self) -> str:
+        return str(self.model.model_fields["kind"].default)
 
-_AGE = _Column(
-    name="Age", path=".metadata.creationTimestamp", type="date", description="Time since the object was created."
-)
+
+_AGE = _column("Age", ".metadata.creationTimestamp", "Time since the object was created.", type="date")
 
 _CONFIG_COLUMNS = (
-    _Column(
-        name="Storage-Class", path=".status.storageClassName", description="StorageClass of claims that name none."
-    ),
-    _Column(
-        name="Routing",
-        path=".spec.routing.enabled",
+    _column("Storage-Class", ".status.storageClassName", "StorageClass of claims that name none."),
+    _column(
+        "Routing",
+        ".spec.routing.enabled",
+        "Whether models are routed with a path; empty: as each deployment says.",
         type="boolean",
-        description="Whether models are routed with a path; empty: as each deployment says.",
     ),
-    _Column(
-        name="Used-By",
-        path=".status.usedBy",
-        type="integer",
-        description="Deployments whose settings come from this config.",
-    ),
+    _column("Used-By", ".status.usedBy", "Deployments whose settings come from this config.", type="integer"),
     _AGE,
 )
 
@@ -88,36 +74,33 @@ path has to start with a dot, hence the wildcard, which is spec and status here.
 """
 
 _TEMPLATE_COLUMNS = (
-    _Column(name="Phase", path=".status.phase", description="State as one word."),
-    _Column(name="Model", path=".spec.modelName", description="Model of the template."),
-    _Column(name="Hardware", path=".status.hardware.summary", description="GPUs of one replica."),
-    _Column(name="Warm", path=".status.cache.summary", description="Copies of the weights that are complete."),
+    _column("Phase", ".status.phase", "State as one word."),
+    _column("Model", ".spec.modelName", "Model of the template."),
+    _column("Hardware", ".status.hardware.summary", "GPUs of one replica."),
+    _column("Warm", ".status.cache.summary", "Copies of the weights that are complete."),
     _AGE,
-    _Column(name="Metric", path=".spec.metric", description="What it is tuned for.", wide=True),
-    _Column(name="Precision", path=".spec.precision", description="Precision of the weights.", wide=True),
-    _Column(name="Reason", path=".status.reason", description="Why, as one word.", wide=True),
-    _Column(name="Message", path=".status.message", description="Why the state is what it is.", wide=True),
+    _column("Metric", ".spec.metric", "What it is tuned for.", wide=True),
+    _column("Precision", ".spec.precision", "Precision of the weights.", wide=True),
+    _column("Reason", ".status.reason", "Why, as one word.", wide=True),
+    _column("Message", ".status.message", "Why the state is what it is.", wide=True),
 )
 
 _DEFINITIONS = (
     _Definition(
-        kind=modeldeployment.KIND,
-        plural=modeldeployment.PLURAL,
         short_name="md",
         namespaced=True,
         categories=("airunway", "all"),
         model=modeldeployment.ModelDeployment,
-        required=("spec",),
         columns=(
-            _Column(name="Phase", path=".status.phase", description="State as one word."),
-            _Column(name="Model", path=_MODEL, description="Model that is served."),
-            _Column(name="Engine", path=".status.engine.type", description="Engine in use."),
-            _Column(name="Provider", path=".status.provider.name", description="Provider in use."),
-            _Column(name="Ready", path=".status.replicas.summary", description="Ready and wanted replicas."),
-            _Column(name="Reason", path=".status.reason", description="Why the state is what it is, as one word."),
+            _column("Phase", ".status.phase", "State as one word."),
+            _column("Model", _MODEL, "Model that is served."),
+            _column("Engine", ".status.engine.type", "Engine in use."),
+            _column("Provider", ".status.provider.name", "Provider in use."),
+            _column("Ready", ".status.replicas.summary", "Ready and wanted replicas."),
+            _column("Reason", ".status.reason", "Why the state is what it is, as one word."),
             _AGE,
-            _Column(name="Endpoint", path=".status.endpoint.url", description="Address in the cluster.", wide=True),
-            _Column(name="Message", path=".status.message", description="Why the state is what it is.", wide=True),
+            _column("Endpoint", ".status.endpoint.url", "Address in the cluster.", wide=True),
+            _column("Message", ".status.message", "Why the state is what it is.", wide=True),
         ),
         rules=MODEL_DEPLOYMENT_RULES,
         scale={
@@ -129,126 +112,84 @@ _DEFINITIONS = (
         unseen=UNSEEN,
     ),
     _Definition(
-        kind=inferenceproviderconfig.KIND,
-        plural=inferenceproviderconfig.PLURAL,
         short_name="ipc",
         namespaced=False,
-        categories=("airunway",),
         model=inferenceproviderconfig.InferenceProviderConfig,
-        required=(),
         columns=(
-            _Column(
-                name="Ready",
-                path='.status.conditions[?(@.type=="Available")].status',
-                description="Whether it takes deployments: it is ready, and the core hears of it.",
+            _column(
+                "Ready",
+                '.status.conditions[?(@.type=="Available")].status',
+                "Whether it takes deployments: it is ready, and the core hears of it.",
             ),
-            _Column(name="Version", path=".status.version", description="Version of the provider."),
-            _Column(name="Upstream", path=".status.upstreamCRDVersion", description="API version of the upstream."),
-            _Column(
-                name="Heartbeat",
-                path=".status.lastHeartbeat",
-                type="date",
-                description="Time since the provider was last known to run.",
+            _column("Version", ".status.version", "Version of the provider."),
+            _column("Upstream", ".status.upstreamCRDVersion", "API version of the upstream."),
+            _column(
+                "Heartbeat", ".status.lastHeartbeat", "Time since the provider was last known to run.", type="date"
             ),
             _AGE,
         ),
     ),
     _Definition(
-        kind=runtimeconfig.KIND,
-        plural=runtimeconfig.PLURAL,
         short_name="artc",
         namespaced=True,
-        categories=("airunway",),
         model=runtimeconfig.RuntimeConfig,
-        required=(),
         columns=_CONFIG_COLUMNS,
         rules=runtimeconfig.RUNTIME_CONFIG_RULES,
     ),
     _Definition(
-        kind=runtimeconfig.CLUSTER_KIND,
-        plural=runtimeconfig.CLUSTER_PLURAL,
         short_name="arcrtc",
         namespaced=False,
-        categories=("airunway",),
         model=runtimeconfig.ClusterRuntimeConfig,
-        required=(),
         columns=_CONFIG_COLUMNS,
         rules=runtimeconfig.CLUSTER_RUNTIME_CONFIG_RULES,
     ),
     _Definition(
-        kind=modelartifact.KIND,
-        plural=modelartifact.PLURAL,
         short_name="mart",
         namespaced=True,
-        categories=("airunway",),
         model=modelartifact.ModelArtifact,
-        required=("spec",),
         columns=(
-            _Column(name="Phase", path=".status.phase", description="State as one word."),
-            _Column(name="Source", path=".spec.source.uri", description="Where the weights come from."),
-            _Column(
-                name="Progress",
-                path=".status.progress.percentage",
-                type="integer",
-                description="Part that was fetched, in percent.",
-            ),
-            _Column(name="Size", path=".status.allocatedSize", description="Size of the claim."),
-            _Column(
-                name="Used-By", path=".status.users", type="integer", description="Deployments that use the weights."
-            ),
+            _column("Phase", ".status.phase", "State as one word."),
+            _column("Source", ".spec.source.uri", "Where the weights come from."),
+            _column("Progress", ".status.progress.percentage", "Part that was fetched, in percent.", type="integer"),
+            _column("Size", ".status.allocatedSize", "Size of the claim."),
+            _column("Used-By", ".status.users", "Deployments that use the weights.", type="integer"),
             _AGE,
-            _Column(name="Reason", path=".status.reason", description="Why, as one word.", wide=True),
-            _Column(name="Message", path=".status.message", description="Why the state is what it is.", wide=True),
+            _column("Reason", ".status.reason", "Why, as one word.", wide=True),
+            _column("Message", ".status.message", "Why the state is what it is.", wide=True),
         ),
         rules=modelartifact.MODEL_ARTIFACT_RULES,
         selectable=(".status.phase",),
     ),
     _Definition(
-        kind=modeltemplate.KIND,
-        plural=modeltemplate.PLURAL,
         short_name="mtpl",
         namespaced=True,
-        categories=("airunway",),
         model=modeltemplate.ModelTemplate,
-        required=("spec",),
         columns=_TEMPLATE_COLUMNS,
         rules=modeltemplate.MODEL_TEMPLATE_RULES,
         selectable=(".status.phase",),
         undefaulted="spec.defaults",
     ),
     _Definition(
-        kind=modeltemplate.CLUSTER_KIND,
-        plural=modeltemplate.CLUSTER_PLURAL,
         short_name="cmtpl",
         namespaced=False,
-        categories=("airunway",),
         model=modeltemplate.ClusterModelTemplate,
-        required=("spec",),
         columns=_TEMPLATE_COLUMNS,
         rules=modeltemplate.CLUSTER_MODEL_TEMPLATE_RULES,
         selectable=(".status.phase",),
         undefaulted="spec.defaults",
     ),
     _Definition(
-        kind=modelsource.KIND,
-        plural=modelsource.PLURAL,
         short_name="msrc",
         namespaced=False,
-        categories=("airunway",),
         model=modelsource.ModelSource,
-        required=("spec",),
         columns=(
-            _Column(name="Phase", path=".status.phase", description="State as one word."),
-            _Column(name="Registry", path=".spec.registry", description="Registry that is scanned."),
-            _Column(
-                name="Models", path=".status.models", type="integer", description="Templates made from this source."
-            ),
-            _Column(
-                name="Last-Sync", path=".status.lastSyncTime", type="date", description="Time since the last scan."
-            ),
+            _column("Phase", ".status.phase", "State as one word."),
+            _column("Registry", ".spec.registry", "Registry that is scanned."),
+            _column("Models", ".status.models", "Templates made from this source.", type="integer"),
+            _column("Last-Sync", ".status.lastSyncTime", "Time since the last scan.", type="date"),
             _AGE,
-            _Column(name="Reason", path=".status.reason", description="Why, as one word.", wide=True),
-            _Column(name="Message", path=".status.message", description="Why the state is what it is.", wide=True),
+            _column("Reason", ".status.reason", "Why, as one word.", wide=True),
+            _column("Message", ".status.message", "Why the state is what it is.", wide=True),
         ),
         rules=modelsource.MODEL_SOURCE_RULES,
     ),
@@ -290,6 +231,8 @@ def write(folder: Path) -> list[Path]:
 
 
 def _definition(definition: _Definition) -> Resource:
+    kind = definition.kind
+    plural = f"{kind.lower()}s"
     schema = _schema(definition)
     for rule in definition.rules:
         _node(schema, rule.path).setdefault("x-kubernetes-validations", []).append(_validation(rule))
@@ -299,21 +242,21 @@ def _definition(definition: _Definition) -> Resource:
         "storage": True,
         "schema": {"openAPIV3Schema": schema},
         "subresources": {"status": {}, **({"scale": definition.scale} if definition.scale else {})},
-        "additionalPrinterColumns": [_column(column) for column in definition.columns],
+        "additionalPrinterColumns": list(definition.columns),
     }
     if definition.selectable:
         version["selectableFields"] = [{"jsonPath": path} for path in definition.selectable]
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{definition.plural}.{GROUP}"},
+        "metadata": {"name": f"{plural}.{GROUP}"},
         "spec": {
             "group": GROUP,
             "names": {
-                "kind": definition.kind,
-                "listKind": f"{definition.kind}List",
-                "plural": definition.plural,
-                "singular": definition.kind.lower(),
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": plural,
+                "singular": kind.lower(),
                 "shortNames": [definition.short_name],
                 "categories": list(definition.categories),
             },
@@ -343,8 +286,8 @@ def _schema(definition: _Definition) -> Resource:
         _remove_defaults(_node(schema, definition.undefaulted))
     if definition.unseen is not None:
         schema["properties"]["status"]["default"] = copy_of(definition.unseen)
-    if definition.required:
-        schema["required"] = list(definition.required)
+    if definition.model.model_fields["spec"].is_required():
+        schema["required"] = ["spec"]
     return schema
 
 
@@ -384,16 +327,97 @@ def _validation(rule: ValidationRule) -> Resource:
     return validation
 
 
-def _column(column: _Column) -> Resource:
-    printed: Resource = {
-        "name": column.name,
-        "type": column.type,
-        "jsonPath": column.path,
-        "description": column.description,
+_KEPT = frozenset(
+    {
+        "description",
+        "enum",
+        "format",
+        "maxItems",
+        "maxLength",
+        "maxProperties",
+        "maximum",
+        "minItems",
+        "minLength",
+        "minimum",
+        "pattern",
+        "type",
+        "x-kubernetes-int-or-string",
+        "x-kubernetes-list-map-keys",
+        "x-kubernetes-list-type",
+        "x-kubernetes-preserve-unknown-fields",
     }
-    if column.wide:
-        printed["priority"] = 1
-    return printed
+)
+_DROPPED = frozenset({"additionalProperties", "default", "title", "x-airunway-required", "x-airunway-server-default"})
+_LEAST = {"int32": -(2**31), "int64": -(2**63)}
+_MOST = {"int32": 2**31 - 1, "int64": 2**63 - 1}
+_SHAPE = frozenset({"$ref", "allOf", "anyOf", "const", "items", "properties", "required"})
+
+
+class SchemaError(TypeError):
+    """A type of the API cannot be expressed as a structural schema."""
+
+
+def structural_schema(model: type[ApiModel]) -> Resource:
+    """Returns the structural schema of `model`: no references, no unions, only marked defaults.
+
+    Raises SchemaError for what a CRD cannot express (real unions, recursion, an unknown keyword).
+    """
+    document = model.model_json_schema(by_alias=True, mode="validation")
+    definitions = document.pop("$defs", {})
+    return _convert(document, definitions, model.__name__, ())
+
+
+def _convert(node: Resource, definitions: Resource, path: str, open_refs: tuple[str, ...]) -> Resource:
+    node = _without_null(node, path)
+    if reference := node.get("$ref"):
+        name = reference.rsplit("/", 1)[-1]
+        if name in open_refs:
+            raise SchemaError(f"{path}: {name} contains itself")
+        outer = {key: value for key, value in node.items() if key != "$ref"}
+        return _convert({**definitions[name], **outer}, definitions, path, (*open_refs, name))
+    unknown = node.keys() - _KEPT - _DROPPED - _SHAPE
+    if unknown:
+        raise SchemaError(f"{path}: keyword {sorted(unknown)[0]!r} has no place in a structural schema")
+    schema = {key: value for key, value in node.items() if key in _KEPT}
+    if node.get("x-airunway-server-default"):
+        schema["default"] = node["default"]
+    for keyword, limits in (("minimum", _LEAST), ("maximum", _MOST)):
+        if schema.get(keyword) == limits.get(schema.get("format", "")):
+            schema.pop(keyword, None)  # the format implies this limit
+    if schema.get("type") == "object":
+        _convert_object(schema, node, definitions, path, open_refs)
+    elif schema.get("type") == "array":
+        schema["items"] = _convert(node["items"], definitions, f"{path}[*]", open_refs)
+        schema.setdefault("x-kubernetes-list-type", "atomic")
+    elif "type" not in schema and "x-kubernetes-int-or-string" not in schema:
+        raise SchemaError(f"{path}: no type")
+    return schema
+
+
+def _convert_object(
+    schema: Resource, node: Resource, definitions: Resource, path: str, open_refs: tuple[str, ...]
+) -> None:
+    properties: dict[str, Any] = node.get("properties", {})
+    if properties:
+        schema["properties"] = {
+            name: _convert(child, definitions, f"{path}.{name}", open_refs) for name, child in properties.items()
+        }
+        marked = {name for name, child in properties.items() if child.get("x-airunway-required")}
+        if required := sorted(marked | set(node.get("required", ()))):
+            schema["required"] = required
+    elif "x-kubernetes-preserve-unknown-fields" not in schema:
+        schema["additionalProperties"] = _convert(node["additionalProperties"], definitions, f"{path}.*", open_refs)
+
+
+def _without_null(node: Resource, path: str) -> Resource:
+    """Converts ``X | None`` to X: in Kubernetes an optional field is absent, not null."""
+    if "anyOf" not in node:
+        return node
+    variants = [variant for variant in node["anyOf"] if variant.get("type") != "null"]
+    if len(variants) != 1:
+        raise SchemaError(f"{path}: a union of {len(variants)} types")
+    outer = {key: value for key, value in node.items() if key != "anyOf"}
+    return {**variants[0], **outer}
 
 
 if __name__ == "__main__":

@@ -6,43 +6,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from airunway.api._base import (
+from airunway.api._deployment_status import ModelDeploymentCondition
+from airunway.api.base import (
     SERVER_DEFAULT,
     ApiModel,
+    ApiObject,
     Count,
     FreeForm,
-    ObjectMeta,
-    ParseError,
     Timestamp,
     list_map,
-    parse_model,
 )
-from airunway.api._deployment_status import ModelDeploymentCondition
-from airunway.api.names import API_VERSION
-from airunway.resource import Resource
-
-__all__ = [
-    "KIND",
-    "PLURAL",
-    "Capabilities",
-    "EndpointPicker",
-    "EngineCapabilitySpec",
-    "EngineGateway",
-    "HelmChart",
-    "HelmRepo",
-    "InferenceProviderConfig",
-    "InferenceProviderConfigSpec",
-    "InferenceProviderConfigStatus",
-    "InstallationSpec",
-    "InstallationStep",
-    "ParseError",
-    "SelectionRuleSpec",
-    "UpstreamKindSpec",
-    "parse_provider_config",
-]
 
 KIND = "InferenceProviderConfig"
-PLURAL = "inferenceproviderconfigs"
 
 _Word = Annotated[str, Field(max_length=253)]
 
@@ -106,9 +81,7 @@ class EngineCapabilitySpec(ApiModel):
         description="API formats that are served, such as openai-chat. Default: openai-chat.",
     )
     requires_crd: bool | None = Field(
-        default=None,
-        alias="requiresCRD",
-        description="Whether the upstream's CRD must be installed. Default: true.",
+        default=None, alias="requiresCRD", description="Whether the upstream's CRD must be installed. Default: true."
     )
     model_cache: bool = Field(
         default=False, description="Whether weights can be mounted from a model cache. Default: false."
@@ -284,20 +257,13 @@ class InferenceProviderConfigStatus(ApiModel):
     )
 
 
-class InferenceProviderConfig(ApiModel):
+class InferenceProviderConfig(ApiObject):
     """A provider, registered in the cluster."""
 
-    api_version: str = API_VERSION
     kind: str = KIND
-    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
     spec: InferenceProviderConfigSpec = Field(
         default_factory=InferenceProviderConfigSpec, description="What the provider is and can do."
     )
     status: InferenceProviderConfigStatus = Field(
         default_factory=InferenceProviderConfigStatus, description="How the provider is doing, written by it only."
     )
-
-
-def parse_provider_config(obj: Resource) -> InferenceProviderConfig:
-    """Parses an InferenceProviderConfig. Raises ParseError with the path and the problem if `obj` does not fit."""
-    return parse_model(InferenceProviderConfig, obj)

@@ -7,26 +7,27 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from airunway.api._base import ApiModel, Count, Int64, ObjectMeta, Quantity, Text, Timestamp, list_map
-from airunway.api._deployment_status import EffectiveRuntimeConfig, ModelDeploymentCondition, RootCauseStatus
-from airunway.api._pods import EnvVar, LocalObjectReference, Toleration
-from airunway.api._rule import ValidationRule, amount_of, quantity_rules
+from airunway.api._deployment_status import ModelDeploymentCondition, WorkStatus
+from airunway.api.base import (
+    ApiModel,
+    ApiObject,
+    Count,
+    EnvVar,
+    Int64,
+    LocalObjectReference,
+    ObjectName,
+    Quantity,
+    Text,
+    Timestamp,
+    Toleration,
+    list_map,
+)
 from airunway.api.bounds import MAX_ENTRIES
-from airunway.api.names import API_VERSION, MAX_NAME_LENGTH
+from airunway.api.names import MAX_NAME_LENGTH
+from airunway.api.rules import ValidationRule, amount_of, duration_rule, immutable_rule, quantity_rules, uri_form_rule
 from airunway.resource import Resource
 
-__all__ = [
-    "KIND",
-    "MODEL_ARTIFACT_RULES",
-    "PLURAL",
-    "ArtifactSource",
-    "ModelArtifact",
-    "ModelArtifactSpec",
-    "ModelArtifactStatus",
-    "Retention",
-]
-
-KIND, PLURAL = "ModelArtifact", "modelartifacts"
+KIND = "ModelArtifact"
 
 _MAX_ENV = 128
 _MAX_PATTERNS = 64
@@ -44,9 +45,8 @@ class ArtifactSource(ApiModel):
         description="Source: hf://owner/name, hf://owner/name/path (a file or folder of it) or s3://bucket/prefix. "
         "Required.",
     )
-    revision: Text = Field(
+    revision: ObjectName = Field(
         default=None,
-        max_length=253,
         description="Branch, tag or commit of a Hugging Face repository. It is resolved to a commit once. "
         "Default: main.",
     )
@@ -63,9 +63,8 @@ class ArtifactSource(ApiModel):
 class ArtifactSecrets(ApiModel):
     """Secrets of the namespace that the download uses."""
 
-    hugging_face_token: Text = Field(
+    hugging_face_token: ObjectName = Field(
         default=None,
-        max_length=253,
         description="Name of the Secret with the Hugging Face token under the key HF_TOKEN. Default: that of the "
         "runtime config.",
     )
@@ -91,9 +90,8 @@ class ModelArtifactSpec(ApiModel):
         default=None,
         description="Size of the claim, in bytes (a quantity such as 100Gi); it may only grow. Default: measured.",
     )
-    storage_class_name: Text = Field(
+    storage_class_name: ObjectName = Field(
         default=None,
-        max_length=253,
         description="StorageClass of the claim; immutable. Default: that of the runtime config, else the cluster's.",
     )
     access_mode: Literal["ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"] | None = Field(
@@ -115,9 +113,8 @@ class ModelArtifactSpec(ApiModel):
         json_schema_extra=list_map("name"),
         description="Secrets for pulling the downloader's image. Default: those of the config.",
     )
-    service_account_name: Text = Field(
+    service_account_name: ObjectName = Field(
         default=None,
-        max_length=253,
         description="ServiceAccount of the download's pods; they get no token of the API. Default: default.",
     )
     node_selector: dict[str, _Value] = Field(
@@ -129,8 +126,8 @@ class ModelArtifactSpec(ApiModel):
     tolerations: list[Toleration] = Field(
         default_factory=list, max_length=MAX_ENTRIES, description="Taints that the download accepts. Default: none."
     )
-    runtime_config_name: Text = Field(
-        default=None, max_length=253, description="Name of the runtime config to follow. Default: default."
+    runtime_config_name: ObjectName = Field(
+        default=None, description="Name of the runtime config to follow. Default: default."
     )
     downloader_image: Text = Field(
         default=None, max_length=1024, description="Image of the downloader. Default: that of the installation."
@@ -172,19 +169,9 @@ class Completed(ApiModel):
     at: Timestamp = Field(default=None, description="Moment when they were complete (RFC 3339).")
 
 
-class ModelArtifactStatus(ApiModel):
+class ModelArtifactStatus(WorkStatus):
     """How far the weights are, and who uses them."""
 
-    observed_generation: Int64 | None = Field(
-        default=None, description="Generation of the spec that the status speaks of, a number."
-    )
-    phase: str | None = Field(
-        default=None,
-        max_length=32,
-        description="State as one word: Pending, Starting, Progressing, Ready, Degraded, NotAvailable or Failed.",
-    )
-    reason: str | None = Field(default=None, max_length=256, description="Why, as one CamelCase word.")
-    message: str | None = Field(default=None, max_length=1024, description="Why, as a sentence.")
     mode: str | None = Field(
         default=None, max_length=32, description="Shared, Dedicated, or User where AI Runway did not make it."
     )
@@ -205,10 +192,6 @@ class ModelArtifactStatus(ApiModel):
         description="Names of the first 16 that use it: deployments, and templates as ModelTemplate/name.",
     )
     unused_since: Timestamp = Field(default=None, description="Moment when the last user went (RFC 3339).")
-    effective_runtime_config: EffectiveRuntimeConfig | None = Field(
-        default=None, description="Runtime config that it follows."
-    )
-    root_cause: RootCauseStatus | None = Field(default=None, description="The fault that explains the state.")
     conditions: list[ModelDeploymentCondition] = Field(
         default_factory=list,
         json_schema_extra=list_map("type"),
@@ -217,14 +200,12 @@ class ModelArtifactStatus(ApiModel):
     )
 
 
-class ModelArtifact(ApiModel):
+class ModelArtifact(ApiObject):
     """Weights of a model on a claim of the namespace: fetched once, verified, and mounted by every deployment that
     asks for them.
     """
 
-    api_version: str = API_VERSION
     kind: str = KIND
-    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
     spec: ModelArtifactSpec = Field(description="The weights, and where they are kept.")
     status: ModelArtifactStatus = Field(
         default_factory=ModelArtifactStatus, description="How far the weights are, and who uses them."
@@ -232,17 +213,6 @@ class ModelArtifact(ApiModel):
 
 
 # ------------------------------------------------------------------------------------------------------------- rules
-
-
-def _immutable(field: str) -> ValidationRule:
-    """A rule on `spec`, so that a field can be neither changed nor added nor removed."""
-    return ValidationRule(
-        path="spec",
-        expression=f"has(self.{field}) == has(oldSelf.{field}) && "
-        f"(!has(self.{field}) || self.{field} == oldSelf.{field})",
-        message=f"{field} is immutable",
-        field=f".{field}",
-    )
 
 
 def _never_smaller(node: Resource, old: Resource | None) -> bool:
@@ -259,12 +229,7 @@ def _rules() -> Iterator[ValidationRule]:
         unless_unchanged="metadata.name",
     )
     source = "spec.source"
-    yield ValidationRule(
-        path=source,
-        expression="self.uri.matches('^hf://[^/]+/[^/]+(/[^/]+)*$') || self.uri.matches('^s3://[^/]+(/[^/]+)*/?$')",
-        message="uri must be hf://owner/name, hf://owner/name/path or s3://bucket/prefix",
-        field=".uri",
-    )
+    yield uri_form_rule(source)
     yield ValidationRule(
         path=source,
         expression="!self.uri.matches('[[:space:][:cntrl:]]')",
@@ -283,7 +248,7 @@ def _rules() -> Iterator[ValidationRule]:
         message="sourceUri is immutable: create another ModelArtifact for another source",
         field=".source",
     )
-    yield from (_immutable(field) for field in ("storageClassName", "accessMode"))
+    yield from (immutable_rule("spec", field, f"{field} is immutable") for field in ("storageClassName", "accessMode"))
     yield from quantity_rules("spec", "size", example="100Gi")
     size = "string(self.size)"
     yield ValidationRule(
@@ -294,12 +259,8 @@ def _rules() -> Iterator[ValidationRule]:
         field=".size",
         check=_never_smaller,
     )
-    yield ValidationRule(
-        path="spec.retention",
-        expression="!has(self.ttlAfterUnused) || self.ttlAfterUnused == '' || "
-        "self.ttlAfterUnused.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$')",
-        message="retention.ttlAfterUnused must be a duration such as 24h or 30m",
-        field=".ttlAfterUnused",
+    yield duration_rule(
+        "spec.retention", "ttlAfterUnused", "retention.ttlAfterUnused must be a duration such as 24h or 30m"
     )
 
 

@@ -7,25 +7,21 @@ from typing import Annotated
 
 from pydantic import Field
 
-from airunway.api._base import ApiModel, Count, Int64, ObjectMeta, Text, Timestamp, list_map
-from airunway.api._deployment_status import EffectiveRuntimeConfig, ModelDeploymentCondition, RootCauseStatus
-from airunway.api._pods import LocalObjectReference
-from airunway.api._rule import ValidationRule
+from airunway.api._deployment_status import ModelDeploymentCondition, WorkStatus
+from airunway.api.base import (
+    ApiModel,
+    ApiObject,
+    Count,
+    LocalObjectReference,
+    ObjectName,
+    Text,
+    Timestamp,
+    list_map,
+)
 from airunway.api.bounds import MAX_ENTRIES
-from airunway.api.names import API_VERSION
+from airunway.api.rules import ValidationRule, duration_rule
 
-__all__ = [
-    "KIND",
-    "MAX_FILTERS",
-    "MODEL_SOURCE_RULES",
-    "PLURAL",
-    "ModelSource",
-    "ModelSourceSpec",
-    "ModelSourceStatus",
-    "SourceFilter",
-]
-
-KIND, PLURAL = "ModelSource", "modelsources"
+KIND = "ModelSource"
 
 MAX_FILTERS = 32
 """Most filters of one source."""
@@ -76,8 +72,8 @@ class ModelSourceSpec(ApiModel):
         description="Secrets with the registry's credentials, in the operator's namespace. Default: none.",
     )
     insecure: bool = Field(default=False, description="Whether the registry speaks plain HTTP. Default: false.")
-    runtime_config_name: Text = Field(
-        default=None, max_length=253, description="Runtime config of what is made. Default: default."
+    runtime_config_name: ObjectName = Field(
+        default=None, description="Runtime config of what is made. Default: default."
     )
 
 
@@ -90,29 +86,15 @@ class SourceFilterStatus(ApiModel):
     message: str | None = Field(default=None, max_length=512, description="Why it failed, as a sentence.")
 
 
-class ModelSourceStatus(ApiModel):
+class ModelSourceStatus(WorkStatus):
     """What the last scan found."""
 
-    observed_generation: Int64 | None = Field(
-        default=None, description="Generation of the spec that the status speaks of, a number."
-    )
-    phase: str | None = Field(
-        default=None,
-        max_length=32,
-        description="State as one word: Pending, Starting, Progressing, Ready, Degraded, NotAvailable or Failed.",
-    )
-    reason: str | None = Field(default=None, max_length=256, description="Why, as one CamelCase word.")
-    message: str | None = Field(default=None, max_length=1024, description="Why, as a sentence.")
     last_sync_time: Timestamp = Field(default=None, description="Moment when the last scan ended (RFC 3339).")
     next_sync_time: Timestamp = Field(default=None, description="Moment of the next scan (RFC 3339).")
     models: Count | None = Field(default=None, description="Templates that were made from this source, a number.")
     filters: list[SourceFilterStatus] = Field(
         default_factory=list, max_length=MAX_FILTERS, description="What each filter found."
     )
-    effective_runtime_config: EffectiveRuntimeConfig | None = Field(
-        default=None, description="Runtime config that it follows."
-    )
-    root_cause: RootCauseStatus | None = Field(default=None, description="The fault that explains the state.")
     conditions: list[ModelDeploymentCondition] = Field(
         default_factory=list,
         json_schema_extra=list_map("type"),
@@ -121,12 +103,10 @@ class ModelSourceStatus(ApiModel):
     )
 
 
-class ModelSource(ApiModel):
+class ModelSource(ApiObject):
     """A registry whose images become ClusterModelTemplates; those that were made are kept when the source goes."""
 
-    api_version: str = API_VERSION
     kind: str = KIND
-    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
     spec: ModelSourceSpec = Field(description="Where images are looked for, and which of them count.")
     status: ModelSourceStatus = Field(default_factory=ModelSourceStatus, description="What the last scan found.")
 
@@ -145,13 +125,7 @@ def _rules() -> Iterator[ValidationRule]:
         message="name at least one image in filters",
         field=".filters",
     )
-    yield ValidationRule(
-        path="spec",
-        expression="!has(self.syncInterval) || self.syncInterval == '' || "
-        "self.syncInterval.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$')",
-        message="syncInterval must be a duration such as 30m or 1h",
-        field=".syncInterval",
-    )
+    yield duration_rule("spec", "syncInterval", "syncInterval must be a duration such as 30m or 1h")
 
 
 MODEL_SOURCE_RULES: tuple[ValidationRule, ...] = tuple(_rules())

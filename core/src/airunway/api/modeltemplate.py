@@ -11,42 +11,37 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from airunway.api._base import (
+from airunway.api._deployment_status import ModelDeploymentCondition, WorkStatus
+from airunway.api.base import (
     ApiModel,
+    ApiObject,
     Count,
+    EnvVar,
     FreeForm,
     FreeFormList,
-    Int64,
-    ObjectMeta,
+    LocalObjectReference,
+    ObjectName,
     Quantity,
+    SecurityContext,
     Text,
     Timestamp,
+    Toleration,
     list_map,
 )
-from airunway.api._deployment_spec import Engine, PodTemplate, Resources, RoleSpec, Secrets, Serving
-from airunway.api._deployment_status import EffectiveRuntimeConfig, ModelDeploymentCondition, RootCauseStatus
-from airunway.api._pods import EnvVar, LocalObjectReference, SecurityContext, Toleration
-from airunway.api._rule import FORBIDDEN, ValidationRule, credential_rules, quantity_rules
 from airunway.api.bounds import MAX_CONSTRAINTS, MAX_ENTRIES, MAX_TOLERATIONS
-from airunway.api.names import API_VERSION
+from airunway.api.modeldeployment import Engine, PodTemplate, Resources, RoleSpec, Secrets, Serving
+from airunway.api.rules import (
+    FORBIDDEN,
+    MAX_GPUS,
+    ValidationRule,
+    credential_rules,
+    immutable_rule,
+    number_rule,
+    quantity_rules,
+    uri_form_rule,
+)
 
-__all__ = [
-    "CLUSTER_KIND",
-    "CLUSTER_MODEL_TEMPLATE_RULES",
-    "CLUSTER_PLURAL",
-    "KIND",
-    "MAX_SOURCES",
-    "MODEL_TEMPLATE_RULES",
-    "PLURAL",
-    "ClusterModelTemplate",
-    "ModelTemplate",
-    "ModelTemplateSpec",
-    "ModelTemplateStatus",
-    "TemplateSource",
-]
-
-KIND, PLURAL = "ModelTemplate", "modeltemplates"
-CLUSTER_KIND, CLUSTER_PLURAL = "ClusterModelTemplate", "clustermodeltemplates"
+KIND, CLUSTER_KIND = "ModelTemplate", "ClusterModelTemplate"
 
 MAX_SOURCES = 16
 """Most sources of weights of one template."""
@@ -143,8 +138,8 @@ class TemplateDefaults(ApiModel):
     security_context: SecurityContext = Field(
         default_factory=SecurityContext, description="User and groups of the model server. Default: the image's."
     )
-    priority_class_name: Text = Field(
-        default=None, max_length=253, description="PriorityClass of the pods. Default: the cluster's default."
+    priority_class_name: ObjectName = Field(
+        default=None, description="PriorityClass of the pods. Default: the cluster's default."
     )
 
 
@@ -201,8 +196,7 @@ class ModelTemplateSpec(ApiModel):
         default=None, description="What one replica needs; immutable. Default: what the deployment says."
     )
     defaults: TemplateDefaults = Field(
-        default_factory=TemplateDefaults,
-        description="Values for what a deployment does not say itself. Default: none.",
+        default_factory=TemplateDefaults, description="Values for what a deployment does not say itself. Default: none."
     )
     model_sources: list[TemplateSource] = Field(
         default_factory=list,
@@ -215,8 +209,8 @@ class ModelTemplateSpec(ApiModel):
     discovery: TemplateDiscovery | None = Field(
         default=None, description="How the catalogue asks an image for its profile. Default: it asks none."
     )
-    runtime_config_name: Text = Field(
-        default=None, max_length=253, description="Runtime config of what the catalogue makes. Default: default."
+    runtime_config_name: ObjectName = Field(
+        default=None, description="Runtime config of what the catalogue makes. Default: default."
     )
     image_pull_secrets: list[LocalObjectReference] = Field(
         default_factory=list,
@@ -224,8 +218,8 @@ class ModelTemplateSpec(ApiModel):
         json_schema_extra=list_map("name"),
         description="Secrets for pulling images, in the same namespace; only in a ModelTemplate. Default: none.",
     )
-    service_account_name: Text = Field(
-        default=None, max_length=253, description="ServiceAccount of the pods. Default: the provider's choice."
+    service_account_name: ObjectName = Field(
+        default=None, description="ServiceAccount of the pods. Default: the provider's choice."
     )
     optimized: bool | None = Field(
         default=None, description="Whether it was tuned and tested: true or false. Default: not known."
@@ -278,22 +272,9 @@ class TemplateCacheStatus(ApiModel):
     )
 
 
-class ModelTemplateStatus(ApiModel):
+class ModelTemplateStatus(WorkStatus):
     """Whether the template can be used here, written by the catalogue."""
 
-    observed_generation: Int64 | None = Field(
-        default=None, description="Generation of the spec that the status speaks of, a number."
-    )
-    phase: str | None = Field(
-        default=None,
-        max_length=32,
-        description="State as one word: Pending, Starting, Progressing, Ready, Degraded, NotAvailable or Failed.",
-    )
-    reason: str | None = Field(default=None, max_length=256, description="Why, as one CamelCase word.")
-    message: str | None = Field(default=None, max_length=1024, description="Why, as a sentence.")
-    effective_runtime_config: EffectiveRuntimeConfig | None = Field(
-        default=None, description="Runtime config that it follows."
-    )
     profile: FreeForm = Field(default_factory=dict, description="What the image reported of itself.")
     model_sources: list[TemplateSource] = Field(
         default_factory=list, max_length=MAX_SOURCES, description="Where the weights are, as discovery found it."
@@ -306,7 +287,6 @@ class ModelTemplateStatus(ApiModel):
         description="Deployments that use it, a number; absent for a ClusterModelTemplate if not all namespaces are "
         "watched.",
     )
-    root_cause: RootCauseStatus | None = Field(default=None, description="The fault that explains the state.")
     conditions: list[ModelDeploymentCondition] = Field(
         default_factory=list,
         json_schema_extra=list_map("type"),
@@ -315,24 +295,20 @@ class ModelTemplateStatus(ApiModel):
     )
 
 
-class ModelTemplate(ApiModel):
+class ModelTemplate(ApiObject):
     """How one model runs, for the deployments of a namespace that name it, or its model."""
 
-    api_version: str = API_VERSION
     kind: str = KIND
-    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
     spec: ModelTemplateSpec = Field(description="One model, and how it runs.")
     status: ModelTemplateStatus = Field(
         default_factory=ModelTemplateStatus, description="Whether the template can be used here."
     )
 
 
-class ClusterModelTemplate(ApiModel):
+class ClusterModelTemplate(ApiObject):
     """How one model runs, for the deployments of all namespaces; it has no credentials."""
 
-    api_version: str = API_VERSION
     kind: str = CLUSTER_KIND
-    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
     spec: ModelTemplateSpec = Field(description="One model, and how it runs.")
     status: ModelTemplateStatus = Field(
         default_factory=ModelTemplateStatus, description="Whether the template can be used here."
@@ -351,13 +327,7 @@ def _rules() -> Iterator[ValidationRule]:
     )
     for field in ("metric", "precision", "hardware"):
         # On `spec`: a rule on the field itself would not see that it was removed and added again.
-        yield ValidationRule(
-            path="spec",
-            expression=f"has(self.{field}) == has(oldSelf.{field}) && "
-            f"(!has(self.{field}) || self.{field} == oldSelf.{field})",
-            message="Immutable after creation",
-            field=f".{field}",
-        )
+        yield immutable_rule("spec", field, "Immutable after creation")
     yield ValidationRule(
         path="spec.hardware",
         expression="has(self.gpu) || (has(self.cpu) && string(self.cpu) != '')",
@@ -369,23 +339,13 @@ def _rules() -> Iterator[ValidationRule]:
         message="model and minVram are mutually exclusive",
         field=".minVram",
     )
-    yield ValidationRule(
-        path="spec.hardware.gpu",
-        expression="!has(self.count) || self.count <= 64",
-        message="exceeds maximum allowed (64)",
-        field=".count",
-    )
+    yield number_rule("spec.hardware.gpu", "count", MAX_GPUS)
     yield from quantity_rules("spec.hardware.gpu", "minVram", example="80Gi")
     yield from quantity_rules("spec.hardware", "cpu", maximum="512", example="8 or 500m")
     yield from quantity_rules("spec.defaults.resources", "memory", maximum="4Ti", example="32Gi")
     yield from quantity_rules("spec.modelSources[*]", "size", example="140Gi")
     source = "spec.modelSources[*]"
-    yield ValidationRule(
-        path=source,
-        expression="self.uri.matches('^hf://[^/]+/[^/]+(/[^/]+)*$') || self.uri.matches('^s3://[^/]+(/[^/]+)*/?$')",
-        message="uri must be hf://owner/name, hf://owner/name/path or s3://bucket/prefix",
-        field=".uri",
-    )
+    yield uri_form_rule(source)
     yield ValidationRule(
         path=source,
         expression="!self.uri.matches('[[:space:][:cntrl:]]') && !((self.uri + '/').contains('/../'))"

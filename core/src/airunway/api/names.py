@@ -4,46 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-__all__ = [
-    "ADOPT",
-    "API_VERSION",
-    "ARTIFACT",
-    "CACHE_TYPE",
-    "CLAIM_UID",
-    "COMPONENT",
-    "CORE_MANAGER",
-    "DEPLOYMENT_UID",
-    "DRY_RUN",
-    "ENDPOINT_PICKER_ROLE",
-    "FINALIZER_TIMEOUT",
-    "GATEWAY_MANAGER",
-    "GATEWAY_PART",
-    "GROUP",
-    "INFERENCE_GATEWAY",
-    "MANAGED_BY",
-    "MANAGED_BY_VALUE",
-    "MAX_NAME_LENGTH",
-    "MODEL_CACHE_MANAGER",
-    "MODEL_CACHE_PART",
-    "MODEL_DEPLOYMENT",
-    "NEVER_PROPAGATED",
-    "PART",
-    "PAUSED",
-    "PROVIDER",
-    "RUNTIME_SETTINGS",
-    "SPEC_HASH",
-    "TEMPLATE",
-    "TRANSFORMER",
-    "VERSION",
-    "WRITTEN_FOR",
-    "guard_manager",
-    "provider_finalizer",
-    "provider_manager",
-    "provider_of_finalizer",
-    "provider_of_manager",
-    "whose",
-]
-
 GROUP = "airunway.ai"
 """API group, and the prefix of all labels and annotations."""
 VERSION = "v1alpha1"

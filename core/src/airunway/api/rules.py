@@ -8,21 +8,13 @@ spec/api.md are used word for word; the others say what to do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
 
-from airunway.api._rule import FORBIDDEN, REQUIRED, ValidationRule, quantity_rules
-from airunway.api._storage_rules import storage_rules
 from airunway.api.names import MAX_NAME_LENGTH
-
-__all__ = [
-    "FORBIDDEN_OVERRIDES",
-    "MAX_CPU",
-    "MAX_GPUS",
-    "MAX_MEMORY",
-    "MAX_REPLICAS",
-    "MODEL_DEPLOYMENT_RULES",
-    "ValidationRule",
-]
+from airunway.quantity import MAX_EXPONENT, parse_quantity, same_quantity
+from airunway.resource import Resource
 
 MAX_GPUS = 64
 """Most GPUs of one replica or worker."""
@@ -58,15 +50,350 @@ CEL cannot walk data without a schema, so this rule is not in the CRD: the webho
 ``airunway validate`` apply it.
 """
 
+INVALID = "FieldValueInvalid"
+REQUIRED = "FieldValueRequired"
+FORBIDDEN = "FieldValueForbidden"
+# Not FieldValueDuplicate: with it the API server would omit the message.
+
+Check = Callable[[Resource, Resource | None], bool]
+"""``check(node, old)``: whether the rule holds for a node; `old` is the node that it replaces, None if it is new.
+
+The nodes fit the schema.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidationRule:
+    """One CEL rule of the CRD.
+
+    The API server skips a rule if an update does not change its node, so that an object that is older than the rule can
+    still be updated. The whole object changes with every update (its finalizers belong to it), so rules on it have
+    `unless_unchanged`.
+    """
+
+    path: str
+    """Path of the schema node that the rule is attached to; empty: the whole object."""
+    expression: str
+    """The rule in CEL. A rule with `oldSelf` is about changes, and is evaluated on updates only."""
+    message: str
+    message_expression: str = ""
+    """CEL expression for the message; `message` is used if it cannot be evaluated. Empty: always `message`."""
+    field: str = ""
+    """Path below the node that an error names."""
+    reason: str = INVALID
+    unless_unchanged: str = ""
+    """For rules on the whole object: the field that the rule is about; an update that keeps it skips the rule."""
+    check: Check | None = None
+    """The same rule in Python, run in process instead of the CEL: it takes no evaluator's memory for each new size."""
+
+    @property
+    def is_transition(self) -> bool:
+        return "oldSelf" in self.expression
+
+
+def quantity_rules(path: str, field: str, *, maximum: str = "", example: str) -> Iterator[ValidationRule]:
+    text = f"string(self.{field})"
+    absent = f"!has(self.{field}) || {text} == ''"
+    yield ValidationRule(
+        path=path,
+        expression=f"{absent} || (isQuantity({text}) && !quantity({text}).isLessThan(quantity('0')))",
+        message=f"invalid resource quantity (write it like {example})",
+        field=f".{field}",
+        check=lambda node, _: (
+            _is_absent(node, field) or ((amount := amount_of(node[field])) is not None and amount >= 0)
+        ),
+    )
+    if maximum:
+        yield ValidationRule(
+            path=path,
+            expression=f"{absent} || !isQuantity({text}) || quantity({text}).compareTo(quantity('{maximum}')) <= 0",
+            message=f"exceeds maximum allowed ({maximum})",
+            field=f".{field}",
+            check=lambda node, _: _is_absent(node, field) or _is_within(node[field], parse_quantity(maximum)),
+        )
+
+
+def credential_rules(kind: str, *, namespaced: str, below: str = "") -> Iterator[ValidationRule]:
+    """The rules that the cluster-scoped `kind` names no Secrets; they belong in the `namespaced` kind.
+
+    `below` is the field of the spec that has ``secrets`` and ``env``; empty: the spec itself.
+    """
+    path, prefix = (f"spec.{below}", f"{below}.") if below else ("spec", "")
+    for at, expression, where, field in (
+        (
+            path,
+            "!has(self.secrets) || !has(self.secrets.huggingFaceToken) || self.secrets.huggingFaceToken == ''",
+            f"{prefix}secrets.huggingFaceToken",
+            ".secrets",
+        ),
+        (
+            "spec",
+            "!has(self.imagePullSecrets) || self.imagePullSecrets.size() == 0",
+            "imagePullSecrets",
+            ".imagePullSecrets",
+        ),
+        (
+            path,
+            "!has(self.env) || self.env.all(e, !has(e.valueFrom) || !has(e.valueFrom.secretKeyRef))",
+            f"{prefix}env[].valueFrom.secretKeyRef",
+            ".env",
+        ),
+    ):
+        message = f"a {kind} holds no credentials: put {where} into a {namespaced}"
+        yield ValidationRule(path=at, expression=expression, message=message, field=field, reason=FORBIDDEN)
+
+
+def immutable_rule(path: str, field: str, message: str) -> ValidationRule:
+    """The rule that an optional field is neither changed nor added nor removed; `path` is the node that has it."""
+    return ValidationRule(
+        path=path,
+        expression=f"has(self.{field}) == has(oldSelf.{field}) && "
+        f"(!has(self.{field}) || self.{field} == oldSelf.{field})",
+        message=message,
+        field=f".{field}",
+    )
+
+
+def duration_rule(path: str, field: str, message: str) -> ValidationRule:
+    """The rule that an optional field is a duration, empty or absent."""
+    return ValidationRule(
+        path=path,
+        expression=f"!has(self.{field}) || self.{field} == '' || "
+        f"self.{field}.matches('^([0-9]{{1,5}}(h|m|s|ms)){{1,4}}$')",
+        message=message,
+        field=f".{field}",
+    )
+
+
+def uri_form_rule(path: str) -> ValidationRule:
+    """The rule for the ``uri`` of weights."""
+    return ValidationRule(
+        path=path,
+        expression="self.uri.matches('^hf://[^/]+/[^/]+(/[^/]+)*$') || self.uri.matches('^s3://[^/]+(/[^/]+)*/?$')",
+        message="uri must be hf://owner/name, hf://owner/name/path or s3://bucket/prefix",
+        field=".uri",
+    )
+
+
+def number_rule(path: str, field: str, maximum: int) -> ValidationRule:
+    """The rule that an optional number is at most `maximum`."""
+    return ValidationRule(
+        path=path,
+        expression=f"!has(self.{field}) || self.{field} <= {maximum}",
+        message=f"exceeds maximum allowed ({maximum})",
+        field=f".{field}",
+    )
+
+
+def _is_absent(node: Resource, field: str) -> bool:
+    return bool(node.get(field, "") == "")
+
+
+def amount_of(value: object) -> Decimal | None:
+    """Returns the amount; None if it is not a quantity, or is out of range."""
+    try:
+        amount = parse_quantity(value)
+    except ValueError:
+        return None
+    return amount if abs(amount.adjusted()) <= MAX_EXPONENT or not amount else None
+
+
+def _is_within(value: object, maximum: Decimal) -> bool:
+    """Whether an amount is in range and within `maximum`; true for a non-quantity, which another rule reports."""
+    amount = amount_of(value)
+    return amount <= maximum if amount is not None else not is_quantity(value)
+
+
+def is_quantity(value: object) -> bool:
+    return same_quantity(value, value)
+
+
+_SYSTEM_PATHS = ("/dev", "/proc", "/sys", "/etc", "/var/run", "/run")
+
+_SIZED_VOLUME_DEFAULTS = {
+    "mountPath": "({0}.purpose == 'modelCache' ? '/model-cache' : '/compilation-cache')",
+    "purpose": "'custom'",
+    "accessMode": "'ReadWriteMany'",
+}
+"""The defaults of a volume with size: writing one of them into the spec later is no change."""
+
+
+def _effective(owner: str, field: str, default: str) -> str:
+    return f"(has({owner}.{field}) && {owner}.{field} != '' ? {owner}.{field} : {default.format(owner)})"
+
+
+def storage_rules() -> Iterator[ValidationRule]:
+    item = "spec.model.storage.volumes[*]"
+    yield ValidationRule(
+        path=item,
+        expression="has(self.size) || (has(self.claimName) && self.claimName != '')",
+        message="claimName is required when size is not set (name an existing PersistentVolumeClaim)",
+        field=".claimName",
+        reason=REQUIRED,
+    )
+    yield from quantity_rules(item, "size", example="100Gi")
+    yield ValidationRule(
+        path=item,
+        expression="!has(self.size) || !has(self.readOnly) || !self.readOnly",
+        message="readOnly must not be true when size is set (a new claim has to be written first)",
+        field=".readOnly",
+    )
+    for field in ("accessMode", "storageClassName"):
+        yield ValidationRule(
+            path=item,
+            expression=f"!has(self.{field}) || has(self.size)",
+            message=f"{field} is only applicable when size is set (an existing claim has its own)",
+            field=f".{field}",
+            reason=FORBIDDEN,
+        )
+    mount = "!has(self.mountPath) || self.mountPath == ''"
+    yield ValidationRule(
+        path=item,
+        expression=f"{mount} || self.mountPath.startsWith('/')",
+        message="mountPath must be an absolute path (start with /)",
+        field=".mountPath",
+    )
+    yield ValidationRule(
+        path=item,
+        expression="self.purpose != 'custom' || (has(self.mountPath) && self.mountPath != '')",
+        message="mountPath is required when purpose is custom",
+        field=".mountPath",
+        reason=REQUIRED,
+    )
+    yield ValidationRule(
+        path=item,
+        expression=f"{mount} || !(self.mountPath == '/' || self.mountPath.contains('//')"
+        " || (self.mountPath + '/').contains('/./') || (self.mountPath + '/').contains('/../'))",
+        message="mountPath must name a directory below / plainly (without //, . and ..)",
+        field=".mountPath",
+    )
+    for system in _SYSTEM_PATHS:
+        yield ValidationRule(
+            path=item,
+            expression=f"{mount} || !(self.mountPath == '{system}' || self.mountPath.startsWith('{system}/'))",
+            message=f"mountPath must not overlap with system path {system}",
+            field=".mountPath",
+        )
+    yield from _list_rules()
+    yield from _cache_rules()
+
+
+def _cache_rules() -> Iterator[ValidationRule]:
+    cached = "has(self.cache) && has(self.cache.mode) && self.cache.mode != 'None'"
+    named = "has(self.cache.artifactName) && self.cache.artifactName != ''"
+    yield ValidationRule(
+        path="spec.model",
+        expression=f"!({cached}) || !has(self.source) || self.source == 'huggingface' || ({named})",
+        message="cache.mode needs source huggingface, or cache.artifactName: the ModelArtifact that has the weights",
+        field=".cache.mode",
+    )
+    at_cache = "(has(v.mountPath) && v.mountPath != '' ? v.mountPath == '/model-cache' : v.purpose == 'modelCache')"
+    yield ValidationRule(
+        path="spec.model",
+        expression=f"!({cached}) || !has(self.storage) || !has(self.storage.volumes)"
+        f" || !self.storage.volumes.exists(v, {at_cache})",
+        message="the model cache is mounted at /model-cache: give the volume another mountPath, or set cache.mode None",
+        field=".storage.volumes",
+    )
+    yield from quantity_rules("spec.model.cache", "size", example="100Gi")
+
+
+def _list_rules() -> Iterator[ValidationRule]:
+    storage = "spec.model.storage"
+    for purpose in ("modelCache", "compilationCache"):
+        yield ValidationRule(
+            path=storage,
+            expression=f"!has(self.volumes) || self.volumes.filter(v, v.purpose == '{purpose}').size() <= 1",
+            message=f"at most one volume with purpose={purpose} is allowed",
+            field=".volumes",
+        )
+    yield ValidationRule(
+        path=storage,
+        expression="!has(self.volumes) || self.volumes.all(v, !has(v.mountPath) || v.mountPath == ''"
+        " || self.volumes.exists_one(w, has(w.mountPath) && w.mountPath == v.mountPath))",
+        message="duplicate mount path: every volume needs a mountPath of its own",
+        field=".volumes",
+    )
+    for purpose, path in (("modelCache", "/model-cache"), ("compilationCache", "/compilation-cache")):
+        yield ValidationRule(
+            path=storage,
+            expression=f"!has(self.volumes) || !self.volumes.exists(v, v.purpose == '{purpose}'"
+            f" && (!has(v.mountPath) || v.mountPath == '')) || !self.volumes.exists(v, has(v.mountPath)"
+            f" && v.mountPath == '{path}')",
+            message=f"duplicate mount path: {path} is where the {purpose} volume is mounted by default",
+            field=".volumes",
+        )
+    yield ValidationRule(
+        path=storage,
+        expression="!has(self.volumes) || self.volumes.all(v, !has(v.claimName) || v.claimName == ''"
+        " || self.volumes.exists_one(w, has(w.claimName) && w.claimName == v.claimName))",
+        message="duplicate claim name: every volume needs a claim of its own",
+        field=".volumes",
+    )
+    yield ValidationRule(
+        path="",
+        expression="!has(self.spec.model) || !has(self.spec.model.storage) || !has(self.spec.model.storage.volumes)"
+        " || self.spec.model.storage.volumes.all(v, !has(v.size) || !has(v.claimName) || v.claimName == ''"
+        " || v.claimName == self.metadata.name + '-' + v.name)",
+        message="claimName must not be set when size is set (the claim is created as <deployment>-<volume>)",
+        field=".spec.model.storage.volumes",
+        reason=FORBIDDEN,
+        unless_unchanged="spec.model",
+    )
+    old = "!has(oldSelf.storage) || !has(oldSelf.storage.volumes)"
+    yield ValidationRule(
+        path="spec.model",
+        expression=f"{old} || oldSelf.storage.volumes.all(o, !has(o.size) || (has(self.storage)"
+        " && has(self.storage.volumes) && self.storage.volumes.exists(v, v.name == o.name)))",
+        message="a volume with size cannot be removed: delete the ModelDeployment to give up its claim",
+        field=".storage.volumes",
+        reason=FORBIDDEN,
+    )
+    same = " && ".join(
+        f"{_effective('self', field, default)} == {_effective('oldSelf', field, default)}"
+        for field, default in _SIZED_VOLUME_DEFAULTS.items()
+    )
+    yield ValidationRule(
+        path=f"{storage}.volumes[*]",
+        expression=f"!has(oldSelf.size) || !isQuantity(string(oldSelf.size)) || (has(self.size) && {same}"
+        " && quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0"
+        " && has(self.storageClassName) == has(oldSelf.storageClassName)"
+        " && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName))",
+        message="a volume with size can only grow once its claim exists: delete the ModelDeployment to change the rest",
+        reason=FORBIDDEN,
+        check=_keeps_claim,
+    )
+
+
+def _keeps_claim(new: Resource, old: Resource | None) -> bool:
+    """Whether a volume requests the same claim as before, or a larger one; true if the old volume had no size."""
+    if old is None or not is_quantity(old.get("size")):
+        return True
+    before, after = amount_of(old["size"]), amount_of(new.get("size"))
+    fields = (*_SIZED_VOLUME_DEFAULTS, "storageClassName")
+    return (
+        before is not None
+        and after is not None
+        and after >= before
+        and all(_meant(new, f) == _meant(old, f) for f in fields)
+    )
+
+
+def _meant(volume: Resource, field: str) -> object:
+    if field == "storageClassName":
+        return volume.get(field)
+    if value := volume.get(field):
+        return value
+    if field == "mountPath":
+        return "/model-cache" if volume.get("purpose") == "modelCache" else "/compilation-cache"
+    return {"purpose": "custom", "accessMode": "ReadWriteMany"}[field]
+
+
 _GPU_ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM"}
 _DISAGGREGATED = "(has(self.serving) && self.serving.mode == 'disaggregated')"
 _HAS_GPUS = (
     "(has(self.resources) && has(self.resources.gpu) && has(self.resources.gpu.count) && self.resources.gpu.count > 0)"
 )
-
-
-def _given(owner: str, field: str) -> str:
-    return f"(has({owner}.{field}) && string({owner}.{field}) != '')"
 
 
 def _name_rules() -> Iterator[ValidationRule]:
@@ -127,7 +454,7 @@ def _mode_rules() -> Iterator[ValidationRule]:
         )
         yield ValidationRule(
             path="spec",
-            expression=f"{absent} || {_given(node, 'memory')}",
+            expression=f"{absent} || (has({node}.memory) && string({node}.memory) != '')",
             message=f"Disaggregated mode requires scaling.{role}.memory",
             field=f".scaling.{role}.memory",
             reason=REQUIRED,
@@ -207,20 +534,11 @@ def _field_rules() -> Iterator[ValidationRule]:
 
 def _ceiling_rules() -> Iterator[ValidationRule]:
     for path in ("spec.resources", "spec.scaling.prefill", "spec.scaling.decode"):
-        yield _number_rule(f"{path}.gpu", "count", MAX_GPUS)
+        yield number_rule(f"{path}.gpu", "count", MAX_GPUS)
         yield from quantity_rules(path, "memory", maximum=MAX_MEMORY, example="32Gi")
         yield from quantity_rules(path, "cpu", maximum=MAX_CPU, example="8 or 500m")
     for path in ("spec.scaling", "spec.scaling.prefill", "spec.scaling.decode"):
-        yield _number_rule(path, "replicas", MAX_REPLICAS)
-
-
-def _number_rule(path: str, field: str, maximum: int) -> ValidationRule:
-    return ValidationRule(
-        path=path,
-        expression=f"!has(self.{field}) || self.{field} <= {maximum}",
-        message=f"exceeds maximum allowed ({maximum})",
-        field=f".{field}",
-    )
+        yield number_rule(path, "replicas", MAX_REPLICAS)
 
 
 MODEL_DEPLOYMENT_RULES: tuple[ValidationRule, ...] = (

@@ -11,35 +11,23 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from airunway.api._base import ApiModel, Count, Int64, ObjectMeta, Text, list_map
-from airunway.api._deployment_spec import GatewayReference
 from airunway.api._deployment_status import ModelDeploymentCondition
-from airunway.api._pods import EnvVar, LocalObjectReference
-from airunway.api._rule import ValidationRule, credential_rules
+from airunway.api.base import (
+    ApiModel,
+    ApiObject,
+    Count,
+    EnvVar,
+    Int64,
+    LocalObjectReference,
+    ObjectName,
+    Text,
+    list_map,
+)
 from airunway.api.bounds import MAX_ENTRIES
-from airunway.api.names import API_VERSION
+from airunway.api.modeldeployment import GatewayReference
+from airunway.api.rules import ValidationRule, credential_rules, duration_rule
 
-__all__ = [
-    "CLUSTER_KIND",
-    "CLUSTER_PLURAL",
-    "CLUSTER_RUNTIME_CONFIG_RULES",
-    "KIND",
-    "PLURAL",
-    "RUNTIME_CONFIG_RULES",
-    "ClusterRuntimeConfig",
-    "ClusterRuntimeConfigSpec",
-    "LabelPropagation",
-    "RoutingSpec",
-    "RuntimeConfig",
-    "RuntimeConfigSecrets",
-    "RuntimeConfigSpec",
-    "RuntimeConfigStatus",
-    "StatusPolicySpec",
-    "StorageSpec",
-]
-
-KIND, PLURAL = "RuntimeConfig", "runtimeconfigs"
-CLUSTER_KIND, CLUSTER_PLURAL = "ClusterRuntimeConfig", "clusterruntimeconfigs"
+KIND, CLUSTER_KIND = "RuntimeConfig", "ClusterRuntimeConfig"
 
 _MAX_ENV = 128
 _MAX_PATTERNS = 64
@@ -52,14 +40,11 @@ _Duration = Annotated[Text, Field(max_length=32)]
 class StorageSpec(ApiModel):
     """Volumes that AI Runway makes for deployments."""
 
-    default_storage_class_name: Text = Field(
-        default=None,
-        max_length=253,
-        description="StorageClass of claims that name none. Default: that of the cluster.",
+    default_storage_class_name: ObjectName = Field(
+        default=None, description="StorageClass of claims that name none. Default: that of the cluster."
     )
     pvc_headroom_percent: Count | None = Field(
-        default=None,
-        description="Space that is added to a measured size, in percent. Default: 10.",
+        default=None, description="Space that is added to a measured size, in percent. Default: 10."
     )
     access_mode: Literal["ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod"] | None = Field(
         default=None, description="Access mode of claims that name none. Default: ReadWriteMany."
@@ -96,9 +81,8 @@ class RoutingSpec(ApiModel):
 class RuntimeConfigSecrets(ApiModel):
     """Secrets of the namespace that deployments use."""
 
-    hugging_face_token: Text = Field(
+    hugging_face_token: ObjectName = Field(
         default=None,
-        max_length=253,
         description="Name of the Secret with the Hugging Face token (key HF_TOKEN), for deployments without one. "
         "Default: none.",
     )
@@ -143,8 +127,8 @@ class _ConfigSpec(ApiModel):
         default=None,
         description="Deployments of this config that are changed at a time with rollout Immediately. Default: 1.",
     )
-    default_storage_class_name: Text = Field(
-        default=None, max_length=253, description="The same as storage.defaultStorageClassName. Default: none."
+    default_storage_class_name: ObjectName = Field(
+        default=None, description="The same as storage.defaultStorageClassName. Default: none."
     )
     storage: StorageSpec = Field(
         default_factory=StorageSpec, description="Volumes that are made for deployments. Default: see its fields."
@@ -208,12 +192,10 @@ class RuntimeConfigStatus(ApiModel):
     )
 
 
-class RuntimeConfig(ApiModel):
+class RuntimeConfig(ApiObject):
     """What the deployments of a namespace have in common, if they name this config (default: the config "default")."""
 
-    api_version: str = API_VERSION
     kind: str = KIND
-    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
     spec: RuntimeConfigSpec = Field(
         default_factory=RuntimeConfigSpec, description="What the deployments of a namespace have in common."
     )
@@ -222,12 +204,10 @@ class RuntimeConfig(ApiModel):
     )
 
 
-class ClusterRuntimeConfig(ApiModel):
+class ClusterRuntimeConfig(ApiObject):
     """What the deployments of namespaces without a RuntimeConfig of this name have in common; it has no credentials."""
 
-    api_version: str = API_VERSION
     kind: str = CLUSTER_KIND
-    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
     spec: ClusterRuntimeConfigSpec = Field(
         default_factory=ClusterRuntimeConfigSpec, description="What the deployments of all namespaces have in common."
     )
@@ -237,17 +217,6 @@ class ClusterRuntimeConfig(ApiModel):
 
 
 # ------------------------------------------------------------------------------------------------------------- rules
-
-
-def _duration_rule(path: str, field: str) -> ValidationRule:
-    where = f"{path}.{field}".removeprefix("spec.")
-    return ValidationRule(
-        path=path,
-        expression=f"!has(self.{field}) || self.{field} == '' || "
-        f"self.{field}.matches('^([0-9]{{1,5}}(h|m|s|ms)){{1,4}}$')",
-        message=f"{where} must be a duration such as 10s, 5m or 1h",
-        field=f".{field}",
-    )
 
 
 def _common_rules() -> Iterator[ValidationRule]:
@@ -271,9 +240,12 @@ def _common_rules() -> Iterator[ValidationRule]:
         message="a pattern must not be empty",
         field=".match",
     )
-    yield _duration_rule("spec.routing", "requestTimeout")
-    yield _duration_rule("spec.statusPolicy", "dependencyGracePeriod")
-    yield _duration_rule("spec.statusPolicy", "capacityBlockedAfter")
+    for part, field in (
+        ("routing", "requestTimeout"),
+        ("statusPolicy", "dependencyGracePeriod"),
+        ("statusPolicy", "capacityBlockedAfter"),
+    ):
+        yield duration_rule(f"spec.{part}", field, f"{part}.{field} must be a duration such as 10s, 5m or 1h")
 
 
 RUNTIME_CONFIG_RULES: tuple[ValidationRule, ...] = tuple(_common_rules())

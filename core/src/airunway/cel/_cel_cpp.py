@@ -13,9 +13,7 @@ from functools import lru_cache
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_math, ext_optional, ext_strings
 
-from airunway.cel._errors import CelCompileError, CelEvaluationError
-
-__all__ = ["compile_program"]
+from airunway.cel._cost import CelCompileError, CelEvaluationError
 
 _LOCATED = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*)")
 _LONGEST_MESSAGE = 300  # the library quotes whole values
@@ -38,7 +36,8 @@ class CppExpression:
             value = self._expression.eval(data=dict(bindings))
             kind = value.type()
             if kind != cel.Type.ERROR and kind != cel.Type.UNKNOWN:
-                return _plain(value.plain_value())
+                plain: object = value.plain_value()
+                return bytes(plain) if isinstance(plain, bytearray) else plain
             problem = str(value.value())
         # The binding raises RuntimeError for an exceeded budget and TypeError for a value without a Python form.
         except (RuntimeError, TypeError, ValueError, OverflowError) as error:
@@ -73,7 +72,3 @@ def _first_line(message: str) -> str:
     lines = message.splitlines()
     text = _STATUS.sub("", re.sub(r" \[[A-Z_]+\]$", "", lines[0])) if lines else "no value"
     return text if len(text) <= _LONGEST_MESSAGE else f"{text[:_LONGEST_MESSAGE]}…"
-
-
-def _plain(value: object) -> object:
-    return bytes(value) if isinstance(value, bytearray) else value

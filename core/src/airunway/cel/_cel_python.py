@@ -8,20 +8,17 @@ times, `math`, `format`) does not compile; every other answer is the same as cel
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, NamedTuple
+from functools import lru_cache, partial
+from typing import Any, NamedTuple, TypeAlias
 
 import lark
 from celpy.celparser import CELParseError, CELParser
 
 from airunway.cel import _semantics as semantics
-from airunway.cel._errors import CelCompileError, CelEvaluationError
-from airunway.cel._literals import literal_value
-from airunway.cel._loops import LOOPS, Frame, Later, Run, bound, either, iterate, truth, variable
-
-__all__ = ["compile_program"]
+from airunway.cel._cost import CelCompileError, CelEvaluationError
 
 _MAX_DEPTH = 32
 _LOGIC = "found no matching overload for '{}' applied to '{}'"
@@ -33,7 +30,6 @@ _ARITHMETIC = {
     "multiplication_div": "/",
     "multiplication_mod": "%",
 }
-_MACROS = {"all": 2, "exists": 2, "exists_one": 2, "filter": 2, "map": 2}
 _KEYWORDS = frozenset({"in", "true", "false", "null"})
 
 
@@ -98,8 +94,7 @@ class _Compiler:
     def compile(self, tree: Any, scope: Mapping[str, str], depth: int) -> Node:
         if depth > _MAX_DEPTH:
             raise CelCompileError(f"the expression is nested more than {_MAX_DEPTH} deep")
-        while len(tree.children) == 1 and isinstance(tree.children[0], lark.Tree) and tree.data in _PASS_THROUGH:
-            tree = tree.children[0]
+        tree = _skipped(tree)
         method = getattr(self, f"_{tree.data}", None)
         if method is None:
             raise CelCompileError(f"{tree.data.replace('_', ' ')} is not supported by cel-python")
@@ -130,22 +125,16 @@ class _Compiler:
             allowed=_ANY,
         )
 
-    def _conditionalor(self, tree: Any, scope: Mapping[str, str], depth: int) -> Node:
-        _, left, right = self._operands(tree, scope, depth)
-        return _typed(
-            "||", "bool", lambda f: either(lambda: left.run(f), lambda: right.run(f), True), left, right, allowed=_BOOL
-        )
-
     def _conditionaland(self, tree: Any, scope: Mapping[str, str], depth: int) -> Node:
         _, left, right = self._operands(tree, scope, depth)
-        return _typed(
-            "&&",
-            "bool",
-            lambda f: either(lambda: left.run(f), lambda: right.run(f), False),
-            left,
-            right,
-            allowed=_BOOL,
-        )
+        decisive = tree.data == "conditionalor"
+
+        def run(frame: Frame) -> bool:
+            return decided((partial(left.run, frame), partial(right.run, frame)), decisive)
+
+        return _typed("||" if decisive else "&&", "bool", run, left, right, allowed=_BOOL)
+
+    _conditionalor = _conditionaland
 
     def _relation(self, tree: Any, scope: Mapping[str, str], depth: int) -> Node:
         name, left, right = self._operands(tree, scope, depth)
@@ -245,7 +234,7 @@ class _Compiler:
         return Node("map", run)
 
     def _literal(self, tree: Any, scope: Mapping[str, str], depth: int) -> Node:
-        type_, value = literal_value(tree.children[0])
+        type_, value = _literal_value(tree.children[0])
         return Node(type_, lambda f: value)
 
     def _ident_arg(self, tree: Any, scope: Mapping[str, str], depth: int) -> Node:
@@ -258,7 +247,7 @@ class _Compiler:
         owner, name, arguments = tree.children[0], str(tree.children[1]), list(_arguments(tree.children[2:]))
         if name == "bind" and _ident_name(owner) == "cel":
             return self._bind(arguments, scope, depth)
-        if name in _MACROS:
+        if name in _LOOPS:
             return self._macro(name, owner, arguments, scope, depth)
         values = [self.compile(owner, scope, depth), *(self.compile(argument, scope, depth) for argument in arguments)]
         return self._call(name, values, member=True)
@@ -278,7 +267,7 @@ class _Compiler:
         return Node(overload.result, lambda f: overload(name, [argument.run(f) for argument in arguments]))
 
     def _has(self, arguments: list[Any], scope: Mapping[str, str], depth: int) -> Node:
-        selected = _unwrapped(arguments[0]) if len(arguments) == 1 else None
+        selected = _skipped(arguments[0]) if len(arguments) == 1 else None
         if selected is None or selected.data != "member_dot":
             raise CelCompileError("has() takes one field selection, such as has(spec.image)")
         owner, name = self.compile(selected.children[0], scope, depth), _field_name(selected.children[1])
@@ -309,7 +298,7 @@ class _Compiler:
         bodies = [self.compile(body, {**scope, variable: "dyn"}, depth) for body in arguments[1:]]
         if (name != "map" or len(bodies) == 2) and bodies[0].type not in ("dyn", "bool"):
             raise CelCompileError(f"{name}() needs a condition, not a {bodies[0].type}")
-        run = LOOPS[name]
+        run = _LOOPS[name]
         result = "list" if name in ("map", "filter") else "bool"
         return Node(result, lambda f: run(iterate(f, items.run(f), variable), [body.run for body in bodies]))
 
@@ -337,14 +326,8 @@ def _skipped(tree: Any) -> Any:
     return tree
 
 
-def _unwrapped(tree: Any) -> Any:
-    while isinstance(tree, lark.Tree) and tree.data in _PASS_THROUGH and len(tree.children) == 1:
-        tree = tree.children[0]
-    return tree
-
-
 def _ident_name(tree: Any) -> str | None:
-    tree = _unwrapped(tree)
+    tree = _skipped(tree)
     return str(tree.children[0]) if isinstance(tree, lark.Tree) and tree.data == "ident" else None
 
 
@@ -352,3 +335,166 @@ def _field_name(token: Any) -> str:
     if str(token) in _KEYWORDS:
         raise CelCompileError(f"line {token.line}, column {token.column}: '{token}' is a keyword, write ['{token}']")
     return str(token)
+
+
+_MAX_STEPS = 10_000
+
+
+class BudgetExceededError(CelEvaluationError):
+    """All loop steps are used up. Unlike other errors, ``||`` and ``exists`` do not ignore it."""
+
+
+class Frame:
+    """The state of one evaluation: the values of variables, and the steps of all loops together."""
+
+    __slots__ = ("taken", "values")
+
+    def __init__(self, values: Mapping[str, object], taken: list[int] | None = None) -> None:
+        self.values = dict(values)
+        self.taken = [0] if taken is None else taken
+
+    def step(self) -> None:
+        self.taken[0] += 1
+        if self.taken[0] > _MAX_STEPS:
+            raise BudgetExceededError(f"too expensive: more than {_MAX_STEPS} loop steps")
+
+
+Run: TypeAlias = Callable[[Frame], Any]
+
+
+def truth(value: Any, name: str) -> bool:
+    """Returns `value` as a condition. Raises CelEvaluationError if it is not a bool."""
+    if not isinstance(value, bool):
+        raise CelEvaluationError(f"no matching overload for {name}: the condition is not a bool")
+    return value
+
+
+def decided(conditions: Iterable[Callable[[], Any]], decisive: bool) -> bool:
+    """``||`` and ``exists`` (decisive True), ``&&`` and ``all`` (False): a decisive condition wins over errors."""
+    problem: CelEvaluationError | None = None
+    for condition in conditions:
+        try:
+            if truth(condition(), "logic") is decisive:
+                return decisive
+        except BudgetExceededError:
+            raise
+        except CelEvaluationError as error:
+            problem = problem or error
+    if problem is not None:
+        raise problem
+    return not decisive
+
+
+class Later:
+    """The value of a ``cel.bind``, computed at its first use: an error in an unused value does not matter."""
+
+    __slots__ = ("_compute", "_value")
+
+    def __init__(self, compute: Callable[[], Any]) -> None:
+        self._compute: Callable[[], Any] | None = compute
+        self._value: Any = None
+
+    def value(self) -> Any:
+        if self._compute is not None:
+            self._value, self._compute = self._compute(), None
+        return self._value
+
+
+def variable(frame: Frame, name: str) -> Any:
+    """Returns the value of a variable. Raises CelEvaluationError if it has none."""
+    if name not in frame.values:
+        raise CelEvaluationError(f"no value for {name}")
+    value = frame.values[name]
+    return semantics.checked(value.value() if isinstance(value, Later) else value)
+
+
+def bound(frame: Frame, name: str, value: Any) -> Frame:
+    """Returns `frame` with one more variable."""
+    return Frame({**frame.values, name: value}, frame.taken)
+
+
+def iterate(frame: Frame, items: Any, name: str) -> Iterator[tuple[Frame, Any]]:
+    """Yields for each item of a list (key of a map) the frame with the item as variable `name`, and the item."""
+    if not isinstance(items, list | dict):
+        raise CelEvaluationError("a loop needs a list or a map")
+    for item in items:
+        frame.step()
+        yield bound(frame, name, item), item
+
+
+def _all(steps: Iterator[tuple[Frame, Any]], bodies: list[Run], *, decisive: bool = False) -> bool:
+    return decided((partial(bodies[0], frame) for frame, _ in steps), decisive)
+
+
+def _exists_one(steps: Iterator[tuple[Frame, Any]], bodies: list[Run]) -> bool:
+    return sum(truth(bodies[0](frame), "exists_one") for frame, _ in steps) == 1
+
+
+def _filter(steps: Iterator[tuple[Frame, Any]], bodies: list[Run]) -> list[Any]:
+    return [item for frame, item in steps if truth(bodies[0](frame), "filter")]
+
+
+def _map(steps: Iterator[tuple[Frame, Any]], bodies: list[Run]) -> list[Any]:
+    if len(bodies) == 1:
+        return [bodies[0](frame) for frame, _ in steps]
+    return [bodies[1](frame) for frame, _ in steps if truth(bodies[0](frame), "map")]
+
+
+_LOOPS: Mapping[str, Callable[..., Any]] = {
+    "all": _all,
+    "exists": partial(_all, decisive=True),
+    "exists_one": _exists_one,
+    "filter": _filter,
+    "map": _map,
+}
+
+
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[xX][0-9a-fA-F]{2}|[0-3][0-7]{2}|.)", re.DOTALL)
+_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"} | {c: c for c in "\\'\"`?"}
+
+
+def _literal_value(token: Any) -> tuple[str, Any]:
+    """Returns the static type and the value of a literal. Raises CelCompileError for types that are not supported."""
+    text = str(token)
+    match token.type:
+        case "BOOL_LIT":
+            return "bool", text == "true"
+        case "NULL_LIT":
+            return "null", None
+        case "FLOAT_LIT":
+            if re.match(r"-?[0-9]+\.(?![0-9])", text):
+                raise CelCompileError(f"the number {text} needs a digit after its point")
+            return "double", float(text)
+        case "INT_LIT":
+            value = int(text, 16 if "0x" in text else 10)
+            if not -(2**63) <= value < 2**63:
+                raise CelCompileError(f"{text} is out of the range of an integer")
+            return "int", value
+        case "STRING_LIT" | "MLSTRING_LIT":
+            return "string", _unquoted(text)
+        case _:
+            raise CelCompileError(f"the literal {text} is of a type that is not supported by cel-python")
+
+
+def _unquoted(text: str) -> str:
+    raw = text[0] in "rR"
+    body = text[1:] if raw else text
+    width = 3 if body[:3] in ("'''", '"""') and len(body) >= 6 else 1
+    body = body[width:-width]
+    if raw and body.endswith("\\") and width == 1:
+        raise CelCompileError("a raw text cannot end with a backslash")
+    return body if raw else _ESCAPE.sub(_unescape, body)
+
+
+def _unescape(match: re.Match[str]) -> str:
+    code = match[1]
+    if code in _ESCAPES:
+        return _ESCAPES[code]
+    digits, base = (code, 8) if code[0].isdigit() else (code[1:], 16)
+    try:
+        point = int(digits, base)
+    except ValueError:
+        raise CelCompileError(f"unknown escape \\{code} in a text") from None
+    if point > 0x10FFFF or 0xD800 <= point <= 0xDFFF:
+        raise CelCompileError(f"\\{code} is not a character")
+    return chr(point)

@@ -1,4 +1,4 @@
-"""Bounds the cost of an evaluation, before it runs.
+"""The errors of the package, and a bound on the cost of an evaluation, known before it runs.
 
 Both evaluators limit the number of loop steps, but not the size of the texts that a loop builds: three chained `map`
 calls with a few ``+`` can fill the memory. Selection rules come from third parties. So an upper bound is estimated from
@@ -14,9 +14,18 @@ from dataclasses import dataclass
 
 import orjson
 
-from airunway.cel._errors import CelCompileError, CelEvaluationError
 
-__all__ = ["CostModel", "DataSize", "cost_model", "size_of", "uses_quantities"]
+class CelError(ValueError):
+    """Base of all errors that this package raises."""
+
+
+class CelCompileError(CelError):
+    """The expression is not valid CEL, uses an unknown name, or exceeds a limit."""
+
+
+class CelEvaluationError(CelError):
+    """The expression has no value for these bindings: absent field, type error, overflow, or too expensive."""
+
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+|//[^\n]*)

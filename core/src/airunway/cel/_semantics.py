@@ -8,29 +8,15 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
-from decimal import Decimal
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping
+from decimal import Context, Decimal
+from typing import Any, NoReturn, TypeAlias
 
 import orjson
 import re2  # type: ignore[import-untyped]  # google-re2, which cel-python requires
 
-from airunway.cel import _quantity
-from airunway.cel._errors import CelEvaluationError
-
-__all__ = [
-    "FUNCTIONS",
-    "Overload",
-    "add",
-    "arithmetic",
-    "checked",
-    "compare",
-    "contains",
-    "equal",
-    "index",
-    "negate",
-    "select",
-]
+from airunway.cel._cost import CelEvaluationError
+from airunway.quantity import MAX_EXPONENT, parse_quantity, same_quantity
 
 _INT64 = range(-(2**63), 2**63)
 _SPACE = "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
@@ -265,10 +251,6 @@ def _index_of(text: str, part: str, start: int = 0) -> int:
     return text.find(part, start)
 
 
-def _last_index_of(text: str, part: str) -> int:
-    return text.rfind(part)
-
-
 def _substring(text: str, start: int, end: int | None = None) -> str:
     stop = len(text) if end is None else end
     if not 0 <= start <= stop <= len(text):
@@ -280,10 +262,6 @@ def _char_at(text: str, position: int) -> str:
     if not 0 <= position <= len(text):
         raise CelEvaluationError("offset out of range")
     return text[position : position + 1]
-
-
-def _replace(text: str, part: str, other: str, limit: int = -1) -> str:
-    return text.replace(part, other, limit)
 
 
 def _split(text: str, separator: str, limit: int = -1) -> list[str]:
@@ -304,20 +282,73 @@ def _ascii(change: Callable[[str], str]) -> Callable[[str], str]:
     return lambda text: "".join(change(letter) if letter.isascii() else letter for letter in text)
 
 
-class Overload:
-    """A function of CEL: its parameter types, its result type, and whether it is called as ``f(x)`` or ``x.f()``."""
+# A quantity is a map with one entry, its exact amount. Maps compare by content, so that ``quantity('1Gi') ==
+# quantity('1024Mi')``, and ``<`` between them is a type error, as in Kubernetes.
 
-    def __init__(
-        self, parameters: str, result: str, call: Callable[..., Any], *, member: bool, optional: int = 0
-    ) -> None:
+_AMOUNT = "quantity.amount"
+_EXACT = Context(prec=MAX_EXPONENT + 24)
+"""Enough digits for every amount in range; the default of decimal rounds to 28."""
+
+Quantity: TypeAlias = Mapping[str, str]
+
+
+def _in_bounds(amount: Decimal) -> Decimal:
+    if not amount.is_finite() or abs(amount.adjusted()) > MAX_EXPONENT:
+        raise ValueError(f"a quantity beyond 10^{MAX_EXPONENT} is out of range")
+    return amount
+
+
+def _wrapped(amount: Decimal) -> dict[str, str]:
+    return {_AMOUNT: format(_in_bounds(amount).normalize(_EXACT), "f") if amount else "0"}
+
+
+def _amount(value: Quantity) -> Decimal:
+    try:
+        amount = Decimal(value[_AMOUNT])
+    except (KeyError, TypeError, ArithmeticError):
+        raise ValueError("not a quantity") from None
+    return _in_bounds(amount)
+
+
+def _quantity(text: str) -> dict[str, str]:
+    return _wrapped(parse_quantity(text))
+
+
+def _is_quantity(text: str) -> bool:
+    return same_quantity(text, text)
+
+
+def _order(left: Decimal, right: Decimal | int) -> int:
+    return (left > right) - (left < right)
+
+
+def _is_integer(value: Quantity) -> bool:
+    amount = _amount(value)
+    return amount == amount.to_integral_value() and int(amount) in _INT64
+
+
+def _as_integer(value: Quantity) -> int:
+    if not _is_integer(value):
+        raise ValueError("the quantity is not a 64-bit integer")
+    return int(_amount(value))
+
+
+def _plus(left: Quantity, right: Quantity | int, calculate: Callable[[Decimal, Decimal], Decimal]) -> dict[str, str]:
+    """The sum, or with `calculate` the difference; the right side may be an integer."""
+    return _wrapped(calculate(_amount(left), Decimal(right) if isinstance(right, int) else _amount(right)))
+
+
+class Overload:
+    """A function of CEL: its parameter types, its result type, and how many parameters at the end are optional."""
+
+    def __init__(self, parameters: str, result: str, call: Callable[..., Any], *, optional: int = 0) -> None:
         self.parameters = tuple(parameters.split())
         self.result = result
-        self.call = call
-        self.member = member
-        self.fewest = len(self.parameters) - optional
+        self._call = call
+        self._fewest = len(self.parameters) - optional
 
     def accepts(self, count: int) -> bool:
-        return self.fewest <= count <= len(self.parameters)
+        return self._fewest <= count <= len(self.parameters)
 
     def __call__(self, name: str, values: list[Any]) -> Any:
         for wanted, value in zip(self.parameters, values, strict=False):
@@ -325,53 +356,45 @@ class Overload:
             if wanted != "dyn" and kind not in wanted.split("|") and not (wanted == "quantity" and kind == "map"):
                 _no_overload(name, *values)
         try:
-            return self.call(*values)
+            return self._call(*values)
         except CelEvaluationError:
             raise
         except ValueError as error:
             raise CelEvaluationError(str(error)) from error
 
 
-def _function(parameters: str, result: str, call: Callable[..., Any]) -> Overload:
-    return Overload(parameters, result, call, member=False)
-
-
-def _method(parameters: str, result: str, call: Callable[..., Any], optional: int = 0) -> Overload:
-    return Overload(parameters, result, call, member=True, optional=optional)
-
-
-FUNCTIONS: dict[tuple[str, bool], Overload] = {
-    ("size", False): _function("string|list|map", "int", _size),
-    ("size", True): _method("string|list|map", "int", _size),
-    ("string", False): _function("dyn", "string", _string),
-    ("int", False): _function("int|double|string|bool", "int", _int),
-    ("double", False): _function("int|double|string", "double", _double),
-    ("dyn", False): _function("dyn", "dyn", lambda value: value),
-    ("matches", False): _function("string string", "bool", _matches),
-    ("matches", True): _method("string string", "bool", _matches),
-    ("contains", True): _method("string string", "bool", lambda text, part: part in text),
-    ("startsWith", True): _method("string string", "bool", str.startswith),
-    ("endsWith", True): _method("string string", "bool", str.endswith),
-    ("lowerAscii", True): _method("string", "string", _ascii(str.lower)),
-    ("upperAscii", True): _method("string", "string", _ascii(str.upper)),
-    ("trim", True): _method("string", "string", lambda text: text.strip(_SPACE)),
-    ("charAt", True): _method("string int", "string", _char_at),
-    ("indexOf", True): _method("string string int", "int", _index_of, optional=1),
-    ("lastIndexOf", True): _method("string string", "int", _last_index_of),
-    ("substring", True): _method("string int int", "string", _substring, optional=1),
-    ("replace", True): _method("string string string int", "string", _replace, optional=1),
-    ("split", True): _method("string string int", "list", _split, optional=1),
-    ("join", True): _method("list string", "string", _join, optional=1),
-    ("quantity", False): _function("string", "quantity", _quantity.quantity),
-    ("isQuantity", False): _function("string", "bool", _quantity.is_quantity),
-    ("sign", False): _function("quantity", "int", _quantity.sign),
-    ("compareTo", True): _method("quantity quantity", "int", _quantity.compare),
-    ("isLessThan", True): _method("quantity quantity", "bool", lambda a, b: _quantity.compare(a, b) < 0),
-    ("isGreaterThan", True): _method("quantity quantity", "bool", lambda a, b: _quantity.compare(a, b) > 0),
-    ("isInteger", True): _method("quantity", "bool", _quantity.is_integer),
-    ("asInteger", True): _method("quantity", "int", _quantity.as_integer),
-    ("asApproximateFloat", True): _method("quantity", "double", _quantity.as_approximate_float),
-    ("add", True): _method("quantity dyn", "quantity", _quantity.add),
-    ("sub", True): _method("quantity dyn", "quantity", _quantity.subtract),
+FUNCTIONS: Mapping[tuple[str, bool], Overload] = {
+    ("size", False): Overload("string|list|map", "int", _size),
+    ("size", True): Overload("string|list|map", "int", _size),
+    ("string", False): Overload("dyn", "string", _string),
+    ("int", False): Overload("int|double|string|bool", "int", _int),
+    ("double", False): Overload("int|double|string", "double", _double),
+    ("dyn", False): Overload("dyn", "dyn", lambda value: value),
+    ("matches", False): Overload("string string", "bool", _matches),
+    ("matches", True): Overload("string string", "bool", _matches),
+    ("contains", True): Overload("string string", "bool", lambda text, part: part in text),
+    ("startsWith", True): Overload("string string", "bool", str.startswith),
+    ("endsWith", True): Overload("string string", "bool", str.endswith),
+    ("lowerAscii", True): Overload("string", "string", _ascii(str.lower)),
+    ("upperAscii", True): Overload("string", "string", _ascii(str.upper)),
+    ("trim", True): Overload("string", "string", lambda text: text.strip(_SPACE)),
+    ("charAt", True): Overload("string int", "string", _char_at),
+    ("indexOf", True): Overload("string string int", "int", _index_of, optional=1),
+    ("lastIndexOf", True): Overload("string string", "int", str.rfind),
+    ("substring", True): Overload("string int int", "string", _substring, optional=1),
+    ("replace", True): Overload("string string string int", "string", str.replace, optional=1),
+    ("split", True): Overload("string string int", "list", _split, optional=1),
+    ("join", True): Overload("list string", "string", _join, optional=1),
+    ("quantity", False): Overload("string", "quantity", _quantity),
+    ("isQuantity", False): Overload("string", "bool", _is_quantity),
+    ("sign", False): Overload("quantity", "int", lambda a: _order(_amount(a), 0)),
+    ("compareTo", True): Overload("quantity quantity", "int", lambda a, b: _order(_amount(a), _amount(b))),
+    ("isLessThan", True): Overload("quantity quantity", "bool", lambda a, b: _amount(a) < _amount(b)),
+    ("isGreaterThan", True): Overload("quantity quantity", "bool", lambda a, b: _amount(a) > _amount(b)),
+    ("isInteger", True): Overload("quantity", "bool", _is_integer),
+    ("asInteger", True): Overload("quantity", "int", _as_integer),
+    ("asApproximateFloat", True): Overload("quantity", "double", lambda a: float(_amount(a))),
+    ("add", True): Overload("quantity dyn", "quantity", lambda a, b: _plus(a, b, _EXACT.add)),
+    ("sub", True): Overload("quantity dyn", "quantity", lambda a, b: _plus(a, b, _EXACT.subtract)),
 }
 """By name, and whether it is called on a value."""

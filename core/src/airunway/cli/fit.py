@@ -258,7 +258,8 @@ def sized(
     """
     from dataclasses import replace
 
-    from airunway.api.modeldeployment import ParseError, parse_deployment
+    from airunway.api.base import ParseError
+    from airunway.api.modeldeployment import parse_deployment
     from airunway.cli.sizing_inputs import facts_of, free_in
     from airunway.selection import provider_facts
     from airunway.selection.explanation import explain

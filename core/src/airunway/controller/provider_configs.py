@@ -6,12 +6,12 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from airunway.api import names
-from airunway.api.defaults import defaulted_spec
+from airunway.api.modeldeployment import defaulted_spec
 from airunway.controller.decision import SILENT_AFTER
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import Client, MutationCache, StatusWriter
 from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time
-from airunway.selection import AVAILABLE, STALE_AFTER, ProviderFacts, evaluate_rules, provider_facts
+from airunway.selection import AVAILABLE, STALE_AFTER, ProviderFacts, evaluate_rules, provider_facts, request_of
 from airunway.status import Condition, as_word, written
 
 __all__ = ["ProviderConfigReconciler", "availability"]
@@ -75,7 +75,7 @@ def rules_condition(config: Resource) -> Condition:
     """The condition ``SelectionRulesValid``: False names every rule that fails, with its error."""
     facts = provider_facts(config)
     engine = facts.engines[0].name if facts.engines else "vllm"
-    results = evaluate_rules(facts.rules, defaulted_spec(_SPECIMEN, engine=engine))
+    results = evaluate_rules(facts.rules, request_of(defaulted_spec(_SPECIMEN, engine=engine)))
     wrong = [result for result in results if result.value is None]
     if not wrong:
         return Condition(

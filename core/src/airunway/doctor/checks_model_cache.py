@@ -17,7 +17,7 @@ from airunway.kinds import MODEL_ARTIFACT
 from airunway.quantity import parse_quantity
 from airunway.rbac.policy_rules import repository_of
 from airunway.resource import Resource, condition_of, dig, is_deleting, key_of, parse_time
-from airunway.sdk.images import release_in, tag_of
+from airunway.sdk.deployments import release_in, tag_of
 
 __all__: list[str] = []
 

@@ -4,11 +4,26 @@ A provider gets an engine's arguments from `engine_arguments` and adds program, 
 are lists, never shell strings (spec ruling 19).
 """
 
-from airunway.engines.arguments import EngineArguments, Remark, engine_arguments, given_flags, literal
-from airunway.engines.frontend import FRONTENDS, SGLANG_FRONTEND, VLLM_FRONTEND, Frontend
-from airunway.engines.keywords import KeywordArguments, keyword_arguments
+from airunway.engines.arguments import (
+    EngineArguments,
+    KeywordArguments,
+    Remark,
+    engine_arguments,
+    given_flags,
+    keyword_arguments,
+    literal,
+)
 from airunway.engines.options import option_warnings, program_of, release_of, unknown_options, whole_option
-from airunway.engines.tables import FLAG_TABLES, FlagTable, UnknownEngineError, flag_table
+from airunway.engines.tables import (
+    FLAG_TABLES,
+    FRONTENDS,
+    SGLANG_FRONTEND,
+    VLLM_FRONTEND,
+    FlagTable,
+    Frontend,
+    UnknownEngineError,
+    flag_table,
+)
 
 __all__ = [
     "FLAG_TABLES",

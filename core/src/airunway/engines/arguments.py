@@ -1,15 +1,19 @@
-"""Converts a deployment's engine settings into command-line arguments; program, model and port are `sdk.launch`'s."""
+"""Converts a deployment's engine settings into command-line arguments; program, model and port are `sdk.launch`'s.
+
+Upstreams that start engines in Python (Ray Serve LLM) get them as keyword arguments.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any
 
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.engines.tables import FlagTable, flag_table
-
-__all__ = ["EngineArguments", "Remark", "engine_arguments", "given_flags", "literal"]
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 """The length is limited because arguments may become keys of a YAML document, which allows 1,024 characters."""
@@ -106,14 +110,19 @@ def engine_arguments(
     )
 
 
+def _flags(words: Sequence[str]) -> list[tuple[int, str]]:
+    """Position and name of every flag."""
+    return [(i, word.partition("=")[0]) for i, word in enumerate(words) if is_flag(word)]
+
+
 def given_flags(deployment: ModelDeployment, *, consumed: Collection[str] = ()) -> dict[str, str]:
     """The user's flags, without leading dashes and with ``-`` for ``_``, and the field that sets each.
 
     `consumed` are keys of ``args`` that the provider uses itself.
     """
     settings = deployment.spec.engine
-    given = {_plain(key): f"spec.engine.args[{key}]" for key in sorted(settings.args) if key not in consumed}
-    given.update((_plain(flag), f"spec.engine.extraArgs[{i}]") for i, flag in _flags(settings.extra_args))
+    given = {plain(key): f"spec.engine.args[{key}]" for key in sorted(settings.args) if key not in consumed}
+    given.update((plain(flag), f"spec.engine.extraArgs[{i}]") for i, flag in _flags(settings.extra_args))
     return given
 
 
@@ -152,7 +161,7 @@ def _spellings(table: FlagTable, flag: str, wish: str) -> list[str]:
         "parallelism": (table.tensor_parallel, table.pipeline_parallel),
     }
     flags = dict.fromkeys((flag, *pairs.get(wish, ())))
-    return [_plain(spelling) for each in flags if each for spelling in (each, *table.synonyms.get(each, ()))]
+    return [plain(spelling) for each in flags if each for spelling in (each, *table.synonyms.get(each, ()))]
 
 
 def _tensor_parallel(table: FlagTable, argv: Sequence[str]) -> int:
@@ -160,14 +169,14 @@ def _tensor_parallel(table: FlagTable, argv: Sequence[str]) -> int:
     names, size = _spellings(table, table.tensor_parallel, ""), ""
     for flag, following in zip(argv, [*argv[1:], ""], strict=False):
         name, equals, value = flag.partition("=")
-        if name.startswith("-") and _plain(name) in names:
+        if name.startswith("-") and plain(name) in names:
             size = value if equals else following
     return max(1, int(size)) if size.isascii() and size.isdigit() and len(size) < 8 else 1
 
 
 def _refusal(table: FlagTable, flag: str) -> str:
     """Why the provider cannot pass on that flag, or an empty string."""
-    name = _plain(flag)
+    name = plain(flag)
     for reserved in sorted(table.reserved):
         # Abbreviations have two dashes; the engine itself refuses ambiguous ones.
         shortened = table.prefixes and flag.startswith("--") and name != "" and reserved.startswith(name)
@@ -184,7 +193,7 @@ def _flag_as_value(table: FlagTable, key: str, value: str) -> str:
 
     If flag and value are two words, the engine parses a value with a leading dash as a flag.
     """
-    if table.joined or not any(True for _ in _flags([value])):
+    if table.joined or not is_flag(value):
         return ""
     return (
         f"the value of engine arg {key!r} begins with '-', so that {table.title} takes it for a flag of its own: "
@@ -192,14 +201,12 @@ def _flag_as_value(table: FlagTable, key: str, value: str) -> str:
     )
 
 
-def _flags(words: Collection[str]) -> Iterator[tuple[int, str]]:
-    """Position and name of every word that is a flag, and not a value or a negative number."""
-    for i, word in enumerate(words):
-        if word.startswith("-") and not word.lstrip("-")[:1].isdigit():
-            yield i, word.partition("=")[0]
+def is_flag(word: str) -> bool:
+    """Whether a word of a command line is a flag, and not a value or a negative number."""
+    return word.startswith("-") and not word.lstrip("-")[:1].isdigit()
 
 
-def _plain(flag: str) -> str:
+def plain(flag: str) -> str:
     """A flag without leading dashes and with ``-`` for ``_``, as argparse-like programs compare flags."""
     return flag.lstrip("-").replace("_", "-")
 
@@ -208,3 +215,61 @@ def _words(flag: str, value: str, *, joined: bool) -> list[str]:
     if not value:
         return [flag]
     return [f"{flag}={value}"] if joined else [flag, value]
+
+
+_DEEPEST = 32
+"""Maximum number of opening brackets in a value; a value with more stays a text."""
+
+_LONGEST = 128
+"""Maximum length of a name in characters: YAML keys have at most 1,024, and no engine has flags that long."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeywordArguments:
+    """Arguments by their Python names."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    """Sentences about words that are not valid arguments."""
+
+
+def keyword_arguments(words: Sequence[str], *, short: Mapping[str, str] | None = None) -> KeywordArguments:
+    """The keyword arguments of a command line: ``--max-model-len=8192`` becomes ``max_model_len: 8192``.
+
+    A flag without a value is True, one with the prefix ``--no-`` is False. Values that parse as JSON numbers, booleans
+    or other JSON are converted; others are texts, as are quoted numbers (``"123"``). `short` maps short flags to names.
+    The last of several words for one argument wins.
+    """
+    values: dict[str, Any] = {}
+    problems: list[str] = []
+    rest = list(reversed(words))
+    while rest:
+        flag, given, text = rest.pop().partition("=")
+        name = flag.lstrip("-").replace("-", "_")
+        name = (short or {}).get(name, name)
+        if not flag.startswith("-") or len(name) > _LONGEST or not name.isidentifier():
+            problems.append(f"{flag[:64]!r} cannot be set by name: write it as one flag with one value")
+        elif given or (rest and not is_flag(rest[-1])):
+            values[name] = _value(text if given else rest.pop())
+        elif name.startswith("no_"):
+            values[name[3:]] = False
+        else:
+            values[name] = True
+    return KeywordArguments(values=values, problems=tuple(problems))
+
+
+def _value(text: str) -> Any:
+    if text in ("True", "False"):
+        return text == "True"
+    if text.count("[") + text.count("{") > _DEEPEST:
+        return text
+    try:
+        return json.loads(text, parse_constant=str, parse_float=_finite)
+    except ValueError:
+        return text
+
+
+def _finite(digits: str) -> float | str:
+    """A float that JSON can express; the digits as text if it is too large."""
+    value = float(digits)
+    return value if isfinite(value) else digits

@@ -18,16 +18,7 @@ import orjson
 
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.engines.arguments import Remark
-from airunway.engines.frontend import VLLM_FRONTEND
-
-__all__ = [
-    "Program",
-    "option_warnings",
-    "program_of",
-    "release_of",
-    "unknown_options",
-    "whole_option",
-]
+from airunway.engines.tables import VLLM_FRONTEND
 
 Release = tuple[int, ...]
 _FLAG = re.compile(r"--?[A-Za-z]")

@@ -1,11 +1,14 @@
-"""Tables of the flags of each engine, per program that runs it."""
+"""Tables of the flags of each engine, per program that runs it, and of the flags of its own HTTP server.
+
+vLLM's names of its HTTP server are the own fields of its class `FrontendArgs` in 0.7.2, 0.22.0 and 0.29.0, recorded by
+``tools/vllm_fields.py`` from the published wheels (inherited fields shape answers and are left out). SGLang's names are
+among the recorded options of its `ServerArgs`, up to 0.5.23.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-
-__all__ = ["FLAG_TABLES", "FlagTable", "UnknownEngineError", "flag_table"]
+from dataclasses import dataclass, field, replace
 
 
 class UnknownEngineError(LookupError):
@@ -49,6 +52,32 @@ _TRTLLM_NOTES = {
     "prefix_caching": "block reuse is set in its kv_cache_config, not by a flag",
     "enforce_eager": "CUDA graphs are set in its configuration file, not by a flag",
 }
+_BUILD_TIME = {"context_length": "must be configured at engine build time"}
+
+_TRTLLM = FlagTable(
+    engine="trtllm",
+    title="TensorRT-LLM",
+    served_name="--served_model_name",
+    trust_remote_code="--trust_remote_code",
+    tensor_parallel="--tp_size",
+    reserved=frozenset({"host", "port"}),
+    synonyms={"--tp_size": ("--tensor_parallel_size",)},
+    notes={**_BUILD_TIME, **_TRTLLM_NOTES},
+    prefixes=False,
+)
+_TRTLLM_1_3 = replace(_TRTLLM, dialect="1.3", context_length="--max_seq_len", notes=_TRTLLM_NOTES)
+
+_DYNAMO_NOTES = {"trust_remote_code": "the worker has no flag for it", **_TRTLLM_NOTES}
+_DYNAMO_TRTLLM = FlagTable(
+    engine="trtllm",
+    dialect="dynamo",
+    title="TensorRT-LLM",
+    served_name="--served-model-name",
+    tensor_parallel="--tensor-parallel-size",
+    pipeline_parallel="--pipeline-parallel-size",
+    reserved=frozenset({"model-path", "disaggregation-mode", "endpoint"}),
+    notes={**_BUILD_TIME, **_DYNAMO_NOTES},
+)
 
 _TABLES = (
     FlagTable(
@@ -88,76 +117,20 @@ _TABLES = (
         reserved=frozenset({"host", "port", "model", "model-path", "config", "nnodes", "node-rank", "dist-init-addr"}),
         synonyms={"--tp-size": ("--tp", "--tensor-parallel-size")},
     ),
-    FlagTable(
-        engine="trtllm",
-        title="TensorRT-LLM",
-        served_name="--served_model_name",
-        trust_remote_code="--trust_remote_code",
-        tensor_parallel="--tp_size",
-        reserved=frozenset({"host", "port"}),
-        synonyms={"--tp_size": ("--tensor_parallel_size",)},
-        notes={
-            "context_length": "must be configured at engine build time",
-            "prefix_caching": "block reuse is set in its kv_cache_config, not by a flag",
-            "enforce_eager": "CUDA graphs are set in its configuration file, not by a flag",
-        },
-        prefixes=False,
-    ),
+    _TRTLLM,
     # By the image's release: the flag for the served name came with 1.3 (NVIDIA/TensorRT-LLM#11711); the flag for the
     # context length is older than all releases in use.
-    FlagTable(
-        engine="trtllm",
+    replace(
+        _TRTLLM_1_3,
         dialect="1.0",
-        title="TensorRT-LLM",
-        context_length="--max_seq_len",
-        trust_remote_code="--trust_remote_code",
-        tensor_parallel="--tp_size",
-        reserved=frozenset({"host", "port"}),
-        synonyms={"--tp_size": ("--tensor_parallel_size",)},
+        served_name="",
         notes={"served_name": "trtllm-serve has a flag for it from release 1.3 on", **_TRTLLM_NOTES},
-        prefixes=False,
     ),
-    FlagTable(
-        engine="trtllm",
-        dialect="1.3",
-        title="TensorRT-LLM",
-        served_name="--served_model_name",
-        context_length="--max_seq_len",
-        trust_remote_code="--trust_remote_code",
-        tensor_parallel="--tp_size",
-        reserved=frozenset({"host", "port"}),
-        synonyms={"--tp_size": ("--tensor_parallel_size",)},
-        notes=_TRTLLM_NOTES,
-        prefixes=False,
-    ),
-    FlagTable(
-        engine="trtllm",
-        dialect="dynamo-1.3",
-        title="TensorRT-LLM",
-        served_name="--served-model-name",
-        context_length="--max-seq-len",
-        tensor_parallel="--tensor-parallel-size",
-        pipeline_parallel="--pipeline-parallel-size",
-        reserved=frozenset({"model-path", "disaggregation-mode", "endpoint"}),
-        notes={"trust_remote_code": "the worker has no flag for it", **_TRTLLM_NOTES},
-    ),
+    _TRTLLM_1_3,
     # `python3 -m dynamo.trtllm` has its own command line; dynamo.vllm and dynamo.sglang pass unknown options to the
     # engine's own parser.
-    FlagTable(
-        engine="trtllm",
-        dialect="dynamo",
-        title="TensorRT-LLM",
-        served_name="--served-model-name",
-        tensor_parallel="--tensor-parallel-size",
-        pipeline_parallel="--pipeline-parallel-size",
-        reserved=frozenset({"model-path", "disaggregation-mode", "endpoint"}),
-        notes={
-            "context_length": "must be configured at engine build time",
-            "trust_remote_code": "the worker has no flag for it",
-            "prefix_caching": "block reuse is set in its kv_cache_config, not by a flag",
-            "enforce_eager": "CUDA graphs are set in its configuration file, not by a flag",
-        },
-    ),
+    replace(_DYNAMO_TRTLLM, dialect="dynamo-1.3", context_length="--max-seq-len", notes=_DYNAMO_NOTES),
+    _DYNAMO_TRTLLM,
     FlagTable(
         engine="llamacpp",
         title="llama.cpp",
@@ -210,3 +183,53 @@ def flag_table(engine: str, dialect: str = "") -> FlagTable:
         known = ", ".join(sorted(" ".join(filter(None, key)) for key in FLAG_TABLES))
         raise UnknownEngineError(f"no flags are known for engine {f'{engine} {dialect}'.strip()!r} (known: {known})")
     return table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frontend:
+    """Flags (without leading dashes) and variables of one engine's HTTP server.
+
+    Flags that every provider sets itself (host, port, a socket) are in the engine's `FlagTable`.
+    """
+
+    protecting: frozenset[str]
+    """Flags that restrict access to the endpoint or encrypt it. Ignoring one opens an endpoint that the user believes
+    closed."""
+    others: frozenset[str]
+    """Flags about listening, logging or browsers."""
+    variables: frozenset[str] = frozenset()
+    """Environment variables that protect the endpoint."""
+
+
+VLLM_FRONTEND = Frontend(
+    protecting=frozenset(
+        {"api-key", "middleware", "enable-ssl-refresh"}
+        | {"ssl-ca-certs", "ssl-cert-reqs", "ssl-certfile", "ssl-ciphers", "ssl-keyfile"}
+    ),
+    others=frozenset(
+        {"allow-credentials", "allowed-headers", "allowed-methods", "allowed-origins", "root-path"}
+        | {"disable-fastapi-docs", "enable-offline-docs", "enable-request-id-headers"}
+        | {"disable-access-log-for-endpoints", "disable-uvicorn-access-log", "uvicorn-log-level"}
+        | {"h11-max-header-count", "h11-max-incomplete-event-size", "sse-keep-alive-interval"}
+        | {"disable-frontend-multiprocessing", "enable-flash-late-interaction"}
+        | {"data-parallel-supervisor-port", "dp-supervisor-probe-failure-threshold"}
+        | {"dp-supervisor-probe-interval-s", "dp-supervisor-probe-timeout-s"}
+    ),
+    variables=frozenset({"VLLM_API_KEY"}),
+)
+"""The flags of vLLM's HTTP server (``vllm serve``), for providers that replace it with another server."""
+
+SGLANG_FRONTEND = Frontend(
+    protecting=frozenset(
+        {"api-key", "admin-api-key", "enable-ssl-refresh"}
+        | {"ssl-ca-certs", "ssl-certfile", "ssl-keyfile", "ssl-keyfile-password"}
+    ),
+    others=frozenset(
+        {"enable-http2", "fastapi-root-path", "http2-initial-connection-window-size", "http2-max-concurrent-streams"}
+        | {"enable-http-worker-reuseport", "log-level-http", "uvicorn-access-log-exclude-prefixes"}
+    ),
+)
+"""The flags of SGLang's HTTP server (``sglang.launch_server``)."""
+
+FRONTENDS: Mapping[str, Frontend] = {"vllm": VLLM_FRONTEND, "sglang": SGLANG_FRONTEND}
+"""The known HTTP servers, by engine."""

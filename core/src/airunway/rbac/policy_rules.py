@@ -19,7 +19,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, LEASE
 from airunway.plugins.contract import ProviderManifest, UpstreamKind
 from airunway.resource import Resource
-from airunway.sdk.images import tag_of
+from airunway.sdk.deployments import tag_of
 
 __all__ = [
     "BY_DEPLOYMENT",

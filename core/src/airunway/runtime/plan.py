@@ -14,7 +14,8 @@ from enum import StrEnum
 from typing import Any
 
 from airunway.api import names
-from airunway.api.modeldeployment import ModelDeployment, ParseError
+from airunway.api.base import ParseError
+from airunway.api.modeldeployment import ModelDeployment
 from airunway.owned import plan as owned_plan
 from airunway.owned.objects import Identity, identity_in
 from airunway.owned.plan import Action, Plan, Rules

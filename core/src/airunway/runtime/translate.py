@@ -21,8 +21,9 @@ import jsonschema
 import orjson
 
 from airunway.api import names
+from airunway.api.base import ParseError
 from airunway.api.bounds import MAX_CAUSES, noted_excess
-from airunway.api.modeldeployment import ModelDeployment, ParseError, parse_deployment
+from airunway.api.modeldeployment import ModelDeployment, parse_deployment
 from airunway.api.rules import FORBIDDEN_OVERRIDES
 from airunway.configs import EffectiveConfig, config_name, propagated
 from airunway.json_path import JsonPath, entries, values_at

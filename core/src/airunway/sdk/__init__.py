@@ -30,6 +30,7 @@ from airunway.plugins.contract import (
     Installation,
     Interruption,
     ModelCache,
+    NoSettings,
     Observation,
     Observed,
     Pool,
@@ -46,58 +47,79 @@ from airunway.plugins.contract import (
     UpstreamKind,
     kind_key,
 )
+from airunway.plugins.errors import SettingsError
 from airunway.plugins.hookspecs import hookimpl
 from airunway.resource import Resource, canonical_json, dig, digest, filled, yaml_json
 from airunway.sdk import conditions, labels, overrides, picker, serving, workloads
-from airunway.sdk.components import absent_component, primary_component
-from airunway.sdk.deployments import image_of, is_disaggregated, nodes_for, overridden, replicas_of
+from airunway.sdk.deployments import (
+    Version,
+    derived_name,
+    image_of,
+    is_disaggregated,
+    newest,
+    nodes_for,
+    overridden,
+    release_in,
+    replicas_of,
+    tag_of,
+    too_long,
+    version_in,
+)
 from airunway.sdk.fields import CORE_FIELDS, PodSetting, as_json, ignored_fields, ignored_pod_setting, tracked
 from airunway.sdk.findings import (
+    absent_component,
     bad_override,
     blocker,
     doubtful_split,
     gpus_of,
     ignored,
     like_a_flag,
+    primary_component,
     role_fields,
     server_findings,
     uneven,
     unsupported_engine,
     without_gpus,
 )
-from airunway.sdk.gguf import gguf_reference, llamacpp_dialect
-from airunway.sdk.groups import Member
-from airunway.sdk.hardening import HARDENED, container_security, pod_security
-from airunway.sdk.images import Version, newest, release_in, tag_of, version_in
 from airunway.sdk.launch import (
     FLAGS_BY_RELEASE,
     NIXL_HOST,
     NIXL_TRANSFER,
     Launch,
+    Member,
+    gguf_reference,
     launch,
     launch_by,
+    llamacpp_dialect,
     served_name_of,
     weights_of,
 )
-from airunway.sdk.manifests import generation, helm_installation, revised, with_defaults
-from airunway.sdk.names import derived_name, too_long
-from airunway.sdk.plugin import Provider
+from airunway.sdk.plugin import (
+    Provider,
+    generation,
+    helm_installation,
+    revised,
+    setting,
+    with_defaults,
+)
 from airunway.sdk.pods import (
+    HARDENED,
     RESERVED,
     Sizing,
     cache_mounts,
     cache_pods,
     container_resources,
+    container_security,
     environment,
     model_pod,
     pod_blockers,
     pod_findings,
     pod_labels,
+    pod_security,
     pod_specs,
     pod_templates,
     sizing,
 )
-from airunway.sdk.settings import NoSettings, SettingsError, setting
 from airunway.status.evidence import EventFacts
 
 __all__ = [

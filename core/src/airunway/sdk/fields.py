@@ -20,17 +20,6 @@ from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Context, Finding, RuntimeSettings
 from airunway.resource import Resource, copy_of
 
-__all__ = [
-    "CORE_FIELDS",
-    "PodSetting",
-    "Reads",
-    "as_json",
-    "ignored_fields",
-    "ignored_pod_setting",
-    "ignored_pod_settings",
-    "tracked",
-]
-
 CORE_FIELDS = (
     "spec.gateway",
     "spec.provider",

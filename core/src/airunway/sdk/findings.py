@@ -1,4 +1,4 @@
-"""Findings about a deployment that several providers report with the same message."""
+"""Findings about a deployment, and components, that several providers report with the same message."""
 
 from __future__ import annotations
 
@@ -7,22 +7,9 @@ from typing import Any
 
 from airunway.api.modeldeployment import Gpu, ModelDeployment
 from airunway.engines import FRONTENDS, given_flags, whole_option
-from airunway.plugins.contract import Context, EngineCapability, Finding
+from airunway.plugins.contract import Component, Context, EngineCapability, Finding
+from airunway.resource import Resource, dig
 from airunway.sdk.deployments import is_disaggregated, nodes_for
-
-__all__ = [
-    "bad_override",
-    "blocker",
-    "doubtful_split",
-    "gpus_of",
-    "ignored",
-    "like_a_flag",
-    "role_fields",
-    "server_findings",
-    "uneven",
-    "unsupported_engine",
-    "without_gpus",
-]
 
 
 def blocker(path: str, message: str, reason: str = "IncompatibleConfiguration") -> Finding:
@@ -158,3 +145,30 @@ def server_findings(
             f"spec.env, and {remedy}"
         )
         yield True, Finding(path="spec.env", reason="ProtectsNothing", message=text)
+
+
+def primary_component(
+    reason: str, message: str = "", *, pending: bool = False, only_degrades: bool = False, authoritative: bool = False
+) -> Component:
+    """The component ``ProviderResource``, the state of the primary object; it is ready if the reason is ``Ready``.
+
+    `pending`, `only_degrades` and `authoritative` are as in `Component`.
+    """
+    return Component(
+        name="ProviderResource",
+        ready=reason == "Ready",
+        reason=reason,
+        message=message,
+        pending=pending,
+        only_degrades=only_degrades,
+        authoritative=authoritative,
+    )
+
+
+def absent_component(primary: Resource | None, kind: str) -> Component | None:
+    """The component of a primary object that does not exist yet or is being deleted; None for any other."""
+    if not primary:
+        return primary_component("Starting", f"the {kind} does not exist yet", pending=True)
+    if dig(primary, "metadata", "deletionTimestamp"):
+        return primary_component("Terminating", f"the {kind} is being deleted")
+    return None

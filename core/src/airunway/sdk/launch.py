@@ -2,6 +2,10 @@
 
 It builds on the flag tables of `airunway.engines`. Arguments are lists, never shell strings (spec ruling 19). The
 kubelet expands ``$(NAME)``, so dollar signs in derived values are doubled.
+
+The flags of a group let an engine run one model over several nodes. LeaderWorkerSet defines rank and leader address as
+the first variables of every container, so the kubelet expands them in arguments (recorded, LeaderWorkerSet 0.10). vLLM
+forms the group without Ray since vllm-project/vllm#23691; its images contain no Ray since 0.18.
 """
 
 from __future__ import annotations
@@ -22,22 +26,16 @@ from airunway.engines import (
 )
 from airunway.plugins.contract import Finding, ModelCache
 from airunway.resource import Resource
-from airunway.sdk.deployments import image_of
+from airunway.sdk.deployments import image_of, release_in
 from airunway.sdk.findings import blocker, gpus_of, ignored, like_a_flag
-from airunway.sdk.gguf import CONSUMED_ARGS, LOCALAI, gguf_arguments, gguf_reference, llamacpp_dialect
-from airunway.sdk.groups import GROUPS, Member
-from airunway.sdk.images import release_in
 
-__all__ = [
-    "FLAGS_BY_RELEASE",
-    "NIXL_HOST",
-    "NIXL_TRANSFER",
-    "Launch",
-    "launch",
-    "launch_by",
-    "served_name_of",
-    "weights_of",
-]
+CONSUMED_ARGS = ("ggufUrl",)
+"""Keys of ``spec.engine.args`` that name the model file and are no flags of llama.cpp."""
+
+LLAMA_SERVER = ""
+"""Dialect of llama.cpp's own server."""
+LOCALAI = "localai"
+"""Dialect of the runner images in KAITO's CPU examples, which are built on LocalAI."""
 
 FLAGS_BY_RELEASE = "flags-by-release"
 """Feature of a transformer: flags that only some releases of an engine have depend on the image's release."""
@@ -419,3 +417,98 @@ def _model_warnings(
             path = "spec.engine.args[ggufUrl]" if "ggufUrl" in spec.engine.args else "spec.model.id"
             found.append(ignored(path, text))
     return found
+
+
+_LEADER = "$(LWS_LEADER_ADDRESS)"
+_RANK = "$(LWS_WORKER_INDEX)"
+GROUP_PORT = 29500
+"""The port on which the leader waits for the other members."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """One container of a group that runs a model together."""
+
+    size: int
+    """Number of members in the group."""
+    leads: bool
+    """Whether it serves; the other members only compute."""
+    pipelined: bool = True
+    """False: split tensors over all nodes, even if the engine would by default run each node as a pipeline stage."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """The group flags of one engine."""
+
+    always: tuple[str, ...]
+    """Flags of every member."""
+    worker: tuple[str, ...] = ()
+    """Further flags of members that do not lead."""
+    staged: bool
+    """Each node is a pipeline stage, and tensors are split within a node. False: tensors are split over all nodes."""
+
+    def words(self, member: Member) -> tuple[str, ...]:
+        """The arguments by which a member joins its group."""
+        rank = "0" if member.leads else _RANK
+        texts = self.always if member.leads else (*self.always, *self.worker)
+        return tuple(text.format(size=member.size, rank=rank, leader=_LEADER, port=GROUP_PORT) for text in texts)
+
+    def split(self, gpus: int, member: Member) -> tuple[int, int]:
+        """Tensor parallel size and number of pipeline stages, with `gpus` on each node of the group."""
+        return (gpus, member.size) if self.staged and member.pipelined else (gpus * member.size, 1)
+
+
+GROUPS: Mapping[str, Group] = {
+    "vllm": Group(
+        always=(
+            "--distributed-executor-backend=mp",
+            "--nnodes={size}",
+            "--node-rank={rank}",
+            "--master-addr={leader}",
+            "--master-port={port}",
+        ),
+        worker=("--headless",),
+        staged=True,
+    ),
+    "sglang": Group(
+        always=("--nnodes={size}", "--node-rank={rank}", "--dist-init-addr={leader}:{port}"),
+        staged=False,
+    ),
+}
+"""By engine; an engine that is not listed runs on one node only."""
+
+
+_SERVER_IMAGES = frozenset({"llama.cpp", "llama-server", "llama-cpp-server"})
+_HUB = "huggingface://"
+
+
+def llamacpp_dialect(image: str) -> str:
+    """The command line dialect of an image, by the last segment of its repository; `LOCALAI` for unknown ones."""
+    repository = image.partition("@")[0].rpartition("/")[2].partition(":")[0]
+    return LLAMA_SERVER if repository in _SERVER_IMAGES else LOCALAI
+
+
+def gguf_reference(deployment: ModelDeployment) -> str:
+    """Where the GGUF file is: ``ggufUrl`` in the engine's args, else the model id (repository, or repository and file).
+
+    Empty for a custom source, because its image contains the model.
+    """
+    spec = deployment.spec
+    if url := spec.engine.args.get("ggufUrl"):
+        return url
+    return f"{_HUB}{spec.model.id}" if spec.model.id and spec.model.source == "huggingface" else ""
+
+
+def gguf_arguments(deployment: ModelDeployment, dialect: str) -> list[str]:
+    """The arguments that name the model in that dialect; none if the image contains the model."""
+    reference = gguf_reference(deployment)
+    if not reference or dialect == LOCALAI:
+        return [reference] if reference else []
+    if reference.startswith(_HUB):
+        owner, _, rest = reference.removeprefix(_HUB).partition("/")
+        repository, _, file = rest.partition("/")
+        return ["--hf-repo", f"{owner}/{repository}".rstrip("/"), *(["--hf-file", file] if file else [])]
+    if reference.startswith(("https://", "http://")):
+        return ["--model-url", reference]
+    return ["--model", reference.removeprefix("file://")]

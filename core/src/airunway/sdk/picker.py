@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Component, Observed, UpstreamKind
-from airunway.resource import Resource, dig, digest
+from airunway.resource import Resource, copy_of, dig, digest
 from airunway.sdk.conditions import condition, text, truth
-from airunway.sdk.hardening import container_security, pod_security
-from airunway.sdk.images import tag_of
+from airunway.sdk.deployments import tag_of
+from airunway.sdk.pods import container_security, pod_security
 from airunway.sdk.workloads import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -225,22 +225,21 @@ def objects(
     Security Standard ``restricted``, but keeps the token of its ServiceAccount, and does not serve pprof profiles.
     """
     name = name_of(model)
-    rights = account(name, rules) if rules else account(name, ())[:1]
+    metadata = {"name": name, "labels": {names.COMPONENT: COMPONENT}}
+    selector = pod_selector(model, COMPONENT)
+    pod = _pod(name, pool=str(dig(pool, "metadata", "name")), image=image, requests=requests or {}, hardened=hardened)
+    if pull_secrets:
+        pod["imagePullSecrets"] = [{"name": secret} for secret in dict.fromkeys(pull_secrets)]
     return [
-        *rights,
-        {
-            "apiVersion": "v1",
-            "kind": CONFIG_MAP.kind,
-            "metadata": {"name": name, "labels": {names.COMPONENT: COMPONENT}},
-            "data": {_FILE: config},
-        },
+        *(account(name, rules) if rules else account(name, ())[:1]),
+        {"apiVersion": "v1", "kind": CONFIG_MAP.kind, "metadata": copy_of(metadata), "data": {_FILE: config}},
         pool,
         {
             "apiVersion": "v1",
             "kind": SERVICE.kind,
-            "metadata": {"name": name, "labels": {names.COMPONENT: COMPONENT}},
+            "metadata": copy_of(metadata),
             "spec": {
-                "selector": pod_selector(model, COMPONENT),
+                "selector": dict(selector),
                 "ports": [
                     {
                         "name": "grpc-ext-proc",
@@ -253,67 +252,29 @@ def objects(
                 ],
             },
         },
-        _deployment(
-            model,
-            name=name,
-            pool=str(dig(pool, "metadata", "name")),
-            image=image,
-            config=config,
-            requests=requests or {},
-            labels=labels or {},
-            pull_secrets=pull_secrets,
-            hardened=hardened,
-        ),
+        {
+            "apiVersion": "apps/v1",
+            "kind": DEPLOYMENT.kind,
+            "metadata": copy_of(metadata),
+            "spec": {
+                "replicas": 1,
+                "selector": {"matchLabels": dict(selector)},
+                # It needs no GPU, so the new pod is ready before the old one stops, which takes half a minute.
+                "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+                "progressDeadlineSeconds": _PATIENCE,
+                "template": {
+                    "metadata": {
+                        "labels": {**(labels or {}), **selector},
+                        "annotations": {_CONFIG_HASH: digest(config, length=16)},
+                    },
+                    "spec": pod,
+                },
+            },
+        },
     ]
 
 
-def _deployment(
-    model: ModelDeployment,
-    *,
-    name: str,
-    pool: str,
-    image: str,
-    config: str,
-    requests: Mapping[str, str],
-    labels: Mapping[str, str],
-    pull_secrets: Sequence[str],
-    hardened: bool,
-) -> Resource:
-    selector = pod_selector(model, COMPONENT)
-    pod: Resource = {
-        "serviceAccountName": name,
-        "terminationGracePeriodSeconds": _DRAIN,
-        # Service links could set a variable that the picker reads as its own.
-        "enableServiceLinks": False,
-        "containers": [_container(pool=pool, image=image, requests=requests, hardened=hardened)],
-        "volumes": [{"name": "config", "configMap": {"name": name}}],
-    }
-    if hardened:
-        pod["securityContext"] = pod_security()
-    if pull_secrets:
-        pod["imagePullSecrets"] = [{"name": secret} for secret in dict.fromkeys(pull_secrets)]
-    return {
-        "apiVersion": "apps/v1",
-        "kind": DEPLOYMENT.kind,
-        "metadata": {"name": name, "labels": {names.COMPONENT: COMPONENT}},
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": selector},
-            # It needs no GPU, so the new pod is ready before the old one stops, which takes half a minute.
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-            "progressDeadlineSeconds": _PATIENCE,
-            "template": {
-                "metadata": {
-                    "labels": {**labels, **selector},
-                    "annotations": {_CONFIG_HASH: digest(config, length=16)},
-                },
-                "spec": pod,
-            },
-        },
-    }
-
-
-def _container(*, pool: str, image: str, requests: Mapping[str, str], hardened: bool) -> Resource:
+def _pod(name: str, *, pool: str, image: str, requests: Mapping[str, str], hardened: bool) -> Resource:
     ports = (("grpc", _EXT_PROC), ("grpc-health", _HEALTH), ("metrics", _METRICS))
     container: Resource = {
         "name": COMPONENT,
@@ -344,7 +305,15 @@ def _container(*, pool: str, image: str, requests: Mapping[str, str], hardened: 
     }
     if requests:
         container["resources"] = {"requests": dict(requests)}
-    return container
+    pod: Resource = {
+        "serviceAccountName": name,
+        "terminationGracePeriodSeconds": _DRAIN,
+        # Service links could set a variable that the picker reads as its own.
+        "enableServiceLinks": False,
+        "containers": [container],
+        "volumes": [{"name": "config", "configMap": {"name": name}}],
+    }
+    return {**pod, "securityContext": pod_security()} if hardened else pod
 
 
 # ----------------------------------------------------------------------------------------------------------- reading

@@ -1,4 +1,10 @@
-"""The pod of a model server, with every field of a deployment that belongs in a pod, for all providers."""
+"""The pod of a model server, with every field of a deployment that belongs in a pod, for all providers.
+
+A transformer has the feature `HARDENED` if the security contexts of its pods meet the Pod Security Standard
+``restricted``, as far as the image allows; released transformers without it keep their output (spec ruling 27). Many
+engine images run as root and write to root's home, so running as another user is up to the deployment
+(``spec.securityContext``). The images of helpers (pickers, sidecars) never need root.
+"""
 
 from __future__ import annotations
 
@@ -13,28 +19,25 @@ from airunway.configs import is_reserved
 from airunway.engines import literal
 from airunway.plugins.contract import Context, Finding, ModelCache
 from airunway.quantity import parse_quantity
-from airunway.resource import Resource, filled
+from airunway.resource import Resource, dig, filled
 from airunway.sdk.deployments import is_disaggregated, replicas_of
 from airunway.sdk.findings import blocker, ignored
-from airunway.sdk.hardening import HARDENED, container_security, pod_security
 from airunway.sdk.launch import Launch
 
-__all__ = [
-    "ONE_POD",
-    "RESERVED",
-    "Sizing",
-    "cache_mounts",
-    "cache_pods",
-    "container_resources",
-    "environment",
-    "model_pod",
-    "pod_blockers",
-    "pod_findings",
-    "pod_labels",
-    "pod_specs",
-    "pod_templates",
-    "sizing",
-]
+HARDENED = "hardened"
+"""Feature of a transformer: pods get no ServiceAccount token unless requested, and no privileges."""
+
+
+def pod_security() -> Resource:
+    """The ``securityContext`` of a pod, with the container runtime's default seccomp profile."""
+    return {"seccompProfile": {"type": "RuntimeDefault"}}
+
+
+def container_security(*, helper: bool = False) -> Resource:
+    """The ``securityContext`` of a container. A `helper` never runs as root; its image must have a numeric user."""
+    user = {"runAsNonRoot": True} if helper else {}
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, **user}
+
 
 RESERVED = (f"{names.GROUP}/",)
 """Prefix of label keys that a user's pod template cannot set, because selectors and ownership depend on them."""
@@ -370,8 +373,6 @@ def _nodes(obj: object) -> Iterator[Resource]:
 
 def _is_pod_spec(spec: object) -> bool:
     containers = spec.get("containers") if isinstance(spec, dict) else None
-    return isinstance(containers, list) and bool(containers) and all(_is_named(entry) for entry in containers)
-
-
-def _is_named(entry: object) -> bool:
-    return isinstance(entry, dict) and isinstance(entry.get("name"), str)
+    return (
+        isinstance(containers, list) and bool(containers) and all(isinstance(dig(c, "name"), str) for c in containers)
+    )

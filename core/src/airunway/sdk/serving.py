@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from airunway.api import names
@@ -19,14 +18,12 @@ from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Component, Context, Finding, Observed, Transformer
 from airunway.resource import Resource
 from airunway.sdk.conditions import condition, moment, records, text, truth
-from airunway.sdk.deployments import nodes_for, overridden, replicas_of
+from airunway.sdk.deployments import nodes_for, overridden, replicas_of, too_long
 from airunway.sdk.findings import bad_override, blocker, uneven
-from airunway.sdk.groups import Member
-from airunway.sdk.launch import FLAGS_BY_RELEASE, Launch, launch
-from airunway.sdk.names import too_long
+from airunway.sdk.launch import FLAGS_BY_RELEASE, Launch, Member, launch
 from airunway.sdk.overrides import REPLICAS, TEXT, TEXTS, choice, items, keys
+from airunway.sdk.plugin import setting
 from airunway.sdk.pods import ONE_POD, Sizing, model_pod, sizing
-from airunway.sdk.settings import setting
 from airunway.sdk.workloads import DEPLOYMENT, LEADER_WORKER_SET, SERVER, deployment, leader_worker_set
 
 __all__ = [
@@ -327,7 +324,8 @@ def _is_since(when: datetime | None, begun: datetime | None) -> bool:
 
 def _begun(observed: Observed, name: str, *, now: datetime) -> datetime | None:
     """Since when the set has been in its current form and not fully ready; None if it was never known to be ready."""
-    found = next(filter(partial(_is_set, name=name), (observed.primary, *observed.objects)), None)
+    sets = (each for each in (observed.primary, *observed.objects) if text(each, "kind") == LEADER_WORKER_SET.kind)
+    found = next((each for each in sets if name in ("", text(each, "metadata", "name"))), None)
     available, updating = condition(found, "Available"), condition(found, "UpdateInProgress")
     moments = [moment(updating, "lastTransitionTime") if truth(found, "UpdateInProgress") else None]
     lost = now if truth(found, "Available") else moment(available, "lastTransitionTime")
@@ -340,7 +338,3 @@ def _begun(observed: Observed, name: str, *, now: datetime) -> datetime | None:
         if text(entry, "manager").startswith(_OUR_MANAGERS) and not text(entry, "subresource")
     ]
     return max(filter(None, moments), default=None)
-
-
-def _is_set(obj: Resource | None, *, name: str) -> bool:
-    return text(obj, "kind") == LEADER_WORKER_SET.kind and name in ("", text(obj, "metadata", "name"))

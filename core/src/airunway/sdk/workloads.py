@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Component, Endpoint, Observed, Replicas, UpstreamKind
-from airunway.quantity import parse_quantity
+from airunway.quantity import same_quantity
 from airunway.resource import Resource, dig
 from airunway.sdk.conditions import condition, is_observed, number, text, truth
 from airunway.sdk.pods import pod_specs, pod_templates
@@ -348,11 +348,6 @@ def _covers(ours: object, theirs: object, *, quantities: bool = False) -> bool:
             named = {each.get("name"): each for each in theirs if isinstance(each, dict)}
             return all(_covers(each, named.get(each["name"])) for each in ours)
         return all(any(_covers(each, other) for other in theirs) for each in ours)
-    return ours == theirs or (quantities and _same_quantity(ours, theirs)) or (ours is False and theirs is None)
-
-
-def _same_quantity(ours: object, theirs: object) -> bool:
-    try:
-        return parse_quantity(str(ours)) == parse_quantity(str(theirs))
-    except ValueError:
-        return False
+    return (
+        ours == theirs or (quantities and same_quantity(str(ours), str(theirs))) or (ours is False and theirs is None)
+    )

@@ -1,7 +1,8 @@
 """Engine and provider selection: pure, deterministic, and with an explanation (spec/core.md, "Selection")."""
 
 from airunway.selection.choice import (
-    denied,
+    PREFERENCE,
+    choose_engine,
     forbidden_by,
     forbidden_now,
     granted,
@@ -11,7 +12,6 @@ from airunway.selection.choice import (
     select_provider,
     unsettled,
 )
-from airunway.selection.engine import NO_HEALTHY, PREFERENCE, EngineChoice, choose_engine
 from airunway.selection.facts import (
     AVAILABLE,
     HEARTBEAT_INTERVAL,
@@ -22,7 +22,6 @@ from airunway.selection.facts import (
     ProviderRefusal,
     Request,
     UpstreamFacts,
-    is_available,
     is_undecided,
     provider_facts,
     refusals,
@@ -30,18 +29,19 @@ from airunway.selection.facts import (
     request_of,
 )
 from airunway.selection.provider import (
+    NO_HEALTHY,
     Candidate,
     FailedCheck,
-    Misfit,
     ProviderChoice,
+    RuleResult,
     choose_provider,
+    evaluate_rules,
+    is_denied,
     not_installed,
     not_registered,
+    recorded,
     unsupported,
-    weigh,
 )
-from airunway.selection.record import is_denied, recorded
-from airunway.selection.rules import RuleResult, evaluate_rules, score_of
 
 __all__ = [
     "AVAILABLE",
@@ -51,10 +51,8 @@ __all__ = [
     "REFUSED_BY",
     "STALE_AFTER",
     "Candidate",
-    "EngineChoice",
     "EngineFacts",
     "FailedCheck",
-    "Misfit",
     "ProviderChoice",
     "ProviderFacts",
     "ProviderRefusal",
@@ -63,13 +61,11 @@ __all__ = [
     "UpstreamFacts",
     "choose_engine",
     "choose_provider",
-    "denied",
     "evaluate_rules",
     "forbidden_by",
     "forbidden_now",
     "granted",
     "is_accepted",
-    "is_available",
     "is_denied",
     "is_undecided",
     "not_installed",
@@ -80,10 +76,8 @@ __all__ = [
     "refusals",
     "refused_by",
     "request_of",
-    "score_of",
     "select_engine",
     "select_provider",
     "unsettled",
     "unsupported",
-    "weigh",
 ]

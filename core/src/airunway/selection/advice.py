@@ -12,15 +12,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import product
 
-from airunway.api.defaults import defaulted_spec
+from airunway.api.modeldeployment import defaulted_spec
 from airunway.resource import Resource, copy_of, dig
-from airunway.selection.choice import granted, provider_for
-from airunway.selection.engine import PREFERENCE, choose_engine
+from airunway.selection.choice import PREFERENCE, choose_engine, granted, provider_for
 from airunway.selection.facts import DISAGGREGATED, ProviderFacts, request_of
 from airunway.selection.provider import FailedCheck, weigh
 from airunway.validation.policy import Grants
-
-__all__ = ["Advice", "FieldEdit", "advise", "failing_checks", "smallest_change", "with_changes"]
 
 ROLE_MEMORY = "32Gi"
 """Memory advised for a prefill or decode worker if the spec has none; the field is required."""

@@ -10,17 +10,21 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
-from airunway.api.modeldeployment import ParseError
+from airunway.api.base import ParseError
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.selection.advice import Advice, advise
-from airunway.selection.choice import forbidden_by, forbidden_now, select_engine, select_provider, unsettled
-from airunway.selection.engine import NO_HEALTHY, EngineChoice
+from airunway.selection.choice import (
+    EngineChoice,
+    forbidden_by,
+    forbidden_now,
+    select_engine,
+    select_provider,
+    unsettled,
+)
 from airunway.selection.facts import ProviderFacts, ProviderRefusal, is_undecided, refusals
-from airunway.selection.provider import Candidate, not_registered
+from airunway.selection.provider import NO_HEALTHY, Candidate, not_registered
 from airunway.validation import Violation, validate
 from airunway.validation.policy import NAMESPACE_NAME, Grants, Policy
-
-__all__ = ["CandidateVerdict", "Explanation", "explain", "undecided"]
 
 
 class CandidateVerdict(StrEnum):
@@ -131,12 +135,19 @@ def explain(
     kept = dig(deployment, "status", "provider", "name")
     if kept in refused:
         kept = None
+
+    def engine_without(refused: Collection[str]) -> EngineChoice:
+        choice = select_engine(deployment, providers, refused=refused, grants=grants, before=kept, now=now)
+        if not choice.kept:
+            return choice
+        made = dig(deployment, "status", "provider", default={})
+        what = f"{made.get('resourceKind', 'the upstream object')} {made.get('resourceName')}"
+        return replace(choice, reason=f"{choice.reason} (kept: {what} exists)", message="")
+
     try:
-        engine = _engine(deployment, providers, kept=kept, refused=refused, grants=grants, now=now)
+        engine = engine_without(refused)
         if asked is not None and not violations:
-            refused, engine = _asked(
-                deployment, providers, asked, engine=engine, kept=kept, refused=refused, grants=grants, now=now
-            )
+            refused, engine = _asked(providers, asked, engine, engine_without, refused=refused, kept=kept)
         provider, message, candidates = _provider(
             deployment, engine, providers, kept=kept, refused=refused, grants=grants, now=now
         )
@@ -186,15 +197,13 @@ def undecided(deployment: Resource, *, message: str) -> Explanation:
 
 
 def _asked(
-    deployment: Resource,
     providers: Sequence[ProviderFacts],
     asked: Callable[[str, str], ProviderRefusal | None],
-    *,
     engine: EngineChoice,
-    kept: str | None,
+    engine_without: Callable[[Collection[str]], EngineChoice],
+    *,
     refused: Mapping[str, ProviderRefusal],
-    grants: Grants,
-    now: datetime,
+    kept: str | None,
 ) -> tuple[Mapping[str, ProviderRefusal], EngineChoice]:
     """Returns the refusals and the engine that remains; the providers of a newly chosen engine are asked too."""
     found = dict(refused)
@@ -212,29 +221,8 @@ def _asked(
         if not heard:
             break
         found |= heard
-        settled = {name: said for name, said in found.items() if name != kept}
-        engine = _engine(deployment, providers, kept=kept, refused=settled, grants=grants, now=now)
+        engine = engine_without([name for name in found if name != kept])
     return found, engine
-
-
-def _engine(
-    deployment: Resource,
-    providers: Sequence[ProviderFacts],
-    *,
-    kept: str | None,
-    refused: Collection[str],
-    grants: Grants,
-    now: datetime,
-) -> EngineChoice:
-    choice = select_engine(deployment, providers, refused=refused, grants=grants, before=kept, now=now)
-    if choice.kept:
-        return replace(choice, reason=f"{choice.reason} (kept: {_made(deployment)} exists)", message="")
-    return choice
-
-
-def _made(deployment: Resource) -> str:
-    provider = dig(deployment, "status", "provider", default={})
-    return f"{provider.get('resourceKind', 'the upstream object')} {provider.get('resourceName')}"
 
 
 def _provider(

@@ -9,27 +9,8 @@ from functools import cached_property
 from typing import Any
 
 from airunway.api.names import GROUP, provider_of_finalizer, provider_of_manager
-from airunway.cel import DataSize
+from airunway.cel import CelError, DataSize, size_of
 from airunway.resource import Resource, annotations_of, condition_of, dig, finalizers_of, key_of, parse_time
-from airunway.selection.rules import size_of_spec
-
-__all__ = [
-    "AVAILABLE",
-    "HEARTBEAT_INTERVAL",
-    "REFUSED_BY",
-    "STALE_AFTER",
-    "EngineFacts",
-    "ProviderFacts",
-    "ProviderRefusal",
-    "Request",
-    "UpstreamFacts",
-    "is_available",
-    "is_undecided",
-    "provider_facts",
-    "refusals",
-    "refused_by",
-    "request_of",
-]
 
 HEARTBEAT_INTERVAL = timedelta(seconds=60)
 """How often a provider sends a heartbeat (spec/providers.md)."""
@@ -111,8 +92,11 @@ class Request:
 
     @cached_property
     def size(self) -> DataSize | str:
-        """The size of the spec, for the cost of rules; measured once for all providers."""
-        return size_of_spec(self.spec)
+        """The size of the spec for the cost of rules, or why no rule can be evaluated on it; measured once."""
+        try:
+            return size_of({"spec": self.spec})
+        except CelError as error:
+            return str(error)
 
 
 def provider_facts(config: Resource) -> ProviderFacts:
@@ -146,12 +130,6 @@ def provider_facts(config: Resource) -> ProviderFacts:
         installed=(condition_of(config, "UpstreamInstalled") or {}).get("status") != "False",
         upstream=_upstream(config),
     )
-
-
-def is_available(config: Resource) -> bool:
-    """Whether a provider takes new deployments: the core's condition, or ``status.ready`` until the core sets it."""
-    judged = condition_of(config, AVAILABLE)
-    return dig(config, "status", "ready") is True if judged is None else judged.get("status") == "True"
 
 
 def _list(value: object) -> list[Any]:

@@ -1,31 +1,89 @@
-"""Chooses the provider, with a verdict on every candidate (spec/core.md, "Selection")."""
+"""Chooses the provider, with a verdict on every candidate, and writes the verdicts (spec/core.md, "Selection")."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 
-from airunway.resource import format_time
-from airunway.selection.engine import NO_HEALTHY
+import orjson
+
+from airunway.cel import CelError, CelProgram, compile_expression
+from airunway.redaction import sanitized
+from airunway.resource import Resource, dig, format_time
 from airunway.selection.facts import STALE_AFTER, ProviderFacts, ProviderRefusal, Request
-from airunway.selection.rules import RuleResult, evaluate_rules, score_of
 
-__all__ = [
-    "DENIED",
-    "REFUSED",
-    "Candidate",
-    "FailedCheck",
-    "Misfit",
-    "ProviderChoice",
-    "choose_provider",
-    "not_installed",
-    "not_registered",
-    "unsupported",
-    "weigh",
-    "weigh_at_best",
-]
+MAX_WORK = 1_000_000_000
+"""Characters that all rules of one provider together may touch for one deployment: at most half a second.
 
+A bound on each rule alone would let a provider with many rules block the controller many times as long.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleResult:
+    """The result of one rule for one spec."""
+
+    condition: str
+    priority: int
+    value: bool | None
+    """None if the rule could not be evaluated."""
+    error: str = ""
+    """Why it could not be evaluated."""
+
+
+@lru_cache(maxsize=4096)
+def _compiled(condition: str) -> CelProgram | str:
+    """Returns the program of a rule, or its error text. Cached: rules change rarely, selections are frequent."""
+    try:
+        return compile_expression(condition, variables=("spec",))
+    except CelError as error:
+        return str(error)
+
+
+def evaluate_rules(rules: Iterable[tuple[str, int]], request: Request) -> list[RuleResult]:
+    """Returns each rule's result for a request, in the order of the rules."""
+    left = MAX_WORK
+    results = []
+    for condition, priority in rules:
+        result, work = _evaluate(condition, priority, request, left)
+        results.append(result)
+        left -= work
+    return results
+
+
+def _evaluate(condition: str, priority: int, request: Request, left: int) -> tuple[RuleResult, int]:
+    """Returns the result, and how much of the work that is `left` it may have cost."""
+
+    def failed(error: str, work: int = 0) -> tuple[RuleResult, int]:
+        return RuleResult(condition=condition, priority=priority, value=None, error=error), work
+
+    program = _compiled(condition)
+    if isinstance(program, str):
+        return failed(program)
+    size = request.size
+    if isinstance(size, str):
+        return failed(size)
+    work = 0
+    try:
+        work = program.work(size)
+        if work > left:
+            return failed("too expensive after the provider's rules before it: together they could run for long")
+        value = program.evaluate({"spec": request.spec}, size=size)
+    except CelError as error:
+        return failed(str(error), work)
+    if not isinstance(value, bool):
+        return failed(f"gives {type(value).__name__}, not bool", work)
+    return RuleResult(condition=condition, priority=priority, value=value), work
+
+
+def score_of(results: Iterable[RuleResult]) -> int:
+    """Returns the highest priority of the rules that are true; 0 if none is (priorities are not added up)."""
+    return max((result.priority for result in results if result.value), default=0)
+
+
+NO_HEALTHY = "No healthy providers available"
 NO_COMPATIBLE = "no compatible provider found for this configuration"
 
 
@@ -125,57 +183,39 @@ def weigh(
     refusal: ProviderRefusal | None = None,
 ) -> Candidate:
     """Returns every check that this provider fails, and the results of its rules."""
-    failed = []
+    failed: list[FailedCheck] = []
+
+    def fail(name: str, path: str, message: str) -> None:
+        failed.append(FailedCheck(name=name, path=path, message=message))
+
     if denied:
-        failed.append(FailedCheck(name="policy", path="spec.provider.name", message=DENIED))
+        fail("policy", "spec.provider.name", DENIED)
     if not provider.ready:
-        failed.append(
-            FailedCheck(name="ready", path="", message="the provider is not ready (status.ready is not true)")
-        )
+        fail("ready", "", "the provider is not ready (status.ready is not true)")
     silence = provider.silence(now)
     if provider.heartbeat is not None and silence is not None and silence >= STALE_AFTER:
         # The time and not the age: the same facts must give the same text, or every pass would write the status.
-        text = (
-            f"its last heartbeat was at {format_time(provider.heartbeat)}, "
-            f"{int(STALE_AFTER.total_seconds())} s ago or longer"
-        )
-        failed.append(FailedCheck(name="heartbeat", path="", message=text))
+        since = f"{int(STALE_AFTER.total_seconds())} s ago or longer"
+        fail("heartbeat", "", f"its last heartbeat was at {format_time(provider.heartbeat)}, {since}")
     if provider.explicit_only:
-        text = f"it is only used when spec.provider.name is {provider.name}"
-        failed.append(FailedCheck(name="selection", path="spec.provider.name", message=text))
+        fail("selection", "spec.provider.name", f"it is only used when spec.provider.name is {provider.name}")
     facts = provider.engine(engine)
     if facts is None:
         has = ", ".join(sorted(e.name for e in provider.engines)) or "none"
-        failed.append(
-            FailedCheck(
-                name="engine", path="spec.engine.type", message=f"engine {engine} is not among its engines ({has})"
-            )
-        )
+        fail("engine", "spec.engine.type", f"engine {engine} is not among its engines ({has})")
     else:
         if request.gpu and not facts.gpu:
-            failed.append(
-                FailedCheck(name="gpu", path="spec.resources.gpu.count", message=f"it runs {engine} without GPUs only")
-            )
+            fail("gpu", "spec.resources.gpu.count", f"it runs {engine} without GPUs only")
         if not request.gpu and not facts.cpu:
-            failed.append(
-                FailedCheck(name="cpu", path="spec.resources.gpu.count", message=f"it needs a GPU to run {engine}")
-            )
+            fail("cpu", "spec.resources.gpu.count", f"it needs a GPU to run {engine}")
         if request.mode not in facts.modes:
             modes = ", ".join(sorted(facts.modes)) or "none"
-            failed.append(
-                FailedCheck(
-                    name="mode", path="spec.serving.mode", message=f"it serves {engine} in these modes: {modes}"
-                )
-            )
-        failed += [
-            FailedCheck(name="capability", path="spec", message=f"it does not have the capability {need} for {engine}")
-            for need in sorted(request.needs - facts.flags)
-        ]
+            fail("mode", "spec.serving.mode", f"it serves {engine} in these modes: {modes}")
+        for need in sorted(request.needs - facts.flags):
+            fail("capability", "spec", f"it does not have the capability {need} for {engine}")
     if refusal is not None:
-        failed.append(
-            FailedCheck(name=REFUSED, path="", message=f"it refuses this spec: {refusal.message} ({refusal.reason})")
-        )
-    results = tuple(evaluate_rules(provider.rules, request.spec, size=request.size))
+        fail(REFUSED, "", f"it refuses this spec: {refusal.message} ({refusal.reason})")
+    results = tuple(evaluate_rules(provider.rules, request))
     return Candidate(name=provider.name, failed=tuple(failed), rules=results, score=score_of(results), refusal=refusal)
 
 
@@ -193,15 +233,6 @@ def weigh_at_best(
     return min(weighed, key=lambda candidate: len(candidate.failed))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Misfit:
-    """One request that the provider cannot serve."""
-
-    path: str
-    """The field that requests it."""
-    message: str
-
-
 def not_registered(name: str, providers: Iterable[ProviderFacts]) -> str:
     """The message for a provider without an InferenceProviderConfig."""
     registered = ", ".join(sorted(provider.name for provider in providers)) or "none"
@@ -213,21 +244,95 @@ def not_installed(name: str) -> str:
     return f"Provider '{name}' CRD not installed in cluster"
 
 
-def unsupported(request: Request, provider: ProviderFacts, *, engine: str | None) -> list[Misfit]:
+def unsupported(request: Request, provider: ProviderFacts, *, engine: str | None) -> list[FailedCheck]:
     """Returns what of `request` the provider does not offer; `engine` None: any of its engines may be used."""
     title = provider.title or provider.name
     facts = provider.engine(engine) if engine else None
     if engine and facts is None:
-        return [Misfit(path="spec.engine.type", message=f"{title} does not support {engine} engine")]
+        message = f"{title} does not support {engine} engine"
+        return [FailedCheck(name="engine", path="spec.engine.type", message=message)]
     engines = [facts] if facts is not None else list(provider.engines)
     found = []
     if not any(request.mode in each.modes for each in engines):
         message = f"{title} does not support {request.mode} mode"
         if facts is not None and any(request.mode in each.modes for each in provider.engines):
             message += f" with {engine} engine"
-        found.append(Misfit(path="spec.serving.mode", message=message))
+        found.append(FailedCheck(name="mode", path="spec.serving.mode", message=message))
     if not request.gpu and not any(each.cpu for each in engines):
         for_engine = f" for {engine} engine" if any(each.cpu for each in provider.engines) else ""
         message = f"{title} requires GPU{for_engine} (set resources.gpu.count > 0)"
-        found.append(Misfit(path="spec.resources.gpu.count", message=message))
+        found.append(FailedCheck(name="cpu", path="spec.resources.gpu.count", message=message))
     return found
+
+
+MAX_BYTES = 8 * 1024
+"""Limit of the list, as JSON."""
+
+_MAX_CANDIDATES = 32
+_CONDITION = 96
+_LEVELS = ((8, 256), (4, 192), (2, 128), (1, 96), (0, 0))
+"""Reasons per candidate and characters per reason, tried in this order until the list is short enough."""
+
+
+def recorded(candidates: Sequence[Candidate]) -> list[Resource]:
+    """Returns the entries of ``status.selection.candidates``, by name.
+
+    If the list is too long, reasons become fewer and shorter, and then candidates are dropped; eligible ones with the
+    highest score stay longest.
+    """
+    # Rejected candidates without a refusal go first: a lost refusal would have to be requested again.
+    kept = sorted(candidates, key=lambda c: (not c.eligible, c.refusal is None, -c.score if c.eligible else 0, c.name))[
+        :_MAX_CANDIDATES
+    ]
+    entries: list[Resource] = []
+    for number, length in _LEVELS:
+        entries = [_entry(candidate, number, length) for candidate in kept]
+        if len(orjson.dumps(entries)) <= MAX_BYTES:
+            break
+    while len(orjson.dumps(entries)) > MAX_BYTES:
+        entries.pop()
+    return sorted(entries, key=lambda entry: str(entry["name"]))
+
+
+def is_denied(deployment: Resource, provider: str) -> bool:
+    """Whether the policy denies the provider, or has not been applied to it yet, whatever wrote the choice.
+
+    The verdicts are written together with that on the spec, so a provider that another writer chose must be among them.
+    An entry that had no room for its reasons counts as a denial. Without any record nothing is denied.
+    """
+    candidates = dig(deployment, "status", "selection", "candidates")
+    if not isinstance(candidates, list):
+        return False
+    entry: Resource | None = next((each for each in candidates if dig(each, "name") == provider), None)
+    if entry is None:
+        return True
+    reasons = entry.get("reasons") or []
+    return entry.get("eligible") is False and (not reasons or reasons[0].endswith(DENIED))
+
+
+def _entry(candidate: Candidate, number: int, length: int) -> Resource:
+    reasons = [_cut(sanitized(reason), length) for reason in list(_reasons(candidate))[:number]]
+    entry = {"name": candidate.name, "eligible": candidate.eligible, "score": candidate.score, "reasons": reasons}
+    if (refusal := candidate.refusal) is not None:
+        entry["refusal"] = {
+            "generation": refusal.generation,
+            "reason": sanitized(refusal.reason),
+            "message": sanitized(refusal.message),
+        }
+    return entry
+
+
+def _reasons(candidate: Candidate) -> Iterator[str]:
+    """Yields the failed checks, the errors of its rules, and the rules that are true, the most important first."""
+    for check in candidate.failed:
+        yield f"{check.path}: {check.message}" if check.path else check.message
+    for rule in candidate.rules:
+        if rule.value is None:
+            yield f"rule '{_cut(rule.condition, _CONDITION)}' failed: {rule.error}"
+    for rule in sorted(candidate.rules, key=lambda rule: -rule.priority):
+        if rule.value:
+            yield f"rule '{_cut(rule.condition, _CONDITION)}' ({rule.priority})"
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"

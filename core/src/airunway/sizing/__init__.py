@@ -6,13 +6,31 @@ Every number is a `Term` with its source. What is not known is an `Unknown`, wha
 from airunway.sizing.catalogue import CATALOGUE_LABEL, catalogue, entries_of_config_maps, nearest, of_entry
 from airunway.sizing.checkpoint import Checkpoint, Weights, gguf_checkpoint, read_checkpoint, unknown_checkpoint
 from airunway.sizing.estimate import Estimate, Layout, Verdict, estimate, legal_tensor_parallel
-from airunway.sizing.fields import MAX_CONFIG, ModelConfigError, Reader, load_config, text_of
-from airunway.sizing.fit import Fit, NodeFit, Pipeline, best_layout, fit
-from airunway.sizing.gpus import GpuFacts, gpu_named, gpu_of_labels, known_gpus
-from airunway.sizing.nodes import NodeGpus, Placement, free_gpus, is_gpu, nodes_of, pod_requests
-from airunway.sizing.report import checkpoint_resource, estimate_resource, fit_resource
-from airunway.sizing.tensors import LENGTH_BYTES, TensorTotals, header_length, sum_tensors, tensors_in
-from airunway.sizing.values import GIB, Term, Unknown, Unseen, gib
+from airunway.sizing.fit import Fit, NodeFit, fit
+from airunway.sizing.nodes import (
+    GpuFacts,
+    NodeGpus,
+    Placement,
+    free_gpus,
+    gpu_named,
+    gpu_of_labels,
+    known_gpus,
+    nodes_of,
+    pod_requests,
+)
+from airunway.sizing.precision import LENGTH_BYTES, header_length, sum_tensors, tensors_in
+from airunway.sizing.report import checkpoint_resource, fit_resource
+from airunway.sizing.values import (
+    GIB,
+    MAX_CONFIG,
+    ModelConfigError,
+    Reader,
+    Unknown,
+    Unseen,
+    gib,
+    load_config,
+    text_of,
+)
 from airunway.sizing.workload import Role, Workload, roles_of
 
 __all__ = [
@@ -28,23 +46,18 @@ __all__ = [
     "ModelConfigError",
     "NodeFit",
     "NodeGpus",
-    "Pipeline",
     "Placement",
     "Reader",
     "Role",
-    "TensorTotals",
-    "Term",
     "Unknown",
     "Unseen",
     "Verdict",
     "Weights",
     "Workload",
-    "best_layout",
     "catalogue",
     "checkpoint_resource",
     "entries_of_config_maps",
     "estimate",
-    "estimate_resource",
     "fit",
     "fit_resource",
     "free_gpus",
@@ -53,7 +66,6 @@ __all__ = [
     "gpu_named",
     "gpu_of_labels",
     "header_length",
-    "is_gpu",
     "known_gpus",
     "legal_tensor_parallel",
     "load_config",

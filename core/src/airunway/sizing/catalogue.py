@@ -11,9 +11,7 @@ import orjson
 
 from airunway.resource import Resource, dig, key_of
 from airunway.sizing.checkpoint import Checkpoint, read_checkpoint
-from airunway.sizing.fields import MAX_CONFIG, ModelConfigError
-
-__all__ = ["CATALOGUE_LABEL", "catalogue", "entries_of_config_maps", "nearest", "of_entry"]
+from airunway.sizing.values import MAX_CONFIG, ModelConfigError
 
 CATALOGUE_LABEL = "airunway.ai/model-catalogue"
 """Label of ConfigMaps with further models; its value is ``true``."""

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TypedDict
 
 from airunway.sizing.checkpoint import Checkpoint, Weights, is_latent
-from airunway.sizing.gpus import GpuFacts
 from airunway.sizing.layers import LayerGroup, LayerKind
+from airunway.sizing.nodes import GpuFacts
 from airunway.sizing.precision import Scope, kv_element
 from airunway.sizing.reserve import Reserve, Share, reserve_of, static_fraction
 from airunway.sizing.values import GIB, Term, Unknown, gib
 from airunway.sizing.workload import Workload
-
-__all__ = ["Estimate", "Layout", "Verdict", "estimate", "legal_tensor_parallel", "sequence_bytes"]
 
 _BLOCK = 16
 """Tokens of the smallest KV block; fewer are no context."""
@@ -201,18 +198,14 @@ def estimate(checkpoint: Checkpoint, workload: Workload, gpu: GpuFacts, layout: 
         short=max(0, workload.sequences * one - pool),
     )
     found = replace(found, bounds=_bounds(weights, found, one))
-    found = replace(found, **_judged(found, workload))
+    verdict, why = _judged(found, workload)
+    found = replace(found, verdict=verdict, why=why)
     if found.verdict is Verdict.FITS and (warning := _outside(checkpoint, workload, reserve, total, sequences)):
         return replace(found, verdict=Verdict.TIGHT, why=warning)
     return found
 
 
-class _Judgement(TypedDict):
-    verdict: Verdict
-    why: str
-
-
-def _judged(found: Estimate, workload: Workload) -> _Judgement:
+def _judged(found: Estimate, workload: Workload) -> tuple[Verdict, str]:
     assert found.pool is not None
     assert found.sequence_bytes is not None
     most, fitting = found.max_context or 0, found.max_sequences
@@ -220,12 +213,12 @@ def _judged(found: Estimate, workload: Workload) -> _Judgement:
     if not found.short:
         more = "" if fitting is None else f", {fitting:,} at once"
         why = f"{asked}: {gib(found.sequence_bytes)} each of {gib(found.pool)} for the KV cache{more}"
-        return {"verdict": Verdict.FITS, "why": why}
+        return Verdict.FITS, why
     if most >= _BLOCK:
         at_once = f" or {fitting:,} sequences" if fitting else ""
         why = f"with at most {most:,} tokens{at_once}: {asked} need {gib(found.short)} more on each GPU"
-        return {"verdict": Verdict.LESS, "why": why}
-    return {"verdict": Verdict.NOT, "why": f"{gib(found.short)} are missing on each GPU for {asked}"}
+        return Verdict.LESS, why
+    return Verdict.NOT, f"{gib(found.short)} are missing on each GPU for {asked}"
 
 
 def _refusal(checkpoint: Checkpoint, workload: Workload, layout: Layout) -> str:
@@ -279,9 +272,7 @@ def _split(
     """The budget of the engine, and what it takes of that besides the KV cache."""
     parallel = layout.tensor_parallel > 1
     runtime = Term(
-        name="runtime",
-        size=reserve.runtime_parallel if parallel else reserve.runtime,
-        source=reserve.measured,
+        name="runtime", size=reserve.runtime_parallel if parallel else reserve.runtime, source=reserve.measured
     )
     given = workload.fraction
     fraction = reserve.fraction if given is None else given

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airunway.sizing.checkpoint import Checkpoint
 from airunway.sizing.estimate import Estimate, Layout, Verdict, estimate, legal_tensor_parallel
-from airunway.sizing.gpus import GpuFacts
-from airunway.sizing.nodes import NodeGpus
+from airunway.sizing.nodes import GpuFacts, NodeGpus
 from airunway.sizing.values import Unknown, Unseen
 from airunway.sizing.workload import Workload
-
-__all__ = ["Fit", "NodeFit", "Pipeline", "best_layout", "fit"]
 
 _ORDER = (Verdict.FITS, Verdict.TIGHT, Verdict.LESS, Verdict.UNKNOWN, Verdict.NOT, Verdict.IMPOSSIBLE)
 _MOST_GPUS = 64
@@ -74,9 +71,8 @@ def best_layout(checkpoint: Checkpoint, workload: Workload, gpu: GpuFacts, gpus:
 
     If none fits, the one with the longest context.
     """
-    layouts = _layouts(checkpoint, workload, gpus)
     tried = []
-    for layout in layouts:
+    for layout in _layouts(checkpoint, workload, gpus):
         found = estimate(checkpoint, workload, gpu, layout)
         if found.verdict is Verdict.FITS:
             return found
@@ -90,58 +86,41 @@ def fit(checkpoint: Checkpoint, workload: Workload, rows: Iterable[NodeGpus]) ->
     judged: dict[tuple[object, ...], list[str]] = {}
     results: dict[tuple[object, ...], NodeFit] = {}
     for row in candidates:
-        key = (row.resource, _comparable(row.free), row.allocatable, row.gpu, row.obstacles)
+        key = (row.resource, row.free, row.allocatable, row.gpu, row.obstacles)
         if key not in results:
             results[key] = _on_node(checkpoint, workload, row)
         judged.setdefault(key, []).append(row.node)
-    nodes = tuple(_with_nodes(results[key], names) for key, names in judged.items())
-    nodes = tuple(sorted(nodes, key=lambda row: (bool(row.obstacles), _rank(row), row.nodes[0])))
+    found = [replace(results[key], nodes=tuple(names)) for key, names in judged.items()]
+
+    def order(row: NodeFit) -> tuple[bool, int, str]:
+        verdict = len(_ORDER) if row.estimate is None else _ORDER.index(row.estimate.verdict)
+        return bool(row.obstacles), verdict, row.nodes[0]
+
+    nodes = tuple(sorted(found, key=order))
     largest = max((row.allocatable for row in candidates), default=0)
     pipeline = None if any(row.usable for row in nodes) else _pipeline(checkpoint, workload, candidates)
     legal = legal_tensor_parallel(checkpoint, min(largest, _MOST_GPUS) or 8)
     return Fit(workload=workload, legal=legal, nodes=nodes, pipeline=pipeline)
 
 
-def _comparable(free: int | Unseen) -> object:
-    return "unseen" if isinstance(free, Unseen) else free
+def _rank(found: Estimate) -> tuple[int, int, int]:
+    """The best verdict first, then the fewest GPUs, then the longest context."""
+    return _ORDER.index(found.verdict), found.layout.gpus, -(found.max_context or 0)
 
 
-def _with_nodes(row: NodeFit, names: Sequence[str]) -> NodeFit:
+def _on_node(checkpoint: Checkpoint, workload: Workload, row: NodeGpus) -> NodeFit:
+    gpus = _gpus(row)
+    wanted = workload.gpus or (workload.tensor_parallel or 1) * (workload.pipeline or 1)
+    few = f"{gpus} of {row.allocatable} GPUs are free, the worker needs {wanted}" if gpus < wanted else ""
     return NodeFit(
-        nodes=tuple(names),
+        nodes=(row.node,),
         resource=row.resource,
         free=row.free,
         allocatable=row.allocatable,
         gpu=row.gpu,
         obstacles=row.obstacles,
-        estimate=row.estimate,
-        why=row.why,
-    )
-
-
-def _rank(row: NodeFit) -> int:
-    return len(_ORDER) if row.estimate is None else _ORDER.index(row.estimate.verdict)
-
-
-def _on_node(checkpoint: Checkpoint, workload: Workload, row: NodeGpus) -> NodeFit:
-    free = row.free
-    gpus = row.allocatable if isinstance(free, Unseen) else free
-    wanted = workload.gpus or (workload.tensor_parallel or 1) * (workload.pipeline or 1)
-    found: Estimate | None = None
-    why = ""
-    if gpus < wanted:
-        why = f"{gpus} of {row.allocatable} GPUs are free, the worker needs {wanted}"
-    else:
-        found = best_layout(checkpoint, workload, row.gpu, gpus)
-    return NodeFit(
-        nodes=(row.node,),
-        resource=row.resource,
-        free=free,
-        allocatable=row.allocatable,
-        gpu=row.gpu,
-        obstacles=row.obstacles,
-        estimate=found,
-        why=why,
+        estimate=None if few else best_layout(checkpoint, workload, row.gpu, gpus),
+        why=few,
     )
 
 
@@ -169,14 +148,13 @@ def _pipeline(checkpoint: Checkpoint, workload: Workload, rows: Sequence[NodeGpu
     for row in rows:
         if row.open and _gpus(row) > 0:
             kinds.setdefault(row.gpu, []).append(row)
-    best: Pipeline | None = None
+    found: list[Pipeline] = []
     for gpu, alike in kinds.items():
         for size in sorted({_gpus(row) for row in alike}, reverse=True):
             names = tuple(row.node for row in alike if _gpus(row) >= size)
-            found = _over(checkpoint, workload, gpu, size, names)
-            if found is not None and (best is None or _better(found, best)):
-                best = found
-    return best
+            if pipeline := _over(checkpoint, workload, gpu, size, names):
+                found.append(pipeline)
+    return min(found, key=lambda each: _rank(each.estimate), default=None)
 
 
 def _gpus(row: NodeGpus) -> int:
@@ -204,11 +182,3 @@ def _over(
     if found is None or found.verdict not in (Verdict.FITS, Verdict.TIGHT, Verdict.LESS):
         return None
     return Pipeline(nodes=names, estimate=found)
-
-
-def _better(left: Pipeline, right: Pipeline) -> bool:
-    def key(each: Pipeline) -> tuple[int, int, int]:
-        found = each.estimate
-        return _ORDER.index(found.verdict), found.layout.gpus, -(found.max_context or 0)
-
-    return key(left) < key(right)

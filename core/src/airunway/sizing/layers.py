@@ -10,10 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from airunway.sizing.fields import MAX_LAYERS, Reader
-from airunway.sizing.values import Unknown
-
-__all__ = ["LayerGroup", "LayerKind", "layer_groups"]
+from airunway.sizing.values import MAX_LAYERS, Reader, Unknown
 
 
 class LayerKind(StrEnum):

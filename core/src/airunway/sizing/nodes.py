@@ -1,18 +1,113 @@
-"""Free GPUs of each node: allocatable, less what pods that are not finished request and what their claims hold."""
+"""The GPUs of nodes: how many are free, and what memory and bandwidth they have by the node's labels or a table."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import orjson
 
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource, dig, is_true
-from airunway.sizing.gpus import GpuFacts, gpu_of_labels
-from airunway.sizing.values import Unseen
+from airunway.sizing.values import GIB, Unknown, Unseen
 
-__all__ = ["NodeGpus", "Placement", "free_gpus", "is_gpu", "nodes_of", "pod_requests"]
+_MIB = 2**20
+_KEPT = 0.983
+"""Part of a board's memory that CUDA offers: of 24,564 MiB on an RTX 4090 vLLM sees 23.6 GiB, of 16,384 MiB on a V100
+15.77 GiB. Of larger boards the driver keeps less."""
+
+_PRODUCTS = (
+    "nvidia.com/gpu.product",
+    "amd.com/gpu.product-name",
+    "amd.com/gpu.family",
+    "cloud.google.com/gke-accelerator",
+    "karpenter.k8s.aws/instance-gpu-name",
+)
+_MEGABYTES = re.compile(r"[0-9]{1,7}", re.ASCII)
+_PARTITION = re.compile(r"nvidia\.com/mig-(\d+)g\.(\d{1,4})gb", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuFacts:
+    """One kind of GPU."""
+
+    product: str
+    """Name as the node's label or the table has it; empty if neither is there."""
+    memory: int | Unknown
+    """Bytes that programs can allocate."""
+    memory_source: str = ""
+    bandwidth: float | None = None
+    """Bytes per second of its memory, by the vendor's data sheet; None: unknown."""
+
+
+@cache
+def _table() -> Mapping[str, tuple[int, str, float]]:
+    """Memory, its source and bandwidth of the GPUs of the table, by every name that they have."""
+    rows: list[dict[str, Any]] = orjson.loads(resources.files("airunway.sizing").joinpath("gpus.json").read_bytes())
+    found: dict[str, tuple[int, str, float]] = {}
+    for row in rows:
+        memory = int(row["memory"] * GIB) if "memory" in row else int(row["board"] * _MIB * _KEPT)
+        found.update(dict.fromkeys(row["names"], (memory, str(row["memorySource"]), row["bandwidth"] * 1e9)))
+    return found
+
+
+def known_gpus() -> tuple[str, ...]:
+    """The names of the table, those that a user may write for ``--gpu``."""
+    return tuple(sorted(_table()))
+
+
+def gpu_named(product: str) -> GpuFacts:
+    """The facts of a product out of the table; its memory is unknown if the table does not have it."""
+    name = re.sub(r"[\s_]+", "-", product.strip().lower())
+    entry = _table().get(re.sub(r"(-shared|-mig-.*)$", "", name))
+    if entry is None:
+        why = f"{product[:60] or 'a GPU without a product'} is not in the table"
+        return GpuFacts(product=product, memory=Unknown(why=why))
+    memory, source, bandwidth = entry
+    return GpuFacts(product=product, memory=memory, memory_source=f"table: {source}", bandwidth=bandwidth)
+
+
+def gpu_of_labels(labels: Mapping[str, str], resource: str) -> GpuFacts:
+    """The facts of a node's GPUs with that resource name.
+
+    A shared GPU (time slices) has no memory of its own, so that it stays unknown.
+    """
+    product = next((labels[name] for name in _PRODUCTS if labels.get(name)), "")
+    table = gpu_named(product)
+    partition = _PARTITION.fullmatch(resource)
+    if partition is not None:
+        profile = resource.removeprefix("nvidia.com/")
+        label = labels.get(f"nvidia.com/{profile}.memory", "")
+        memory = int(label) * _MIB if _MEGABYTES.fullmatch(label) else int(int(partition[2]) * 1e9)
+        where = f"label nvidia.com/{profile}.memory" if label else f"the name of {resource}"
+        return GpuFacts(product=f"{product} {profile}".strip(), memory=int(memory * _KEPT), memory_source=where)
+    if resource == "nvidia.com/gpu.shared" or labels.get("nvidia.com/gpu.replicas", "1") not in ("", "0", "1"):
+        return replace(table, memory=Unknown(why="the GPU is shared in time slices"), memory_source="")
+    board = labels.get("nvidia.com/gpu.memory", "") or labels.get("karpenter.k8s.aws/instance-gpu-memory", "")
+    if resource.startswith("nvidia.com/") and _MEGABYTES.fullmatch(board):
+        size = int(board) * _MIB
+        # A table entry for the same board knows what CUDA offers of it.
+        exact = isinstance(table.memory, int) and 0.97 * size <= table.memory <= size
+        source = f"label nvidia.com/gpu.memory: {board} MiB" + (f"; {table.memory_source}" if exact else "")
+        return replace(table, memory=table.memory if exact else int(size * _KEPT), memory_source=source)
+    vram = labels.get("amd.com/gpu.vram", "")
+    if resource.startswith("amd.com/") and vram:
+        try:
+            size = int(parse_quantity(f"{vram}i" if vram[-1:] in "GMT" else vram))
+        except ValueError:
+            size = 0
+        if size > 0:
+            source = f"label amd.com/gpu.vram: {vram[:20]}"
+            return replace(table, memory=int(size * _KEPT), memory_source=source)
+    if not product:
+        return GpuFacts(product="", memory=Unknown(why="the node has no label with its GPU's product or memory"))
+    return table
+
 
 _GPU = re.compile(
     r"nvidia\.com/(gpu|gpu\.shared|mig-[a-z0-9.]+)|amd\.com/gpu[a-z0-9_.]*|gpu\.intel\.com/(i915|xe)|habana\.ai/gaudi"

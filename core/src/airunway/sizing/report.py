@@ -6,11 +6,9 @@ from airunway.resource import Resource, filled
 from airunway.sizing.checkpoint import Checkpoint
 from airunway.sizing.estimate import Estimate
 from airunway.sizing.fit import Fit, NodeFit
-from airunway.sizing.gpus import GpuFacts
 from airunway.sizing.layers import LayerKind
+from airunway.sizing.nodes import GpuFacts
 from airunway.sizing.values import KIB, Term, Unknown, Unseen, gib, gibibytes
-
-__all__ = ["checkpoint_resource", "estimate_resource", "fit_resource", "kv_sentence", "layout_text", "weights_sentence"]
 
 
 def checkpoint_resource(checkpoint: Checkpoint) -> Resource:

@@ -11,8 +11,6 @@ from enum import StrEnum
 
 from airunway.sizing.values import GIB
 
-__all__ = ["RESERVES", "Reserve", "Share", "reserve_of"]
-
 _MIB = 2**20
 
 

@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from airunway.api.modeldeployment import ModelDeployment
-from airunway.engines import flag_table, release_of
-from airunway.engines.tables import UnknownEngineError
-
-__all__ = ["Role", "Workload", "roles_of"]
+from airunway.engines import UnknownEngineError, flag_table, release_of
+from airunway.engines.arguments import is_flag, plain
 
 _NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _DECIMAL = re.compile(r"[0-9]?\.?[0-9]{1,9}", re.ASCII)
@@ -100,7 +98,7 @@ def _settings(deployment: ModelDeployment, engine: str, sequences: int) -> Workl
 
     def spelled(flag: str) -> tuple[str, ...]:
         names = (flag, *table.synonyms.get(flag, ())) if flag else ()
-        return tuple(name.lstrip("-").replace("_", "-") for name in names)
+        return tuple(map(plain, names))
 
     fraction: float | None = None
     given = _first(options, _FRACTIONS)
@@ -135,13 +133,10 @@ def _tagged(image: str) -> tuple[int, ...] | None:
 def _options(args: Mapping[str, str], extra: list[str]) -> dict[str, str]:
     """The options by name without dashes; later words win."""
     found = {key.replace("_", "-"): value for key, value in args.items()}
-    words = list(extra)
-    for position, word in enumerate(words):
-        if not word.startswith("-") or word.lstrip("-")[:1].isdigit():
-            continue
-        name, equals, value = word.partition("=")
-        following = words[position + 1] if position + 1 < len(words) else ""
-        found[name.lstrip("-").replace("_", "-")] = value if equals else "" if following.startswith("-") else following
+    for word, following in zip(extra, [*extra[1:], ""], strict=False):
+        if is_flag(word):
+            name, equals, value = word.partition("=")
+            found[plain(name)] = value if equals else "" if following.startswith("-") else following
     return found
 
 

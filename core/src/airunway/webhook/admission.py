@@ -18,8 +18,8 @@ from hashlib import sha256
 from time import monotonic
 from typing import Any, Protocol
 
-from airunway.api.defaults import defaulted_spec
-from airunway.api.modeldeployment import KIND, PLURAL, ParseError
+from airunway.api.base import ParseError
+from airunway.api.modeldeployment import KIND, PLURAL, defaulted_spec
 from airunway.api.names import GROUP, PAUSED
 from airunway.kube import POD, Client, Kind, KubeError, served_resources
 from airunway.resource import ObjectKey, Resource, annotations_of, canonical_json, dig, is_deleting, key_of

@@ -20,7 +20,7 @@ from typing import Any
 import orjson
 import yaml
 
-from airunway.api.modeldeployment import ParseError
+from airunway.api.base import ParseError
 from airunway.owned.objects import identity_in
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, canonical_json, dig
