@@ -15,7 +15,8 @@ from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_SOURCE
 from airunway.kube import EVENT, Client, NotFound
 from airunway.process.base_controller import BaseController
 from airunway.process.caches import Caches
-from airunway.process.metrics import Metrics, MetricsRole
+from airunway.process.metric_catalogue import MetricsRole
+from airunway.process.metrics import Metrics
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway_catalogue.application import SourceWorker
 from airunway_catalogue.caches import TemplateCaches, project_deployment

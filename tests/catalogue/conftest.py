@@ -19,7 +19,8 @@ from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE
 from airunway.kube import EVENT, JOB, NAMESPACE, NODE, Client, NotFound
 from airunway.process.caches import Caches
 from airunway.process.manager import Work
-from airunway.process.metrics import Metrics, MetricsRole
+from airunway.process.metric_catalogue import MetricsRole
+from airunway.process.metrics import Metrics
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of
 from airunway.status.events import EVENTS
 from airunway_catalogue import application

@@ -20,7 +20,8 @@ from airunway.modelcache.application import ModelCacheApplication, ModelCacheSet
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.manager import Work
-from airunway.process.metrics import Metrics, MetricsRole
+from airunway.process.metric_catalogue import MetricsRole
+from airunway.process.metrics import Metrics
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, labels_of
 from airunway_testing.background import in_background
 from airunway_testing.eventually import Eventually

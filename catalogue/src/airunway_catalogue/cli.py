@@ -31,7 +31,8 @@ def catalogue(
     """
     from airunway.process.caches import Caches
     from airunway.process.effective_settings import EffectiveSettings
-    from airunway.process.metrics import Metrics, MetricsRole
+    from airunway.process.metric_catalogue import MetricsRole
+    from airunway.process.metrics import Metrics
     from airunway_catalogue.application import CatalogueApplication, CatalogueSettings
     from airunway_catalogue.caches import project_deployment
     from airunway_catalogue.gpu_models import installed_models

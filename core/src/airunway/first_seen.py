@@ -6,8 +6,6 @@ from collections.abc import Callable, Hashable
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
-__all__ = ["SKEW", "FirstSeen", "human_duration"]
-
 K = TypeVar("K", bound=Hashable)
 
 SKEW = timedelta(minutes=10)

@@ -11,8 +11,6 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["gc_paused", "short_gc_pauses"]
-
 _THRESHOLDS = (10_000, 0, 0)
 """A collection runs after every 10,000 additional containers.
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["MAX_PATH", "JsonPath", "entries", "shortened", "values_at"]
-
 MAX_PATH = 256
 """Characters of a path in a message or in the cause of a refusal."""
 

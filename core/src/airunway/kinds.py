@@ -5,17 +5,6 @@ from __future__ import annotations
 from airunway.api import names
 from airunway.kube import Kind
 
-__all__ = [
-    "CLUSTER_MODEL_TEMPLATE",
-    "CLUSTER_RUNTIME_CONFIG",
-    "INFERENCE_PROVIDER_CONFIG",
-    "MODEL_ARTIFACT",
-    "MODEL_DEPLOYMENT",
-    "MODEL_SOURCE",
-    "MODEL_TEMPLATE",
-    "RUNTIME_CONFIG",
-]
-
 
 def _kind(name: str, *, namespaced: bool) -> Kind:
     return Kind(names.GROUP, names.VERSION, name, f"{name.lower()}s", namespaced)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from decimal import Context, Decimal
 
-__all__ = ["MAX_EXPONENT", "parse_quantity", "same_quantity"]
-
 MAX_EXPONENT = 1000
 """Largest exponent in calculations: ``1e999999`` is a megabyte of text, and takes seconds as an integer."""
 

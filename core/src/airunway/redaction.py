@@ -12,8 +12,6 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["MESSAGE_LIMIT", "bounded", "escaped", "printable", "redacted", "sanitized", "tail"]
-
 MESSAGE_LIMIT = 1024
 """Longest message, in bytes of UTF-8 (spec/api.md: 1 KiB)."""
 

@@ -14,35 +14,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import orjson
 
-__all__ = [
-    "ObjectKey",
-    "Resource",
-    "age_seconds",
-    "annotations_of",
-    "canonical_json",
-    "condition_of",
-    "controller_owner",
-    "copy_of",
-    "dig",
-    "digest",
-    "entries_at",
-    "filled",
-    "finalizers_of",
-    "format_time",
-    "is_deleting",
-    "is_true",
-    "key_of",
-    "label_value",
-    "labels_of",
-    "mapping_at",
-    "number_at",
-    "owner_reference",
-    "parse_time",
-    "text_at",
-    "uid_of",
-    "yaml_json",
-]
-
 Resource: TypeAlias = dict[str, Any]
 """One Kubernetes object (or a part of one) as decoded JSON."""
 

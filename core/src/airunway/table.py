@@ -7,9 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from airunway.redaction import printable
 
-__all__ = ["format_table"]
-
-
 NARROWEST = 24
 """Characters that the last column must have so that its texts are wrapped."""
 

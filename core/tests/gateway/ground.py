@@ -16,7 +16,8 @@ from airunway.kube import CLUSTER_ROLE, DEPLOYMENT, EVENT, SERVICE, Client, Kind
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.manager import Work
-from airunway.process.metrics import Metrics, MetricsRole
+from airunway.process.metric_catalogue import MetricsRole
+from airunway.process.metrics import Metrics
 from airunway.resource import ObjectKey, Resource, condition_of, dig
 from airunway_testing.background import in_background
 from airunway_testing.eventually import Eventually

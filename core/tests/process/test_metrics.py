@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airunway.process.metric_catalogue import METRICS
-from airunway.process.metrics import OTHER, Metrics, MetricsRole, Point, Transitions, deployment_points, provider_points
+from airunway.process.metric_catalogue import METRICS, MetricsRole
+from airunway.process.metrics import OTHER, Metrics, Point, Transitions, deployment_points, provider_points
 from airunway.resource import ObjectKey, Resource, format_time
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -22,7 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.process import probes
-from airunway.process.metrics import Metrics, MetricsRole
+from airunway.process.metric_catalogue import MetricsRole
+from airunway.process.metrics import Metrics
 from airunway.process.probes import LIMITS, MAX_AGE, SCRAPES, MetricsCache, metrics_server, parse_address, probe_server
 from airunway_testing.eventually import PATIENCE
 

@@ -19,7 +19,8 @@ from airunway.kube import Client, Invalid, NotFound, ServerError, load_config
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.manager import Factories, ManagerSettings, serve
-from airunway.process.metrics import Metrics, MetricsRole
+from airunway.process.metric_catalogue import MetricsRole
+from airunway.process.metrics import Metrics
 from airunway.resource import ObjectKey
 from airunway.webhook import WebhookSettings, webhook_settings
 from airunway.webhook.application import Webhook

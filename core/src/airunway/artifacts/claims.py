@@ -16,27 +16,6 @@ from airunway.quantity import parse_quantity
 from airunway.resource import Resource, dig, digest, is_deleting, key_of, labels_of, text_at, uid_of
 from airunway.status.rollup import Verdict
 
-__all__ = [
-    "SLUG_LENGTH",
-    "Wish",
-    "access_mode_of",
-    "artifact_labels",
-    "artifact_name",
-    "claim_name",
-    "claim_of",
-    "claim_verdict",
-    "class_name_of",
-    "explicit_size",
-    "is_complete",
-    "is_smaller",
-    "job_name",
-    "labels_for",
-    "possible",
-    "present_claim",
-    "room_of",
-    "size_with_headroom",
-]
-
 _GIB = 2**30
 
 

@@ -67,8 +67,6 @@ from airunway.status.evidence import parse_moment
 from airunway.status.rollup import Verdict
 from airunway.status.rootcause import RootCause
 
-__all__ = ["ArtifactDecision", "ArtifactFacts", "Flags", "decide_artifact"]
-
 _ABANDONED = timedelta(minutes=5)
 """How long a made artifact that is not complete stays without a user."""
 

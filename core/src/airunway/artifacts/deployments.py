@@ -29,22 +29,6 @@ from airunway.resource import (
 from airunway.status import Category, category_of
 from airunway.status.conditions import Condition
 
-__all__ = [
-    "CONDITION",
-    "MOUNT_PATH",
-    "SUB_PATH",
-    "CacheDecision",
-    "CacheFacts",
-    "CacheRequest",
-    "artifact_of",
-    "decide_cache",
-    "is_usable",
-    "pods_that_mount",
-    "request_for",
-    "request_of",
-    "wants_cache",
-]
-
 CONDITION = "ModelCacheReady"
 """The condition that this part writes on deployments that ask for a cache."""
 

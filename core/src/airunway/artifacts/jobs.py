@@ -23,33 +23,6 @@ from airunway.resource import Resource, annotations_of, dig, entries_at, filled,
 from airunway.status import REASONS, Category, category_of
 from airunway.status.evidence import parse_moment
 
-__all__ = [
-    "CACHE_PATH",
-    "LONGEST",
-    "MAX_BYTES",
-    "PERMANENT_EXIT",
-    "PROGRESS_PORT",
-    "SCRATCH_PATH",
-    "SETTINGS",
-    "USER",
-    "Result",
-    "Step",
-    "bound_to",
-    "claim_of_job",
-    "downloads",
-    "end_of_try",
-    "ended_at",
-    "exit_code",
-    "fills",
-    "finished",
-    "job_of",
-    "newest_pod",
-    "next_attempt",
-    "restricted_container",
-    "restricted_pod",
-    "result_of",
-]
-
 PROGRESS_PORT = 8080
 """Port of the pod at which a download answers how far it is."""
 

@@ -25,8 +25,6 @@ from airunway.status.reasons import code_of_download
 from airunway.status.rollup import Verdict, summary_of
 from airunway.status.rootcause import Distance, RootCause, Symptom, root_cause_of, root_cause_status
 
-__all__ = ["is_count", "is_made", "mode_of", "progress_of", "status_of"]
-
 _CHILDREN = ("RuntimeConfigReady", "StorageReady", "DownloadReady")
 
 _NOT_AVAILABLE = frozenset({"StorageClassNotFound"})

@@ -27,8 +27,6 @@ from airunway.status import Category, Condition, category_of
 from airunway.status.rollup import Verdict
 from airunway.status.rootcause import RootCause
 
-__all__ = ["STORAGE", "VolumeDecision", "VolumeFacts", "claims_named", "decide_volumes", "has_volumes"]
-
 STORAGE = "StorageReady"
 """The condition that this part writes on deployments with volumes."""
 

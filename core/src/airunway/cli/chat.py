@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from airunway.kube import ApiError, Client, KubeError
     from airunway.resource import ObjectKey, Resource
     from airunway.snapshots.serving import Endpoint
-__all__ = ["chat"]
-
 LONGEST_PROMPT = 2**20
 """Characters of a prompt."""
 

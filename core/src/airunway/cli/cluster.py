@@ -17,20 +17,6 @@ from airunway.resource import ObjectKey
 if TYPE_CHECKING:
     from airunway.kube import Client, Forbidden, KubeError
 
-__all__ = [
-    "DEPLOYMENT_WORDS",
-    "Access",
-    "Namespace",
-    "Target",
-    "about_deployment",
-    "denied",
-    "duration",
-    "fail",
-    "on_cluster",
-    "on_cluster_reporting",
-    "parse_target",
-]
-
 T = TypeVar("T")
 E = TypeVar("E", bound=Exception)
 

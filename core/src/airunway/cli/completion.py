@@ -17,8 +17,6 @@ import typer
 
 from airunway.cli.cluster import DEPLOYMENT_WORDS
 
-__all__ = ["Asked", "complete", "completion", "completions", "names_in_cluster"]
-
 FILES, NO_FILES = 0, 4
 """The last line of an answer, as in cobra."""
 

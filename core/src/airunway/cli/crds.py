@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from airunway.resource import Resource
     from airunway.upgrades.definitions import Definition, Harm
 
-__all__ = ["crds", "schema"]
-
 HARMS = 3
 """Exit code: the CRDs would drop fields of objects or reject them."""
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from airunway.plugins.host import ProviderHost
     from airunway.view.plan import DeploymentPlan, PlanStep
 
-__all__ = ["diff"]
-
 DIFFERENT = 1
 """Exit code: something would change, as of ``kubectl diff``."""
 WRONG = 2

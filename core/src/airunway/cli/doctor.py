@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from airunway.kube import Client
     from airunway.plugins.host import ProviderHost
 
-__all__ = ["doctor"]
-
 FOUND = 3
 """Exit code: there are findings at or above the threshold."""
 

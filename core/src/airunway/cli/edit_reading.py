@@ -40,8 +40,6 @@ from airunway.upgrades.preflight import ProviderRun, definition_names, objects_o
 from airunway.view import Unseen
 from airunway.view.plan import DeploymentPlan, edit_step
 
-__all__ = ["EditReader", "three_way"]
-
 _MANAGER = "kubectl"
 _CLIENT_SIDE = "kubectl-client-side-apply"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

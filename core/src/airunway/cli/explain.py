@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from airunway.validation.policy import Policy
     from airunway.view.explanation import CandidateRow, ExplanationView
 
-__all__ = ["explain"]
-
 INSTALLED = "installed"
 """Value of ``--providers`` for the installed plugins."""
 

@@ -15,19 +15,6 @@ if TYPE_CHECKING:
     from airunway.cli.template_inputs import Expanded
     from airunway.configs import EffectiveConfig
 
-__all__ = [
-    "cache_explanation",
-    "cache_lines",
-    "config_explanation",
-    "config_lines",
-    "given_fields",
-    "leaves",
-    "origin_of",
-    "template_explanation",
-    "template_lines",
-]
-
-
 # --------------------------------------------------------------------------------------------------------- the template
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from airunway.selection.explanation import Explanation
     from airunway.sizing import Checkpoint, Estimate, Fit, NodeFit, NodeGpus, Role, Unseen
 
-__all__ = ["Sized", "fit", "gpu_rows", "sized", "surroundings_of"]
-
 DOES_NOT_FIT = 3
 """Exit code if a worker would not start as it is asked for."""
 _GPUS_OF_A_NODE = 8

@@ -20,20 +20,6 @@ if TYPE_CHECKING:
     from airunway.selection import ProviderRefusal
     from airunway.validation.policy import Policy
 
-__all__ = [
-    "Choice",
-    "Unchosen",
-    "asking_plugins",
-    "assigned",
-    "choose",
-    "choose_among",
-    "installed_configs",
-    "policy_in",
-    "ready_configs",
-    "reporting",
-    "warnings_of",
-]
-
 
 @contextmanager
 def reporting() -> Iterator[None]:

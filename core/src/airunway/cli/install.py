@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from airunway.kube import Client
     from airunway.resource import Resource
 
-__all__ = ["install", "manifests", "uninstall", "upgrade"]
-
 
 def _registry(text: str) -> str:
     if text.startswith("/") or text.endswith("/") or "//" in text:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from airunway.snapshots.following import Watched
     from airunway.snapshots.reading import Source
 
-__all__ = ["Epitaph", "Run", "epitaphs", "logs", "roles_of", "runs_of"]
-
 TAIL = 200
 """Lines of each container that are printed without ``--all`` and ``--tail``."""
 

@@ -15,8 +15,6 @@ from typer.core import TyperGroup
 
 from airunway.cli import options
 
-__all__ = ["app", "kubectl_complete", "main"]
-
 _DEVELOPMENT = {
     "controlplane": "A Kubernetes control plane on this machine: no root, no Docker.",
     "simulate": "Play an upstream operator, for development and tests.",

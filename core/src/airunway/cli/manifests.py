@@ -15,21 +15,6 @@ import yaml
 from airunway.gc_tuning import gc_paused
 from airunway.resource import Resource, copy_of, dig, key_of, labels_of
 
-__all__ = [
-    "ManifestError",
-    "Manifests",
-    "definitions_in",
-    "in_namespace",
-    "manifests_in",
-    "namespace_labels_in",
-    "objects_in",
-    "opened",
-    "provider_configs_in",
-    "read_manifests",
-    "templates_among",
-    "templates_in",
-]
-
 
 class ManifestError(ValueError):
     """A file is not a Kubernetes manifest; the message gives the position."""

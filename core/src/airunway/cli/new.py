@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from airunway.cli.fit import Sized
     from airunway.sizing import Estimate
 
-__all__ = ["new"]
-
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _GATED = ("llama", "gemma")
 """Beginnings of licences that a user accepts on the hub, so that a token is needed."""

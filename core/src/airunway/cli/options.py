@@ -11,17 +11,6 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
-__all__ = [
-    "Common",
-    "Context",
-    "CoreOptions",
-    "Kubeconfig",
-    "ProviderOptions",
-    "SwitchCommand",
-    "parse_settings",
-    "with_options",
-]
-
 Kubeconfig = Annotated[
     Path | None, typer.Option(help="Kubeconfig file (default: as kubectl; in a pod its service account).")
 ]

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from airunway.upgrades.forecast import Effect, Forecast
     from airunway.upgrades.preflight import Preflight, ProviderRun, Running
 
-__all__ = ["preflight"]
-
 HARMS = 3
 """Exit code: something would break or be recreated at once."""
 

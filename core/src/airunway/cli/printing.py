@@ -15,8 +15,6 @@ from airunway.api.names import GROUP
 from airunway.redaction import escaped, printable
 from airunway.resource import Resource
 
-__all__ = ["Line", "Screen", "as_document", "is_ascii", "object_name", "terminal_width", "wrapped"]
-
 
 def terminal_width() -> int | None:
     """The columns of the terminal; None if standard output is no terminal, so that lines are not wrapped."""

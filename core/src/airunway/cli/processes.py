@@ -27,18 +27,6 @@ if TYPE_CHECKING:
 
     Part: TypeAlias = Callable[[Caches, str], Application]
 
-__all__ = [
-    "Chosen",
-    "end",
-    "installed",
-    "instance_name",
-    "named",
-    "namespaces_of",
-    "own_namespace",
-    "run",
-    "serve_parts",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
@@ -90,7 +78,8 @@ def run(
     from airunway.plugins.errors import PluginError
     from airunway.process.caches import Caches
     from airunway.process.deployment_cache import DeploymentProjection
-    from airunway.process.metrics import Metrics, MetricsRole
+    from airunway.process.metric_catalogue import MetricsRole
+    from airunway.process.metrics import Metrics
     from airunway.validation.policy import PolicyError
 
     given = given or ProviderOptions()

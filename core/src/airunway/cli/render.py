@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from airunway.resource import Resource
 
-__all__ = ["render"]
-
 
 def render(
     *,

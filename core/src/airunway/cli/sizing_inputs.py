@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from airunway.kube import Client, Kind
     from airunway.sizing import Checkpoint, NodeGpus, Placement, Unseen
 
-__all__ = ["Surroundings", "facts_of", "free_in", "read_directory", "read_surroundings", "surroundings_in"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:

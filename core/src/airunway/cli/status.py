@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from airunway.kube import Client, KubeError
     from airunway.resource import ObjectKey
 
-__all__ = ["FAILED", "LATE", "StatusCommand", "change_lines", "status", "status_lines"]
-
 LATE = 4
 """Exit code of ``--wait``: the time is over."""
 FAILED = 5

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from airunway.kube import Client
     from airunway.view import Unseen
 
-__all__ = ["template"]
-
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 NOT_CHOSEN = 3

@@ -19,16 +19,6 @@ if TYPE_CHECKING:
     from airunway.kube import Client, Kind
     from airunway.status import Fault
 
-__all__ = [
-    "Expanded",
-    "TemplateSet",
-    "expanded",
-    "read_all",
-    "read_for",
-    "with_given",
-    "with_templates",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class TemplateSet:

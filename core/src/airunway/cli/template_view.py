@@ -12,16 +12,6 @@ from airunway.templates import Choice, Request, contribution_of
 from airunway.templates.choice import Candidate
 from airunway.view import Unseen
 
-__all__ = [
-    "LIST_HEADER",
-    "choice_resource",
-    "choice_text",
-    "hardware_text",
-    "list_row",
-    "template_resource",
-    "template_text",
-]
-
 LIST_HEADER = ("namespace", "name", "phase", "model", "hardware", "metric", "precision", "used by", "reason")
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from airunway.snapshots.loads import Loads
     from airunway.view.engine_metrics import LoadRow
 
-__all__ = ["top", "top_lines"]
-
 REFRESH = 5.0
 """Seconds between two screens."""
 

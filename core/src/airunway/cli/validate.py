@@ -16,8 +16,6 @@ from airunway.resource import Resource, dig, key_of, labels_of
 if TYPE_CHECKING:
     from airunway.validation.policy import Policy
 
-__all__ = ["validate"]
-
 
 def validate(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Manifests to check; - reads standard input.")],

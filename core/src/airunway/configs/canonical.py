@@ -18,21 +18,6 @@ import orjson
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource, canonical_json
 
-__all__ = [
-    "CAPACITY_BLOCKED_AFTER",
-    "DEFAULTS",
-    "DEPENDENCY_GRACE_PERIOD",
-    "DURATIONS",
-    "MAX_DEPTH",
-    "MERGE_RULES",
-    "canonical",
-    "canonical_duration",
-    "canonical_quantity",
-    "merge",
-    "parse_duration",
-    "stored",
-]
-
 MAX_DEPTH = 200
 """Levels of objects and lists in a config that can be read; what is deeper counts as null."""
 

@@ -16,8 +16,6 @@ from urllib.parse import quote
 from airunway.json_path import shortened
 from airunway.resource import Resource
 
-__all__ = ["MAX_RENDERED", "PathTemplateError", "Template", "parse_template", "render_path"]
-
 MAX_RENDERED = 200
 """Characters of a path, measured after encoding."""
 

@@ -11,8 +11,6 @@ from functools import lru_cache
 
 from airunway.api import names
 
-__all__ = ["PatternError", "is_reserved", "matches", "pattern_error", "pattern_problem", "selected"]
-
 _NEVER_PROPAGATED = names.NEVER_PROPAGATED | {"app.kubernetes.io/managed-by"}
 """Keys that are never copied: our code sets them (paths.md, section 4), or they say who manages the deployment."""
 

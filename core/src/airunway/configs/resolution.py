@@ -28,32 +28,6 @@ from airunway.configs.path_template import PathTemplateError, parse_template, re
 from airunway.configs.patterns import pattern_error, selected
 from airunway.resource import Resource, canonical_json, dig, digest, text_at
 
-__all__ = [
-    "CONFIG_READY",
-    "DEFAULT",
-    "GRANTED",
-    "MAX_POD_SETTINGS",
-    "EffectiveConfig",
-    "GatewayChoice",
-    "PathTemplate",
-    "Problem",
-    "Resolution",
-    "Rollout",
-    "Routing",
-    "RoutingRequest",
-    "Scope",
-    "StatusPolicy",
-    "Storage",
-    "check",
-    "config_name",
-    "path_of",
-    "path_template_of",
-    "problems_of",
-    "propagated",
-    "resolve",
-    "routing_request",
-]
-
 DEFAULT = "default"
 """Name of the config that counts for deployments that name none."""
 

@@ -34,7 +34,8 @@ from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.manager import Lead
-from airunway.process.metrics import Metrics, MetricsRole, Transitions, deployment_points, provider_points
+from airunway.process.metric_catalogue import MetricsRole
+from airunway.process.metrics import Metrics, Transitions, deployment_points, provider_points
 from airunway.process.predicates import RelevantMetadata, needs_reconcile
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.process.templates import Templates
@@ -45,9 +46,6 @@ from airunway.status.conditions import PARTS, conditions_of
 from airunway.templates import Expansion
 from airunway.validation import prepare
 from airunway.validation.policy import NAMESPACE_NAME, Policy
-
-__all__ = ["CoreApplication", "CoreSettings", "Part"]
-
 
 _RELEVANT = RelevantMetadata()
 

@@ -64,17 +64,6 @@ from airunway.templates import TEMPLATE_READY
 from airunway.validation import Violation
 from airunway.validation.policy import Grants
 
-__all__ = [
-    "CORE_CONDITIONS",
-    "NO_CONFIG",
-    "SILENT_AFTER",
-    "CoreDecision",
-    "Happening",
-    "decide",
-    "handed_over",
-    "has_grant",
-]
-
 CORE_CONDITIONS = frozenset(
     {
         "Validated",

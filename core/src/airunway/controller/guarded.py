@@ -22,8 +22,6 @@ from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import AnyReflector, Client, KubeError, NotFound, is_retryable
 from airunway.resource import ObjectKey, Resource, condition_of, dig, finalizers_of, key_of
 
-__all__ = ["MAX_ACCOUNTS", "GuardParameters", "Namespaces", "needed", "noted", "providers_of"]
-
 log = logging.getLogger(__name__)
 
 REST = 30.0

@@ -11,8 +11,6 @@ from airunway.kube import NAMESPACE, AnyReflector, Client, Reflector, UnionRefle
 from airunway.resource import ObjectKey, Resource, labels_of
 from airunway.validation.policy import NAMESPACE_NAME, Policy, PolicyError, parse_policy
 
-__all__ = ["Policies", "PolicyFile"]
-
 log = logging.getLogger(__name__)
 
 REREAD = 5.0

@@ -14,8 +14,6 @@ from airunway.resource import ObjectKey, Resource, condition_of, dig, format_tim
 from airunway.selection import AVAILABLE, STALE_AFTER, ProviderFacts, evaluate_rules, provider_facts, request_of
 from airunway.status import Condition, as_word, written
 
-__all__ = ["ProviderConfigReconciler", "availability"]
-
 _SILENT = "HeartbeatMissing"
 """Reason for a provider without a heartbeat for `STALE_AFTER`."""
 

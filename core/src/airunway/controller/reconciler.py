@@ -26,8 +26,6 @@ from airunway.status.events import EVENTS
 from airunway.validation import Violation, excesses, validate
 from airunway.validation.policy import NAMESPACE_NAME, Policy
 
-__all__ = ["CoreReconciler", "OrphanFinalizer", "orphaned_finalizers"]
-
 log = logging.getLogger(__name__)
 
 

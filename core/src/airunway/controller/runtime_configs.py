@@ -31,8 +31,6 @@ from airunway.resource import (
 )
 from airunway.status import CAPACITY_PATIENCE, SERVED, Condition, Phase, conditions_in, written
 
-__all__ = ["PAUSE", "RuntimeConfigReconciler", "progress_of"]
-
 _USED_BY_EVERY = 5.0
 """Seconds between two writes of ``usedBy``: many deployments may be created at once (spec/platform.md)."""
 

@@ -28,16 +28,6 @@ from airunway.templates import (
     request_of,
 )
 
-__all__ = [
-    "NO_TEMPLATES",
-    "TemplatePart",
-    "TemplateSource",
-    "newest_hash",
-    "own_digest",
-    "source_among",
-    "template_part",
-]
-
 _PASSING = ("gateway", "suspend")
 """Fields of a spec whose change takes no newer template; nor do replica counts (ruling 23)."""
 

@@ -14,17 +14,6 @@ from datetime import datetime, timedelta
 from airunway.resource import ObjectKey, Resource, dig, is_true, key_of, text_at
 from airunway.status import SERVED
 
-__all__ = [
-    "CacheWaves",
-    "Member",
-    "TemplateWaves",
-    "Wave",
-    "cache_progress_of",
-    "mounts_old_claim",
-    "next_wave",
-    "template_progress_of",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Member:

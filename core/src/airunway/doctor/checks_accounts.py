@@ -38,8 +38,6 @@ from airunway.rbac.rights import (
 from airunway.resource import Resource, dig, key_of, labels_of
 from airunway.validation.policy import PolicyError, read_selector
 
-__all__ = ["difference", "expected_guards", "expected_rights", "shuts_out"]
-
 _POLICY = "ValidatingAdmissionPolicy"
 
 _WRITERS = re.compile(r"!\(request\.userInfo\.username in \[('[^']*'(, '[^']*')*)?\]\)")

@@ -23,8 +23,6 @@ from airunway.resource import Resource, condition_of, dig, is_deleting, is_true,
 from airunway.schema import fields_of, schema_in, storage_version
 from airunway.upgrades.definitions import stored_versions
 
-__all__ = ["INSTALL", "OLDEST"]
-
 OLDEST = (1, 30)
 """The oldest supported Kubernetes: the first in which ValidatingAdmissionPolicy is on by default."""
 

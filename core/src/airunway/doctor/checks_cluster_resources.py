@@ -25,8 +25,6 @@ from airunway.resource import (
 )
 from airunway.selection import provider_facts
 
-__all__ = ["default_classes"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Vendor:

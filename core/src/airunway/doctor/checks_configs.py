@@ -16,8 +16,6 @@ from airunway.rbac.rights import picker_role
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, labels_of
 from airunway.routing import PickerProblem, picker_for
 
-__all__ = ["asking", "configs_by_name", "resolved"]
-
 _UPGRADE = "helm upgrade of the chart airunway, or kubectl apply the ClusterRole of docs/reference/core-roles.yaml"
 
 

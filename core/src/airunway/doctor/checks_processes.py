@@ -24,8 +24,6 @@ from airunway.resource import (
     parse_time,
 )
 
-__all__ = ["rivals"]
-
 _PATIENCE = timedelta(minutes=2)
 """How long a pod may be unready before that is reported: its startup probe gives it one minute."""
 

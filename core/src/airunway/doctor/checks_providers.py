@@ -13,8 +13,6 @@ from airunway.plugins.contract import CONTRACT_VERSIONS
 from airunway.resource import Resource, condition_of, dig, key_of, parse_time
 from airunway.selection import STALE_AFTER, ProviderFacts, provider_facts
 
-__all__ = ["is_silent"]
-
 _name = partial(named, "InferenceProviderConfig")
 
 

@@ -23,8 +23,6 @@ from airunway.webhook.configuration import (
     webhooks_of,
 )
 
-__all__ = ["configuration_names", "services_of", "settings_of", "spared"]
-
 _LATE = ROTATE_AHEAD - timedelta(days=30)
 """Certificates are renewed `ROTATE_AHEAD` of their end. If less than this time is left, the renewal has failed."""
 

@@ -10,8 +10,6 @@ from importlib.metadata import PackageNotFoundError, metadata
 
 from airunway.doctor.snapshot import Snapshot
 
-__all__ = ["AREAS", "CHECKS", "PAGE", "DoctorCheck", "DoctorFinding", "Found", "Severity", "check", "error", "warning"]
-
 PAGE = "docs/reference/doctor.md"
 """The page that `tools.doctor_page` writes; findings link to it."""
 

@@ -64,8 +64,6 @@ from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.webhook.cert_rotator import SECRET
 from airunway.webhook.configuration import CONFIGURATION_KIND, webhooks_of
 
-__all__ = ["gather"]
-
 _GATEWAY_CLASS = Kind(GATEWAY_GROUP, "v1", "GatewayClass", "gatewayclasses", namespaced=False)
 _POLICY = Kind(
     CONFIGURATION_KIND.group, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False

@@ -22,8 +22,6 @@ from airunway.doctor.snapshot import Snapshot, Unseen
 from airunway.redaction import bounded
 from airunway.resource import Resource, format_time
 
-__all__ = ["DoctorReport", "Line", "document", "lines", "run_checks"]
-
 _MODULES = (
     checks_cluster,
     checks_processes,

@@ -30,8 +30,6 @@ from airunway.resource import (
 )
 from airunway.routing import CONDITION, Claims, Flags, PickerProblem, Probe, picker_for
 
-__all__ = ["DEFAULT_PICKER_IMAGE", "Answer", "GatewayApplication", "GatewaySettings", "ask"]
-
 DEFAULT_PICKER_IMAGE = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
 """Image of endpoint pickers unless ``--epp-image`` names another one."""
 

@@ -23,16 +23,6 @@ from airunway.resource import ObjectKey, Resource, controller_owner, copy_of, di
 from airunway.routing import GATEWAY_GROUP
 from airunway.sdk import picker
 
-__all__ = [
-    "DESTINATION_RULE",
-    "GATEWAY",
-    "HTTP_ROUTE",
-    "INFERENCE_POOL",
-    "OPTIONAL",
-    "PICKER_KINDS",
-    "GatewayCaches",
-]
-
 _LOOK = 1.0
 """Seconds between two looks at which kinds are served; a reflector itself asks for an absent kind every 30 s."""
 

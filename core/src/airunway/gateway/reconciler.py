@@ -40,8 +40,6 @@ from airunway.status import Category, category_of
 from airunway.status.conditions import SERVED, Condition, conditions_in, written
 from airunway.status.events import EVENTS
 
-__all__ = ["RouteReconciler", "serves_generation"]
-
 log = logging.getLogger(__name__)
 
 _TRANSIENT = 2.0

@@ -16,21 +16,6 @@ from typing import Any, cast
 from airunway.plugins.registry import discover
 from airunway.resource import Resource
 
-__all__ = [
-    "CATALOGUE",
-    "CORE",
-    "DEFINITIONS",
-    "NAMESPACE",
-    "BundledChart",
-    "ChartNotBundled",
-    "bundled",
-    "in_order",
-    "placed",
-    "provider_of",
-    "provider_part",
-    "released_to",
-]
-
 DEFINITIONS, CORE, CATALOGUE = "airunway-crds", "airunway", "airunway-catalogue"
 NAMESPACE = "airunway-system"
 """The default namespace of AI Runway."""

@@ -20,8 +20,6 @@ from airunway.kinds import MODEL_ARTIFACT, MODEL_DEPLOYMENT
 from airunway.kube import Client, NotFound, served_resources
 from airunway.resource import ObjectKey, Resource, annotations_of, dig, key_of
 
-__all__ = ["Helm", "HelmError", "HelmRelease", "named", "not_of_release", "what_stays"]
-
 _RELEASE, _RELEASE_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
 _AT_ONCE = 16
 """Concurrent requests."""

@@ -19,8 +19,6 @@ import orjson
 from airunway.quantity import same_quantity
 from airunway.resource import Resource, dig
 
-__all__ = ["FieldChange", "changed_fields", "has_content_of", "needs_apply", "previous_content"]
-
 _QUANTITY_FIELDS = frozenset(
     ("allocatable", "capacity", "divisor", "hard", "limits", "overhead", "requests", "size", "sizeLimit", "storage")
 )

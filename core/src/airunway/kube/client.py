@@ -27,8 +27,6 @@ from airunway.kube.kinds import POD, SUBJECT_ACCESS_REVIEW, Kind
 from airunway.kube.session import Request, Session, user_agent_of
 from airunway.resource import ObjectKey, Resource, dig, key_of
 
-__all__ = ["Client"]
-
 _APPLY = "application/apply-patch+yaml"  # JSON is YAML
 _MERGE = "application/merge-patch+json"
 _JSON_PATCH = "application/json-patch+json"

@@ -27,21 +27,6 @@ import yaml
 from airunway.kube.errors import ConfigError
 from airunway.resource import Resource, parse_time
 
-__all__ = [
-    "FILE_MAX_AGE",
-    "SERVICE_ACCOUNT_DIRECTORY",
-    "ClientCertificate",
-    "ClusterConfig",
-    "Credential",
-    "CredentialSource",
-    "ExecCredentials",
-    "FileCredentials",
-    "in_cluster_config",
-    "load_config",
-    "proxy_of",
-    "tls_context",
-]
-
 SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 FILE_MAX_AGE = 60.0

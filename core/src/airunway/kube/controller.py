@@ -12,8 +12,6 @@ from airunway.kube.errors import Forbidden, Unauthorized, is_retryable, retry_af
 from airunway.kube.queue import WorkQueue
 from airunway.kube.reflector import AnyReflector
 
-__all__ = ["Controller", "PassResult", "wait_until_answered", "wait_until_synced"]
-
 log = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)

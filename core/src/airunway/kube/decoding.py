@@ -21,24 +21,6 @@ from airunway.kube.errors import AnswerTooLarge, ConnectionFailed, MalformedAnsw
 from airunway.kube.kinds import EVENT, Kind
 from airunway.resource import Resource, dig
 
-__all__ = [
-    "LONGEST_LINE",
-    "MAX_DEPTH",
-    "MAX_PAGE",
-    "TOO_DEEP",
-    "Page",
-    "WatchEvent",
-    "decoded",
-    "decoded_aside",
-    "decoded_events",
-    "decoded_object",
-    "page_of",
-    "read_pages",
-    "shallow",
-    "stream_seconds",
-    "text_lines",
-]
-
 MAX_DEPTH = 512
 """Levels that are kept of a document that is too deep for orjson."""
 

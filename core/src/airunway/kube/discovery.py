@@ -14,8 +14,6 @@ from airunway.kube.errors import NotFound
 from airunway.kube.kinds import CUSTOM_RESOURCE_DEFINITION, Kind, kind_of_crd
 from airunway.resource import ObjectKey, Resource, dig, is_true
 
-__all__ = ["is_served", "served_kinds", "served_kinds_by_name", "served_resources", "wait_until_established"]
-
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 _POLL_INTERVAL = 0.1

@@ -36,33 +36,6 @@ from typing import Any, NamedTuple
 
 from airunway.resource import Resource, dig
 
-__all__ = [
-    "ERROR_PATTERNS",
-    "LONGEST_HINT",
-    "AlreadyExists",
-    "AnswerTooLarge",
-    "ApiError",
-    "BadRequest",
-    "ConfigError",
-    "Conflict",
-    "ConnectionFailed",
-    "ErrorKind",
-    "Forbidden",
-    "Gone",
-    "Invalid",
-    "KubeError",
-    "MalformedAnswer",
-    "NotFound",
-    "RequestTimedOut",
-    "ServerError",
-    "TooManyRequests",
-    "TransportError",
-    "Unauthorized",
-    "api_error",
-    "is_retryable",
-    "retry_after_of",
-]
-
 LONGEST_HINT = 300.0
 """Limit of a server's Retry-After, in seconds, so that no answer stops us for good (spec/core.md, the backoff)."""
 

@@ -26,8 +26,6 @@ from airunway.kube.queue import Priority, Timers, WorkQueue
 from airunway.redaction import bounded
 from airunway.resource import ObjectKey, Resource, key_of, uid_of
 
-__all__ = ["BURST", "REFILL", "EventRecorder", "cut"]
-
 log = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)

@@ -7,30 +7,6 @@ from urllib.parse import quote
 
 from airunway.resource import Resource, dig
 
-__all__ = [
-    "CLUSTER_ROLE",
-    "CLUSTER_ROLE_BINDING",
-    "CONFIG_MAP",
-    "CUSTOM_RESOURCE_DEFINITION",
-    "DEPLOYMENT",
-    "ENDPOINT_SLICE",
-    "EVENT",
-    "JOB",
-    "LEASE",
-    "NAMESPACE",
-    "NODE",
-    "PERSISTENT_VOLUME_CLAIM",
-    "POD",
-    "REPLICA_SET",
-    "SERVICE",
-    "SERVICE_ACCOUNT",
-    "STATEFUL_SET",
-    "STORAGE_CLASS",
-    "SUBJECT_ACCESS_REVIEW",
-    "Kind",
-    "kind_of_crd",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Kind:

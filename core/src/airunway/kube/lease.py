@@ -21,8 +21,6 @@ from airunway.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from airunway.kube.kinds import LEASE
 from airunway.resource import ObjectKey, Resource, dig
 
-__all__ = ["LeaderElector", "format_micro_time", "steady_clock"]
-
 log = logging.getLogger(__name__)
 
 

@@ -24,8 +24,6 @@ from enum import IntEnum
 from itertools import chain
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["Backoff", "Priority", "Timers", "WorkQueue", "backoff_delay", "soonest"]
-
 K = TypeVar("K", bound=Hashable)
 
 

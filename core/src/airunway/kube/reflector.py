@@ -20,17 +20,6 @@ from airunway.kube.kinds import Kind
 from airunway.kube.queue import Backoff
 from airunway.resource import ObjectKey, Resource, uid_of
 
-__all__ = [
-    "AnyReflector",
-    "Handler",
-    "Index",
-    "Reflector",
-    "UnionReflector",
-    "is_older",
-    "reflector_of",
-    "version_of",
-]
-
 log = logging.getLogger(__name__)
 
 Handler = Callable[[ObjectKey, Resource | None, Resource | None], None]

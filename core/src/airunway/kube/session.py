@@ -34,8 +34,6 @@ from airunway.kube.errors import (
     api_error,
 )
 
-__all__ = ["Request", "Session", "user_agent_of"]
-
 log = logging.getLogger(__name__)
 
 _GOODBYE = 0.1

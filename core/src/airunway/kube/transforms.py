@@ -10,15 +10,6 @@ import orjson
 
 from airunway.resource import Resource, dig, uid_of
 
-__all__ = [
-    "LAST_APPLIED",
-    "compact_bytes",
-    "compact_objects",
-    "intern_status",
-    "strip_managed_fields",
-    "transform_once",
-]
-
 _MAX_SHARED = 1024
 """How many different field sets, or conditions, are remembered; at the limit all are forgotten."""
 

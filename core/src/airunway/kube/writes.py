@@ -19,8 +19,6 @@ from airunway.kube.kinds import Kind
 from airunway.kube.reflector import Handler, is_older, version_of
 from airunway.resource import ObjectKey, Resource, key_of, uid_of
 
-__all__ = ["Listener", "MutationCache", "StatusWriter", "Store", "add_finalizer", "remove_finalizers"]
-
 Listener = Callable[[ObjectKey, Resource | None, Resource | None, bool], None]
 """``listener(key, old, new, echo)``: like a handler; `echo` is true if `new` is the answer to a write of ours."""
 

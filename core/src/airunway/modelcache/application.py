@@ -36,8 +36,6 @@ from airunway.resource import (
     uid_of,
 )
 
-__all__ = ["DEFAULT_DOWNLOADER_IMAGE", "ModelCacheApplication", "ModelCacheSettings"]
-
 DEFAULT_DOWNLOADER_IMAGE = "ghcr.io/airunway/model-downloader:0.1.0"
 """Image of the downloader unless ``--downloader-image`` names another one."""
 

@@ -38,8 +38,6 @@ from airunway.status import Category, Condition, category_of
 from airunway.status.evidence import EventFacts, Evidence, PodFacts, claim_facts, pod_facts
 from airunway.status.rootcause import RootCause, find_root_cause
 
-__all__ = ["ArtifactMaker", "ArtifactReconciler", "evidence_of"]
-
 log = logging.getLogger(__name__)
 
 _REFUSED_RETRY = 30.0

@@ -29,8 +29,6 @@ from airunway.process.jobs import job_pod
 from airunway.resource import ObjectKey, Resource, controller_owner, dig, key_of, labels_of, uid_of
 from airunway.status.evidence import EventFacts, event_facts
 
-__all__ = ["MARK", "ArtifactCaches", "Owned"]
-
 MARK = Mark(names.PART, names.MODEL_CACHE_PART)
 """The label on all objects of this part."""
 

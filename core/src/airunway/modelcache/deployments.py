@@ -47,8 +47,6 @@ from airunway.status.evidence import Evidence, claim_facts
 from airunway.status.rollup import Verdict
 from airunway.status.rootcause import find_root_cause
 
-__all__ = ["CacheReconciler"]
-
 log = logging.getLogger(__name__)
 
 _REFUSED_RETRY = 30.0

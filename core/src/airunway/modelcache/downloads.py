@@ -20,8 +20,6 @@ from airunway.resource import ObjectKey, Resource, condition_of, dig
 from airunway.status import Category, category_of
 from airunway.status.evidence import parse_moment
 
-__all__ = ["INTERVAL", "ProgressReader", "Running", "Tries", "artifact_points", "ask", "download_points"]
-
 log = logging.getLogger(__name__)
 
 INTERVAL = 10.0

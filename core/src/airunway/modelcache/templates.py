@@ -22,8 +22,6 @@ from airunway.process.templates import TemplateProjection
 from airunway.resource import ObjectKey, Resource, key_of, label_value, labels_of
 from airunway.templates import contribution_of, keeps_warm, warm_requests
 
-__all__ = ["WarmTemplates", "user_name"]
-
 log = logging.getLogger(__name__)
 
 _REFUSED_RETRY = 30.0

@@ -18,20 +18,6 @@ from airunway.owned.plan import Action, Plan, Rules, Step, conflict_text, plan_o
 from airunway.owned.writer import Occupied, Refused, Writer
 from airunway.resource import Resource, annotations_of, is_deleting
 
-__all__ = [
-    "CONFLICT_RETRY",
-    "FIGHT_PAUSE",
-    "FIGHT_REVERTS",
-    "FIGHT_WINDOW",
-    "Applied",
-    "Fight",
-    "WriteHistory",
-    "apply_objects",
-    "contested",
-    "fight_text",
-    "write",
-]
-
 # ---------------------------------------------------------------------------------------------- what a writer remembers
 
 

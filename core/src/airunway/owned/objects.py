@@ -12,8 +12,6 @@ from typing import NamedTuple
 from airunway.api import names
 from airunway.resource import Resource, controller_owner, dig, digest, key_of, owner_reference, uid_of
 
-__all__ = ["Identity", "Mark", "complete", "identity_in", "is_ours", "named", "our_labels"]
-
 _HASH_LENGTH = 16
 
 

@@ -14,8 +14,6 @@ from airunway.kube import needs_apply
 from airunway.owned.objects import Identity, Mark, identity_in, is_ours, named
 from airunway.resource import Resource, controller_owner, is_deleting, key_of
 
-__all__ = ["Action", "Plan", "Rules", "Step", "conflict_text", "plan_of", "recreation_text"]
-
 
 class Action(StrEnum):
     """The action for an object."""

@@ -9,8 +9,6 @@ from airunway.kube import AnyReflector, Index, Kind, MutationCache
 from airunway.owned.objects import Identity, identity_in
 from airunway.resource import Resource, key_of
 
-__all__ = ["View", "known_objects", "views_by_kind"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class View:

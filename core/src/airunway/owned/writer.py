@@ -27,9 +27,6 @@ from airunway.kube import (
 from airunway.owned.objects import Identity, identity_in, named
 from airunway.resource import Resource, controller_owner, is_deleting, key_of, uid_of
 
-__all__ = ["NEVER", "POLICIES", "Occupied", "Refused", "Writer", "missing_of", "policy_of"]
-
-
 # --------------------------------------------------------------------------------------- what an error of a write means
 
 

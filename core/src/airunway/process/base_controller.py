@@ -38,17 +38,6 @@ from airunway.process.metrics import Metrics
 from airunway.process.predicates import is_user_edit
 from airunway.resource import ObjectKey, Resource, key_of
 
-__all__ = [
-    "BURST",
-    "INTERVAL",
-    "BaseController",
-    "EditRateLimiter",
-    "Reconcile",
-    "error_type_of",
-    "instrumented",
-    "not_synced",
-]
-
 log = logging.getLogger(__name__)
 
 

@@ -30,8 +30,6 @@ from airunway.kube import (
 from airunway.process.metrics import Metrics
 from airunway.resource import ObjectKey, Resource, dig
 
-__all__ = ["Caches", "ProviderCapabilities", "ScopedCaches", "SharedCache"]
-
 T = TypeVar("T")
 
 Projection: TypeAlias = Callable[[Resource], Resource | None]

@@ -22,8 +22,6 @@ from typing import Any
 from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 
-__all__ = ["Cause", "Connection", "ConnectionLimits", "Connections", "OnTurnedAway", "connection_of", "listening"]
-
 log = logging.getLogger(__name__)
 
 

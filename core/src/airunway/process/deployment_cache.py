@@ -32,8 +32,6 @@ from airunway.resource import Resource, dig, finalizers_of, key_of, uid_of
 from airunway.selection import REFUSED_BY, is_denied, refused_by
 from airunway.templates import effective
 
-__all__ = ["DeploymentProjection", "own_spec", "to_validate", "whole", "with_all_finalizers"]
-
 _PACKED = f"{GROUP}/packed-spec"
 """Key of a cached object's spec as JSON; objects of the API server never have it."""
 

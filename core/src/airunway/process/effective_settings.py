@@ -19,8 +19,6 @@ from airunway.kube.config import SERVICE_ACCOUNT_DIRECTORY
 from airunway.redaction import redacted
 from airunway.resource import Resource, annotations_of, dig, key_of
 
-__all__ = ["ANNOTATION", "DEFAULT_NAMESPACE", "PART_OF", "EffectiveSettings", "operator_namespace", "published_in"]
-
 DEFAULT_NAMESPACE = "airunway-system"
 
 ANNOTATION = f"{GROUP}/effective-settings"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from airunway.resource import ObjectKey, Resource
 
-__all__ = ["Slots", "job_pod"]
-
 
 class Slots:
     """The slots of one process, by the key of what a Job works for; others wait in the order of their creation.

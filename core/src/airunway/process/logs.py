@@ -14,8 +14,6 @@ import orjson
 from airunway.redaction import escaped, printable, redacted, sanitized
 from airunway.resource import Resource, dig
 
-__all__ = ["configure_logging", "log_fields", "log_phase", "set_log_fields"]
-
 log = logging.getLogger(__name__)
 
 _Raised = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]

@@ -30,18 +30,6 @@ from airunway.process.metrics import Metrics
 from airunway.process.probes import metrics_server, probe_server
 from airunway.redaction import printable, redacted
 
-__all__ = [
-    "BUFFER",
-    "Application",
-    "Factories",
-    "Lead",
-    "ManagerSettings",
-    "Supervisor",
-    "Work",
-    "serve",
-    "small_tls_buffers",
-]
-
 log = logging.getLogger(__name__)
 
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["ERROR_TYPES", "METRICS", "PROCESS_METRICS", "Metric", "MetricType", "MetricsRole"]
-
 
 class MetricType(StrEnum):
     COUNTER = "counter"

@@ -30,23 +30,6 @@ from airunway.process.connections import Cause
 from airunway.process.metric_catalogue import METRICS, MetricsRole, MetricType
 from airunway.resource import ObjectKey, Resource, age_seconds, condition_of, dig, digest, uid_of
 
-__all__ = [
-    "INTERVAL",
-    "NO_PHASE",
-    "OBJECT_LIMIT",
-    "OTHER",
-    "WINDOW",
-    "EventLoopLag",
-    "Metrics",
-    "MetricsRole",
-    "Point",
-    "Source",
-    "Transitions",
-    "deployment_points",
-    "provider_points",
-]
-
-
 INTERVAL = 0.1
 """Seconds between two measurements."""
 

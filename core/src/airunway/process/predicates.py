@@ -16,8 +16,6 @@ from airunway.api.bounds import EXCESS
 from airunway.api.names import GROUP
 from airunway.resource import Resource, annotations_of, dig, finalizers_of, is_deleting, labels_of
 
-__all__ = ["RelevantMetadata", "has_our_prefix", "is_user_edit", "needs_reconcile"]
-
 
 def has_our_prefix(key: str) -> bool:
     """Whether a label or an annotation has our prefix."""

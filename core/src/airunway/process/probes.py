@@ -28,8 +28,6 @@ from airunway.process.connections import (
 )
 from airunway.process.metrics import Metrics
 
-__all__ = ["MAX_AGE", "Check", "MetricsCache", "MetricsPage", "metrics_server", "parse_address", "probe_server"]
-
 log = logging.getLogger(__name__)
 
 

@@ -15,8 +15,6 @@ from airunway.kube import AnyReflector, compact_objects
 from airunway.process.caches import Caches, ScopedCaches
 from airunway.resource import ObjectKey, Resource, dig, key_of
 
-__all__ = ["OnChange", "RuntimeConfigs"]
-
 OnChange: TypeAlias = Callable[[Hashable, Callable[[], list[Resource]]], None]
 """``on_change(cause, users)``: a config changed. `users()` returns the cached deployments that it concerns at the time
 of the call. A later change with the same cause replaces one that has not been handled yet.

@@ -27,8 +27,6 @@ from airunway.templates import (
     request_of,
 )
 
-__all__ = ["TemplateProjection", "Templates"]
-
 _METADATA = (
     "name",
     "namespace",

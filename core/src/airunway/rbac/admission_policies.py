@@ -47,8 +47,6 @@ from airunway.rbac.policy_rules import (
 from airunway.resource import Resource
 from airunway.status.conditions import PARTS, ConditionWriter, conditions_of
 
-__all__ = ["GUARD", "core_guard", "gateway_guard", "model_cache_guard", "provider_guard", "status_guard"]
-
 GUARD = "airunway-guard"
 
 _CORE_PARTS = (names.CORE_MANAGER, names.GATEWAY_MANAGER, names.MODEL_CACHE_MANAGER)

@@ -41,8 +41,6 @@ from airunway.rbac.policy_rules import (
 from airunway.routing import MODEL_HEADER
 from airunway.sdk.picker import ACCOUNT
 
-__all__ = ["BY_ARTIFACT", "artifact_contents", "gateway_contents", "model_cache_contents"]
-
 # --------------------------------------------------------------------------------------------------------- the gateway
 
 

@@ -21,49 +21,6 @@ from airunway.plugins.contract import ProviderManifest, UpstreamKind
 from airunway.resource import Resource
 from airunway.sdk.deployments import tag_of
 
-__all__ = [
-    "BY_DEPLOYMENT",
-    "EVENTS",
-    "HELD",
-    "IMAGES",
-    "LEASES",
-    "OWNERS",
-    "OWNER_NAMES",
-    "POD_RULES",
-    "RBAC",
-    "TOKEN_RULES",
-    "VARIABLES",
-    "PolicyRule",
-    "account_is_known",
-    "as_before",
-    "contents",
-    "controlled_by",
-    "if_present",
-    "image_is_allowed",
-    "images_of",
-    "is_account",
-    "keeps_finalizers",
-    "literals",
-    "name_after",
-    "of_containers",
-    "only_for",
-    "own_events",
-    "own_lease",
-    "places_of",
-    "pods_of",
-    "policy_and_binding",
-    "quoted",
-    "repository_of",
-    "resource_rule",
-    "resource_rules",
-    "restricted_rules",
-    "service_accounts",
-    "services",
-    "subjects",
-    "whereabouts",
-    "whose_kind",
-]
-
 RBAC = "rbac.authorization.k8s.io"
 
 _POD_TEMPLATE = ("spec.template.spec",)

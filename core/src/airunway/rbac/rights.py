@@ -27,18 +27,6 @@ from airunway.sdk.picker import RULES
 from airunway.webhook.cert_rotator import SECRET
 from airunway.webhook.configuration import CONFIGURATION_KIND, WebhookSettings
 
-__all__ = [
-    "Rights",
-    "core_rights",
-    "gateway_rights",
-    "leader_election_rights",
-    "model_cache_rights",
-    "picker_role",
-    "provider_rights",
-    "roles",
-    "webhook_rights",
-]
-
 _RBAC = "rbac.authorization.k8s.io"
 _READ = ["get", "list", "watch"]
 _FOLLOW = ["list", "watch"]

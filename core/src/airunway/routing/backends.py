@@ -22,24 +22,6 @@ from airunway.plugins.contract import Component, Observed
 from airunway.resource import Resource, entries_at, mapping_at, number_at, text_at
 from airunway.sdk import picker as picker_sdk
 
-__all__ = [
-    "POOL_GROUP",
-    "Backend",
-    "BackendKind",
-    "Picker",
-    "PickerProblem",
-    "Waiting",
-    "announced",
-    "backend_of",
-    "equalities",
-    "live_backend",
-    "live_pool",
-    "manages_pool",
-    "picker_for",
-    "picker_state",
-    "pool_objects",
-]
-
 POOL_GROUP = picker_sdk.INFERENCE_POOL.group
 
 _NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"

@@ -17,8 +17,6 @@ from typing import NamedTuple
 
 from airunway.resource import ObjectKey, Resource, text_at
 
-__all__ = ["Claim", "ClaimKind", "Claimant", "Claims", "Conflict", "claimant_of"]
-
 
 class ClaimKind(StrEnum):
     """What is claimed."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from airunway.api import names
 from airunway.configs import RoutingRequest, propagated
+from airunway.redaction import bounded
 from airunway.resource import Resource, condition_of, is_deleting, mapping_at, number_at, text_at
 from airunway.routing.backends import (
     Backend,
@@ -42,10 +43,8 @@ from airunway.routing.intent import (
 )
 from airunway.routing.routes import Rules, annotations_for, request_timeout, route
 from airunway.status import Category, category_of
-from airunway.status.conditions import Condition, bounded
+from airunway.status.conditions import Condition
 from airunway.status.rollup import Verdict
-
-__all__ = ["CONFLICT_RETRY", "Decision", "decide"]
 
 CONFLICT_RETRY = 60.0
 """Seconds until an object of another owner is looked at again."""

@@ -15,26 +15,6 @@ from airunway.configs import EffectiveConfig
 from airunway.resource import ObjectKey, Resource, dig, entries_at, filled, is_deleting, mapping_at, number_at, text_at
 from airunway.status.rollup import Verdict
 
-__all__ = [
-    "ACCEPTED",
-    "GATEWAY_GROUP",
-    "Choice",
-    "Listener",
-    "Target",
-    "address_of",
-    "addresses",
-    "admits",
-    "as_target",
-    "choose",
-    "gateway_key",
-    "gateway_status",
-    "listeners",
-    "parent_of",
-    "parents_of",
-    "usable",
-    "verdict_of",
-]
-
 GATEWAY_GROUP = "gateway.networking.k8s.io"
 
 

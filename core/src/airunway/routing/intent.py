@@ -28,25 +28,6 @@ from airunway.routing.claims import Claim, ClaimKind, Conflict
 from airunway.routing.gateways import Choice, choose, gateway_key, parent_of, usable
 from airunway.routing.routes import claims_in, header_problem
 
-__all__ = [
-    "CONDITION",
-    "MARK",
-    "Facts",
-    "Flags",
-    "Intent",
-    "Probe",
-    "claims_of",
-    "has_place",
-    "intent_of",
-    "is_dry_run",
-    "is_moved",
-    "is_paused",
-    "is_settled",
-    "is_suspended",
-    "keeps_unasked",
-    "leaves_route",
-]
-
 CONDITION = "GatewayReady"
 
 MARK = Mark(names.PART, names.GATEWAY_PART)

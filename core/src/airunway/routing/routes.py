@@ -17,16 +17,6 @@ from airunway.routing.backends import POOL_GROUP, Backend, BackendKind
 from airunway.routing.claims import Claim, ClaimKind
 from airunway.routing.gateways import GATEWAY_GROUP, Target, parents_of
 
-__all__ = [
-    "MODEL_HEADER",
-    "Rules",
-    "annotations_for",
-    "claims_in",
-    "header_problem",
-    "request_timeout",
-    "route",
-]
-
 MODEL_HEADER = "X-Gateway-Model-Name"
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)

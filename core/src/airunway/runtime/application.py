@@ -35,8 +35,6 @@ from airunway.selection import HEARTBEAT_INTERVAL
 from airunway.status import Condition, written
 from airunway.templates import TEMPLATE_READY
 
-__all__ = ["ProviderApplication", "ProviderSettings", "config_object"]
-
 
 def config_object(manifest: ProviderManifest) -> Resource:
     """The InferenceProviderConfig (spec and annotations) for a manifest."""

@@ -42,8 +42,6 @@ from airunway.runtime.report import StepResult, terminating_status
 from airunway.runtime.state import ClusterState, provider_mark
 from airunway.status import Category
 
-__all__ = ["Executor", "Finalizer", "Outcome", "refusal_outcome", "rehearse", "trial_of", "upstream_writer"]
-
 log = logging.getLogger(__name__)
 
 QUIET_REFUSALS = 5

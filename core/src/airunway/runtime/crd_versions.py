@@ -13,18 +13,6 @@ from airunway.plugins.contract import Transformer, Upstream, UpstreamKind, api_v
 from airunway.plugins.host import newest_of, unwritten
 from airunway.resource import Resource, annotations_of, dig, digest, is_true
 
-__all__ = [
-    "CrdFacts",
-    "Installed",
-    "as_written",
-    "comparable",
-    "crd_facts",
-    "detect",
-    "newest_waits",
-    "schema_hash",
-    "writer_of",
-]
-
 SHORT_HASH = 12
 """Digits of a published schema hash, usually; a registry may hold short or full ones."""
 

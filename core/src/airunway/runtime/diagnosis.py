@@ -46,18 +46,6 @@ from airunway.status.evidence import (
 from airunway.status.reasons import CODES, code_of_download
 from airunway.status.rootcause import RootCause, Symptom, find_symptoms, root_cause_of
 
-__all__ = [
-    "ABSENCE_PATIENCE",
-    "RULES",
-    "UPSTREAM_STALE_AFTER",
-    "Diagnosis",
-    "PodSummary",
-    "conclude",
-    "diagnose",
-    "is_ready",
-    "rule_of",
-]
-
 # ---------------------------------------------------------------------------------------------- how the pods are shown
 
 

@@ -47,8 +47,6 @@ from airunway.status.evidence import (
     pod_facts,
 )
 
-__all__ = ["PODS_PER_DEPLOYMENT", "EvidenceCollector", "Workloads", "is_history", "limited"]
-
 # ------------------------------------------------------------------------------------------------- what the caches keep
 
 

@@ -24,18 +24,6 @@ from airunway.sdk.pods import ONE_POD
 from airunway.status import Category, Fault, category_of
 from airunway.templates import TEMPLATE_READY
 
-__all__ = [
-    "DIFFERENT",
-    "Gate",
-    "assumed_cache",
-    "cache_reads",
-    "claims_hinder",
-    "foreign_faults",
-    "gate_of",
-    "waits_for_config",
-    "with_cache",
-]
-
 DISAGREEMENT = timedelta(seconds=30)
 """How long core and provider may see different runtime configs before the status says so."""
 

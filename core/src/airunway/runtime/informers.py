@@ -32,8 +32,6 @@ from airunway.process.caches import Caches
 from airunway.resource import ObjectKey, Resource, controller_owner, dig, key_of, labels_of
 from airunway.runtime.crd_versions import CrdFacts, Installed, crd_facts, detect
 
-__all__ = ["UpstreamInformers", "deployment_of", "kind_in", "written_in"]
-
 log = logging.getLogger(__name__)
 
 _FACTS = "crdFacts"

@@ -26,20 +26,6 @@ from airunway.status.evidence import parse_moment
 from airunway.status.reasons import CODES
 from airunway.status.rootcause import RootCause
 
-__all__ = [
-    "BASE",
-    "CAP",
-    "SCHEMA_TRIES",
-    "Attempts",
-    "FailedTry",
-    "Failure",
-    "Memory",
-    "Subject",
-    "Waiting",
-    "previous_cause",
-    "without_numbers",
-]
-
 # ----------------------------------------------------------------------------------- when a failed write is tried again
 
 

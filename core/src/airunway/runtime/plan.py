@@ -54,8 +54,6 @@ from airunway.sdk.pods import pod_specs
 from airunway.selection import is_denied
 from airunway.status import Category
 
-__all__ = ["Decision", "Do", "decide", "intent_of", "observe", "plan", "plan_of", "plugin_fault"]
-
 log = logging.getLogger(__name__)
 
 

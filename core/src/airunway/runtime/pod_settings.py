@@ -40,20 +40,6 @@ from airunway.runtime.report import StepResult
 from airunway.runtime.state import ClusterState
 from airunway.runtime.translate import TranslationResult, translate
 
-__all__ = [
-    "NEWER_PODS_WAIT",
-    "WHEN",
-    "carried_results",
-    "carried_warnings",
-    "config_secrets",
-    "is_recorded",
-    "keeps",
-    "newer_waits",
-    "not_applied",
-    "pods_unknown",
-    "settings_to_write",
-]
-
 NEWER_PODS_WAIT = "NewerPodSettingsWait"
 """Reason of the warning that newer pod settings wait for a change of the spec."""
 

@@ -25,8 +25,6 @@ from airunway.runtime.apply import rehearse
 from airunway.runtime.report import StepResult
 from airunway.runtime.state import ClusterState
 
-__all__ = ["PLAN_LIMIT", "Previewer", "plan_data", "plan_name", "shown"]
-
 
 def plan_name(deployment: Resource) -> str:
     return f"{deployment['metadata']['name']}-airunway-plan"

@@ -56,8 +56,6 @@ from airunway.runtime.translate import selector_of
 from airunway.status.events import EVENTS
 from airunway.status.evidence import Evidence
 
-__all__ = ["ProviderReconciler"]
-
 log = logging.getLogger(__name__)
 
 _ROLL_OUT_RETRY = 5.0

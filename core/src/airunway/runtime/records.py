@@ -23,26 +23,6 @@ from airunway.api.rules import MAX_REPLICAS
 from airunway.plugins.contract import Gateway, Interruption, ModelCache, RuntimeSettings, SecretKey
 from airunway.resource import Resource, annotations_of, canonical_json, controller_owner, dig, digest, filled
 
-__all__ = [
-    "CLAIM_FIELDS",
-    "INTERRUPTS_ON_CHANGE",
-    "REPLACE_ON_CHANGE",
-    "Record",
-    "SpecDigests",
-    "identity_of",
-    "interruption_record",
-    "interruptions",
-    "is_primary",
-    "new_record",
-    "read_record",
-    "recreate_causes",
-    "replacement_record",
-    "settings_of_record",
-    "settings_record",
-    "with_counts_of",
-    "written_for",
-]
-
 
 def is_primary(live: Resource) -> bool:
     """Whether an object of ours is the deployment's primary one, of any kind and name.

@@ -35,23 +35,6 @@ from airunway.status import (
 from airunway.status.evidence import parse_moment
 from airunway.status.rootcause import RootCause
 
-__all__ = [
-    "CACHE_COMPONENT",
-    "STORAGE_COMPONENT",
-    "Announcement",
-    "Report",
-    "StepResult",
-    "announcements",
-    "fault_of",
-    "leaving",
-    "located",
-    "planned_status",
-    "provider_status",
-    "record_of_service",
-    "terminating_status",
-    "warning_text",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class StepResult:

@@ -17,8 +17,6 @@ from airunway.status import served_before
 from airunway.status.conditions import parts_of
 from airunway.status.evidence import EventFacts, Evidence, parse_moment
 
-__all__ = ["ClusterState", "applied_at", "provider_mark"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterState:

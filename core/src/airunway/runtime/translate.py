@@ -52,21 +52,6 @@ from airunway.sdk.fields import ignored_fields, ignored_pod_settings, tracked
 from airunway.sdk.pods import pod_templates
 from airunway.status.conditions import parts_of
 
-__all__ = [
-    "Overrides",
-    "TooLarge",
-    "TranslationResult",
-    "check_overrides",
-    "complete",
-    "merged",
-    "parsed",
-    "placed",
-    "selector_of",
-    "translate",
-    "unclaimed_volumes",
-]
-
-
 _VOLUME = "spec.model.storage.volumes[]"
 
 

@@ -21,8 +21,6 @@ from airunway.snapshots.reading import (
 )
 from airunway.view import DeploymentSnapshot, Unseen
 
-__all__ = ["Watched", "follow_snapshots"]
-
 _CALM = 0.1
 """Seconds for which changes are collected: one rollout changes many objects at once."""
 

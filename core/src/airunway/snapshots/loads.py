@@ -38,18 +38,6 @@ from airunway.view.engine_metrics import (
     quantile,
 )
 
-__all__ = [
-    "Loads",
-    "PodMetrics",
-    "PrometheusError",
-    "PrometheusMetrics",
-    "Scope",
-    "deployments_and_pods",
-    "deployments_in",
-    "engine_of",
-    "ready_pods",
-]
-
 WINDOW = 15.0
 """Seconds over which rates are taken."""
 

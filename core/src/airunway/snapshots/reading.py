@@ -29,23 +29,6 @@ from airunway.kube.errors import AnswerTooLarge
 from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, uid_of
 from airunway.view import DeploymentSnapshot, Unseen
 
-__all__ = [
-    "EVENT",
-    "MOST_REQUESTS",
-    "Content",
-    "Served",
-    "Source",
-    "Surroundings",
-    "all_pod_sources",
-    "assembled",
-    "event_sources",
-    "pod_sources",
-    "read_snapshot",
-    "sources_of",
-    "surroundings_of",
-    "unseen_for",
-]
-
 Content: TypeAlias = Literal["pods", "events", "objects"]
 """What a source is a part of."""
 

@@ -14,18 +14,6 @@ from airunway.resource import ObjectKey, Resource, dig, is_deleting, is_true, ke
 from airunway.snapshots.reading import pod_sources
 from airunway.view.answers import MOST_DOCUMENT, PATHS, AnswerReader, Piece, Task, models_of, tasks_of
 
-__all__ = [
-    "Advertised",
-    "Endpoint",
-    "advertised",
-    "ask",
-    "endpoint_of",
-    "is_port",
-    "pod_endpoint",
-    "proxy_path",
-    "schema_tasks",
-]
-
 _MOST_STREAM = 64 * 2**20
 """Bytes of one answer."""
 

@@ -3,12 +3,11 @@
 The core and every provider use it. It does not depend on the Kubernetes client.
 """
 
+from airunway.redaction import MESSAGE_LIMIT, bounded
 from airunway.status.conditions import (
-    MESSAGE_LIMIT,
     SERVED,
     Condition,
     as_word,
-    bounded,
     conditions_in,
     served_before,
     served_record,

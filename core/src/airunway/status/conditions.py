@@ -12,27 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from airunway.redaction import MESSAGE_LIMIT, bounded
+from airunway.redaction import bounded
 from airunway.resource import Resource, condition_of, dig, format_time, parse_time
-
-__all__ = [
-    "CONDITIONS",
-    "MESSAGE_LIMIT",
-    "PARTS",
-    "PART_NAMES",
-    "SERVED",
-    "Condition",
-    "ConditionType",
-    "ConditionWriter",
-    "as_word",
-    "bounded",
-    "conditions_in",
-    "conditions_of",
-    "parts_of",
-    "served_before",
-    "served_record",
-    "written",
-]
 
 WORD_LIMIT = 256
 """Longest reason, in characters (the limit of `status.reason`)."""

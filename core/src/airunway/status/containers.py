@@ -11,8 +11,6 @@ from airunway.status.evidence import ContainerFacts, Ending, EventFacts, PodFact
 from airunway.status.reasons import CODES
 from airunway.status.texts import ENGINE, IMAGE_PULL, PREPARATION, first_meaning, line_of, without_names
 
-__all__ = ["ContainerFault", "container_finding", "probe_finding"]
-
 _IMAGE_REASONS = frozenset(
     {
         "ErrImagePull",

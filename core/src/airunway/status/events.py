@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["EVENTS", "Emitter", "EventReason"]
-
 
 class Emitter(StrEnum):
     """Who emits an event: its ``reportingController`` without the group."""

@@ -14,28 +14,6 @@ from datetime import UTC, datetime
 from airunway.redaction import bounded, tail
 from airunway.resource import Resource, controller_owner, dig, labels_of, parse_time, uid_of
 
-__all__ = [
-    "POD_SHOWN",
-    "TEXT_LIMIT",
-    "ClaimFacts",
-    "ContainerFacts",
-    "Ending",
-    "EventFacts",
-    "Evidence",
-    "JobFacts",
-    "PodCounts",
-    "PodFacts",
-    "Reported",
-    "Unscheduled",
-    "claim_facts",
-    "count_pods",
-    "event_facts",
-    "job_facts",
-    "parse_moment",
-    "pod_facts",
-    "shortage_of",
-]
-
 TEXT_LIMIT = 2048
 """Characters kept of a text of Kubernetes or an engine. Its end is kept: a termination message is the end of a log."""
 

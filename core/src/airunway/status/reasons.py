@@ -10,18 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = [
-    "CODES",
-    "PAGE",
-    "REASONS",
-    "Category",
-    "Code",
-    "Reason",
-    "category_of",
-    "code_of_download",
-    "code_of_reason",
-]
-
 
 class Category(StrEnum):
     """The kind of problem (or progress) that a reason stands for."""

@@ -11,35 +11,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from airunway.redaction import bounded
 from airunway.resource import Resource, dig, parse_time
 from airunway.status.conditions import (
     Condition,
     ConditionWriter,
     as_word,
-    bounded,
     conditions_in,
     conditions_of,
     written,
 )
 from airunway.status.reasons import Category, category_of
-
-__all__ = [
-    "CAPACITY_PATIENCE",
-    "DEPENDENCY_GRACE",
-    "OVERALL",
-    "PARENTS",
-    "Fault",
-    "Phase",
-    "Rollup",
-    "Summary",
-    "Verdict",
-    "overall_conditions",
-    "parent_conditions",
-    "parent_of",
-    "roll_up",
-    "since",
-    "summary_of",
-]
 
 DEPENDENCY_GRACE = timedelta(seconds=10)
 """How long a dependency may be unreachable before the phase changes (seed 003; RuntimeConfig can change it)."""

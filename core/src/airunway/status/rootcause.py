@@ -13,22 +13,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 
+from airunway.redaction import MESSAGE_LIMIT, bounded
 from airunway.resource import Resource, format_time
-from airunway.status.conditions import MESSAGE_LIMIT, bounded
 from airunway.status.containers import ContainerFault, container_finding, probe_finding
 from airunway.status.evidence import EventFacts, Evidence, PodFacts, Reported
 from airunway.status.reasons import CODES, code_of_reason
 from airunway.status.texts import CREATION, MOUNT, PROVISIONING, SCHEDULING, first_meaning, line_of
-
-__all__ = [
-    "Distance",
-    "RootCause",
-    "Symptom",
-    "find_root_cause",
-    "find_symptoms",
-    "root_cause_of",
-    "root_cause_status",
-]
 
 _CREATION_PATIENCE = timedelta(minutes=20)
 """How long a workload controller's event counts without being repeated: its retries are up to 17 minutes apart."""

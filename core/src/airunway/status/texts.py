@@ -16,20 +16,6 @@ import orjson
 
 from airunway.redaction import sanitized
 
-__all__ = [
-    "CREATION",
-    "ENGINE",
-    "IMAGE_PULL",
-    "MOUNT",
-    "PREPARATION",
-    "PROVISIONING",
-    "SCHEDULING",
-    "MessagePattern",
-    "first_meaning",
-    "line_of",
-    "without_names",
-]
-
 _NAMES = re.compile(r'"[^"]*"|(?<!\S)(?!i/o)\S*/\S*')
 
 _LINE = r"(?m:^)"

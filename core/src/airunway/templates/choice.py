@@ -11,19 +11,6 @@ from dataclasses import dataclass, field
 
 from airunway.resource import ObjectKey, Resource, dig, digest, key_of, text_at
 
-__all__ = [
-    "CLUSTER_KIND",
-    "KIND",
-    "USABLE",
-    "Candidate",
-    "Choice",
-    "Request",
-    "TemplateScope",
-    "answers",
-    "choose",
-    "request_of",
-]
-
 KIND, CLUSTER_KIND = "ModelTemplate", "ClusterModelTemplate"
 
 TemplateScope = str

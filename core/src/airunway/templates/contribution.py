@@ -17,17 +17,6 @@ from airunway.configs import EffectiveConfig, Problem
 from airunway.resource import Resource, canonical_json, condition_of, dig, digest, is_deleting, key_of
 from airunway.templates.expansion import expand
 
-__all__ = [
-    "EXCLUDED",
-    "MAX_CONTRIBUTION",
-    "Contribution",
-    "contribution_of",
-    "keeps_warm",
-    "model_of",
-    "sources_of",
-    "warm_requests",
-]
-
 MAX_CONTRIBUTION = 16 * 2**10
 """Maximum bytes of JSON: it is recorded in the status of each deployment that uses the template."""
 

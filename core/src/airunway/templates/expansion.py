@@ -14,17 +14,6 @@ from typing import Any
 from airunway.resource import Resource, dig
 from airunway.templates.choice import request_of
 
-__all__ = [
-    "MAX_DEPTH",
-    "TEMPLATE_READY",
-    "Expansion",
-    "effective",
-    "effective_model",
-    "expand",
-    "is_default",
-    "recorded_contribution",
-]
-
 TEMPLATE_READY = "TemplateReady"
 """Condition of a deployment: its template was found, and what it gives is recorded."""
 

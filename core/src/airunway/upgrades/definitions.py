@@ -18,21 +18,6 @@ from airunway.resource import Resource, dig, is_true, key_of
 from airunway.runtime.crd_versions import SHORT_HASH, schema_hash
 from airunway.schema import dropped, malformed, refusals, schema_in, served_versions
 
-__all__ = [
-    "MANAGER",
-    "Definition",
-    "DefinitionError",
-    "DefinitionVersion",
-    "Harm",
-    "apply_definitions",
-    "chosen",
-    "definition_of",
-    "harms",
-    "harms_in",
-    "stored_versions",
-    "unacceptable",
-]
-
 MANAGER = "airunway-crds"
 """The field manager of ``airunway crds --apply``."""
 

@@ -32,8 +32,6 @@ from airunway.upgrades.forecast import Cluster, state_in
 from airunway.validation import validate
 from airunway.view.plan import PlanStep, plan_step
 
-__all__ = ["Surroundings", "Upstream", "UpstreamPlan", "assigned", "deletions", "planned", "unnamed"]
-
 _OF_CORE = ("Validated", TEMPLATE_READY, "EngineSelected", "ProviderSelected", "RuntimeConfigReady")
 
 _WORDS = {

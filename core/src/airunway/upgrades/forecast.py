@@ -23,8 +23,6 @@ from airunway.runtime.plan import Decision, Do, decide
 from airunway.runtime.state import ClusterState
 from airunway.schema import defaulted, dropped, gained, pruned, refusals, schema_in
 
-__all__ = ["CHANGES", "Cluster", "Effect", "Forecast", "forecast", "state_in"]
-
 Edit = Callable[[Resource], Resource]
 
 

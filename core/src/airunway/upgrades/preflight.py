@@ -23,20 +23,6 @@ from airunway.templates import effective
 from airunway.upgrades.definitions import unacceptable
 from airunway.upgrades.forecast import Cluster, Effect, Forecast, forecast
 
-__all__ = [
-    "Change",
-    "Preflight",
-    "ProviderRun",
-    "Running",
-    "changes_of",
-    "definition_names",
-    "objects_of",
-    "preflight",
-    "provider_run_in",
-    "read_provider_run",
-    "read_running",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Change:

@@ -33,18 +33,6 @@ from airunway.resource import Resource, dig
 from airunway.schema import Violation
 from airunway.validation.uses import DIMENSIONS, Use, fits, uses_of
 
-__all__ = [
-    "NAMESPACE_NAME",
-    "Grants",
-    "NamespaceRule",
-    "Policy",
-    "PolicyError",
-    "Selector",
-    "parse_policy",
-    "read_selector",
-    "violations",
-]
-
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """The label with the namespace's own name, which every Namespace has."""
 

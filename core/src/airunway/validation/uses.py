@@ -13,8 +13,6 @@ from fnmatch import fnmatchcase
 from airunway.json_path import entries
 from airunway.resource import Resource, dig
 
-__all__ = ["DIMENSIONS", "Dimension", "Use", "fits", "uses_of"]
-
 _EVERYTHING = "*"
 """The value of a use that covers everything: a toleration without a key. Only the list entry ``*`` allows it."""
 

@@ -20,23 +20,6 @@ from airunway.redaction import bounded, printable
 from airunway.resource import Resource, dig
 from airunway.view.base import Unseen, View, word
 
-__all__ = [
-    "MOST_DOCUMENT",
-    "PATHS",
-    "Answer",
-    "AnswerReader",
-    "AnswerView",
-    "Piece",
-    "Ranked",
-    "Task",
-    "Usage",
-    "error_text",
-    "models_of",
-    "plain_text",
-    "request_body",
-    "tasks_of",
-]
-
 SHOWN = 200
 """Bytes that are shown of what is no answer."""
 

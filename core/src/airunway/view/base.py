@@ -10,8 +10,6 @@ from typing import Any
 from airunway.redaction import bounded
 from airunway.resource import Resource, format_time
 
-__all__ = ["SHORT", "Unseen", "View", "line", "reasons_of", "resource_of", "short_age", "word"]
-
 SHORT = 253
 """Bytes kept of a name or a word: the longest name that Kubernetes allows."""
 

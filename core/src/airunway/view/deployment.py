@@ -17,18 +17,6 @@ from airunway.view.base import Unseen, View, line, reasons_of, word
 from airunway.view.pods import PHASES, Health, PodRow, pod_row
 from airunway.view.tree import TreeNode, tree_of
 
-__all__ = [
-    "CauseView",
-    "ConditionRow",
-    "DeploymentView",
-    "Outcome",
-    "TemplateUse",
-    "cause_of",
-    "deployment_view",
-    "event_time",
-    "outcome_of",
-]
-
 _GOOD = {condition.name: condition.good for condition in CONDITIONS}
 _PLACE = {condition.name: place for place, condition in enumerate(CONDITIONS)}
 _INFORMATIVE = frozenset({"Served"})

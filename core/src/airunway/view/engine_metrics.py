@@ -17,18 +17,6 @@ from dataclasses import dataclass, field
 
 from airunway.view.base import Unseen, View, line
 
-__all__ = [
-    "ENGINE_METRICS",
-    "METRICS_PATHS",
-    "EngineMetrics",
-    "LoadRow",
-    "PodLoad",
-    "Sample",
-    "SampleReader",
-    "load_row",
-    "quantile",
-]
-
 MOST_SERIES = 100_000
 """Series of one answer that are read."""
 

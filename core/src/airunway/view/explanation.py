@@ -10,8 +10,6 @@ from airunway.selection.advice import Advice, FieldEdit
 from airunway.selection.explanation import Explanation
 from airunway.view.base import View, line, word
 
-__all__ = ["CandidateRow", "CheckRow", "ExplanationView", "explanation_view"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class CheckRow(View):

@@ -12,8 +12,6 @@ from airunway.templates import effective_model
 from airunway.view.base import View
 from airunway.view.pods import PHASES, Health
 
-__all__ = ["FleetFilter", "FleetGroup", "FleetRow", "FleetView", "fleet_view"]
-
 _LONGEST = 253
 
 

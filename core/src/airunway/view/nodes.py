@@ -10,8 +10,6 @@ from airunway.resource import Resource
 from airunway.sizing import NodeGpus, Placement, free_gpus
 from airunway.view.base import Unseen, View, line, word
 
-__all__ = ["GpuGroup", "NodeRow", "NodesView", "nodes_view"]
-
 _MOST_NOTES = 32
 
 

@@ -16,8 +16,6 @@ from airunway.resource import Resource, dig
 from airunway.sdk.pods import pod_specs, pod_templates
 from airunway.view.base import Unseen, View, line, word
 
-__all__ = ["CHANGES", "MOST_LINES", "DeploymentPlan", "PlanStep", "edit_step", "plan_step"]
-
 MOST_LINES = 2000
 """Lines of one object's diff."""
 

@@ -11,8 +11,6 @@ from airunway.resource import Resource, dig, labels_of
 from airunway.status.evidence import ContainerFacts, Ending, PodFacts, pod_facts
 from airunway.view.base import View, line, word
 
-__all__ = ["PHASES", "ContainerRow", "EndingRow", "Health", "PodRow", "container_names", "pod_row", "role_of"]
-
 _STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
 """Reasons for which a container waits although nothing is wrong."""
 

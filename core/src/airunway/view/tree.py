@@ -11,8 +11,6 @@ from airunway.status.reasons import REASONS, Category, category_of
 from airunway.view.base import View, line, word
 from airunway.view.pods import Health, PodRow
 
-__all__ = ["ObjectState", "TreeNode", "state_of", "tree_of"]
-
 GROUPED_FROM = 4
 """Equal healthy siblings from this number on are one node."""
 

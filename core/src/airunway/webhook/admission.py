@@ -38,8 +38,6 @@ from airunway.templates import Expansion
 from airunway.validation import Violation, bounded_violations, validate, warnings
 from airunway.validation.policy import Grants, Policy, violations
 
-__all__ = ["AccessReviewer", "Admission", "ClusterView", "Denial", "ReviewResult", "User", "at_once"]
-
 log = logging.getLogger(__name__)
 
 FORBIDDEN = "FieldValueForbidden"

@@ -15,8 +15,6 @@ from airunway.webhook.cert_rotator import SETTLE, CertificateSecret, CertRotator
 from airunway.webhook.configuration import WebhookSettings
 from airunway.webhook.server import AdmissionServer, Limits, OnReview
 
-__all__ = ["Webhook"]
-
 
 class Webhook:
     """Watches the Secret, serves reviews, and (while leading) rotates certificates; `view` is the core."""

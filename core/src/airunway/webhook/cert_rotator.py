@@ -49,8 +49,6 @@ from airunway.webhook.configuration import (
     injection,
 )
 
-__all__ = ["SECRET", "CertRotator", "CertificateSecret", "material_of", "secret_of"]
-
 log = logging.getLogger(__name__)
 
 MANAGER = "airunway-webhook"

@@ -18,22 +18,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-__all__ = [
-    "AUTHORITY_LIFETIME",
-    "OVERLAP",
-    "ROTATE_AHEAD",
-    "SERVING_LIFETIME",
-    "CertificateAction",
-    "CertificateDecision",
-    "Material",
-    "authorities_in",
-    "authority_ends",
-    "decide",
-    "issue_serving",
-    "new_authority",
-    "without_previous",
-]
-
 AUTHORITY_LIFETIME = timedelta(days=3650)
 SERVING_LIFETIME = timedelta(days=365)
 ROTATE_AHEAD = timedelta(days=90)

@@ -19,25 +19,6 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Kind
 from airunway.resource import ObjectKey, Resource, dig
 
-__all__ = [
-    "CONFIGURATION",
-    "CONFIGURATION_KIND",
-    "MATCH_CONDITIONS",
-    "PATH",
-    "SECRET_NAME",
-    "TIMEOUT_SECONDS",
-    "WEBHOOK",
-    "WebhookSettings",
-    "bundles_in",
-    "configuration_object",
-    "decoded",
-    "injection",
-    "trust_clients_of",
-    "webhook_settings",
-    "webhooks_of",
-]
-
-
 WEBHOOK = f"validate.modeldeployments.{names.GROUP}"
 """The name of our entry in the ValidatingWebhookConfiguration; refusals contain it."""
 

@@ -46,8 +46,6 @@ from airunway.webhook.admission import Admission, ReviewResult, User, at_once
 from airunway.webhook.certificates import Material
 from airunway.webhook.configuration import PATH, TIMEOUT_SECONDS, trust_clients_of
 
-__all__ = ["AdmissionServer", "Limits", "OnReview", "Pace", "RequestLimiter", "TurnedAway", "aside"]
-
 log = logging.getLogger(__name__)
 
 _KIB, _MIB = 2**10, 2**20
