@@ -91,6 +91,11 @@ def finalizers_of(obj: Resource) -> list[str]:
     return [str(each) for each in found] if isinstance(found, list) else []
 
 
+def managed_by(obj: Resource, manager: str) -> list[Resource]:
+    """The entries of ``managedFields`` of one field manager, in their order."""
+    return [entry for entry in entries_at(obj, "metadata", "managedFields") if entry.get("manager") == manager]
+
+
 def is_deleting(obj: Resource) -> bool:
     return bool(dig(obj, "metadata", "deletionTimestamp"))
 

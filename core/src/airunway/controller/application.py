@@ -375,8 +375,8 @@ class CoreApplication:
             elif mounts_old_claim(new):
                 self._runtime_config_queue.add(self._wave_of(new))
             return
-        moved = (*cache_progress_of(old), *progress_of(old)) != (*cache_progress_of(new), *progress_of(new))
-        if moved and (mounts_old_claim(new) or self._runtime_config_reconciler.caches.is_under_way(key)):
+        changes_claim = mounts_old_claim(new) or self._runtime_config_reconciler.caches.is_under_way(key)
+        if changes_claim and (cache_progress_of(old), progress_of(old)) != (cache_progress_of(new), progress_of(new)):
             self._runtime_config_queue.add(self._wave_of(new))
         config = self._runtime_configs.resolve(new).config
         if config is not None and config.rollout is Rollout.IMMEDIATELY and progress_of(old) != progress_of(new):

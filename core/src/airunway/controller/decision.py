@@ -34,6 +34,7 @@ from airunway.resource import (
     format_time,
     is_true,
     key_of,
+    managed_by,
 )
 from airunway.selection import (
     NO_HEALTHY,
@@ -501,6 +502,5 @@ def _unless_only_newer(before: Resource | None, condition: Resource) -> Resource
 
 def _chose(deployment: Resource) -> bool:
     """Whether the core itself wrote ``status.provider.name``."""
-    entries = dig(deployment, "metadata", "managedFields", default=[])
-    ours = [entry for entry in entries if entry.get("manager") == names.CORE_MANAGER]
+    ours = managed_by(deployment, names.CORE_MANAGER)
     return any(dig(entry, "fieldsV1", "f:status", "f:provider", "f:name") is not None for entry in ours)

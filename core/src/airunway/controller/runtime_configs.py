@@ -27,6 +27,7 @@ from airunway.resource import (
     is_deleting,
     is_true,
     key_of,
+    managed_by,
     parse_time,
 )
 from airunway.status import CAPACITY_PATIENCE, SERVED, Condition, Phase, conditions_in, written
@@ -313,11 +314,10 @@ def _is_held(deployment: Resource) -> bool:
 
 def _last_written(deployment: Resource) -> datetime | None:
     """When the core wrote the status of a deployment last: at its grant, or later."""
-    entries = dig(deployment, "metadata", "managedFields", default=[])
     times = [
         parse_time(entry.get("time"))
-        for entry in entries
-        if entry.get("manager") == names.CORE_MANAGER and entry.get("subresource") == "status"
+        for entry in managed_by(deployment, names.CORE_MANAGER)
+        if entry.get("subresource") == "status"
     ]
     return max(filter(None, times), default=parse_time(dig(deployment, "metadata", "creationTimestamp")))
 

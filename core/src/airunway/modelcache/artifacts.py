@@ -33,7 +33,7 @@ from airunway.owned.objects import Identity, complete, identity_in, is_ours
 from airunway.owned.writer import Occupied, Refused, Writer
 from airunway.process.jobs import Slots
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, labels_of, uid_of
+from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, labels_of, managed_by, uid_of
 from airunway.status import Category, Condition, category_of
 from airunway.status.evidence import EventFacts, Evidence, PodFacts, claim_facts, pod_facts
 from airunway.status.rootcause import RootCause, find_root_cause
@@ -310,11 +310,10 @@ _OWN_LABELS = frozenset({names.MANAGED_BY, names.PART, names.MODEL_DEPLOYMENT})
 
 def _labels_applied(artifact: Resource) -> set[str]:
     """Keys of the labels that this part has applied."""
-    entries = dig(artifact, "metadata", "managedFields", default=[])
     fields = (
         dig(entry, "fieldsV1", "f:metadata", "f:labels", default={})
-        for entry in entries
-        if entry.get("manager") == names.MODEL_CACHE_MANAGER and not entry.get("subresource")
+        for entry in managed_by(artifact, names.MODEL_CACHE_MANAGER)
+        if not entry.get("subresource")
     )
     return {key.removeprefix("f:") for each in fields for key in each if key.startswith("f:")}
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from airunway.api.bounds import EXCESS
 from airunway.api.names import GROUP
-from airunway.resource import Resource, annotations_of, dig, finalizers_of, is_deleting, labels_of
+from airunway.resource import Resource, annotations_of, dig, finalizers_of, is_deleting, labels_of, managed_by
 
 
 def has_our_prefix(key: str) -> bool:
@@ -80,14 +80,10 @@ def _relevant(obj: Resource, relevant: RelevantMetadata) -> tuple[object, ...]:
     return dig(obj, "metadata", "uid"), dig(obj, "metadata", "generation"), labels, annotations, obj.get(EXCESS)
 
 
-def _entries(obj: Resource, manager: str) -> list[Resource]:
-    return [entry for entry in dig(obj, "metadata", "managedFields", default=[]) if entry.get("manager") == manager]
-
-
 def _owned(obj: Resource, manager: str) -> Resource:
     """The fields of the status that `manager` has applied, from managedFields."""
     found: Resource = {}
-    for entry in _entries(obj, manager):
+    for entry in managed_by(obj, manager):
         if entry.get("subresource") == "status":
             found |= dig(entry, "fieldsV1", "f:status", default={})
     return found

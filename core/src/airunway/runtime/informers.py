@@ -29,7 +29,7 @@ from airunway.owned.objects import Identity, identity_in
 from airunway.plugins.contract import UpstreamKind, api_version
 from airunway.plugins.host import ProviderHost
 from airunway.process.caches import Caches
-from airunway.resource import ObjectKey, Resource, controller_owner, dig, key_of, labels_of
+from airunway.resource import ObjectKey, Resource, controller_owner, key_of, labels_of, managed_by
 from airunway.runtime.crd_versions import CrdFacts, Installed, crd_facts, detect
 
 log = logging.getLogger(__name__)
@@ -356,9 +356,8 @@ def kind_in(kind: UpstreamKind, version: str) -> Kind:
 
 def written_in(obj: Resource, manager: str) -> str:
     """The ``apiVersion`` of our last apply; empty if there was none."""
-    for entry in dig(obj, "metadata", "managedFields") or ():
-        ours = isinstance(entry, dict) and entry.get("manager") == manager and entry.get("operation") == "Apply"
-        if ours and not entry.get("subresource"):
+    for entry in managed_by(obj, manager):
+        if entry.get("operation") == "Apply" and not entry.get("subresource"):
             return str(entry.get("apiVersion", ""))
     return ""
 

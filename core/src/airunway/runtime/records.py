@@ -21,7 +21,16 @@ from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.api.rules import MAX_REPLICAS
 from airunway.plugins.contract import Gateway, Interruption, ModelCache, RuntimeSettings, SecretKey
-from airunway.resource import Resource, annotations_of, canonical_json, controller_owner, dig, digest, filled
+from airunway.resource import (
+    Resource,
+    annotations_of,
+    canonical_json,
+    controller_owner,
+    dig,
+    digest,
+    filled,
+    managed_by,
+)
 
 
 def is_primary(live: Resource) -> bool:
@@ -162,13 +171,9 @@ def _gateway_in(found: object) -> Gateway | None:
 
 def _is_ours(obj: Resource, annotation: str, manager: str) -> bool:
     """Whether we applied the annotation's current value. A preview's object has no managedFields and counts as ours."""
-    entries = dig(obj, "metadata", "managedFields")
-    if not isinstance(entries, list):
-        return True
-    return any(
+    return dig(obj, "metadata", "managedFields") is None or any(
         dig(entry, "fieldsV1", "f:metadata", "f:annotations", f"f:{annotation}") is not None
-        for entry in entries
-        if isinstance(entry, dict) and entry.get("manager") == manager
+        for entry in managed_by(obj, manager)
     )
 
 

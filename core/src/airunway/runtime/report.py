@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from airunway.api import names
 from airunway.api.bounds import MAX_CAUSES
 from airunway.plugins.contract import Component, Endpoint, Finding, Observation, Pool
-from airunway.resource import Resource, condition_of, dig, filled, format_time
+from airunway.resource import Resource, condition_of, dig, filled, format_time, managed_by
 from airunway.status import (
     CAPACITY_PATIENCE,
     DEPENDENCY_GRACE,
@@ -259,10 +259,8 @@ def _has_warnings_of_another(deployment: Resource) -> bool:
     if not dig(deployment, "status", "warnings"):
         return False
     manager = names.provider_manager(str(dig(deployment, "status", "provider", "name", default="")))
-    return not any(
-        entry.get("manager") == manager and dig(entry, "fieldsV1", "f:status", "f:warnings") is not None
-        for entry in dig(deployment, "metadata", "managedFields", default=[])
-    )
+    ours = managed_by(deployment, manager)
+    return not any(dig(entry, "fieldsV1", "f:status", "f:warnings") is not None for entry in ours)
 
 
 def _named(verdict: Rollup, report: Report, cause: RootCause | None) -> Rollup:

@@ -10,7 +10,17 @@ from functools import cached_property
 from airunway.api import names
 from airunway.configs import CONFIG_READY, EffectiveConfig, Resolution, config_name
 from airunway.owned.objects import Identity, Mark, is_ours
-from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, finalizers_of, key_of, uid_of
+from airunway.resource import (
+    ObjectKey,
+    Resource,
+    annotations_of,
+    condition_of,
+    dig,
+    finalizers_of,
+    key_of,
+    managed_by,
+    uid_of,
+)
 from airunway.runtime.crd_versions import Installed
 from airunway.runtime.records import Record, is_primary, read_record
 from airunway.status import served_before
@@ -178,11 +188,6 @@ def provider_mark(provider: str) -> Mark:
 
 def applied_at(primary: Resource, manager: str) -> datetime | None:
     """When we last changed the object: the time of our entry in managedFields, otherwise its creation."""
-    entries = dig(primary, "metadata", "managedFields")
-    times = [
-        parse_moment(entry.get("time"))
-        for entry in (entries if isinstance(entries, list) else [])
-        if isinstance(entry, dict) and entry.get("manager") == manager and not entry.get("subresource")
-    ]
+    times = [parse_moment(entry.get("time")) for entry in managed_by(primary, manager) if not entry.get("subresource")]
     known = [moment for moment in times if moment is not None]
     return max(known, default=None) or parse_moment(dig(primary, "metadata", "creationTimestamp"))
