@@ -51,7 +51,7 @@ def pytest_runtest_protocol(
 
 SOON = {
     # An object of somebody else's that has a name of ours, and a ClusterRole that is missing.
-    "owned.apply._CONFLICT_RETRY": 1.0,  # 15
+    "owned.apply.CONFLICT_RETRY": 1.0,  # 15
     "runtime.apply.CONFLICT_RETRY": 1.0,  # 15
     "routing.decision.CONFLICT_RETRY": 1.0,  # 60
     "gateway.reconciler._ROLE_RETRY": 1.0,  # 15
