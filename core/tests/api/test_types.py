@@ -14,10 +14,24 @@ from hypothesis import strategies as st
 
 from airunway.api.base import ApiModel, ObjectMeta, ParseError, parse_model
 from airunway.api.inferenceproviderconfig import InferenceProviderConfig
+from airunway.api.modelartifact import ModelArtifact
 from airunway.api.modeldeployment import ModelDeployment, defaulted_spec, parse_deployment
+from airunway.api.modelsource import ModelSource
+from airunway.api.modeltemplate import ModelTemplate
+from airunway.api.runtimeconfig import ClusterRuntimeConfig, RuntimeConfig
 from airunway.resource import Resource, copy_of
 
 MINIMAL: Resource = {"metadata": {"name": "llama", "namespace": "ml"}, "spec": {"model": {"id": "org/model"}}}
+
+KINDS: tuple[type[ApiModel], ...] = (
+    ModelDeployment,
+    InferenceProviderConfig,
+    RuntimeConfig,
+    ClusterRuntimeConfig,
+    ModelArtifact,
+    ModelTemplate,
+    ModelSource,
+)
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
@@ -120,6 +134,32 @@ def test_empty_texts_and_nulls_mean_absent() -> None:
     assert (deployment.spec.resources.memory, deployment.spec.engine.args) == (None, {})
     assert (deployment.spec.resources.gpu.count, deployment.spec.resources.gpu.type) == (0, "nvidia.com/gpu")
     assert (deployment.spec.scaling.replicas, deployment.spec.model.source) == (1, "huggingface")
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("value", ["", "x" * 5000], ids=["empty", "long"])
+def test_a_text_in_any_field_is_read_or_refused(kind: type[ApiModel], value: str) -> None:
+    """pydantic raises TypeError if it applies a limit of length to the None that a validator made of an empty text."""
+    for model in models(kind, set()):
+        for name, field in model.model_fields.items():
+            with contextlib.suppress(ParseError):
+                parse_model(model, {field.alias or name: value})
+
+
+def test_an_empty_name_is_no_name() -> None:
+    spec: Resource = {
+        "model": {"id": "a", "cache": {"artifactName": "", "revision": ""}},
+        "provider": {"name": ""},
+        "secrets": {"huggingFaceToken": ""},
+        "runtimeConfigName": "",
+        "serviceAccountName": "",
+        "templateRef": {"name": ""},
+    }
+    found = parse_deployment({"metadata": {"name": "a"}, "spec": spec}).spec
+    assert (found.provider.name, found.secrets.hugging_face_token, found.runtime_config_name) == (None,) * 3
+    spec["provider"]["name"] = "x" * 254
+    with pytest.raises(ParseError, match="at most 253 characters"):
+        parse_deployment({"metadata": {"name": "a"}, "spec": spec})
 
 
 def test_an_empty_storage_class_is_not_absent() -> None:

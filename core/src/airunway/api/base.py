@@ -83,8 +83,10 @@ Int64 = Annotated[
 ]
 Text = Annotated[str | None, EMPTY_MEANS_ABSENT]
 """Optional text; the empty string means no text."""
-ObjectName = Annotated[Text, Field(max_length=253)]
+ObjectName = Annotated[str | None, Field(max_length=253), EMPTY_MEANS_ABSENT]
 """Optional name of an object of the cluster."""
+Duration = Annotated[str | None, Field(max_length=32), EMPTY_MEANS_ABSENT]
+"""Optional duration as text, such as ``30s``; a rule checks the format, for a better message."""
 Quantity = Annotated[
     str | None,
     BeforeValidator(_quantity_text),

@@ -12,6 +12,7 @@ from airunway.api.base import (
     ApiModel,
     ApiObject,
     Count,
+    Duration,
     EnvVar,
     Int64,
     LocalObjectReference,
@@ -76,7 +77,7 @@ class Retention(ApiModel):
     policy: Literal["Keep", "DeleteUnused"] | None = Field(
         default=None, description="Keep, or DeleteUnused some time after the last user went. Default: Keep."
     )
-    ttl_after_unused: Annotated[Text, Field(max_length=32)] = Field(
+    ttl_after_unused: Duration = Field(
         default=None, description="Time without a user after which it is deleted, a duration such as 24h. Default: 24h."
     )
 

@@ -12,9 +12,9 @@ from airunway.api.base import (
     ApiModel,
     ApiObject,
     Count,
+    Duration,
     LocalObjectReference,
     ObjectName,
-    Text,
     Timestamp,
     list_map,
 )
@@ -62,7 +62,7 @@ class ModelSourceSpec(ApiModel):
         description="Versions that count for filters without their own, such as >=1.2; all must hold. Default: all.",
     )
     max_models: Count | None = Field(default=None, description="Most templates that this source makes. Default: 100.")
-    sync_interval: Annotated[Text, Field(max_length=32)] = Field(
+    sync_interval: Duration = Field(
         default=None, description="Time between two scans, a duration such as 30m; at least 1m. Default: 1h."
     )
     image_pull_secrets: list[LocalObjectReference] = Field(

@@ -16,11 +16,11 @@ from airunway.api.base import (
     ApiModel,
     ApiObject,
     Count,
+    Duration,
     EnvVar,
     Int64,
     LocalObjectReference,
     ObjectName,
-    Text,
     list_map,
 )
 from airunway.api.bounds import MAX_ENTRIES
@@ -34,7 +34,6 @@ _MAX_PATTERNS = 64
 
 _Pattern = Annotated[str, Field(max_length=320)]
 _Value = Annotated[str, Field(max_length=4096)]
-_Duration = Annotated[Text, Field(max_length=32)]
 
 
 class StorageSpec(ApiModel):
@@ -68,7 +67,7 @@ class RoutingSpec(ApiModel):
         description="Template of the URL path, such as /ml/{.metadata.namespace}/{.metadata.name}. Default: "
         "/<namespace>/<uid>.",
     )
-    request_timeout: _Duration = Field(
+    request_timeout: Duration = Field(
         default=None, description="Longest time for one request, a duration such as 30s or 5m. Default: the gateway's."
     )
     annotations: dict[str, _Value] = Field(
@@ -104,12 +103,12 @@ class LabelPropagation(ApiModel):
 class StatusPolicySpec(ApiModel):
     """When a state becomes a fault."""
 
-    dependency_grace_period: _Duration = Field(
+    dependency_grace_period: Duration = Field(
         default=None,
         description="Time that a dependency may be unreachable before a deployment is Degraded, a duration. "
         "Default: 10s.",
     )
-    capacity_blocked_after: _Duration = Field(
+    capacity_blocked_after: Duration = Field(
         default=None,
         description="Time that a deployment may wait for capacity before it is Degraded, a duration. Default: 15m.",
     )
