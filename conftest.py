@@ -6,11 +6,9 @@ a change is judged by itself; everywhere else new ones are tried.
 
 import os
 from collections.abc import Generator
-from functools import partial
 from pathlib import Path
 
 import pytest
-import yaml
 from _pytest.runner import call_and_report
 from hypothesis import settings
 
@@ -19,13 +17,6 @@ settings.register_profile("repeat", deadline=None, derandomize=True)
 settings.load_profile("repeat" if os.environ.get("CI") else "explore")
 
 pytest_plugins = ("tools.second_look", "tools.longest_first")
-
-
-def pytest_configure() -> None:
-    """Tests read megabytes of CRDs and rendered charts: by libyaml that takes a seventh of the processor time."""
-    patch = pytest.MonkeyPatch()
-    patch.setattr(yaml, "safe_load", partial(yaml.load, Loader=yaml.CSafeLoader))
-    patch.setattr(yaml, "safe_load_all", partial(yaml.load_all, Loader=yaml.CSafeLoader))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -50,7 +41,7 @@ def pytest_runtest_protocol(
 
 
 SOON = {
-    # An object of somebody else's that has a name of ours, and a ClusterRole that is missing.
+    # An object that is not ours and has the name of one of ours; a ClusterRole that is missing.
     "owned.apply.CONFLICT_RETRY": 1.0,  # 15
     "runtime.apply.CONFLICT_RETRY": 1.0,  # 15
     "routing.decision.CONFLICT_RETRY": 1.0,  # 60
@@ -58,7 +49,7 @@ SOON = {
     # The users of an artifact.
     "modelcache.application._USERS_LATER": 0.5,  # 5
 }
-"""Seconds after which what runs inside of a test looks again, and (behind them) after which it does elsewhere."""
+"""Seconds until the next look, in tests on an API server; the comments have production's."""
 
 
 @pytest.fixture(autouse=True)

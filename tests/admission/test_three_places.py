@@ -44,10 +44,10 @@ pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 
 WORKSPACE = Kind(group="kaito.sh", version="v1beta1", kind="Workspace", plural="workspaces", namespaced=True)
 HERE = Path(__file__).parent
-MANIFESTS: dict[str, Any] = yaml.safe_load(
-    (HERE.parents[1] / "core/tests/validation/manifests.yaml").read_text(encoding="utf-8")
+MANIFESTS: dict[str, Any] = yaml.load(
+    (HERE.parents[1] / "core/tests/validation/manifests.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader
 )
-CASES: dict[str, Any] = yaml.safe_load((HERE / "cases.yaml").read_text(encoding="utf-8"))
+CASES: dict[str, Any] = yaml.load((HERE / "cases.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
 
 
 def obj(spec: Any, *, name: str = "llama", namespace: str = "free") -> Resource:

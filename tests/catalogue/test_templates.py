@@ -114,7 +114,7 @@ async def test_maintenance_takes_no_template_away_and_heartbeats_write_nothing(
         await _beat(ground, node, ready="Unknown", second=second)
     last = await ground.template("last")
     await ground.until(last, "Ready")
-    await asyncio.sleep(1.5)  # longer than a cordon waits
+    await asyncio.sleep(4)  # longer than a cordon waits
     assert await ground.get(key) == before
     assert len(status_writes(audit, ground)) == 1, "only that of the template that was made meanwhile"
 

@@ -28,7 +28,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(CHARTS, folder, dirs_exist_ok=True)
     helm = helm_path(4)
     for chart in APPLICATIONS:
-        if "dependencies" in yaml.safe_load((folder / chart / "Chart.yaml").read_text()):
+        if "dependencies" in yaml.load((folder / chart / "Chart.yaml").read_text(), Loader=yaml.CSafeLoader):
             subprocess.run([helm, "dependency", "build", chart], cwd=folder, check=True, capture_output=True)
     return folder
 

@@ -50,7 +50,7 @@ class Release:
     def samples(self, provider: str) -> list[Sample]:
         """Those of a provider's samples that run. In that release their index is a list in YAML."""
         folder = self.sources / f"providers/{provider}/src/airunway_{provider}/samples"
-        entries = yaml.safe_load((folder / "index.yaml").read_text(encoding="utf-8"))
+        entries = yaml.load((folder / "index.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
         found = [Sample(path=folder / entry.pop("file"), **entry) for entry in entries]
         return [sample for sample in found if sample.phase == "Running" and not sample.refused]
 
@@ -104,7 +104,7 @@ def _package(helm: Helm, sources: Path, target: Path) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     for chart in sorted(path.parent for path in sources.glob("*/values.yaml")):
         if chart.name != "airunway-stack":
-            if "dependencies" in yaml.safe_load((chart / "Chart.yaml").read_text(encoding="utf-8")):
+            if "dependencies" in yaml.load((chart / "Chart.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader):
                 helm("dependency", "build", chart)
             helm("package", chart, "-d", partial)
     partial.rename(target)

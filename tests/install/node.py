@@ -110,7 +110,7 @@ class Pod:
         return said
 
     def _account(self, folder: Path) -> None:
-        admin = yaml.safe_load(self.made.plane.kubeconfig.read_text())
+        admin = yaml.load(self.made.plane.kubeconfig.read_text(), Loader=yaml.CSafeLoader)
         authority = base64.b64decode(admin["clusters"][0]["cluster"]["certificate-authority-data"])
         (folder / "ca.crt").write_bytes(authority)
         (folder / "namespace").write_text(NAMESPACE)
@@ -135,7 +135,7 @@ def either(before: Release) -> Start:
 
 
 def _process(pod: Pod, python: Path) -> Run:
-    content = yaml.safe_load(pod.made.plane.kubeconfig.read_text())
+    content = yaml.load(pod.made.plane.kubeconfig.read_text(), Loader=yaml.CSafeLoader)
     content["users"] = [{"name": entry["name"], "user": {"token": pod.token()}} for entry in content["users"]]
     kubeconfig = pod.folder / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(content))

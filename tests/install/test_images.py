@@ -310,7 +310,7 @@ def _check_archives(target: Path) -> None:
         with tarfile.open(target / "charts" / f"{part}-{airunway.__version__}.tgz") as package:
             chart = package.extractfile(f"{part}/Chart.yaml")
             assert chart is not None
-            assert yaml.safe_load(chart)["annotations"][DIGEST] == digest
+            assert yaml.load(chart, Loader=yaml.CSafeLoader)["annotations"][DIGEST] == digest
         assert f"airunway/controller:{airunway.__version__}@sha256:" in (target / "install.yaml").read_text()
 
 

@@ -88,7 +88,7 @@ def test_with_namespaces_nobody_looks_beyond_them(running: Running) -> None:
 
 
 def test_the_webhook_judges_by_what_the_cluster_has(running: Running) -> None:
-    wrong = yaml.safe_load(SAMPLES["vllm"].read_text())
+    wrong = yaml.load(SAMPLES["vllm"].read_text(), Loader=yaml.CSafeLoader)
     wrong["metadata"]["name"] = "wrong"
     wrong["spec"]["provider"]["name"] = "kiato"
     said = running.made.kubectl("apply", "-n", TEAM, "-f", "-", stdin=yaml.safe_dump(wrong), check=False)

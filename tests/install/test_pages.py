@@ -33,7 +33,7 @@ def test_the_commands_with_processes(helms: dict[Major, Helm], tmp_path: Path) -
 @pytest.mark.chart
 def test_the_manifests_of_gitops_name_charts_and_values_that_exist(helms: dict[Major, Helm]) -> None:
     page = (PAGES / "gitops.md").read_text(encoding="utf-8")
-    objects = [obj for block in BLOCK.finditer(page) for obj in yaml.safe_load_all(block["text"])]
+    objects = [obj for block in BLOCK.finditer(page) for obj in yaml.load_all(block["text"], Loader=yaml.CSafeLoader)]
     found: dict[str, list[tuple[str, object]]] = {"Application": [], "HelmRelease": []}
     for obj in objects:
         if obj["kind"] == "Application":

@@ -180,7 +180,7 @@ def test_wheels_and_charts_say_where_the_project_is_at_home(made: Path) -> None:
         urls = dict(line.split(", ") for line in metadata.get_all("Project-URL") or [])
         assert urls == links(), wheel.name
     for path in (ROOT / "charts").glob("*/Chart.yaml"):
-        chart = yaml.safe_load(path.read_text())
+        chart = yaml.load(path.read_text(), Loader=yaml.CSafeLoader)
         assert chart["home"] == links()["Homepage"]
         assert {"sources", "icon", "maintainers"} <= set(chart)
     assert (ROOT / "docs" / "icon.svg").exists()
@@ -212,17 +212,17 @@ def test_charts_know_the_registry_and_bring_what_they_depend_on(made: Path) -> N
     with tarfile.open(made / "charts" / f"airunway-{__version__}.tgz") as package:
         values = package.extractfile("airunway/values.yaml")
         assert values is not None
-        assert yaml.safe_load(values)["image"]["registry"] == REGISTRY
+        assert yaml.load(values, Loader=yaml.CSafeLoader)["image"]["registry"] == REGISTRY
         assert any("airunway-common" in name for name in package.getnames())
 
 
 def test_the_plain_manifests_are_crds_core_and_its_namespace(made: Path) -> None:
-    objects = [obj for obj in yaml.safe_load_all((made / "install.yaml").read_text()) if obj]
+    objects = [obj for obj in yaml.load_all((made / "install.yaml").read_text(), Loader=yaml.CSafeLoader) if obj]
     kinds = [obj["kind"] for obj in objects]
     assert kinds[0] == "Namespace"
     assert kinds.count("CustomResourceDefinition") == len(custom_resource_definitions())
     assert kinds.count("Deployment") == 1
-    crds = [obj for obj in yaml.safe_load_all((made / "crds.yaml").read_text()) if obj]
+    crds = [obj for obj in yaml.load_all((made / "crds.yaml").read_text(), Loader=yaml.CSafeLoader) if obj]
     assert {obj["kind"] for obj in crds} == {"CustomResourceDefinition"}
 
 

@@ -46,7 +46,7 @@ def test_every_provider_has_a_chart_and_no_chart_is_without_its_provider() -> No
 
 def test_all_charts_have_the_version_of_the_release() -> None:
     for path in CHARTS.glob("*/Chart.yaml"):
-        chart = yaml.safe_load(path.read_text())
+        chart = yaml.load(path.read_text(), Loader=yaml.CSafeLoader)
         assert (chart["version"], chart["appVersion"]) == (airunway.__version__, airunway.__version__), path
         for dependency in chart.get("dependencies", []):
             assert dependency["version"] == airunway.__version__

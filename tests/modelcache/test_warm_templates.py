@@ -173,7 +173,7 @@ async def test_warm_weights_that_are_deleted_are_fetched_again_and_a_restart_wri
         await ground.eventually(again)
     before = dig(await ground.artifact(), "metadata", "resourceVersion")
     async with running_part(ground.client, namespace=ground.namespace):
-        await asyncio.sleep(1.5)  # the users of an artifact are counted anew after half a second
+        await asyncio.sleep(3)  # the users of an artifact are counted anew after half a second
     assert dig(await ground.artifact(), "metadata", "resourceVersion") == before
 
 

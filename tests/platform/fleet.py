@@ -122,11 +122,11 @@ class Fleet:
         return found
 
     async def settled(self) -> None:
-        """Until nothing of the deployments has changed for a second."""
+        """Until nothing of the deployments has changed for two seconds."""
         last = None
         while (now := await self._versions()) != last:
             last = now
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(2.0)
 
     async def _versions(self) -> list[str]:
         found = await self.client.list_all(MODEL_DEPLOYMENT, namespace=self.namespace)

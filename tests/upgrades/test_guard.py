@@ -118,7 +118,7 @@ async def test_a_crd_that_drops_a_field_in_use_is_refused_and_nothing_is_written
     live = await client.get(CUSTOM_RESOURCE_DEFINITION, ObjectKey("", NAME))
     assert "image" in spec_of(live["spec"]["versions"][0])
 
-    current = yaml.safe_load(kubeconfig.read_text())["current-context"]
+    current = yaml.load(kubeconfig.read_text(), Loader=yaml.CSafeLoader)["current-context"]
     done = run(kubeconfig, "--check", "--context", current)
     assert (done.code, "takes nothing from any object" in done.out) == (0, True)
 

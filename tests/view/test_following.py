@@ -138,7 +138,7 @@ async def test_waiting_names_once_what_hinders_it_and_goes_on(
         Fault("status", verb="list", resource="modeldeployments", status=503, message="etcd is slow", count=2),
         Fault("status", verb="watch", resource="modeldeployments", status=500, message="too busy", count=1),
     )
-    words = ("status", f"md/{key.name}", "-n", key.namespace, "--wait=10m")
+    words = ("status", f"md/{key.name}", "-n", key.namespace, "--wait=2m")
     waiting = asyncio.create_task(run(*words, kubeconfig=proxy.kubeconfig))
     async with asyncio.timeout(PATIENCE):
         while proxy.pending:

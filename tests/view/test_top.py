@@ -16,7 +16,6 @@ from tests.view.conftest import Grant, Run, is_on_page
 
 from airunway.kube import Client, load_config
 from airunway.resource import ObjectKey, Resource, key_of
-from airunway.snapshots import loads
 from airunway.snapshots.loads import Scope, deployments_and_pods
 from airunway.view import Unseen
 from airunway_testing.eventually import PATIENCE
@@ -167,7 +166,7 @@ async def test_without_the_right_it_is_named_and_nothing_is_zero(
 
 
 async def test_servers_that_report_nothing_or_anything(
-    client: Client, kubelet: Kubelet, key: ObjectKey, server: ModelServer, run: Run, monkeypatch: pytest.MonkeyPatch
+    client: Client, kubelet: Kubelet, key: ObjectKey, server: ModelServer, run: Run
 ) -> None:
     await place_pod(client, kubelet, key, "llama-0", server)
     await write_status(client, key, engine={"type": "llamacpp"})
@@ -183,8 +182,10 @@ async def test_servers_that_report_nothing_or_anything(
     }
     for says, fault in faults.items():
         server.faults["/metrics"] = fault
-        monkeypatch.setattr(loads, "_PATIENCE", 0.5 if says == "does not answer" else PATIENCE)
-        done = await run("top", "-n", key.namespace, "--window", "100ms")
+        for _ in range(3):  # on a busy machine a server may answer too late
+            done = await run("top", "-n", key.namespace, "--window", "100ms")
+            if says in done.out or "does not answer" not in done.out:
+                break
         assert done.code == 0, done
         assert says in done.out, (says, done.out)
         assert done.out.splitlines()[1].split()[3] == "?", done.out

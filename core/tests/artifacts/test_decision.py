@@ -612,6 +612,7 @@ CLASS_A, CLASS_B = ({"storage": {"defaultStorageClassName": name}} for name in (
     [
         ("True", CLASS_B, {}, True),
         ("True", {}, {}, True),
+        ("of a user", CLASS_B, {}, False),
         ("False", CLASS_B, {}, False),
         ("True", {**CLASS_B, "secrets": {"huggingFaceToken": "other"}}, {}, False),
         ("True", {"storage": {**CLASS_B["storage"], "accessMode": "ReadWriteOnce"}}, {}, False),
@@ -635,8 +636,11 @@ def test_a31_an_edited_default_class_starts_no_second_download(
     live = None
     first = under(CLASS_A)
     assert first is not None
-    conditions = [{"type": "StorageReady", "status": bound}]
-    live = {**(first.artifact or {}), "status": {"conditions": conditions, "persistentVolumeClaim": "c"}}
+    assert first.artifact is not None
+    conditions = [{"type": "StorageReady", "status": "False" if bound == "False" else "True"}]
+    live = {**first.artifact, "status": {"conditions": conditions, "persistentVolumeClaim": "c"}}
+    if bound == "of a user":
+        live["metadata"] = {**live["metadata"], "labels": {}}
     edited = under(config, **cache)
     assert edited is not None
     assert (edited.name == first.name) is kept

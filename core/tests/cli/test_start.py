@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import resources
+from pathlib import Path
 
 import pytest
 import typer
@@ -146,3 +148,52 @@ def test_what_providers_cannot_be_given_ends_the_start_with_a_sentence(
     assert "Traceback" not in done.stderr
     if code == 1:
         assert len(done.stderr.splitlines()) == 1
+
+
+DEPLOYMENT = """
+apiVersion: airunway.ai/v1alpha1
+kind: ModelDeployment
+metadata: {name: llama}
+spec: {model: {id: org/llama}}
+"""
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: away
+contexts: [{name: away, context: {cluster: away, user: away}}]
+clusters: [{name: away, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: away, user: {token: none}}]
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["chat", "md/llama", "hello"],
+        ["crds", "--check"],
+        ["diff", "-f", "deployment.yaml"],
+        ["doctor"],
+        ["logs", "md/llama"],
+        ["preflight", "--upstream", "kaito=CRDS"],
+        ["status", "md/llama"],
+        ["top"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_command_alone_imports_all_that_it_needs(words: list[str], tmp_path: Path) -> None:
+    """Other tests run commands in their own process, where everything is imported already."""
+    crds = resources.files(pytest.importorskip("airunway_kaito_simulator")) / "crds"
+    words = [word.replace("CRDS", str(crds)) for word in words]
+    (tmp_path / "config").write_text(KUBECONFIG)
+    (tmp_path / "deployment.yaml").write_text(DEPLOYMENT)
+    done = subprocess.run(
+        [sys.executable, "-m", "airunway", *words, "--kubeconfig", "config"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.returncode != 0
+    assert "127.0.0.1:1" in done.stderr, done
+    assert "Traceback" not in done.stderr

@@ -27,6 +27,7 @@ from airunway.kube import (
     Reflector,
     compact_objects,
 )
+from airunway.owned import apply
 from airunway.owned.apply import FIGHT_REVERTS, Applied, WriteHistory, apply_objects, fight_text
 from airunway.owned.objects import Identity, Mark, complete, identity_in, our_labels
 from airunway.owned.plan import Action, conflict_text, plan_of
@@ -222,7 +223,7 @@ async def test_a_foreign_object_is_never_overwritten_and_the_others_are_written(
         f"ConfigMap {namespace}/a exists but is not managed by this ModelArtifact (owned by ConfigMap/web); "
         "rename one of them or delete it"
     )
-    assert applied.again == 15.0
+    assert applied.again == apply.CONFLICT_RETRY
     assert [identity.name for identity in applied.live] == ["b"]
     after = await live_map(part)
     assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]

@@ -66,7 +66,7 @@ def samples() -> dict[str, ModelDeployment]:
     """What the provider comes with, and the third example of the seeds is one of them in other numbers."""
     folder = resources.files("airunway_dynamo") / "samples"
     files = [file for file in folder.iterdir() if file.name.endswith(".yaml")]
-    manifests = [yaml.safe_load(file.read_text()) for file in files]
+    manifests = [yaml.load(file.read_text(), Loader=yaml.CSafeLoader) for file in files]
     for manifest in manifests:
         manifest["metadata"]["namespace"] = "default"
     return {manifest["metadata"]["name"]: parse_deployment(manifest) for manifest in manifests}

@@ -75,7 +75,7 @@ async def accept(client: Client, kind: Kind, obj: Resource, what: str) -> None:
 async def test_every_release_accepts_the_corpus(
     client: Client, namespace: str, upstream_crds: Path, vllm: Any, llamacpp: Any, context: Any, release: str
 ) -> None:
-    crd = yaml.safe_load((upstream_crds / "kaito" / release / "workspaces.yaml").read_text())
+    crd = yaml.load((upstream_crds / "kaito" / release / "workspaces.yaml").read_text(), Loader=yaml.CSafeLoader)
     settings = {"instanceType": "Standard_NC24ads_A100_v4", "cpuInstanceType": "Standard_D8s_v5", "partition": True}
     cases = [(f"vllm {name}", "vllm", vllm(**fields)) for name, fields in VLLM.items()]
     cases += [(f"llamacpp {name}", "llamacpp", llamacpp(**fields)) for name, fields in LLAMACPP.items()]
@@ -96,7 +96,7 @@ async def test_every_release_accepts_the_corpus(
 async def test_every_release_with_inferencesets_accepts_the_corpus_with_several_replicas_and_none(
     client: Client, namespace: str, upstream_crds: Path, vllm: Any, llamacpp: Any, context: Any, definition: str
 ) -> None:
-    crd = yaml.safe_load((upstream_crds / "kaito" / definition).read_text())
+    crd = yaml.load((upstream_crds / "kaito" / definition).read_text(), Loader=yaml.CSafeLoader)
     release, nodes = SETS[definition]
     settings = {"instanceType": "Standard_NC24ads_A100_v4", "cpuInstanceType": "Standard_D8s_v5", "partition": True}
     cases = [("vllm", name, vllm, fields) for name, fields in VLLM.items()]
@@ -117,7 +117,7 @@ async def test_every_release_with_inferencesets_accepts_the_corpus_with_several_
 @pytest.mark.apiserver
 async def test_strict_is_strict(client: Client, namespace: str, upstream_crds: Path, vllm: Any, context: Any) -> None:
     """What the newest transformer writes for a partition, an older release does not know: features matter."""
-    crd = yaml.safe_load((upstream_crds / "kaito" / "v0.9.0" / "workspaces.yaml").read_text())
+    crd = yaml.load((upstream_crds / "kaito" / "v0.9.0" / "workspaces.yaml").read_text(), Loader=yaml.CSafeLoader)
     workspace, _ = desired(vllm(), context(partition=True)).objects
     async with installed_alone(client, crd, WORKSPACE):
         with pytest.raises(ApiError, match="partition"):

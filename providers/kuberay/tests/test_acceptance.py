@@ -108,8 +108,8 @@ def pods(service: Resource) -> list[Resource]:
 
 
 def crd_of(recordings: Path, release: str) -> Resource:
-    found: Resource = yaml.safe_load(
-        (recordings / "upstream-crds" / "kuberay" / release / "rayservices.yaml").read_text()
+    found: Resource = yaml.load(
+        (recordings / "upstream-crds" / "kuberay" / release / "rayservices.yaml").read_text(), Loader=yaml.CSafeLoader
     )
     return found
 

@@ -15,7 +15,7 @@ from airunway.resource import Resource
 
 
 def application(service: Resource) -> Resource:
-    (found,) = yaml.safe_load(service["spec"]["serveConfigV2"])["applications"]
+    (found,) = yaml.load(service["spec"]["serveConfigV2"], Loader=yaml.CSafeLoader)["applications"]
     assert (found["name"], found["route_prefix"]) == ("llm", "/")
     result: Resource = found
     return result
@@ -250,7 +250,7 @@ def test_hostile_texts_arrive_as_they_were_written(
     """What KubeRay's reader of YAML takes, a reader of JSON takes too; nothing is expanded on the way."""
     wanted = deployment(model={"id": f"o/{model}", "servedName": f"s{served}"}, engine={"args": {"revision": value}})
     text = host.translate_spec(wanted, context()).objects[0]["spec"]["serveConfigV2"]
-    found = yaml.safe_load(text)
+    found = yaml.load(text, Loader=yaml.CSafeLoader)
     assert found == json.loads(text)
     (config,) = found["applications"][0]["args"]["llm_configs"]
     assert config["model_loading_config"] == {"model_id": f"s{served}", "model_source": f"o/{model}"}

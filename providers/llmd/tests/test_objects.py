@@ -124,7 +124,7 @@ def test_the_pickers_configuration_goes_by_its_release(
     host: ProviderHost, deployment: Any, context: Any, image: str, version: str, api: str
 ) -> None:
     found = named(host, deployment(), context(picker_image=image, picker_version=version))
-    config = yaml.safe_load(found["ConfigMap llama-epp"]["data"]["picker.yaml"])
+    config = yaml.load(found["ConfigMap llama-epp"]["data"]["picker.yaml"], Loader=yaml.CSafeLoader)
     assert (config["apiVersion"], config["kind"]) == (api, "EndpointPickerConfig")
     declared = {plugin["type"] for plugin in config["plugins"]}
     used = {ref["pluginRef"] for profile in config["schedulingProfiles"] for ref in profile["plugins"]}
@@ -244,7 +244,7 @@ def test_the_picker_decides_which_prompts_are_prefilled_apart(
     host: ProviderHost, apart: Any, context: Any, mode: str, decider: str, more: Resource
 ) -> None:
     found = named(host, apart(provider={"overrides": {"routerMode": mode}}), context())
-    config = yaml.safe_load(found["ConfigMap llama-epp"]["data"]["picker.yaml"])
+    config = yaml.load(found["ConfigMap llama-epp"]["data"]["picker.yaml"], Loader=yaml.CSafeLoader)
     plugins = {plugin["type"]: plugin for plugin in config["plugins"]}
     assert plugins[decider] == {"type": decider, **more}
     assert plugins["disagg-profile-handler"]["parameters"] == {"deciders": {"prefill": decider}}
@@ -340,7 +340,7 @@ def test_the_samples_are_valid_and_name_this_provider(host: ProviderHost, contex
     files = sorted(folder.glob("*-*.yaml"))
     assert len(files) == 2
     for file in files:
-        manifest = yaml.safe_load(file.read_text(encoding="utf-8"))
+        manifest = yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
         assert validate(manifest) == []
         assert manifest["spec"]["provider"]["name"] == "llmd"
         manifest["metadata"]["namespace"] = "default"

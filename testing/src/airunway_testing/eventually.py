@@ -25,7 +25,7 @@ def pause(waited: float, *, shortest: float = 0.01, took: float = 0.0) -> float:
     A look at an API server takes 2 ms of processor time: waiting for ten seconds takes 150 looks, not 700. One that
     takes longer, for a large object or on a busy machine, is made less often.
     """
-    return max(shortest, min(waited / 20, _LONGEST_PAUSE), min(3 * took, 5 * _LONGEST_PAUSE))
+    return max(shortest, min(waited / 20, _LONGEST_PAUSE), min(3 * took, 2 * _LONGEST_PAUSE))
 
 
 class Eventually(Protocol):

@@ -1,6 +1,7 @@
 """What a deployment asks of the model cache, and what the part makes and says for it (spec/platform.md). Pure.
 
-Deployments with equal requests have the same artifact name, whichever comes first ("Sharing").
+Deployments with equal requests have the same artifact name, whichever comes first (spec/platform.md, "Sharing").
+
 Example: ``llama`` asks for ``mode: Shared`` and no artifact has its weights yet. The decision has the ModelArtifact to
 create and ``ModelCacheReady=False/Starting``; once the artifact is Ready, claim and path stand in `status.modelCache`.
 """
@@ -12,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from airunway.api import names
 from airunway.artifacts.claims import artifact_name
+from airunway.artifacts.status import is_made
 from airunway.configs import EffectiveConfig, config_name
 from airunway.resource import (
     Resource,
@@ -328,7 +330,7 @@ def request_for(deployment: Resource, config: EffectiveConfig | None, *, uri: st
 
 def artifact_of(deployment: Resource, request: CacheRequest | None, live: Resource | None) -> CacheRequest | None:
     """The request with the artifact that the deployment uses already, if that has the same weights and either is
-    complete, or differs in the StorageClass only and has its claim.
+    complete, or was made by this part, differs in the StorageClass only, and has its claim.
 
     A new default of its runtime config (a StorageClass; of complete weights an access mode or a token, too) fetches
     nothing again (spec ruling 31). Before the claim is bound nothing was fetched: a class that does not exist is
@@ -345,7 +347,8 @@ def artifact_of(deployment: Resource, request: CacheRequest | None, live: Resour
         and token in ("", dig(spec, *_TOKEN))
     )
     begun = (
-        is_true(live, "StorageReady")
+        is_made(live)
+        and is_true(live, "StorageReady")
         and dig(spec, "accessMode") == wanted["accessMode"]
         and dig(spec, *_TOKEN) == dig(wanted, *_TOKEN)
     )

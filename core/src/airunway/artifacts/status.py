@@ -124,7 +124,9 @@ def _phase(rollup: Rollup) -> str:
             return rollup.phase.value
 
 
-def progress_of(artifact: Resource, completed: Resource | None, answer: Resource | None, *, now: datetime) -> object:
+def progress_of(
+    artifact: Resource, completed: Resource | None, answer: Resource | None, *, now: datetime
+) -> Resource | None:
     """``status.progress``: by the proof of completion, else by the newest answer of the download, else as before."""
     if completed:
         total = completed.get("bytes")

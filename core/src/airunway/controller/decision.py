@@ -96,7 +96,6 @@ class Happening:
 
     reason: str
     message: str
-    warning: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,9 +252,7 @@ class _Pass:
                 self.keep("provider")
         text = "Schema validation passed"
         if violations:
-            text = "Validation failed: " + "; ".join(
-                f"{each.path}: {each.message}" if each.path else each.message for each in violations
-            )
+            text = f"Validation failed: {'; '.join(map(str, violations))}"
         reason = "ValidationFailed" if violations else "ValidationPassed"
         self.say("Validated", not violations, reason, text)
         if template.condition is not None:

@@ -96,10 +96,7 @@ class CoreReconciler:
         template = template_part(deployment, self._templates, granted=self._is_template_granted(deployment))
         deployment = template.deployment
         violations = self._violations(key, deployment, gives=_given(template.status))
-        policy: Policy = Policy()
-        labels: Mapping[str, str] | None = {NAMESPACE_NAME: key.namespace}
-        if self._policies is not None:
-            policy, labels = self._policies.policy, self._policies.known_labels(key.namespace)
+        policy, labels = self._policy(key.namespace)
         if labels is None:
             return None  # the watch of namespaces lags; its event triggers the pass
         violations = violations or forbidden_now(policy, deployment, namespace_labels=labels)
@@ -126,7 +123,6 @@ class CoreReconciler:
                 deployment,
                 reason=event.reason,
                 note=event.message,
-                warning=event.warning,
                 action=EVENTS[event.reason].action,
                 at=decided,
             )
@@ -142,6 +138,12 @@ class CoreReconciler:
         chosen = [dig(status, "provider", "name")] if self._selector else list(self._providers())
         providers = {*providers_of(deployment), *filter(None, chosen)}
         await self._guarded.include(deployment, providers=providers, valid=valid)
+
+    def _policy(self, namespace: str) -> tuple[Policy, Mapping[str, str] | None]:
+        """The policy in force, and the labels of the namespace if they are known already."""
+        if self._policies is None:
+            return Policy(), {NAMESPACE_NAME: namespace}
+        return self._policies.policy, self._policies.known_labels(namespace)
 
     def _violations(self, key: ObjectKey, deployment: Resource, *, gives: str) -> list[Violation]:
         """The violations of a deployment. They are computed once per generation and for what its template `gives`: most

@@ -98,7 +98,7 @@ class _Waves:
         """Whether a grant counts no longer."""
         raise NotImplementedError
 
-    def _grant(self, deployment: Resource, *, now: datetime) -> _Grant:
+    def _granted_now(self, deployment: Resource, *, now: datetime) -> _Grant:
         return _Grant(at=now)
 
     def is_under_way(self, key: ObjectKey) -> bool:
@@ -135,18 +135,18 @@ class _Waves:
         for user in users:
             key, behind, grant = key_of(user), self._is_behind(user), self._grants.get(key_of(user))
             if behind and key in together:
-                self._grants.setdefault(key, self._grant(user, now=now))
+                self._grants.setdefault(key, self._granted_now(user, now=now))
             elif behind or grant is not None:
                 found[key] = user
                 member = member_of(user, grant.at if grant is not None else None)
                 members.append(replace(member, current=self._is_current(user, behind=behind)))
         wave = next_wave(members, limit=limit, patience=patience, now=now)
         for key in wave.granted:
-            self._grants[key] = self._grant(found[key], now=now)
+            self._grants[key] = self._granted_now(found[key], now=now)
         return wave
 
     def forget(self, key: ObjectKey) -> None:
-        """The deployment is gone, or its config grants nothing any more."""
+        """The deployment is gone, or its config grants nothing of a template any more."""
         self._grants.pop(key, None)
 
 
@@ -163,6 +163,10 @@ def mounts_old_claim(deployment: Resource) -> bool:
     """Whether what runs mounts another claim than the one that is Ready."""
     used, claim = dig(deployment, "status", "provider", "claimName"), _published_claim(deployment)
     return bool(used and claim and used != claim)
+
+
+def _serves_with_new_claim(deployment: Resource) -> bool:
+    return not mounts_old_claim(deployment) and is_true(deployment, "Ready")
 
 
 def cache_progress_of(deployment: Resource | None) -> tuple[object, ...]:
@@ -184,7 +188,7 @@ class CacheWaves(_Waves):
             for each in deployments
             if (claim := _published_claim(each))
             and dig(each, "status", "rollout", "claimName") == claim
-            and not self._is_done(each)
+            and not _serves_with_new_claim(each)
         }
 
     def granted_claim(self, deployment: Resource) -> str:
@@ -201,13 +205,10 @@ class CacheWaves(_Waves):
     def _is_behind(self, deployment: Resource) -> bool:
         return mounts_old_claim(deployment)
 
-    def _is_done(self, deployment: Resource) -> bool:
-        return not mounts_old_claim(deployment) and is_true(deployment, "Ready")
-
     def _is_over(self, deployment: Resource, grant: _Grant) -> bool:
-        return grant.claim != _published_claim(deployment) or self._is_done(deployment)
+        return grant.claim != _published_claim(deployment) or _serves_with_new_claim(deployment)
 
-    def _grant(self, deployment: Resource, *, now: datetime) -> _Grant:
+    def _granted_now(self, deployment: Resource, *, now: datetime) -> _Grant:
         return _Grant(claim=_published_claim(deployment), at=now)
 
 
@@ -259,6 +260,6 @@ class TemplateWaves(_Waves):
     def _is_current(self, deployment: Resource, *, behind: bool) -> bool:
         return not behind and _in_effect(deployment) == _recorded(deployment)
 
-    def _is_over(self, deployment: Resource, _grant: _Grant) -> bool:
+    def _is_over(self, deployment: Resource, grant: _Grant) -> bool:
         taken = _in_effect(deployment) == _recorded(deployment)
         return taken and not self._is_behind(deployment) and is_true(deployment, "Ready")

@@ -353,6 +353,8 @@ def _read_yaml(path: Path) -> Resource:
         raise ConfigError(f"cannot read the kubeconfig {path}: {error.strerror or error}") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"kubeconfig {path} is not YAML: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"kubeconfig {path} is nested too deeply") from error
     if document is None:
         return {}
     if not isinstance(document, dict):
