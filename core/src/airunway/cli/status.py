@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -127,7 +128,8 @@ async def _wait(client: Client, key: ObjectKey, patience: timedelta) -> int:
         text = bounded(f"airunway: waiting for md/{key.name}, which cannot be listed or watched now: {error}")
         if text not in named:
             named.add(text)
-            typer.echo(text, err=True)
+            with suppress(OSError):  # the reader of standard error may be gone; the wait goes on
+                typer.echo(text, err=True)
 
     await client.get(MODEL_DEPLOYMENT, key)
     changed = asyncio.Event()

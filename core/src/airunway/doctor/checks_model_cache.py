@@ -19,8 +19,6 @@ from airunway.rbac.policy_rules import repository_of
 from airunway.resource import Resource, condition_of, dig, is_deleting, key_of, parse_time
 from airunway.sdk.deployments import release_in, tag_of
 
-__all__: list[str] = []
-
 _CRD = f"{MODEL_ARTIFACT.plural}.{MODEL_ARTIFACT.group}"
 
 _UNUSED_FOR = timedelta(days=7)

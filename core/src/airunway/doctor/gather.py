@@ -139,8 +139,8 @@ class _Reader:
                 self._named(CUSTOM_RESOURCE_DEFINITION, [f"{kind.plural}.{kind.group}" for kind in _OURS]),
             ),
             components=(f"Deployments in {here}", self._components(here)),
-            pods=(f"pods in {here}", self._all(POD, namespace=here)),
-            replica_sets=(f"ReplicaSets in {here}", self._all(REPLICA_SET, namespace=here)),
+            pods=(f"pods in {here}", self._there(POD, here)),
+            replica_sets=(f"ReplicaSets in {here}", self._there(REPLICA_SET, here)),
             releases=(f"releases of Helm in {here} (metadata of Secrets)", self._releases()),
             elsewhere=("Deployments of AI Runway in other namespaces", self._elsewhere()),
             leases=(f"Leases in {here}", self._leases()),
@@ -169,7 +169,7 @@ class _Reader:
             watched = {name for component in components for name in component.watched} | {self._namespace}
             accounts = [ObjectKey(component.key.namespace, component.account) for component in components]
             rights = expected_rights(components, self._hosts)
-            wanted["namespaces"] = ("namespaces", self._each(watched, self._namespace_called))
+            wanted["namespaces"] = ("namespaces", self._each(sorted(watched), self._namespace_called))
             wanted["accounts"] = ("service accounts", self._each(accounts, self._account_exists))
             wanted["configurations"] = ("ValidatingWebhookConfigurations", self._configurations(components))
             wanted["rights"] = ("rights of the accounts", self._each(rights, self._is_allowed))
@@ -179,14 +179,14 @@ class _Reader:
         if providers is not None:
             groups = {group for config in providers for group, _, _ in required_kinds(config) if group}
             groups |= {GATEWAY_GROUP, *POOL_GROUPS}
-            wanted["served"] = ("the API server's kinds", self._each(groups, self._kinds_of))
+            wanted["served"] = ("the API server's kinds", self._each(sorted(groups), self._kinds_of))
             homes = {upstream_namespace(config) for config in providers} - {""}
-            wanted["controllers"] = ("Deployments of upstreams", self._each(homes, self._deployments_in))
+            wanted["controllers"] = ("Deployments of upstreams", self._each(sorted(homes), self._deployments_in))
         found = await self._parts(**wanted)
         if components is not None:
             found["guards"] = {each.name: expected_guards(each, self._hosts) for each in components}
         if found.get("configurations") is not None:
-            services = services_of(found["configurations"].values())
+            services = sorted(services_of(found["configurations"].values()))
             found |= await self._parts(endpoints=("endpoints of the webhook", self._each(services, self._endpoints_of)))
         return found
 
@@ -204,11 +204,15 @@ class _Reader:
 
     # --------------------------------------------------------------------------------------------------- many objects
 
-    async def _all(self, kind: Kind, *, namespace: str = "") -> tuple[Resource, ...]:
+    async def _all(self, kind: Kind) -> tuple[Resource, ...]:
         try:
-            return tuple(await self._client.list_all(kind, namespace=namespace))
+            return tuple(await self._client.list_all(kind))
         except NotFound:  # the kind is not installed
             return ()
+
+    async def _there(self, kind: Kind, namespace: str) -> tuple[Resource, ...]:
+        """All objects of a kind that every cluster has: a 404 is an error, and not an empty list."""
+        return tuple(await self._client.list_all(kind, namespace=namespace))
 
     async def _some(self, part: str, kind: Kind) -> tuple[Resource, ...]:
         """The first page; further pages are recorded as unread."""
@@ -225,7 +229,7 @@ class _Reader:
 
     async def _named(self, kind: Kind, wanted: Iterable[str]) -> dict[str, Resource]:
         """The existing objects with these names, of a cluster-scoped kind."""
-        found = await self._each(wanted, lambda name: self._client.find(kind, ObjectKey("", name)))
+        found = await self._each(sorted(set(wanted)), lambda name: self._client.find(kind, ObjectKey("", name)))
         return {name: obj for name, obj in found.items() if obj is not None}
 
     async def _each(self, wanted: Iterable[K], read: Callable[[K], Awaitable[T]]) -> dict[K, T]:
@@ -261,7 +265,7 @@ class _Reader:
             return []
 
     async def _leases(self) -> dict[str, Resource]:
-        return {key_of(lease).name: lease for lease in await self._all(LEASE, namespace=self._namespace)}
+        return {key_of(lease).name: lease for lease in await self._there(LEASE, self._namespace)}
 
     async def _releases(self) -> tuple[Resource, ...]:
         return tuple(await self._client.list_metadata(SECRET, namespace=self._namespace, label_selector=_HELM))
@@ -313,7 +317,7 @@ class _Reader:
         return {version: {name: kind.plural for name, kind in kinds.items()} for version, kinds in found.items()}
 
     async def _deployments_in(self, namespace: str) -> tuple[Resource, ...]:
-        return await self._all(DEPLOYMENT, namespace=namespace)
+        return await self._there(DEPLOYMENT, namespace)
 
     async def _endpoints_of(self, service: ObjectKey) -> int | None:
         """The number of ready endpoints of a Service; None if it does not exist."""

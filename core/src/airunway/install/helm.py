@@ -1,6 +1,6 @@
 """Manages Helm releases through the helm program on PATH, and finds what helm does not report about them.
 
-That are foreign objects in a release, and what an uninstallation leaves.
+helm does not report foreign objects in a release, nor what an uninstallation leaves.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, Forbidden, Kind, KubeError, Reflector, Unauthorized
+from airunway.kube import Client, Forbidden, Gone, Kind, KubeError, Reflector, Unauthorized
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.snapshots.reading import (
     Source,
@@ -90,7 +90,7 @@ class Watched:
             self._tasks[0].cancel()
             self._report()
             return
-        if error is not None and self._on_error is not None:
+        if error is not None and not isinstance(error, Gone) and self._on_error is not None:
             self._on_error(error)
         if error is not None and self.error is None and not self.cache.answered.is_set():
             self.error = error

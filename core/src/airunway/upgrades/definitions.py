@@ -10,13 +10,16 @@ import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import orjson
 
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, kind_of_crd
 from airunway.resource import Resource, dig, is_true, key_of
 from airunway.runtime.crd_versions import SHORT_HASH, schema_hash
 from airunway.schema import dropped, malformed, refusals, schema_in, served_versions
+
+if TYPE_CHECKING:
+    from airunway.kube import Client
 
 MANAGER = "airunway-crds"
 """The field manager of ``airunway crds --apply``."""
@@ -278,6 +281,8 @@ async def harms_in(client: Client, definitions: Sequence[Resource]) -> list[Harm
 
 
 async def _harms(client: Client, crd: Resource) -> list[Harm]:
+    from airunway.kube import CUSTOM_RESOURCE_DEFINITION, kind_of_crd
+
     live = await client.find(CUSTOM_RESOURCE_DEFINITION, key_of(crd))
     if live is None:
         return []
@@ -293,6 +298,8 @@ async def apply_definitions(client: Client, definitions: Sequence[Resource]) -> 
     Raises KubeError (Conflict if another field manager owns a changed field), and TimeoutError if one is not served in
     time.
     """
+    from airunway.kube import CUSTOM_RESOURCE_DEFINITION
+
     for crd in definitions:
         await client.apply(CUSTOM_RESOURCE_DEFINITION, crd, manager=MANAGER)
     async with asyncio.timeout(_TIMEOUT):
