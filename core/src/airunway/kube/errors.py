@@ -24,7 +24,7 @@
 `is_retryable` answers whether to try again later. `ApiError.kind` says what an error answer means, by one table of
 patterns: the status code alone is not enough. An exceeded quota, a webhook's denial, a namespace that is being deleted
 and a missing permission are all 403; a field that is not in the schema is a 500, and so is an object that is too large
-for etcd. Where the answer has no field for the difference, its message decides; all such texts are in this table.
+for etcd. Where the answer has no field for the difference, its message decides; all such texts are in that table.
 """
 
 from __future__ import annotations

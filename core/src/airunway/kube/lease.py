@@ -99,7 +99,7 @@ class LeaderElector:
     async def _reign(self, lead: Callable[[], Awaitable[None]]) -> bool:
         """Leads until the lease is lost or `lead` has ended; returns True for the latter."""
         self._set_leading(True)
-        work = asyncio.ensure_future(lead())
+        work = asyncio.create_task(_started(lead))
         renewing = asyncio.create_task(self._renew(), name=f"renew lease {self._key}")
         try:
             await asyncio.wait({work, renewing}, return_when=asyncio.FIRST_COMPLETED)
@@ -233,3 +233,8 @@ class LeaderElector:
         self.leading = leading
         if self.on_change is not None:
             self.on_change(leading)
+
+
+async def _started(lead: Callable[[], Awaitable[None]]) -> None:
+    """Calls `lead` inside of the task: if the call itself raises, the lease is released as after any failure."""
+    await lead()

@@ -1,4 +1,4 @@
-"""A work queue of keys: each key waits once, has one holder at a time, and backs off after failures.
+"""A work queue of keys: each key waits once, has one holder at a time, and backs off after failures; and the backoff.
 
 Guarantees:
 
@@ -298,6 +298,9 @@ class WorkQueue(Generic[K]):
                 del self._due[key]
                 self.add(key)
         self._set_alarm()
+
+
+# ------------------------------------------------------------------------------------------------------------- backoff
 
 
 def backoff_delay(attempt: int, *, base: float, cap: float, rng: random.Random) -> float:

@@ -1,7 +1,7 @@
 """What a provider declares, and the values that pass between the core and its plugin (docs/providers/contract.md).
 
-All are frozen dataclasses without clients, connections or clocks, so previews, replays and the conformance suite need
-no cluster. Providers import them from `airunway.sdk`.
+The values are frozen dataclasses and enums without clients, connections or clocks, so previews, replays and the
+conformance suite need no cluster. Providers import them from `airunway.sdk`.
 """
 
 from __future__ import annotations

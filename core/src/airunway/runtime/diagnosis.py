@@ -492,16 +492,18 @@ def _ranked(component: Component, summary: PodSummary | None) -> _Ranked:
     """The component's report, corrected by what the pods show."""
     shown = summary.shown if summary is not None else ()
     rank = _Rank.GENERAL if component.reason in _GENERAL else _Rank.PRECISE
-    if component.ready is True or component.authoritative:
-        return component, None if component.ready is True else rank
+    if component.ready is True:
+        return component, None
+    if component.authoritative:
+        return component, rank
     of_pods = component.reason in POD_SHOWN and summary is not None and bool(summary.counts.living)
     if of_pods and not any(symptom.reason == component.reason for symptom in shown):
         text = "The upstream has not noticed yet that no pod shows its fault any more"
         if component.message:
             text += f": {component.message}"
         outdated = replace(component, ready=False, reason="Progressing", message=text, pending=False)
-        return outdated, None if _explained(outdated, shown) else _Rank.OUTDATED
-    return component, None if _explained(component, shown) else rank
+        return outdated, (None if _explained(outdated, shown) else _Rank.OUTDATED)
+    return component, (None if _explained(component, shown) else rank)
 
 
 def _explained(component: Component, shown: Sequence[Symptom]) -> bool:

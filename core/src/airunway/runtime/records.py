@@ -171,7 +171,7 @@ def _gateway_in(found: object) -> Gateway | None:
 
 def _is_ours(obj: Resource, annotation: str, manager: str) -> bool:
     """Whether we applied the annotation's current value. A preview's object has no managedFields and counts as ours."""
-    return dig(obj, "metadata", "managedFields") is None or any(
+    return not isinstance(dig(obj, "metadata", "managedFields"), list) or any(
         dig(entry, "fieldsV1", "f:metadata", "f:annotations", f"f:{annotation}") is not None
         for entry in managed_by(obj, manager)
     )

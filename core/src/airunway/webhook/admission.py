@@ -291,6 +291,9 @@ def _same_spec(obj: Resource, old: Resource) -> bool:
         return False
 
 
+# ---------------------------------------------------------------------------------- the rights of the user who writes
+
+
 REMEMBERED = 10.0
 """Seconds for which an allowed answer is cached: long enough for an `apply` of many manifests."""
 

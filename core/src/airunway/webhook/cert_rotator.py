@@ -30,7 +30,7 @@ from airunway.kube import (
     needs_apply,
     retry_after_of,
 )
-from airunway.resource import ObjectKey, Resource, annotations_of, dig, format_time, labels_of, parse_time
+from airunway.resource import ObjectKey, Resource, annotations_of, dig, format_time, labels_of, managed_by, parse_time
 from airunway.webhook.certificates import (
     CertificateAction,
     Material,
@@ -45,7 +45,7 @@ from airunway.webhook.configuration import (
     WebhookSettings,
     bundles_in,
     configuration_object,
-    decoded,
+    from_base64,
     injection,
 )
 
@@ -209,7 +209,7 @@ _FIELDS = {
 
 def material_of(secret: Resource) -> Material:
     """The contents of a Secret; absent or invalid values are empty."""
-    parts = {field: decoded(dig(secret, "data", key)) for key, field in _FIELDS.items()}
+    parts = {field: from_base64(dig(secret, "data", key)) for key, field in _FIELDS.items()}
     return Material(**parts, previous_until=parse_time(annotations_of(secret).get(_PREVIOUS_UNTIL)))
 
 
@@ -302,5 +302,4 @@ class CertificateSecret:
             if is_retryable(error):
                 raise
             return None
-        entries = dig(answer, "metadata", "managedFields", default=[])
-        return next((parse_time(entry.get("time")) for entry in entries if entry.get("manager") == asked), None)
+        return next((parse_time(entry.get("time")) for entry in managed_by(answer, asked)), None)

@@ -189,10 +189,10 @@ def injection(live: Resource, *, bundle: bytes) -> Resource | None:
 
 def bundles_in(live: Resource) -> list[bytes]:
     """The CA bundle of each of our webhooks; an empty one for a webhook without."""
-    return [decoded(dig(webhook, "clientConfig", "caBundle")) for webhook in webhooks_of(live)]
+    return [from_base64(dig(webhook, "clientConfig", "caBundle")) for webhook in webhooks_of(live)]
 
 
-def decoded(text: object) -> bytes:
+def from_base64(text: object) -> bytes:
     """The bytes of a base64 text; empty for anything else."""
     try:
         return b64decode(text, validate=True) if isinstance(text, str) else b""
