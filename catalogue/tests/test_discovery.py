@@ -371,6 +371,13 @@ def test_an_image_that_cannot_be_pulled_ends_the_try_and_frees_its_slot(reason: 
     assert found.status["rootCause"]["field"] == "spec.discovery.image"
     auth = ("False", reason) if reason != "ImageNotFound" else ("True", "AuthenticationValid")
     assert found.condition("AuthValid") == auth
+    cause = found.status["rootCause"]
+    found.facts["cause"] = None
+    found.step()
+    assert found.status["rootCause"] == cause, "the pod is gone with its Job, and the failure stands"
+    found.pass_time(seconds=7200)
+    found.step()
+    assert (found.phase, found.status.get("rootCause")) == ("Progressing", None)
 
 
 def test_an_image_that_is_still_pulled_goes_on() -> None:

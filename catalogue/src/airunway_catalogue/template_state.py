@@ -524,6 +524,8 @@ def status_of(
     }
     if cause is not None and rollup.phase is not Phase.RUNNING:
         status["rootCause"] = root_cause_status(cause, field=_FIELDS.get(cause.code, "spec.discovery"))
+    elif (known := dig(template, "status", "rootCause")) and dig(template, "status", "reason") == rollup.reason:
+        status["rootCause"] = known  # its pod went with the Job; the failure stands until the next try
     return status, rollup.wake_after
 
 

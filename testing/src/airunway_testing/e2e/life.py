@@ -88,9 +88,11 @@ class Life:
         return f"{dig(found, 'status', 'phase')}: {dig(found, 'status', 'message', default='')}"
 
     async def edit(self) -> str:
-        """Another context length."""
+        """Another context length; over once the pods that it replaced are gone."""
+        before = len(await self.pods())
         generation = await self._change({"engine": {"contextLength": 2048}})
         await self.until(running_at(generation), "Running with another context length")
+        await self._until_pods(lambda now: len(now) <= before)
         return "a shorter context"
 
     async def scale(self) -> str:
