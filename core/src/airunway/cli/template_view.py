@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from airunway.cli.explained import leaves
 from airunway.redaction import printable
-from airunway.resource import Resource, dig, key_of
+from airunway.resource import Resource, dig, key_of, text_at
 from airunway.table import format_table
 from airunway.templates import Choice, Request, contribution_of
 from airunway.templates.choice import Candidate
@@ -19,23 +19,23 @@ def list_row(template: Resource) -> tuple[str, ...]:
     """One line of ``list``."""
     key, status = key_of(template), template.get("status")
     used = dig(status, "usedBy")
-    reason = _text(status, "reason")
+    reason = text_at(status, "reason")
     return (
         key.namespace or "(cluster)",
         key.name,
-        _text(status, "phase") or "unknown",
-        _text(template, "spec", "modelName"),
+        text_at(status, "phase") or "unknown",
+        text_at(template, "spec", "modelName"),
         hardware_text(template) or "-",
-        _text(template, "spec", "metric") or "-",
-        _text(template, "spec", "precision") or "-",
+        text_at(template, "spec", "metric") or "-",
+        text_at(template, "spec", "precision") or "-",
         str(used) if isinstance(used, int) else "-",
-        reason if reason and _text(status, "phase") != "Ready" else "",
+        reason if reason and text_at(status, "phase") != "Ready" else "",
     )
 
 
 def hardware_text(template: Resource) -> str:
     """The hardware of one replica: as the catalogue found it, else as the spec asks for it."""
-    if found := _text(template, "status", "hardware", "summary"):
+    if found := text_at(template, "status", "hardware", "summary"):
         return found
     gpu, cpu = dig(template, "spec", "hardware", "gpu"), dig(template, "spec", "hardware", "cpu")
     parts = []
@@ -70,11 +70,11 @@ def template_resource(template: Resource, users: Sequence[Resource] | Unseen) ->
 def template_text(template: Resource, users: Sequence[Resource] | Unseen) -> Iterator[str]:
     """The same for people."""
     key, status = key_of(template), template.get("status")
-    reason = _text(status, "reason")
+    reason = text_at(status, "reason")
     where = f"{key.namespace}/" if key.namespace else ""
-    phase = _text(status, "phase") or "not looked at by the catalogue yet"
+    phase = text_at(status, "phase") or "not looked at by the catalogue yet"
     yield f"{template['kind']} {where}{key.name} is {phase}{f': {reason}' if reason not in ('', phase) else ''}"
-    if message := _text(status, "message"):
+    if message := text_at(status, "message"):
         yield f"  {message}"
     cause = dig(status, "rootCause")
     if isinstance(cause, dict):
@@ -84,7 +84,7 @@ def template_text(template: Resource, users: Sequence[Resource] | Unseen) -> Ite
     for condition in _list(status, "conditions"):
         if dig(condition, "status") not in ("True", None):
             yield f"  {dig(condition, 'type')}={dig(condition, 'status')} {dig(condition, 'reason')}: " + (
-                _text(condition, "message")
+                text_at(condition, "message")
             )
     yield ""
     yield from _gives(template)
@@ -94,8 +94,8 @@ def template_text(template: Resource, users: Sequence[Resource] | Unseen) -> Ite
 
 def _facts(template: Resource) -> Iterator[str]:
     status = template.get("status")
-    yield f"Model:      {_text(template, 'spec', 'modelName')}"
-    metric, precision = _text(template, "spec", "metric"), _text(template, "spec", "precision")
+    yield f"Model:      {text_at(template, 'spec', 'modelName')}"
+    metric, precision = text_at(template, "spec", "metric"), text_at(template, "spec", "precision")
     yield f"Tuned for:  {metric or 'neither latency nor throughput'}, precision {precision or 'not given'}"
     yield f"Optimized:  {_optimized(template)}"
     nodes = dig(status, "hardware", "nodes")
@@ -133,8 +133,8 @@ def _used_by(users: Sequence[Resource] | Unseen, current: str) -> Iterator[str]:
         return
     yield f"Used by {len(users)} deployment{'' if len(users) == 1 else 's'}{':' if users else '.'}"
     for each in sorted(users, key=key_of):
-        used = _text(each, "status", "effectiveTemplate", "hash")
-        phase = _text(each, "status", "phase") or "Unknown"
+        used = text_at(each, "status", "effectiveTemplate", "hash")
+        phase = text_at(each, "status", "phase") or "Unknown"
         older = "" if used == current else f", with values from before the last change (hash {used[:12]}…)"
         yield f"  {key_of(each)} is {phase}{older}"
 
@@ -154,11 +154,11 @@ def choice_resource(request: Request, choice: Choice, unseen: Sequence[Unseen]) 
         "candidates": [
             {
                 **_reference(each),
-                "phase": _text(each.template, "status", "phase"),
+                "phase": text_at(each.template, "status", "phase"),
                 "optimized": dig(each.template, "spec", "optimized"),
                 "tier": dig(each.template, "status", "hardware", "tier"),
-                "metric": _text(each.template, "spec", "metric"),
-                "precision": _text(each.template, "spec", "precision"),
+                "metric": text_at(each.template, "spec", "metric"),
+                "precision": text_at(each.template, "spec", "precision"),
                 "verdict": _verdict(each, choice),
                 "against": each.against or _beaten(each, choice),
                 "reason": each.reason,
@@ -182,11 +182,11 @@ def choice_text(request: Request, choice: Choice, *, namespace: str, width: int 
             each.key.namespace or "(cluster)",
             each.key.name,
             _verdict(each, choice),
-            _text(each.template, "status", "phase") or "unknown",
+            text_at(each.template, "status", "phase") or "unknown",
             _optimized(each.template),
             str(dig(each.template, "status", "hardware", "tier", default="-")),
-            _text(each.template, "spec", "metric") or "-",
-            _text(each.template, "spec", "precision") or "-",
+            text_at(each.template, "spec", "metric") or "-",
+            text_at(each.template, "spec", "precision") or "-",
             each.against or _beaten(each, choice),
         )
         for each in choice.candidates
@@ -228,8 +228,3 @@ def _optimized(template: Resource) -> str:
 def _list(obj: object, *path: str) -> list[object]:
     value = dig(obj, *path)
     return value if isinstance(value, list) else []
-
-
-def _text(obj: object, *path: str) -> str:
-    value = dig(obj, *path)
-    return value if isinstance(value, str) else ""
