@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from airunway.cli.main import app
 from airunway.kube import CONFIG_MAP, NODE, POD, Client
-from airunway.resource import ObjectKey, Resource, is_true
+from airunway.resource import ObjectKey, Resource, dig, is_true
 from airunway_testing.controlplane import Cluster
 from airunway_testing.controlplane.nodes import gpu_node
 from airunway_testing.modelhub.hub import Repository, model_hub
@@ -372,4 +372,6 @@ async def test_free_gpus_of_a_cluster(
 
 
 async def _ready(client: Client, names: list[str]) -> bool:
-    return all([is_true(await client.get(NODE, ObjectKey("", name)), "Ready") for name in names])
+    """Whether the nodes are Ready; the taint of one that is not goes a moment later."""
+    nodes = [await client.get(NODE, ObjectKey("", name)) for name in names]
+    return all(is_true(node, "Ready") and not dig(node, "spec", "taints") for node in nodes)

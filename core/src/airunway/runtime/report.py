@@ -395,10 +395,13 @@ def announcements(
     if worse and not (foreign and not _is_of_workload(verdict, report)):
         yield Announcement(reason="ProviderError", note=_error(report, verdict), related=report.primary)
     compatible = report.result("ProviderCompatible")
-    if compatible is not None and compatible.reason in ("UnverifiedSchema", "UnsupportedSchema"):
+    if compatible is not None:
         known = condition_of(before, "ProviderCompatible") or {}
-        if (known.get("reason"), known.get("message")) != (compatible.reason, compatible.message):
-            yield Announcement(reason=compatible.reason, note=compatible.message)
+        is_new = (known.get("reason"), known.get("message")) != (compatible.reason, compatible.message)
+        if is_new and compatible.reason == "UnverifiedSchema":
+            yield Announcement(reason="UnverifiedSchema", note=compatible.message)
+        if is_new and compatible.reason == "UnsupportedSchema":
+            yield Announcement(reason="UnsupportedSchema", note=compatible.message)
     # Warnings beyond the limit are not in the status, so it is unknown whether they are new.
     shown = [finding for finding in report.warnings[:MAX_WARNINGS] if finding.reason == "UnknownOverride"]
     if any(_is_new(finding, before) for finding in shown):
