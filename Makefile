@@ -53,7 +53,7 @@ IN_PROCESSES = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 ASKED_FOR = soak or ray or picker
 
 .PHONY: test
-test: sync  ## Run the tests but the slow ones: 20 minutes on two cores.
+test: sync  ## Run the tests but the slow ones: 15 minutes on two cores.
 	@$(RUN) pytest $(IN_PROCESSES) -m 'not (slow or $(ASKED_FOR))'
 
 .PHONY: test-slow
