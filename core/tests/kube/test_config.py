@@ -137,6 +137,12 @@ def test_files_that_are_no_kubeconfig(text: str, tmp_path: Path) -> None:
         load_config(kubeconfig=path)
 
 
+def test_a_file_that_is_nested_too_deeply_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("[" * 3000)
+    with pytest.raises(ConfigError, match=r"config is nested too deeply$"):
+        load_config(kubeconfig=tmp_path / "config")
+
+
 def test_no_kubeconfig_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="no kubeconfig at"):
         load_config(kubeconfig=tmp_path / "absent")
