@@ -24,7 +24,7 @@ from datetime import datetime, timedelta
 from airunway.api import names
 from airunway.artifacts.jobs import restricted_container, restricted_pod
 from airunway.configs import EffectiveConfig
-from airunway.resource import Resource, dig, digest, filled, key_of, label_value
+from airunway.resource import Resource, dig, digest, filled, key_of, label_value, text_at
 from airunway_catalogue.names import APP_COMPONENT, DISCOVERY, WHY_NO_ENTRYPOINT
 
 TTL = timedelta(seconds=60)
@@ -91,14 +91,14 @@ def request_of(template: Resource) -> Request | None:
     variables = [each for each in env if isinstance(each, dict)] if isinstance(env, list) else []
     secrets = dig(spec, "imagePullSecrets") if namespaced else None
     return Request(
-        image=_text(discovery.get("image")) or _text(dig(spec, "defaults", "image")),
+        image=text_at(discovery.get("image")) or text_at(spec, "defaults", "image"),
         command=_words(discovery.get("command")),
         args=_words(discovery.get("args")),
         env=tuple(each for each in variables if namespaced or "valueFrom" not in each),
         pull_secrets=tuple(
-            name for each in (secrets if isinstance(secrets, list) else ()) if (name := _text(dig(each, "name")))
+            name for each in (secrets if isinstance(secrets, list) else ()) if (name := text_at(each, "name"))
         ),
-        service_account=_text(dig(spec, "serviceAccountName")) if namespaced else "",
+        service_account=text_at(spec, "serviceAccountName") if namespaced else "",
     )
 
 
@@ -218,10 +218,6 @@ def _environment(template: Resource, request: Request, config: EffectiveConfig |
 
 def _words(value: object) -> tuple[str, ...]:
     return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
 
 
 MAX_MESSAGE = 4096

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from airunway.resource import Resource, dig
+from airunway.resource import Resource, dig, text_at
 from airunway_catalogue.gpu_models import GpuModels, normal
 from airunway_catalogue.nodes import GIB, Gpu, NodeGroup, gpus_of, in_bytes, thousandths
 
@@ -92,12 +92,12 @@ def demand_of(template: Resource) -> Demand | None:
     """What a template demands of a node; None if it demands nothing. Total for any JSON."""
     gpu, cpu = dig(template, "spec", "hardware", "gpu"), thousandths(dig(template, "spec", "hardware", "cpu"))
     gpu = gpu if isinstance(gpu, dict) else {}
-    model, count = _text(gpu.get("model")), gpu.get("count")
+    model, count = text_at(gpu.get("model")), gpu.get("count")
     memory = in_bytes(gpu.get("minVram"))
     count = count if type(count) is int and count > 0 else int(bool(model or memory))
     if not count:
         return Demand(cpu=cpu) if cpu else None
-    resource = _text(gpu.get("type")) or DEFAULT_RESOURCE
+    resource = text_at(gpu.get("type")) or DEFAULT_RESOURCE
     return Demand(count=count, resource=resource, model=model, memory=memory, cpu=cpu)
 
 
@@ -318,7 +318,3 @@ def _said(inventory: Sequence[NodeGroup], models: GpuModels) -> str:
 
 def _nodes(number: int) -> str:
     return f"{number} node" if number == 1 else f"{number} nodes"
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

@@ -23,7 +23,7 @@ import orjson
 from airunway.api.modeltemplate import MAX_SOURCES
 from airunway.artifacts.jobs import finished
 from airunway.redaction import bounded, redacted, tail
-from airunway.resource import Resource, annotations_of, dig
+from airunway.resource import Resource, annotations_of, dig, text_at
 from airunway_catalogue.discovery import MAX_MESSAGE, MAX_OUTPUT, NO_SHELL, PACKED, PARTS, PROBLEM, SHELL
 from airunway_catalogue.names import DISCOVERY, WHY_NO_ENTRYPOINT
 
@@ -57,7 +57,7 @@ def outcome_of(job: Resource, pod: Resource | None) -> Outcome:
         failed = _failure(job, ends)
         return Outcome(reason=failed.reason, message=failed.message + note, shell=failed.shell)
     try:
-        report = read_report("".join(_text(ends[part].get("message")) for part in PARTS if part in ends))
+        report = read_report("".join(text_at(ends[part].get("message")) for part in PARTS if part in ends))
     except Unreadable as unreadable:
         return Outcome(reason="JobFailed", message=f"{unreadable}{note}")
     return Outcome(report=report)
@@ -67,7 +67,7 @@ def _parts(job: Resource) -> list[str]:
     """The names of the Job's containers."""
     spec = dig(job, "spec", "template", "spec")
     lists = [dig(spec, list_) for list_ in ("initContainers", "containers")]
-    return [_text(dig(each, "name")) for list_ in lists if isinstance(list_, list) for each in list_]
+    return [text_at(each, "name") for list_ in lists if isinstance(list_, list) for each in list_]
 
 
 def _ends(pod: Resource | None) -> dict[str, Resource]:
@@ -78,7 +78,7 @@ def _ends(pod: Resource | None) -> dict[str, Resource]:
         for status in statuses if isinstance(statuses, list) else ():
             state = dig(status, "state", "terminated")
             if isinstance(state, dict):
-                ends[_text(dig(status, "name"))] = state
+                ends[text_at(status, "name")] = state
     return ends
 
 
@@ -94,7 +94,7 @@ def _failure(job: Resource, ends: dict[str, Resource]) -> Outcome:
         conditions = dig(job, "status", "conditions")
         said = next(
             (
-                _text(each.get("message"))
+                text_at(each.get("message"))
                 for each in (conditions if isinstance(conditions, list) else ())
                 if dig(each, "type") == "Failed" and dig(each, "status") == "True"
             ),
@@ -108,7 +108,7 @@ def _failure(job: Resource, ends: dict[str, Resource]) -> Outcome:
     if terminated.get("reason") == "OOMKilled":
         text = "the image needed more memory than the 4Gi that a discovery has"
         return Outcome(reason="PodOOMKilled", message=text)
-    if terminated.get("reason") in _NOT_STARTED and SHELL in _text(terminated.get("message")):
+    if terminated.get("reason") in _NOT_STARTED and SHELL in text_at(terminated.get("message")):
         text = f"{NO_SHELL}, with which what it prints is read: it is asked without it next time, and must write its "
         text += "report to the file of AIRUNWAY_TERMINATION_LOG"
         return Outcome(reason="JobFailed", message=text, shell=False)
@@ -116,13 +116,13 @@ def _failure(job: Resource, ends: dict[str, Resource]) -> Outcome:
 
 
 def _ending(terminated: Resource) -> str:
-    said = tail(_text(terminated.get("message")).strip(), 400)
+    said = tail(text_at(terminated.get("message")).strip(), 400)
     return f"exit code {terminated.get('exitCode')}{': ' + said if said else ''}"
 
 
 def _note(job: Resource) -> str:
     """What else to say of a failed try whose image ran without the script; empty if it ran with it."""
-    why = _text(annotations_of(job).get(WHY_NO_ENTRYPOINT))
+    why = text_at(annotations_of(job).get(WHY_NO_ENTRYPOINT))
     if not why:
         return ""
     if why == NO_SHELL:
@@ -131,10 +131,6 @@ def _note(job: Resource) -> str:
         f"; what the image prints was not read, because its entrypoint is not known ({bounded(why, 200)}): name it in "
         "spec.discovery.command"
     )
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
 
 
 MAX_PROFILE = 64 * 2**10

@@ -16,16 +16,7 @@ from datetime import datetime, timedelta
 from airunway.artifacts.jobs import finished, newest_pod
 from airunway.configs import Resolution, StatusPolicy
 from airunway.redaction import bounded
-from airunway.resource import (
-    Resource,
-    condition_of,
-    dig,
-    filled,
-    format_time,
-    is_deleting,
-    key_of,
-    uid_of,
-)
+from airunway.resource import Resource, condition_of, dig, filled, format_time, is_deleting, key_of, text_at, uid_of
 from airunway.status import (
     CAPACITY_PATIENCE,
     DEPENDENCY_GRACE,
@@ -290,16 +281,16 @@ def _recorded(template: Resource, hash_: str) -> _Discovery:
     state = replace(
         kept,
         attempts=attempts if type(attempts) is int and 0 < attempts < _MOST_ATTEMPTS else 0,
-        last=_text(record.get("lastAttemptTime")),
+        last=text_at(record.get("lastAttemptTime")),
         next=parse_moment(record.get("nextAttemptTime")),
-        job=_text(record.get("job")),
+        job=text_at(record.get("job")),
         shell=record.get("shell") is not False,
     )
     before = condition_of(template, "DiscoveryReady") or {}
     if before.get("status") == "True" and before.get("reason") == DISCOVERED and state.profile is not None:
         return replace(state, verdict=_discovered(state), next=None)
     if state.next is not None and before.get("status") == "False":
-        reason, message = _text(before.get("reason")) or "JobFailed", _text(before.get("message"))
+        reason, message = text_at(before.get("reason")) or "JobFailed", text_at(before.get("message"))
         return replace(state, verdict=Verdict(ready=False, reason=reason, message=message))
     return state
 
@@ -453,13 +444,9 @@ def _cache(facts: Facts) -> tuple[Verdict, Resource | None]:
     # One that is at fault says more than one that is not there yet.
     first = next((name for name in late if name in there), late[0])
     said = dig(there.get(first), "status")
-    reason = _text(dig(said, "reason")) or "WaitingForModelCache"
-    text = _text(dig(said, "message")) or ("it has no status yet" if first in there else "it does not exist yet")
+    reason = text_at(said, "reason") or "WaitingForModelCache"
+    text = text_at(said, "message") or ("it has no status yet" if first in there else "it does not exist yet")
     return Verdict(ready=False, reason=reason, message=f"{summary} are complete; ModelArtifact {first}: {text}"), cache
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
 
 
 CHILDREN = ("RuntimeConfigReady", "HardwareReady", "DiscoveryReady", "CacheReady")

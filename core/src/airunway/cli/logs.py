@@ -432,14 +432,14 @@ def _crashed(container: ContainerRow) -> bool:
 def epitaphs(deployment: Resource, pods: Iterable[Resource], events: Iterable[Resource]) -> list[Epitaph]:
     """The newest ends of containers whose pods are gone, from the status and the events of the deployment."""
     present = {key_of(pod).name: pod for pod in pods}
-    told: list[tuple[str, datetime | None]] = []
+    ends: list[tuple[str, datetime | None]] = []
     if (cause := cause_of(deployment)) is not None:
-        told.append((cause.evidence, cause.since))
+        ends.append((cause.evidence, cause.since))
     warnings = [event for event in events if event.get("type") == "Warning"]
-    told += [(text, event_time(event)) for event in warnings if isinstance(text := event.get("message"), str)]
-    told.sort(key=lambda entry: entry[1].timestamp() if entry[1] is not None else 0.0, reverse=True)
+    ends += [(text, event_time(event)) for event in warnings if isinstance(text := event.get("message"), str)]
+    ends.sort(key=lambda entry: entry[1].timestamp() if entry[1] is not None else 0.0, reverse=True)
     found: dict[tuple[str, str], Epitaph] = {}
-    for text, time in told:
+    for text, time in ends:
         match = _OF_CONTAINER.search(text[:_LONGEST_REPORT])
         if match is None:
             continue

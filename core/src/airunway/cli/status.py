@@ -336,20 +336,20 @@ def _ending(ending: EndingRow | None) -> str:
 
 
 def _conditions(view: DeploymentView, now: datetime) -> Iterator[Line]:
-    told = {view.message, *((view.cause.evidence,) if view.cause is not None else ())}
+    shown = {view.message, *((view.cause.evidence,) if view.cause is not None else ())}
     for row in view.conditions:
         if row.good or (row.status == "Unknown" and not row.message):
             continue
         age = f" for {short_age(row.since, now)}" if row.since is not None and row.since.year > 1970 else ""
-        text = "" if row.message in told or not row.message else f": {row.message}"
+        text = "" if row.message in shown or not row.message else f": {row.message}"
         yield Line(f"  {row.type}={row.status} {row.reason}{age}{text}", "", 4)
 
 
 def _recently(view: DeploymentView, now: datetime) -> Iterator[Line]:
     if isinstance(view.timeline, Unseen):
         return
-    told = view.cause.evidence if view.cause is not None else ""
-    entries = [e for e in view.timeline if e.source != "condition" and not (told and told in e.message)]
+    evidence = view.cause.evidence if view.cause is not None else ""
+    entries = [e for e in view.timeline if e.source != "condition" and not (evidence and evidence in e.message)]
     for entry in entries[-_RECENT:]:
         yield Line(f"  {_entry(entry, now)}", "", 8)
 

@@ -25,7 +25,7 @@ from airunway.artifacts.jobs import bound_to, finished
 from airunway.artifacts.status import is_made
 from airunway.configs import propagated
 from airunway.kinds import MODEL_ARTIFACT
-from airunway.kube import JOB, Client, EventRecorder, NotFound, StatusWriter
+from airunway.kube import JOB, Client, EventRecorder, NotFound, StatusWriter, soonest
 from airunway.modelcache.caches import MARK, ArtifactCaches
 from airunway.modelcache.downloads import Tries
 from airunway.owned.apply import Applied, WriteHistory, apply_objects
@@ -212,7 +212,7 @@ class ArtifactReconciler:
             jobs = [bound_to(job, claim) for job in jobs for claim in filled] if claims else jobs
             made = await self._apply([*claims, *jobs], known, artifact, facts=facts, memory=memory)
             memory.refused = _trouble(made)
-            applied = replace(made, again=min((w for w in (applied.again, made.again) if w is not None), default=None))
+            applied = replace(made, again=soonest(applied.again, made.again))
         if applied.refused:
             log.info("%s: %s", key, applied.refused[0])
             return _REFUSED_RETRY

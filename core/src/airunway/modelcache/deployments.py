@@ -132,7 +132,7 @@ class CacheReconciler:
     # ----------------------------------------------------------------------------------------------------------- cache
 
     async def _cache(self, key: ObjectKey, deployment: Resource) -> tuple[CacheDecision, float | None]:
-        """What is said about the weights, once their artifact is made; and the seconds until the next try."""
+        """The condition of the weights, once their artifact is made; and the seconds until the next try."""
         request = self.request(deployment)
         artifact = self._caches.artifact(ObjectKey(key.namespace, request.name)) if request is not None else None
         access_mode = ""
@@ -168,7 +168,7 @@ class CacheReconciler:
     # --------------------------------------------------------------------------------------------------------- volumes
 
     async def _volumes(self, key: ObjectKey, deployment: Resource) -> tuple[VolumeDecision, float | None]:
-        """What is said about the volumes, once their claims are made; and the seconds until the next try."""
+        """The condition of the volumes, once their claims are made; and the seconds until the next try."""
         memory = self._memories.get(key)
         if memory is None or memory.uid != uid_of(deployment):
             memory = _Memory(uid=uid_of(deployment))

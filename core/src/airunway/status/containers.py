@@ -99,14 +99,14 @@ def probe_finding(pod: PodFacts, events: Sequence[EventFacts]) -> ContainerFault
 
 
 def _image(container: ContainerFacts, events: Sequence[EventFacts], *, known: str) -> ContainerFault:
-    told = f"{container.waiting}: {container.message}"
+    reported = f"{container.waiting}: {container.message}"
     notes = [
         event.note
         for event in events
         if event.reason in ("Failed", "InspectFailed") and "pull image" in event.note and container.image in event.note
     ]
     # The waiting reason alternates between two prefixes for one cause: only the cause goes into the message.
-    texts = [_PULL_PREFIX.sub("", text) for text in (told, *notes)]
+    texts = [_PULL_PREFIX.sub("", text) for text in (reported, *notes)]
     matches = (first_meaning([without_names(text)], IMAGE_PULL) for text in texts)
     match, text = next(((m[0], text) for m, text in zip(matches, texts, strict=True) if m), (None, texts[0]))
     said = f'image "{container.image}" cannot be pulled: {line_of(text)}.'

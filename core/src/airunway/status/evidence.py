@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from airunway.redaction import bounded, tail
-from airunway.resource import Resource, controller_owner, dig, labels_of, parse_time, uid_of
+from airunway.resource import Resource, controller_owner, dig, labels_of, parse_time, text_at, uid_of
 
 TEXT_LIMIT = 2048
 """Characters kept of a text of Kubernetes or an engine. Its end is kept: a termination message is the end of a log."""
@@ -187,7 +187,7 @@ class Evidence:
 def pod_facts(obj: Resource, *, role_label: str = "", serving_roles: Collection[str] = ()) -> PodFacts:
     """Returns the facts of a Pod. `role_label` holds its role; a pod without a role, or of `serving_roles`, serves."""
     status = _object(dig(obj, "status"))
-    conditions = {_text(c.get("type")): c for c in _objects(status.get("conditions"))}
+    conditions = {text_at(c.get("type")): c for c in _objects(status.get("conditions"))}
     ready, scheduled = conditions.get("Ready", {}), conditions.get("PodScheduled", {})
     owner = controller_owner(obj) or {}
     labels = labels_of(obj)
@@ -202,7 +202,7 @@ def pod_facts(obj: Resource, *, role_label: str = "", serving_roles: Collection[
         )
     return PodFacts(
         namespace=_word(dig(obj, "metadata", "namespace")),
-        name=_text(dig(obj, "metadata", "name")),
+        name=text_at(obj, "metadata", "name"),
         uid=uid_of(obj),
         created=parse_moment(dig(obj, "metadata", "creationTimestamp")),
         deleting=bool(dig(obj, "metadata", "deletionTimestamp")),
@@ -235,8 +235,8 @@ def event_facts(obj: Resource) -> EventFacts:
     return EventFacts(
         kind=_word(regarding.get("kind")),
         namespace=_word(regarding.get("namespace")),
-        name=_text(regarding.get("name")),
-        uid=_text(regarding.get("uid")),
+        name=text_at(regarding.get("name")),
+        uid=text_at(regarding.get("uid")),
         reason=_word(dig(obj, "reason")),
         note=_long(dig(obj, "note")),
         first=first,
@@ -248,7 +248,7 @@ def claim_facts(obj: Resource) -> ClaimFacts:
     """Returns the facts of a PersistentVolumeClaim."""
     return ClaimFacts(
         namespace=_word(dig(obj, "metadata", "namespace")),
-        name=_text(dig(obj, "metadata", "name")),
+        name=text_at(obj, "metadata", "name"),
         phase=_word(dig(obj, "status", "phase")),
         storage_class=_word(dig(obj, "spec", "storageClassName")),
         created=parse_moment(dig(obj, "metadata", "creationTimestamp")),
@@ -262,7 +262,7 @@ def job_facts(obj: Resource) -> JobFacts:
     condition = failed or {}
     return JobFacts(
         namespace=_word(dig(obj, "metadata", "namespace")),
-        name=_text(dig(obj, "metadata", "name")),
+        name=text_at(obj, "metadata", "name"),
         failed="" if failed is None else _word(failed.get("reason")) or "Failed",
         message=_long(condition.get("message")),
         since=parse_moment(condition.get("lastTransitionTime")),
@@ -315,10 +315,6 @@ def _objects(value: object) -> list[Resource]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
 def parse_moment(value: object) -> datetime | None:
     """Returns a time in UTC; None if it is so far away that arithmetic with it would overflow."""
     moment = parse_time(value)
@@ -332,7 +328,7 @@ def _word(value: object) -> str:
 
 def _long(value: object) -> str:
     """The redacted end of a text; the end says most in a traceback, and in an error that wraps others."""
-    return tail(_text(value), TEXT_LIMIT)
+    return tail(text_at(value), TEXT_LIMIT)
 
 
 # ---------------------------------------------------------------------------------------- counting the pods that serve

@@ -336,8 +336,8 @@ def _logged(line: str) -> str:
     found: dict[str, str] = {}
     for match in _FIELD.finditer(line):
         found.setdefault(match[1], match[2])
-    told = [said for name in ("msg", "message", "error", "err") if (said := _unquoted(found.get(name, "")))]
-    return ": ".join(told) or line
+    texts = [text for name in ("msg", "message", "error", "err") if (text := _unquoted(found.get(name, "")))]
+    return ": ".join(texts) or line
 
 
 def _unquoted(text: str) -> str:
