@@ -88,7 +88,7 @@ class CatalogueApplication:
             view: RuntimeConfigs(caches, deployments=view.reflector, on_change=self._on_config, home=settings.home)
             for view in (self._caches.namespaced, self._caches.cluster)
         }
-        self._slots = Slots(settings.max_discoveries)
+        self._slots = Slots(settings.max_discoveries, wake=self._wake)
         self._noted: set[ObjectKey] = set()
         """Templates whose changed users bring a pass soon."""
         self._nodes_changed: asyncio.TimerHandle | None = None
@@ -107,7 +107,6 @@ class CatalogueApplication:
             users_of=self._users_of,
             slots=self._slots,
             entrypoints=self._entrypoints,
-            wake=self._wake,
             events=self._base.events,
             discoveries=Discoveries(caches.metrics),
             clock=clock,

@@ -106,7 +106,7 @@ class ModelCacheApplication:
             on_users=self._note_users,
         )
         self._providers = ProviderCapabilities(caches, on_change=self._on_provider)
-        self._slots = Slots(settings.max_downloads)
+        self._slots = Slots(settings.max_downloads, wake=self._wake_artifact)
         self._noted: set[ObjectKey] = set()
         """Artifacts whose changed users bring a pass soon."""
         self._progress = ProgressReader(running=self._running, on_change=self._wake_artifact)
@@ -121,7 +121,6 @@ class ModelCacheApplication:
             labels_of_users=self._labels_of_users,
             label_of_template=self._templates.label_of,
             progress_of=self._progress.of,
-            wake=self._wake_artifact,
             tries=Tries(caches.metrics),
             clock=clock,
         )

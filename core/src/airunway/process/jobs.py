@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from airunway.resource import ObjectKey, Resource
+from collections.abc import Callable
+
+from airunway.resource import ObjectKey, Resource, key_of, text_at
 
 
 class Slots:
     """The slots of one process, by the key of what a Job works for; others wait in the order of their creation.
 
-    Example: of 11 downloads with 10 slots the youngest waits until one gives its slot back.
+    Example: of 11 downloads with 10 slots the youngest waits until one gives its slot back. Then `wake(key)` is called:
+    it may take one now.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, *, wake: Callable[[ObjectKey], None]) -> None:
         self._most = most
+        self._wake = wake
         self._holders: set[ObjectKey] = set()
         self._waiting: dict[ObjectKey, tuple[str, str, str]] = {}
 
@@ -40,23 +44,25 @@ class Slots:
         self._waiting.pop(key, None)
         self._holders.add(key)
 
-    def take(self, key: ObjectKey, order: tuple[str, str, str]) -> bool:
-        """Take a slot if one is free and nothing older waits; else wait for one."""
+    def take(self, obj: Resource) -> bool:
+        """Take a slot for an object if one is free and nothing older waits; else wait for one."""
+        key = key_of(obj)
         if key in self._holders:
             return True
-        self._waiting[key] = order
+        self._waiting[key] = text_at(obj, "metadata", "creationTimestamp"), *key
         if len(self._holders) >= self._most or key not in self._next():
             return False
         self.claim(key)
         return True
 
-    def give_back(self, key: ObjectKey) -> list[ObjectKey]:
-        """Give a slot back, or stop waiting; returns those that may take one now."""
+    def give_back(self, key: ObjectKey) -> None:
+        """Give a slot back, or stop waiting; those that may take one now are woken."""
         waited = self._waiting.pop(key, None) is not None
         if key not in self._holders and not waited:
-            return []
+            return
         self._holders.discard(key)
-        return self._next()
+        for other in self._next():
+            self._wake(other)
 
     def _next(self) -> list[ObjectKey]:
         free = self._most - len(self._holders)
