@@ -12,6 +12,7 @@ from airunway.artifacts.jobs import finished
 from airunway.configs import Resolution
 from airunway.kinds import MODEL_SOURCE
 from airunway.kube import Client, MutationCache, Priority, compact_objects, transform_once, wait_until_synced
+from airunway.owned.views import View
 from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches, SharedCache
 from airunway.process.effective_settings import DEFAULT_NAMESPACE
@@ -19,7 +20,7 @@ from airunway.process.jobs import Slots
 from airunway.process.manager import Lead
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.resource import ObjectKey, Resource, annotations_of, dig, is_deleting, key_of, label_value, uid_of
-from airunway_catalogue.caches import TemplateCaches, View, used_template
+from airunway_catalogue.caches import TemplateCaches, used_template
 from airunway_catalogue.entrypoints import Entrypoints, KnownRegistry
 from airunway_catalogue.gpu_models import GpuModels, installed_models
 from airunway_catalogue.hardware import Demand, HardwareFit, demand_of, find_hardware

@@ -24,6 +24,7 @@ from airunway.status import (
     category_of,
     conditions_in,
 )
+from airunway.status.conditions import is_fault
 from airunway.status.rollup import summary_of
 
 SCAN_READY = "ScanReady"
@@ -295,8 +296,7 @@ def _scan_faults(
 def _failing_since(before: Sequence[Resource]) -> datetime | None:
     """Since when scans have failed, whatever the reasons were."""
     ready = next((each for each in before if each.get("type") == SCAN_READY), {})
-    failing = ready.get("status") == "False" and category_of(str(ready.get("reason"))) is not Category.PROGRESS
-    return parse_time(ready.get("lastTransitionTime")) if failing else None
+    return parse_time(ready.get("lastTransitionTime")) if is_fault(ready) else None
 
 
 def _filter_conditions(scan: Scan | None) -> Iterator[Resource]:

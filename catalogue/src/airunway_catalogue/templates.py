@@ -14,15 +14,17 @@ from airunway.configs import EffectiveConfig, Resolution
 from airunway.kube import JOB, Client, EventRecorder, StatusWriter
 from airunway.owned.objects import complete, is_ours, named
 from airunway.owned.plan import conflict_text
+from airunway.owned.views import View
 from airunway.owned.writer import REFUSED_RETRY, Occupied, Refused, Writer
 from airunway.process.jobs import Slots
 from airunway.process.memories import Memories
-from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of
-from airunway.status import Category, Condition, category_of
+from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of
+from airunway.status import Condition
+from airunway.status.conditions import change_of, is_fault
 from airunway.status.evidence import Evidence, pod_facts
 from airunway.status.rootcause import RootCause, find_root_cause
 from airunway.templates import contribution_of, keeps_warm, warm_requests
-from airunway_catalogue.caches import MARK, TemplateCaches, View
+from airunway_catalogue.caches import MARK, TemplateCaches
 from airunway_catalogue.discovery import pull_secrets_of, request_of
 from airunway_catalogue.entrypoints import AskedImage, Entrypoints
 from airunway_catalogue.hardware import HardwareFit
@@ -262,15 +264,11 @@ class TemplateReconciler:
                 self._events.emit(template, reason="GPUNotAvailable", note=note, warning=True, action="Check")
             else:
                 self._events.emit(template, reason="InsufficientCapacity", note=note, warning=True, action="Check")
-        old, new = (
-            condition_of(template, "DiscoveryReady") or {},
-            condition_of({"status": status}, "DiscoveryReady") or {},
-        )
+        found = change_of(template, status, "DiscoveryReady")
         due = dig(status, "discovery", "nextAttemptTime")
-        failed = new.get("status") == "False" and category_of(str(new.get("reason"))) is not Category.PROGRESS
-        if failed and due and due != dig(template, "status", "discovery", "nextAttemptTime") and old != new:
-            note = f"{new.get('reason')}: {new.get('message')}"
-            self._events.emit(template, reason="DiscoveryFailed", note=note, warning=True, action="Discover")
+        is_new_try = due and due != dig(template, "status", "discovery", "nextAttemptTime")
+        if is_new_try and is_fault(found.after) and found.before != found.after:
+            self._events.emit(template, reason="DiscoveryFailed", note=found.text, warning=True, action="Discover")
 
     def _has_events(self, template: Resource) -> bool:
         """Whether events of the template can be written."""

@@ -10,14 +10,13 @@ import orjson
 from airunway.api import names
 from airunway.kube import (
     Kind,
-    MutationCache,
     compact_bytes,
     compact_objects,
     transform_once,
     wait_until_answered,
 )
 from airunway.owned.objects import Identity, identity_in
-from airunway.owned.views import View, known_objects, views_by_kind
+from airunway.owned.views import OwnedView, known_objects, view_of, views_by_kind
 from airunway.process.caches import Caches
 from airunway.resource import ObjectKey, Resource, controller_owner, copy_of, dig, key_of, labels_of
 from airunway.routing import GATEWAY_GROUP
@@ -69,7 +68,7 @@ class GatewayCaches:
         )
         self._served: frozenset[Kind] = frozenset()
 
-    def _view(self, caches: Caches, kind: Kind, *, ours: bool) -> View:
+    def _view(self, caches: Caches, kind: Kind, *, ours: bool) -> OwnedView:
         packed = kind is HTTP_ROUTE  # there is one for each deployment
         project = _without_counts if kind is GATEWAY else self._pack if packed else self._project
         reflector = caches.of(
@@ -79,19 +78,18 @@ class GatewayCaches:
             everywhere=kind is GATEWAY,
             optional=kind in OPTIONAL,
         )
-        index = reflector.add_index(_deployments_of)
-        objects = MutationCache(reflector, project=project, restore=_unpacked if packed else None)
+        view = view_of(reflector, project=project, owners_of=_deployments_of, restore=_unpacked if packed else None)
         if kind is GATEWAY:
             reflector.add_handler(self._on_gateway_change)
         else:
-            objects.add_listener(self._on_change)
+            view.objects.add_listener(self._on_change)
             if kind in (HTTP_ROUTE, INFERENCE_POOL):
-                objects.add_listener(lambda key, _old, _new, _echo: self._on_reference(kind, key))
-        return View(kind=kind, reflector=reflector, objects=objects, of=index)
+                view.objects.add_listener(lambda key, _old, _new, _echo: self._on_reference(kind, key))
+        return view
 
     # ---------------------------------------------------------------------------------------------------- what is read
 
-    def view_of(self, obj: Resource) -> View | None:
+    def view_of(self, obj: Resource) -> OwnedView | None:
         """How an object is read and written; None if the cluster does not serve its kind in that version."""
         identity = identity_in(obj)
         view = self._views.get((identity.group, identity.kind))

@@ -22,7 +22,7 @@ from airunway.owned.writer import REFUSED_RETRY, Writer
 from airunway.process.logs import log_phase
 from airunway.process.memories import Memories
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, uid_of
+from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, text_at, uid_of
 from airunway.routing import (
     CONDITION,
     MARK,
@@ -37,8 +37,7 @@ from airunway.routing import (
     intent_of,
 )
 from airunway.sdk.picker import ACCOUNT
-from airunway.status import Category, category_of
-from airunway.status.conditions import SERVED, Condition, conditions_in, written
+from airunway.status.conditions import SERVED, Change, Condition, change_of, conditions_in, written
 from airunway.status.events import EVENTS
 
 log = logging.getLogger(__name__)
@@ -283,25 +282,22 @@ class RouteReconciler:
                 generation = deployment["metadata"].get("generation", 0)
             status["conditions"] = written([condition], previous=conditions_in(live), generation=generation, now=now)
         if await self._status.write(deployment, status):
-            self._announce(deployment, condition, url=str(dig(status, "gateway", "url", default="")))
+            url = str(dig(status, "gateway", "url", default=""))
+            self._announce(deployment, change_of(deployment, status, CONDITION), url=url)
         return None
 
-    def _announce(self, deployment: Resource, condition: Condition | None, *, url: str) -> None:
+    def _announce(self, deployment: Resource, change: Change, *, url: str) -> None:
         """Emit an event where the route became ready, or has another fault than before."""
-        if condition is None:
-            return
-        before = condition_of(deployment, CONDITION) or {}
-        if condition.status is True and before.get("status") != "True":
-            note = f"{condition.message}: {url}" if url else condition.message
+        message = text_at(change.after, "message")
+        if change.became_true:
+            note = f"{message}: {url}" if url else message
             self._events.emit(deployment, reason="RouteReady", note=note, action=EVENTS["RouteReady"].action)
-        fault = condition.status is False and category_of(condition.reason) is not Category.PROGRESS
-        if fault and (before.get("status"), before.get("reason")) != ("False", condition.reason):
-            action, note = EVENTS["RouteNotReady"].action, condition.message
-            if condition.reason == "RouteConflict":
-                self._events.emit(deployment, reason="RouteConflict", note=note, warning=True, action=action)
+        if change.is_new_fault:
+            action = EVENTS["RouteNotReady"].action
+            if change.after["reason"] == "RouteConflict":
+                self._events.emit(deployment, reason="RouteConflict", note=message, warning=True, action=action)
             else:
-                note = f"{condition.reason}: {note}"
-                self._events.emit(deployment, reason="RouteNotReady", note=note, warning=True, action=action)
+                self._events.emit(deployment, reason="RouteNotReady", note=change.text, warning=True, action=action)
 
 
 def serves_generation(deployment: Resource) -> bool:

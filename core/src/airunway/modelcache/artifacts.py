@@ -34,8 +34,9 @@ from airunway.owned.writer import REFUSED_RETRY, Occupied, Refused, Writer
 from airunway.process.jobs import Slots
 from airunway.process.memories import Memories
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, labels_of, managed_by, uid_of
-from airunway.status import Category, Condition, category_of
+from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, labels_of, managed_by, uid_of
+from airunway.status import Condition
+from airunway.status.conditions import change_of
 from airunway.status.evidence import EventFacts, Evidence, PodFacts, claim_facts, pod_facts
 from airunway.status.rootcause import RootCause, find_root_cause
 
@@ -265,17 +266,12 @@ class ArtifactReconciler:
         if decision.status is None or not await self._status.write(artifact, decision.status):
             return
         self._tries.note(artifact.get("status") or {}, decision.status)
-        before, after = condition_of(artifact, "Ready") or {}, condition_of({"status": decision.status}, "Ready") or {}
-        if after.get("status") == "True" and before.get("status") != "True":
+        if change_of(artifact, decision.status, "Ready").became_true:
             note = f"{dig(decision.status, 'completed', 'bytes')} bytes are complete and verified"
             self._events.emit(artifact, reason="ModelCacheReady", note=note, action="Download")
-        download = condition_of({"status": decision.status}, "DownloadReady") or {}
-        old = condition_of(artifact, "DownloadReady") or {}
-        reason = str(download.get("reason", ""))
-        failed = download.get("status") == "False" and category_of(reason) is not Category.PROGRESS
-        if failed and (old.get("status"), old.get("reason")) != ("False", reason):
-            note = f"{reason}: {download.get('message', '')}"
-            self._events.emit(artifact, reason="DownloadFailed", note=note, warning=True, action="Download")
+        download = change_of(artifact, decision.status, "DownloadReady")
+        if download.is_new_fault:
+            self._events.emit(artifact, reason="DownloadFailed", note=download.text, warning=True, action="Download")
 
 
 def _trouble(applied: Applied) -> Condition | None:

@@ -41,8 +41,8 @@ from airunway.resource import (
     key_of,
     labels_of,
 )
-from airunway.status import Category, Condition, category_of
-from airunway.status.conditions import conditions_in, written
+from airunway.status import Condition
+from airunway.status.conditions import Change, change_of, conditions_in, written
 from airunway.status.evidence import Evidence, claim_facts
 from airunway.status.rollup import Verdict
 from airunway.status.rootcause import find_root_cause
@@ -245,16 +245,11 @@ class CacheReconciler:
         if conditions:
             status["conditions"] = sorted(conditions, key=lambda condition: str(condition.get("type")))
         if await self._status.write(deployment, status) and cache.write_status:
-            self._announce(deployment, cache.condition)
+            self._announce(deployment, change_of(deployment, status, CONDITION))
 
-    def _announce(self, deployment: Resource, condition: Condition | None) -> None:
+    def _announce(self, deployment: Resource, change: Change) -> None:
         """Emit an event where the weights became ready, or have another fault than before."""
-        if condition is None:
-            return
-        before = condition_of(deployment, CONDITION) or {}
-        if condition.status is True and before.get("status") != "True":
-            self._events.emit(deployment, reason="ModelCacheReady", note=condition.message, action="Download")
-        fault = condition.status is False and category_of(condition.reason) is not Category.PROGRESS
-        if fault and (before.get("status"), before.get("reason")) != ("False", condition.reason):
-            note = f"{condition.reason}: {condition.message}"
-            self._events.emit(deployment, reason="DownloadFailed", note=note, warning=True, action="Download")
+        if change.became_true:
+            self._events.emit(deployment, reason="ModelCacheReady", note=change.after["message"], action="Download")
+        if change.is_new_fault:
+            self._events.emit(deployment, reason="DownloadFailed", note=change.text, warning=True, action="Download")
