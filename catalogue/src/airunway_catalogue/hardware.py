@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from airunway.resource import Resource, dig, text_at
+from airunway.resource import Resource, dig, list_at, text_at
 from airunway_catalogue.gpu_models import GpuModels, normal
 from airunway_catalogue.nodes import GIB, Gpu, NodeGroup, gpus_of, in_bytes, thousandths
 
@@ -193,8 +193,7 @@ def settled(fit: HardwareFit, before: object) -> HardwareFit:
     if len(fit.requirements) != 1 or (dig(old, "key"), dig(old, "operator")) != (fit.requirements[0]["key"], "In"):
         return fit
     (new,) = fit.requirements
-    values = old.get("values")
-    earlier = [each for each in values if isinstance(each, str)] if isinstance(values, list) else []
+    earlier = [each for each in list_at(old, "values") if isinstance(each, str)]
     both = sorted({*earlier, *new.get("values", ())})
     if new["operator"] != "In" or len(both) > _MOST_VALUES:
         return fit

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from airunway.redaction import bounded
+from airunway.resource import is_integer
 
 MAX_LABEL = 64 * 2**10
 """Most characters of one label that are read."""
@@ -273,7 +274,7 @@ def _wrong(fields: Mapping[str, object]) -> Iterator[str]:
 
 def _whole(value: object) -> int | None:
     """A whole number that is written as a number or as text; None for anything else."""
-    if isinstance(value, int) and not isinstance(value, bool):
+    if is_integer(value):
         return value
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,4}", value.strip()):
         return int(value)

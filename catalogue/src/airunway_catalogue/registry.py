@@ -21,7 +21,7 @@ import aiohttp
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from airunway.resource import dig
+from airunway.resource import dig, list_at
 from airunway_catalogue import __version__
 from airunway_catalogue.addresses import AddressGuard, GuardedResolver, Kind, RegistryAddress, is_repository, kind_of
 from airunway_catalogue.credentials import Challenge, Credentials, challenges_in
@@ -388,9 +388,8 @@ def _verify(body: bytes, digest: str) -> None:
 
 def _for_linux(index: Mapping[str, object]) -> str:
     """The digest of the image for linux/amd64, else of the first one for linux."""
-    listed = index.get("manifests")
     found: list[tuple[object, str]] = []
-    for entry in listed[:_MOST_VARIANTS] if isinstance(listed, list) else ():
+    for entry in list_at(index, "manifests")[:_MOST_VARIANTS]:
         os, media = dig(entry, "platform", "os"), dig(entry, "mediaType", default=_MANIFESTS[0])
         if os == "linux" and media in _MANIFESTS:
             found.append((dig(entry, "platform", "architecture"), _digest(dig(entry, "digest"))))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from airunway.configs import CONFIG_READY, Resolution
-from airunway.resource import Resource, condition_of, dig, filled, format_time, key_of, parse_time
+from airunway.resource import Resource, condition_of, dig, filled, format_time, key_of, list_at, parse_time
 from airunway.status import (
     DEPENDENCY_GRACE,
     Category,
@@ -100,9 +100,8 @@ def last_scan(source: Resource) -> Scan | None:
     generation = _whole(status.get("observedGeneration"))
     if ended is None or generation is None:
         return None
-    listed = status.get("filters")
     ready = condition_of(source, SCAN_READY) or {}
-    filters = tuple(_result(each) for each in (listed if isinstance(listed, list) else ()))
+    filters = tuple(_result(each) for each in list_at(status, "filters"))
     good = ready.get("status") == "True"
     missing = str(ready.get("message", "")) if ready.get("reason") == _NOT_AVAILABLE else ""
     return Scan(

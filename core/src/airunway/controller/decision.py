@@ -34,6 +34,7 @@ from airunway.resource import (
     format_time,
     is_true,
     key_of,
+    list_at,
     managed_by,
 )
 from airunway.selection import (
@@ -471,8 +472,8 @@ def has_grant(deployment: Resource, *, hash_: str) -> bool:
 
 
 def _has_sized_volume(deployment: Resource) -> bool:
-    volumes = dig(deployment, "spec", "model", "storage", "volumes")
-    return any(dig(volume, "size") is not None for volume in volumes) if isinstance(volumes, list) else False
+    volumes = list_at(deployment, "spec", "model", "storage", "volumes")
+    return any(dig(volume, "size") is not None for volume in volumes)
 
 
 def _named(config: EffectiveConfig) -> str:

@@ -18,7 +18,7 @@ from airunway.kube import (
 from airunway.owned.objects import Identity, identity_in
 from airunway.owned.views import OwnedView, known_objects, view_of, views_by_kind
 from airunway.process.caches import Caches
-from airunway.resource import ObjectKey, Resource, controller_owner, copy_of, dig, key_of, labels_of
+from airunway.resource import ObjectKey, Resource, controller_owner, copy_of, dig, entries_at, key_of, labels_of
 from airunway.routing import GATEWAY_GROUP
 from airunway.sdk import picker
 
@@ -193,10 +193,8 @@ def _without_counts(gateway: Resource) -> Resource:
         "spec": gateway.get("spec"),
         "status": copy_of(gateway.get("status") or {}),
     }
-    listeners = dig(result, "status", "listeners")
-    for listener in listeners if isinstance(listeners, list) else ():
-        if isinstance(listener, dict):
-            listener.pop("attachedRoutes", None)
+    for listener in entries_at(result, "status", "listeners"):
+        listener.pop("attachedRoutes", None)
     return result
 
 

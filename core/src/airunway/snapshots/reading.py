@@ -26,7 +26,7 @@ from airunway.kube import (
     served_kinds_by_name,
 )
 from airunway.kube.errors import AnswerTooLarge
-from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, uid_of
+from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, list_at, uid_of
 from airunway.view import DeploymentSnapshot, Unseen
 
 Content: TypeAlias = Literal["pods", "events", "objects"]
@@ -129,8 +129,7 @@ def _of_provider(deployment: Resource, config: Resource | None, served: Served) 
         known = _kind(group, kind, [version], served)
         if known is not None and known.namespaced:
             found.append(Source(content="objects", kind=known, key=ObjectKey(key.namespace, name)))
-    upstream = dig(config, "spec", "upstream")
-    for entry in upstream if isinstance(upstream, list) else ():
+    for entry in list_at(config, "spec", "upstream"):
         named = (str(dig(entry, "group", default="")), str(dig(entry, "kind")))
         if named[1] in _STATELESS or (found and named == (group, kind) and named[1] not in _BUILT_IN):
             continue
@@ -353,5 +352,4 @@ def _ours(deployment: Resource, known: Iterable[Resource], candidates: Iterable[
 
 
 def _owners(obj: Resource) -> set[str]:
-    references = dig(obj, "metadata", "ownerReferences")
-    return {str(dig(each, "uid")) for each in references} if isinstance(references, list) else set()
+    return {str(dig(each, "uid")) for each in list_at(obj, "metadata", "ownerReferences")}

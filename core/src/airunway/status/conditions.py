@@ -13,7 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from airunway.redaction import bounded
-from airunway.resource import Resource, condition_of, dig, format_time, parse_time, text_at
+from airunway.resource import Resource, condition_of, dig, format_time, list_at, parse_time, text_at
 from airunway.status.reasons import Category, category_of
 
 WORD_LIMIT = 256
@@ -289,5 +289,4 @@ PART_NAMES = tuple(part.value for part in PARTS)
 
 def parts_of(deployment: Resource) -> list[str]:
     """The names of those that are on; empty where none was asked for."""
-    found = dig(deployment, "status", "parts")
-    return found if isinstance(found, list) else []
+    return list_at(deployment, "status", "parts")
