@@ -215,5 +215,5 @@ def _artifact(obj: Resource) -> Resource:
     """What is kept of a ModelArtifact."""
     metadata, status = obj.get("metadata"), obj.get("status")
     kept = {key: metadata[key] for key in _METADATA if isinstance(metadata, dict) and key in metadata}
-    said = {key: status[key] for key in ("phase", "reason", "message") if isinstance(status, dict) and key in status}
-    return {"metadata": kept, "status": said}
+    shown = {key: status[key] for key in ("phase", "reason", "message") if isinstance(status, dict) and key in status}
+    return {"metadata": kept, "status": shown}

@@ -257,7 +257,7 @@ def _missing(demand: Demand, inventory: Sequence[NodeGroup], models: GpuModels) 
     return HardwareFit(
         available=False,
         reason="GPUNotAvailable",
-        message=f"no node has {_asked(demand)}: {_said(inventory, models)}",
+        message=f"no node has {_asked(demand)}: {_offered(inventory, models)}",
         resource=demand.resource,
         summary=f"0 of {demand.count} x {demand.model or demand.resource}"[:128],
     )
@@ -298,7 +298,7 @@ def _cores(cpu: int) -> str:
     return "1 CPU" if cpu == 1000 else f"{f'{cpu / 1000:.3f}'.rstrip('0').rstrip('.')} CPUs"
 
 
-def _said(inventory: Sequence[NodeGroup], models: GpuModels) -> str:
+def _offered(inventory: Sequence[NodeGroup], models: GpuModels) -> str:
     """What the nodes have."""
     found: Counter[str] = Counter()
     for group in inventory:

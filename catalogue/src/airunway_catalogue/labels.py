@@ -256,14 +256,14 @@ def _wrong(fields: Mapping[str, object]) -> Iterator[str]:
     number = _whole(count)
     if count is not None and (number is None or not 0 <= number <= _MOST_GPUS):
         yield f"gpuCount {_shown(count)} is no number from 0 to {_MOST_GPUS}"
-    for name, said, pattern, wanted in (
+    for name, label, pattern, wanted in (
         ("gpu_model", "gpuModel", _GPU_MODEL, "no model of a GPU of at most 63 characters"),
         ("gpu_type", "gpuType", _GPU_TYPE, "no resource name such as amd.com/gpu"),
         ("precision", "precision", _PRECISION, "no precision such as fp8"),
     ):
         value = fields.get(name)
         if value is not None and not (isinstance(value, str) and pattern.fullmatch(value.strip())):
-            yield f"{said} {_shown(value)} is {wanted}"
+            yield f"{label} {_shown(value)} is {wanted}"
     metric = fields.get("metric")
     if metric is not None and _text(metric).lower() not in _METRICS:
         yield f"metric {_shown(metric)} is neither latency nor throughput"

@@ -259,8 +259,8 @@ def _scan_condition(scan: Scan | None, progress: str) -> Condition:
         return Condition(type=SCAN_READY, status=False, reason=_NOT_AVAILABLE, message=scan.missing)
     if failed := scan.failed:
         first = _leading(failed)
-        said = [f"filter {each.image}: {each.message}" for each in [first, *(e for e in failed if e is not first)]]
-        text = f"{len(failed)} of {len(scan.filters)} filters failed: {'; '.join(said)}"
+        messages = [f"filter {each.image}: {each.message}" for each in [first, *(e for e in failed if e is not first)]]
+        text = f"{len(failed)} of {len(scan.filters)} filters failed: {'; '.join(messages)}"
         return Condition(type=SCAN_READY, status=False, reason=first.reason, message=bounded(text))
     return Condition(type=SCAN_READY, status=True, reason="ScanComplete", message=bounded(scan.notes))
 

@@ -431,9 +431,9 @@ def _cache(facts: Facts) -> tuple[Verdict, Resource | None]:
         return Verdict(ready=True, reason="Warm", message=f"the weights are complete: {summary}"), cache
     # One that is at fault says more than one that is not there yet.
     first = next((name for name in late if name in there), late[0])
-    said = dig(there.get(first), "status")
-    reason = text_at(said, "reason") or "WaitingForModelCache"
-    text = text_at(said, "message") or ("it has no status yet" if first in there else "it does not exist yet")
+    late_status = dig(there.get(first), "status")
+    reason = text_at(late_status, "reason") or "WaitingForModelCache"
+    text = text_at(late_status, "message") or ("it has no status yet" if first in there else "it does not exist yet")
     return Verdict(ready=False, reason=reason, message=f"{summary} are complete; ModelArtifact {first}: {text}"), cache
 
 

@@ -273,7 +273,7 @@ def _read_runtime_configs(deployment: Resource, access: Access) -> list[Resource
 def _read_artifacts(deployment: Resource, access: Access) -> list[Resource]:
     """The ModelArtifacts of the deployment's namespace, if it asks for a model cache.
 
-    A cluster without the kind has none. Without the right to list them, that is said on standard error. Exits with 1 on
+    A cluster without the kind has none. Without the right to list them, standard error names it. Exits with 1 on
     other errors.
     """
     from airunway.kinds import MODEL_ARTIFACT

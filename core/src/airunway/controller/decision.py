@@ -450,9 +450,9 @@ class _Pass:
             kept_types |= set(OVERALL)
         self.say("Paused", True, "Paused", f"Reconciliation is paused by the annotation {names.PAUSED}")
         before = {each["type"]: each for each in conditions_in(self.live)}
-        said = [_unless_only_newer(before.get(each["type"]), each) for each in self._written(self.own)]
+        decided = [_unless_only_newer(before.get(each["type"]), each) for each in self._written(self.own)]
         kept = [each for each in conditions_in(self.live) if each.get("type") in kept_types]
-        self.status["conditions"] = sorted([*kept, *said], key=lambda each: str(each["type"]))
+        self.status["conditions"] = sorted([*kept, *decided], key=lambda each: str(each["type"]))
         return CoreDecision(status=self.status, events=tuple(self.events))
 
 

@@ -218,8 +218,8 @@ def refused_by(deployment: Resource) -> tuple[str, ...]:
     return tuple(sorted({owner for owner in owners if owner}))
 
 
-def _refusal(said: Mapping[str, object], generation: int) -> ProviderRefusal:
-    message = str(said.get("message", ""))
+def _refusal(condition: Mapping[str, object], generation: int) -> ProviderRefusal:
+    message = str(condition.get("message", ""))
     if len(message) > _WORDS:
         message = f"{message[: _WORDS - 1]}…"
-    return ProviderRefusal(generation=generation, reason=str(said.get("reason", ""))[:_WORDS], message=message)
+    return ProviderRefusal(generation=generation, reason=str(condition.get("reason", ""))[:_WORDS], message=message)

@@ -256,8 +256,8 @@ def _none(request: Request, candidates: tuple[Candidate, ...]) -> Choice:
     if not candidates:
         text = f"no template has the model {request.model}: `airunway template list` shows those that there are"
         return Choice(reason="TemplateNotFound", message=text)
-    said = "; ".join(f"{each.label}: {each.against}" for each in candidates[:4])
+    reasons = "; ".join(f"{each.label}: {each.against}" for each in candidates[:4])
     more = f"; and {len(candidates) - 4} more" if len(candidates) > 4 else ""
     none = f"none of the {len(candidates)} templates of {request.model} can" if len(candidates) > 1 else ""
-    text = f"{none or f'the only template of {request.model} cannot'} be used: {said}{more}"
+    text = f"{none or f'the only template of {request.model} cannot'} be used: {reasons}{more}"
     return Choice(reason="TemplateNotFound", message=text, candidates=candidates)

@@ -382,16 +382,16 @@ class AnswerReader:
             choices = dig(document, "choices")
             choice = choices[0] if isinstance(choices, list) and choices else None
             # In a stream `delta`, in a document `message`, in completions `text`.
-            said = dig(choice, "delta") or dig(choice, "message") or {}
+            content = dig(choice, "delta") or dig(choice, "message") or {}
             piece = Piece(
-                text=_text(dig(said, "content")) or _text(dig(choice, "text")),
-                reasoning=_text(dig(said, "reasoning_content")) or _text(dig(said, "reasoning")),
+                text=_text(dig(content, "content")) or _text(dig(choice, "text")),
+                reasoning=_text(dig(content, "reasoning_content")) or _text(dig(content, "reasoning")),
                 finish=word(dig(choice, "finish_reason")),
                 usage=usage,
             )
             self._answered = self._answered or isinstance(choice, dict)
-            if dig(said, "tool_calls") and not piece.text:
-                piece = Piece(text=_calls(dig(said, "tool_calls")), finish=piece.finish, usage=usage)
+            if dig(content, "tool_calls") and not piece.text:
+                piece = Piece(text=_calls(dig(content, "tool_calls")), finish=piece.finish, usage=usage)
         # Counts come after the reason for which an answer ends, so what follows is still read. Some send no [DONE].
         self._finished = self._finished or bool(piece.finish)
         if piece != Piece():
