@@ -23,7 +23,7 @@ from airunway.owned.objects import Mark, is_ours
 from airunway.owned.views import View, view_of
 from airunway.process.caches import Caches, SharedCache
 from airunway.process.jobs import job_pod
-from airunway.resource import ObjectKey, Resource, controller_owner, dig, is_deleting, key_of, uid_of
+from airunway.resource import ObjectKey, Resource, controller_owner, dig, is_deleting, kept, key_of, uid_of
 from airunway_catalogue.names import CATALOGUE_MANAGER, CATALOGUE_PART
 from airunway_catalogue.nodes import NodeGroup, inventory_of, is_held, project_node
 
@@ -33,7 +33,6 @@ MARK = Mark(names.PART, CATALOGUE_PART)
 OnTemplate = Callable[[ObjectKey], None]
 """``on(key)``: something of a template changed; a ClusterModelTemplate has no namespace."""
 
-_OURS = f"{MARK.key}={MARK.value}"
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
 
 
@@ -71,10 +70,10 @@ class TemplateCaches:
         self.cluster = self._view(caches, CLUSTER_MODEL_TEMPLATE, project)
         for view in (self.namespaced, self.cluster):
             view.objects.add_listener(self._on_own_change)
-        jobs = caches.of(JOB, project=project, label_selector=_OURS)
+        jobs = caches.of(JOB, project=project, label_selector=MARK.selector)
         self.jobs = view_of(jobs, project=project, owners_of=self._owners_of)
         self.jobs.objects.add_listener(lambda _key, old, new, _echo: self._on_owned(old, new))
-        self.pods: SharedCache = caches.of(POD, project=job_pod, label_selector=_OURS)
+        self.pods: SharedCache = caches.of(POD, project=job_pod, label_selector=MARK.selector)
         self._pods_of = self.pods.add_index(lambda pod: (_owner_uid(pod),))
         self.pods.add_handler(lambda _key, old, new: self._on_pod(new or old))
         self.nodes: SharedCache = caches.of(NODE, project=project_node, everywhere=True)
@@ -183,9 +182,11 @@ class TemplateCaches:
 
 def project_deployment(obj: Resource) -> Resource:
     """What the catalogue keeps of a ModelDeployment: which template it uses."""
-    metadata, ref = obj.get("metadata"), dig(obj, "status", "effectiveTemplate", "ref")
-    kept = {key: metadata[key] for key in _METADATA if isinstance(metadata, dict) and key in metadata}
-    return {"metadata": kept, **({"status": {"effectiveTemplate": {"ref": ref}}} if isinstance(ref, dict) else {})}
+    ref = dig(obj, "status", "effectiveTemplate", "ref")
+    return {
+        "metadata": kept(obj.get("metadata"), *_METADATA),
+        **({"status": {"effectiveTemplate": {"ref": ref}}} if isinstance(ref, dict) else {}),
+    }
 
 
 def used_template(deployment: Resource) -> Iterator[Hashable]:
@@ -213,7 +214,5 @@ def _caching(template: Resource) -> Iterator[str]:
 
 def _artifact(obj: Resource) -> Resource:
     """What is kept of a ModelArtifact."""
-    metadata, status = obj.get("metadata"), obj.get("status")
-    kept = {key: metadata[key] for key in _METADATA if isinstance(metadata, dict) and key in metadata}
-    shown = {key: status[key] for key in ("phase", "reason", "message") if isinstance(status, dict) and key in status}
-    return {"metadata": kept, "status": shown}
+    status = kept(obj.get("status"), "phase", "reason", "message")
+    return {"metadata": kept(obj.get("metadata"), *_METADATA), "status": status}

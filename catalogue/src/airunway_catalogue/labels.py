@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from airunway.redaction import bounded
 from airunway.resource import is_integer
+from airunway.templates.choice import METRICS
 
 MAX_LABEL = 64 * 2**10
 """Most characters of one label that are read."""
@@ -55,7 +56,6 @@ _GPU_TYPE = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,252})/[A-Za-z0-9](?:[A-Za-z0-9.
 _PRECISION = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,31})")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/@:+-]{0,510}")
 _EXAMPLE = '[{"gpuModel": "H100", "gpuCount": 1}]'
-_METRICS = ("latency", "throughput")
 _OPTIMIZED = {"optimized": True, "preview": False, "unoptimized": False, "true": True, "false": False}
 _MOST_GPUS = 64
 
@@ -265,7 +265,7 @@ def _wrong(fields: Mapping[str, object]) -> Iterator[str]:
         if value is not None and not (isinstance(value, str) and pattern.fullmatch(value.strip())):
             yield f"{label} {_shown(value)} is {wanted}"
     metric = fields.get("metric")
-    if metric is not None and _text(metric).lower() not in _METRICS:
+    if metric is not None and _text(metric).lower() not in METRICS:
         yield f"metric {_shown(metric)} is neither latency nor throughput"
     optimized = fields.get("optimized")
     if optimized is not None and not (isinstance(optimized, bool) or _text(optimized).lower() in _OPTIMIZED):

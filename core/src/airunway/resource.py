@@ -18,6 +18,10 @@ Resource: TypeAlias = dict[str, Any]
 """One Kubernetes object (or a part of one) as decoded JSON."""
 
 
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""The annotation in which kubectl keeps a copy of the applied object."""
+
+
 class ObjectKey(NamedTuple):
     """Namespace and name of an object; the namespace of a cluster-scoped object is the empty string."""
 
@@ -71,6 +75,11 @@ def list_at(obj: object, *path: str) -> list[Any]:
 def entries_at(obj: object, *path: str) -> list[Resource]:
     """Returns the objects of the list at `path`; entries of another type are left out."""
     return [entry for entry in list_at(obj, *path) if isinstance(entry, dict)]
+
+
+def kept(obj: object, *fields: str) -> Resource:
+    """Returns these fields of an object, those that it has."""
+    return {field: obj[field] for field in fields if field in obj} if isinstance(obj, dict) else {}
 
 
 def filled(**fields: Any) -> Resource:

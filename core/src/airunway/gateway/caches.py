@@ -18,14 +18,12 @@ from airunway.kube import (
 from airunway.owned.objects import Identity, identity_in
 from airunway.owned.views import OwnedView, known_objects, view_of, views_by_kind
 from airunway.process.caches import Caches
-from airunway.resource import ObjectKey, Resource, controller_owner, copy_of, dig, entries_at, key_of, labels_of
-from airunway.routing import GATEWAY_GROUP
+from airunway.resource import ObjectKey, Resource, controller_owner, copy_of, dig, entries_at, kept, key_of, labels_of
+from airunway.routing import MARK
 from airunway.sdk import picker
 
 _LOOK = 1.0
 """Seconds between two looks at which kinds are served; a reflector itself asks for an absent kind every 30 s."""
-
-_OURS = f"{names.PART}=gateway"
 
 _PACKED = "packed"
 """Key of a cached route's whole JSON."""
@@ -74,7 +72,7 @@ class GatewayCaches:
         reflector = caches.of(
             kind,
             project=project,
-            label_selector=_OURS if ours else "",
+            label_selector=MARK.selector if ours else "",
             everywhere=kind is GATEWAY,
             optional=kind in OPTIONAL,
         )
@@ -159,8 +157,7 @@ def _deployments_of(obj: Resource) -> Iterator[ObjectKey]:
 
 def _packed(route: Resource) -> Resource:
     """A route as JSON, beside the metadata that finds it: as objects it takes four times the memory."""
-    metadata, text = route.get("metadata") or {}, orjson.dumps(route)
-    return {"metadata": {key: metadata[key] for key in _FINDING if key in metadata}, _PACKED: compact_bytes(text)}
+    return {"metadata": kept(route.get("metadata"), *_FINDING), _PACKED: compact_bytes(orjson.dumps(route))}
 
 
 def _unpacked(route: Resource) -> Resource:
@@ -175,8 +172,8 @@ def _chosen_by(gateway: Resource) -> tuple[object, ...]:
 
 def _without_counts(gateway: Resource) -> Resource:
     """A Gateway without what changes with each route: the number of attached routes, versions and managers."""
-    metadata = gateway.get("metadata")
-    kept = (
+    metadata = kept(
+        gateway.get("metadata"),
         "name",
         "namespace",
         "uid",
@@ -189,7 +186,7 @@ def _without_counts(gateway: Resource) -> Resource:
     result: Resource = {
         "apiVersion": GATEWAY.api_version,
         "kind": GATEWAY.kind,
-        "metadata": {key: metadata[key] for key in kept if key in metadata} if isinstance(metadata, dict) else {},
+        "metadata": metadata,
         "spec": gateway.get("spec"),
         "status": copy_of(gateway.get("status") or {}),
     }
@@ -198,8 +195,8 @@ def _without_counts(gateway: Resource) -> Resource:
     return result
 
 
-GATEWAY = Kind(group=GATEWAY_GROUP, version="v1", kind="Gateway", plural="gateways", namespaced=True)
-HTTP_ROUTE = Kind(group=GATEWAY_GROUP, version="v1", kind="HTTPRoute", plural="httproutes", namespaced=True)
+GATEWAY = Kind(group=names.GATEWAY_GROUP, version="v1", kind="Gateway", plural="gateways", namespaced=True)
+HTTP_ROUTE = Kind(group=names.GATEWAY_GROUP, version="v1", kind="HTTPRoute", plural="httproutes", namespaced=True)
 INFERENCE_POOL = Kind(
     group=picker.INFERENCE_POOL.group,
     version="v1",

@@ -24,13 +24,11 @@ from airunway.owned.objects import Identity, Mark, identity_in, is_ours
 from airunway.owned.views import OwnedView, known_objects, view_of, views_by_kind
 from airunway.process.caches import Caches, SharedCache
 from airunway.process.jobs import job_pod
-from airunway.resource import ObjectKey, Resource, controller_owner, dig, key_of, labels_of, uid_of
+from airunway.resource import ObjectKey, Resource, controller_owner, dig, kept, key_of, labels_of, uid_of
 from airunway.status.evidence import EventFacts, event_facts
 
 MARK = Mark(names.PART, names.MODEL_CACHE_PART)
 """The label on all objects of this part."""
-
-_OURS = f"{MARK.key}={MARK.value}"
 
 _FACTS = "facts"
 
@@ -81,13 +79,13 @@ class ArtifactCaches:
         project_claim = _claims(project)
         claims = caches.of(PERSISTENT_VOLUME_CLAIM, project=project_claim)
         self._claims = view_of(claims, project=project_claim, owners_of=_owners_of)
-        jobs = caches.of(JOB, project=project, label_selector=_OURS)
+        jobs = caches.of(JOB, project=project, label_selector=MARK.selector)
         self._jobs = view_of(jobs, project=project, owners_of=_owners_of)
         self._views = views_by_kind((self._claims, self._jobs))
         for view in self._views.values():
             view.objects.add_listener(self._on_change)
         self._claims.objects.add_listener(lambda key, _old, _new, _echo: on_claim(key))
-        self.pods: SharedCache = caches.of(POD, project=job_pod, label_selector=_OURS)
+        self.pods: SharedCache = caches.of(POD, project=job_pod, label_selector=MARK.selector)
         self._pods_of = self.pods.add_index(lambda pod: (ObjectKey(key_of(pod).namespace, _artifact_label(pod)),))
         self.pods.add_handler(lambda key, old, new: self._on_change(key, old, new, False))
         self._events: SharedCache = caches.of(EVENT, project=_event, field_selector="type=Warning")
@@ -211,15 +209,13 @@ def _claims(project: Callable[[Resource], Resource]) -> Callable[[Resource], Res
     def projected(claim: Resource) -> Resource:
         if labels_of(claim).get(MARK.key) == MARK.value:
             return project(claim)
-        metadata, owner = claim.get("metadata") or {}, controller_owner(claim)
-        kept = {field: metadata[field] for field in _CLAIM_METADATA if field in metadata}
-        spec, status = claim.get("spec") or {}, claim.get("status") or {}
+        owner, metadata = controller_owner(claim), kept(claim.get("metadata"), *_CLAIM_METADATA)
         return {
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
-            "metadata": {**kept, **({"ownerReferences": [owner]} if owner is not None else {})},
-            "spec": {"storageClassName": spec["storageClassName"]} if "storageClassName" in spec else {},
-            "status": {"phase": status.get("phase")},
+            "metadata": {**metadata, **({"ownerReferences": [owner]} if owner is not None else {})},
+            "spec": kept(claim.get("spec"), "storageClassName"),
+            "status": {"phase": dig(claim, "status", "phase")},
         }
 
     return projected
@@ -230,12 +226,8 @@ _CLAIM_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimes
 
 def _storage_class(found: Resource) -> Resource:
     """A StorageClass without what nothing here depends on."""
-    metadata = found.get("metadata") or {}
+    metadata = ("name", "uid", "resourceVersion", "annotations", "deletionTimestamp")
     return {
         **{key: value for key, value in found.items() if key not in ("metadata", "parameters", "mountOptions")},
-        "metadata": {
-            key: value
-            for key, value in metadata.items()
-            if key in ("name", "uid", "resourceVersion", "annotations", "deletionTimestamp")
-        },
+        "metadata": kept(found.get("metadata"), *metadata),
     }

@@ -119,12 +119,6 @@ def artifact_points(artifacts: Sequence[tuple[ObjectKey, Resource]], *, limit: i
             yield "airunway_modelartifact_bytes", (*key, state), count
 
 
-def download_points(*, running: int, queued: int) -> Iterator[Point]:
-    """Downloads that have one of the slots of ``--max-downloads``, and those that wait for one."""
-    yield "airunway_model_downloads", ("running",), running
-    yield "airunway_model_downloads", ("queued",), queued
-
-
 def _bytes(artifact: Resource) -> Iterator[tuple[str, float]]:
     status = artifact.get("status")
     total = dig(status, "completed", "bytes") or dig(status, "progress", "totalBytes")

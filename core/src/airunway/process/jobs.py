@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from airunway.resource import ObjectKey, Resource, key_of, text_at
+from airunway.process.metrics import Point
+from airunway.resource import ObjectKey, Resource, kept, key_of, text_at
 
 
 class Slots:
@@ -29,6 +30,11 @@ class Slots:
     def queued(self) -> int:
         """How many wait for one."""
         return len(self._waiting)
+
+    def points(self, metric: str) -> Iterator[Point]:
+        """How many have a slot, and how many wait for one."""
+        yield metric, ("running",), self.running
+        yield metric, ("queued",), self.queued
 
     def clear(self) -> None:
         """Forget everything: another process may have led since."""
@@ -71,11 +77,11 @@ class Slots:
 
 def job_pod(pod: Resource) -> Resource:
     """Returns a pod of a Job without its containers' specs, which are large and known."""
-    spec, metadata = pod.get("spec") or {}, pod.get("metadata") or {}
+    metadata = pod.get("metadata") or {}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {key: value for key, value in metadata.items() if key not in ("managedFields", "annotations")},
-        "spec": {key: spec[key] for key in ("nodeName", "schedulingGates") if key in spec},
+        "spec": kept(pod.get("spec"), "nodeName", "schedulingGates"),
         "status": pod.get("status") or {},
     }

@@ -46,8 +46,6 @@ _STATELESS = frozenset(
 )
 """Kinds whose objects have no state that could be shown."""
 
-_GATEWAY_GROUP = "gateway.networking.k8s.io"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
@@ -106,7 +104,7 @@ def sources_of(deployment: Resource, config: Resource | None, served: Served) ->
     cache = list(_of_cache(deployment, key.namespace))
     ready = dig(deployment, "status", "modelCache", "ready") is True
     found = [*provider, *cache] if ready else [*cache, *provider]
-    routes = served.get((_GATEWAY_GROUP, "HTTPRoute"), ())
+    routes = served.get((names.GATEWAY_GROUP, "HTTPRoute"), ())
     if routes and dig(deployment, "status", "gateway"):
         found.insert(len(provider), _labelled(routes[0], key))
     return found

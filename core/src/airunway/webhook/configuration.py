@@ -35,7 +35,7 @@ class WebhookSettings:
     service: ObjectKey | None = None
     """Name and namespace of the webhook's Service."""
     url: str = ""
-    namespace: str = "airunway-system"
+    namespace: str = names.DEFAULT_NAMESPACE
     """The namespace of the Secret."""
     secret: str = SECRET_NAME
     """The name of the Secret with the certificates."""
@@ -64,7 +64,7 @@ def webhook_settings(
     bind_address: str,
     service: str = "",
     url: str = "",
-    namespace: str = "airunway-system",
+    namespace: str = names.DEFAULT_NAMESPACE,
     secret: str = SECRET_NAME,
     configuration: str = CONFIGURATION,
     manage_configuration: bool = False,
