@@ -14,6 +14,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CONFIG_MAP, EVENT, Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time, uid_of
+from airunway_testing.cluster_fixtures import RESOURCE_QUOTA
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import plan_says, reason_is, running_at, says
 from airunway_testing.faultproxy import Fault, FaultProxy
@@ -98,6 +99,29 @@ async def test_what_holds_an_old_object_back_is_named_once_it_takes_long(
         await until(client, key, says("is held by its finalizers: example.org/hold"))
         await client.merge_patch(WORKSPACE, key, FREE, manager="somebody")
         await gone(client, MODEL_DEPLOYMENT, key)
+
+
+async def test_a_quota_that_is_full_of_the_old_object_does_not_keep_it(
+    installed: None, client: Client, kubeconfig: Path, kaito: ProviderHost, manifest: Make, create: Create
+) -> None:
+    """The new object is tried under another name while the old one still counts."""
+    async with (
+        running_core(kubeconfig),
+        running_provider(kubeconfig, kaito),
+        running_simulator(kubeconfig, kaito, level="api"),
+    ):
+        key = await create(manifest())
+        await until(client, key, running_at(1))
+        quota, full = key._replace(name="one-workspace"), {"count/workspaces.kaito.sh": "1"}
+        metadata = {"name": quota.name, "namespace": quota.namespace}
+        body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": full}}
+        await client.create(RESOURCE_QUOTA, body)
+        counted = {"status": {"hard": full, "used": full}}  # no controller counts at this level
+        await client.merge_patch(RESOURCE_QUOTA, quota, counted, manager="tests", subresource="status")
+        await edit(client, key, OTHER_MODEL)
+        await gone(client, WORKSPACE, key)
+        await client.delete(RESOURCE_QUOTA, quota)
+        await until(client, key, running_at(2))
 
 
 async def test_a_foreign_object_that_comes_at_the_last_moment_is_not_taken_over(

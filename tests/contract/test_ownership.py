@@ -8,7 +8,7 @@ import pytest
 
 from airunway.api import names
 from airunway.kube import CONFIG_MAP, SERVICE, Client
-from airunway.resource import ObjectKey, Resource, annotations_of, dig, labels_of, owner_reference, uid_of
+from airunway.resource import ObjectKey, Resource, annotations_of, dig, is_deleting, labels_of, owner_reference, uid_of
 from airunway.sdk import Context, ModelDeployment, Translation
 from airunway_testing.deployed_operator import Operator
 from airunway_testing.expectations import condition_is, phase_is, reason_is, running_at
@@ -135,6 +135,28 @@ async def test_g16_b7_a_foreign_dependent_holds_back_a_change_and_what_runs_goes
     await operator.edit(key, scaling={"replicas": 2})
     await until(client, key, running_at(3))
     assert dig(await client.get(CONFIG_MAP, operator.key("more")), "data", "ours") == "yes"
+
+
+async def test_a_foreign_dependent_holds_back_a_recreate_and_what_runs_goes_on_serving(
+    operator: Operator, client: Client
+) -> None:
+    user = await operator.provider(toy_host(translate_spec=more))
+    key = await operator.deploy()
+    await until(client, key, running_at(1))
+    toy = await client.get(TOY, key)
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"ours": "no"}}
+    await client.create(CONFIG_MAP, {**body, "metadata": {"name": "more", "namespace": key.namespace}})
+    await operator.edit(key, shape="more", model={"id": "org/other"})
+    blocked = await until(client, key, reason_is("ResourceCreated", "ResourceConflict"))
+    assert "/more exists but is not managed by this ModelDeployment" in blocked["status"]["message"]
+    assert (blocked["status"]["phase"], blocked["status"]["replicas"]["ready"]) == ("Degraded", 1)
+    assert await operator.at_rest(TOY) == []
+    live = await client.get(TOY, key)
+    assert (uid_of(live), is_deleting(live)) == (uid_of(toy), False)
+    assert [write for write in operator.writes(user) if write.startswith("delete")] == []
+    await client.delete(CONFIG_MAP, operator.key("more"))
+    await until(client, key, running_at(await operator.edit(key, scaling={"replicas": 2})))
+    assert uid_of(await client.get(TOY, key)) != uid_of(toy)
 
 
 async def test_g16_a_dependent_that_becomes_somebody_else_s_leaves_the_deployment_running(

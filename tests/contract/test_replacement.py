@@ -139,6 +139,23 @@ async def test_g6d_another_topology_needs_a_new_primary_and_nothing_else(operato
     assert [write for write in operator.writes(user) if write.startswith("delete")] == ["delete toys llama"]
 
 
+async def test_a_recreate_is_announced_once_and_done_while_a_worse_fault_is_in_the_status(
+    operator: Operator, client: Client
+) -> None:
+    """The status names the route that was asked for in vain, and not the recreate, which is only progress."""
+    user = await operator.provider(toy_host(translate_spec=shaped))
+    key = await operator.deploy(gateway={"enabled": True})
+    await until(client, key, reason_is("ProviderResourceReady", "Ready"))
+    found = await until(client, key, phase_is("Degraded"))
+    assert found["status"]["reason"] == "GatewayNotConfigured"
+    toy = await client.get(TOY, key)
+    await operator.edit(key, shape="two-roles")
+    await operator.exists(TOY, key, lambda found: uid_of(found) != uid_of(toy), what="the new Toy")
+    assert operator.writes(user).count("delete toys llama") == 1
+    event = await operator.event(key, "ResourceRecreated")
+    assert event.get("series") is None, "announced once"
+
+
 async def test_another_serving_mode_is_another_object(operator: Operator, client: Client) -> None:
     engine = replace(provider.manifest.engines[0], serving_modes=("aggregated", "disaggregated"))
 

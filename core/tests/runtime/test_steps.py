@@ -13,7 +13,7 @@ from airunway.owned.objects import identity_in
 from airunway.owned.plan import Action, Plan, conflict_text
 from airunway.owned.writer import missing_of
 from airunway.resource import Resource, copy_of, key_of
-from airunway.runtime.apply import trial_of
+from airunway.runtime.apply import in_own_name, trial_of
 from airunway.runtime.plan import plan_of
 from airunway.runtime.translate import complete
 from airunway.sdk import workloads
@@ -314,3 +314,14 @@ def test_g9_a_trial_is_the_object_in_all_else() -> None:
     trial = trial_of(obj)
     assert trial == {**obj, "metadata": {"name": trial["metadata"]["name"], "labels": {"a": "b"}}}
     assert trial["metadata"]["name"].startswith("llam")
+
+
+@pytest.mark.parametrize("name", ["llama", "my-model-70b", "x"])
+def test_the_message_about_a_trial_names_the_object_itself(name: str) -> None:
+    obj = config(name)
+    trial = trial_of(obj)
+    tried = trial["metadata"]["name"]
+    message = f'configmaps "{tried}" is forbidden: {tried}-head has a name like {tried}2, not {tried}.'
+    expected = f'configmaps "{name}" is forbidden: {name}-head has a name like {tried}2, not {name}.'
+    assert in_own_name(message, trial, obj) == expected
+    assert in_own_name(message, obj, obj) == message, "what was tried under its own name"

@@ -8,6 +8,7 @@ minutes the finalizer is removed whatever the cause, with a warning event that n
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -35,7 +36,7 @@ from airunway.process.deployment_cache import with_all_finalizers
 from airunway.redaction import redacted
 from airunway.resource import ObjectKey, Resource, dig, digest, finalizers_of, is_deleting, key_of, parse_time, uid_of
 from airunway.runtime.informers import UpstreamInformers
-from airunway.runtime.memory import Memory, Subject
+from airunway.runtime.memory import Announced, Memory, Subject
 from airunway.runtime.plan import Decision
 from airunway.runtime.records import is_primary
 from airunway.runtime.report import StepResult, terminating_status
@@ -71,6 +72,8 @@ class Outcome:
     """Nothing is worth reporting yet."""
     held: bool = False
     """Whether the write waits for its backoff after an error of the API server."""
+    announced: Announced | None = None
+    """The replacement that is announced: once the status has it, the next pass carries it out."""
 
 
 def upstream_writer(client: Client, host: ProviderHost, upstream: UpstreamInformers) -> Writer:
@@ -113,7 +116,7 @@ class Executor:
         if first.action is Action.FOREIGN:
             return Outcome(results=(_in_the_way(first, first),), again=CONFLICT_RETRY)  # other objects stay
         if first.action is Action.REPLACE:
-            return await self._replace(state, plan)
+            return await self._replace(state, plan, memory)
         obsolete = plan.of(Action.DELETE)
         if first.action is Action.CREATE and obsolete:
             # The earlier plan's objects must release their GPUs first.
@@ -197,21 +200,26 @@ class Executor:
 
     # --------------------------------------------------------------------------------------------------- recreating
 
-    async def _replace(self, state: ClusterState, plan: Plan) -> Outcome:
+    async def _replace(self, state: ClusterState, plan: Plan, memory: Memory) -> Outcome:
         """Announce the replacement, then delete; the deletion's watch event triggers the creation (rulings 9, 10,
         15).
+
+        While a foreign object has a name that the new primary object needs, the old one stays.
         """
         step, old = plan.primary, plan.primary.subject
         if is_deleting(old):
             holding, again = _held_by([old], now=state.now)
             return _recreating(f"Waiting until the old {named(old)} is gone{holding}", leaves=True, again=again)
+        if foreign := plan.of(Action.FOREIGN):
+            return Outcome(results=(_in_the_way(foreign[0], step),), again=CONFLICT_RETRY)
         text = recreation_text(step)
-        if not _is_announced(state.deployment):
+        announced = Announced(uid=uid_of(old), generation=state.deployment["metadata"].get("generation", 0))
+        if memory.announced != announced:
             rehearsed = tuple(s for s in plan.steps if s.wanted is not None and s.action is not Action.KEEP)
             absent = tuple(s.wanted for s in rehearsed if s.wanted is not None)
             await rehearse(self._writer, rehearsed, absent=absent)
             self._announce(state, step)
-            return _recreating(text, leaves=True, again=0.0)
+            return replace(_recreating(text, leaves=True, again=0.0), announced=announced)
         # Objects that the old one refers to are deleted later (`_clear`): its operator may need them for its clean-up.
         others = (*plan.of(Action.DELETE), *(other for other in plan.of(Action.REPLACE) if other is not step))
         workloads = (other for other in others if self._writer.runs_pods(other.subject))
@@ -318,15 +326,9 @@ def _in_the_way(step: Step, first: Step) -> StepResult:
         condition="ResourceCreated",
         reason="ResourceConflict",
         message=conflict_text(step.wanted, step.live),
-        blocks_ready=first.writes or first is step,
+        blocks_ready=first.action is not Action.KEEP,
         only_degrades=first is not step and first.live is not None,
     )
-
-
-def _is_announced(deployment: Resource) -> bool:
-    """Whether the status has announced, for this generation, that the upstream object is recreated."""
-    status, generation = deployment.get("status") or {}, dig(deployment, "metadata", "generation")
-    return (status.get("reason"), status.get("observedGeneration")) == ("Recreating", generation)
 
 
 # ---------------------------------------------------------------------------------------------------------- the dry run
@@ -341,7 +343,8 @@ async def rehearse(
     """Dry-run what would be written (ruling 15); a replacement under a name of its own.
 
     A refusal because an object is missing that the same plan creates first is ignored: for example, an upstream's
-    webhook misses a ConfigMap, or the API server the Role of a binding. Raises Refused for any other refusal.
+    webhook misses a ConfigMap, or the API server the Role of a binding. So is a quota on the number of objects that is
+    full because the old object still counts. Raises Refused for any other refusal.
     """
     for step in steps:
         wanted, found = step.wanted, step.live if step.writes else None
@@ -351,9 +354,25 @@ async def rehearse(
         try:
             await writer.apply(trial, found, sure=sure or not step.writes, dry_run=True)
         except Refused as refused:
-            others = [obj for obj in absent if obj is not wanted]
-            if missing_of(refused.message, wanted, others) is None:
-                raise Refused(wanted, refused.message, refused.kind) from refused
+            others, message = [obj for obj in absent if obj is not wanted], in_own_name(refused.message, trial, wanted)
+            if refused.kind is ErrorKind.QUOTA and _frees_its_place(step):
+                continue
+            if missing_of(message, wanted, others) is None:
+                raise Refused(wanted, message, refused.kind) from refused
+
+
+def _frees_its_place(step: Step) -> bool:
+    """Whether an object of the same kind is deleted before this one is made."""
+    wanted, live = step.wanted, step.live
+    return (
+        not step.writes and wanted is not None and live is not None and identity_in(live)[:2] == identity_in(wanted)[:2]
+    )
+
+
+def in_own_name(message: str, trial: Resource, wanted: Resource) -> str:
+    """The message with the object's own name in place of the name that it was tried under."""
+    tried, name = key_of(trial).name, key_of(wanted).name
+    return message if tried == name else re.sub(rf"(?<![a-z0-9]){re.escape(tried)}(?![a-z0-9])", name, message)
 
 
 def trial_of(obj: Resource) -> Resource:

@@ -158,6 +158,15 @@ class Waiting:
     """The pod settings and model cache of a primary object that has no record, by its uid."""
 
 
+class Announced(NamedTuple):
+    """A replacement of the primary object that event and status have announced."""
+
+    uid: str
+    """The uid of the old object."""
+    generation: int
+    """The generation of the deployment that needs a new one."""
+
+
 @dataclass(kw_only=True)
 class Memory(WriteHistory):
     """What the runtime remembers of one deployment."""
@@ -174,6 +183,8 @@ class Memory(WriteHistory):
     """Since when core and provider see different runtime configs; None if they do not."""
     waiting: Waiting = field(default_factory=Waiting)
     """Warnings that a newer transformer or newer settings would be used."""
+    announced: Announced | None = None
+    """The last replacement that the status has announced; the status need not name it, if there is a worse fault."""
     records: dict[str, Record] = field(default_factory=dict)
     """The last record of the primary object, by its uid: an edit of the annotation is reverted to it."""
 

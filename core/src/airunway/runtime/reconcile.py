@@ -144,6 +144,7 @@ class ProviderReconciler:
             state = await self._gather_again(state, outcome.live, outcome.primary)
             observed = observe(self._host, decision, state)
         wake = await self._report(state, decision, outcome, observed, memory)
+        memory.announced = outcome.announced or memory.announced
         return outcome.again if outcome.held else soonest(outcome.again, wake)
 
     async def _release(self, state: ClusterState, memory: Memory) -> float | None:
