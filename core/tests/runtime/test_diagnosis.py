@@ -325,6 +325,21 @@ def test_an_upstream_that_does_not_look_at_a_change() -> None:
     assert "Workspace 'llama'" in stale["message"]
 
 
+@pytest.mark.parametrize(
+    ("observed", "reason"), [(None, "StaleStatus"), (False, "StaleStatus"), (True, "QuotaExceeded")]
+)
+def test_an_upstream_that_has_observed_the_newest_spec_is_not_stale_however_long_its_roll_out_takes(
+    observed: bool | None, reason: str
+) -> None:
+    report = replace(upstream(False, "QuotaExceeded", "no room", current=False, observed=observed), applied=NOW)
+    live = {"conditions": [{"type": "ProviderResourceReady", "status": "False", "reason": "QuotaExceeded"}]}
+    live["conditions"][0]["lastTransitionTime"] = format_time(NOW)
+    status, _ = outcome(report, now=NOW + timedelta(minutes=20), **live)
+    assert status["reason"] == reason
+    expected = ("Degraded", "False") if observed else ("Deploying", "Unknown")
+    assert (status["phase"], condition(status, "Ready")["status"]) == expected
+
+
 def test_a_sign_of_life_after_the_change_gives_the_upstream_more_time() -> None:
     """It works on the change: its five minutes begin with the last condition that it moved."""
     sign = NOW + timedelta(minutes=4)

@@ -154,6 +154,32 @@ def test_a_refused_pod_says_why() -> None:
     assert workloads.read(rolled(conditions=[over])).ready, "conditions are judged by their status"
 
 
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ('Internal error occurred: failed calling webhook "pods.example.com": connection refused', "ServerError"),
+        ('pods "x" is forbidden: error looking up service account ns/model', "ReferenceNotFound"),
+        ('pods "x" is forbidden: violates PodSecurity "restricted:latest"', "InvalidSpec"),
+        ("of no known kind", "InvalidSpec"),
+    ],
+)
+def test_a_refused_pod_only_degrades_what_serves(message: str, reason: str) -> None:
+    failure = condition("ReplicaFailure", "True", message)
+    for ready in (0, 1):
+        found = workloads.read(rolled(replicas=1, readyReplicas=ready, conditions=[failure]))
+        assert (found.reason, found.message, found.only_degrades) == (reason, message, ready > 0)
+        assert found.component("Server").only_degrades is (ready > 0)
+
+
+@pytest.mark.parametrize("metadata", [{}, {"deletionTimestamp": "2026-11-21T12:00:00Z"}])
+def test_a_roll_out_is_observed_before_it_is_over(metadata: Resource) -> None:
+    rolling = rolled(updatedReplicas=1)
+    rolling["metadata"] |= metadata
+    assert (workloads.read(rolling).observed, workloads.read(rolling).up_to_date) == (True, False)
+    assert not workloads.read(rolled(observedGeneration=2)).observed
+    assert not workloads.read({**rolled(), "status": {}}).observed
+
+
 def test_a_deadline_that_passed_is_not_the_end() -> None:
     late = condition("Progressing", "False", "has timed out progressing", "ProgressDeadlineExceeded")
     found = workloads.read(rolled(readyReplicas=0, conditions=[late]))

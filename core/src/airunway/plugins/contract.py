@@ -529,6 +529,9 @@ class Observation:
     """None: the model is not served yet."""
     up_to_date: bool = True
     """False until the running workload is known to match the newest spec."""
+    observed: bool | None = None
+    """Whether the upstream has observed the newest spec, if `up_to_date` also waits for a roll-out; None: as
+    `up_to_date`. The status is stale if it has not for five minutes."""
     warnings: tuple[Finding, ...] = ()
     """Copied into ``status.warnings``."""
     selector: str = ""

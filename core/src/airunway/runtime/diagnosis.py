@@ -571,7 +571,8 @@ def _unselected(report: Report, evidence: Evidence | None) -> tuple[Finding, ...
 
 def _stale(report: Report, observation: Observation, now: datetime) -> tuple[Fault | None, float | None]:
     """The fault of an upstream that does not report on the newest spec; or the seconds until that is a fault."""
-    if observation.up_to_date or observation.refused or report.applied is None or report.primary is None:
+    observed = observation.up_to_date if observation.observed is None else observation.observed
+    if observed or observation.refused or report.applied is None or report.primary is None:
         return None, None
     signs = [parse_moment(c.get("lastTransitionTime")) for c in entries_at(report.primary, "status", "conditions")]
     last = max([report.applied, *(sign for sign in signs if sign is not None)])

@@ -14,7 +14,7 @@ from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Component, Endpoint, Observed, Replicas, UpstreamKind
 from airunway.quantity import same_quantity
 from airunway.resource import Resource, dig
-from airunway.sdk.conditions import condition, is_observed, number, text, truth
+from airunway.sdk.conditions import CREATION, condition, explained, is_observed, number, text, truth
 from airunway.sdk.pods import pod_specs, pod_templates
 
 __all__ = [
@@ -244,6 +244,8 @@ class Workload:
     exists: bool
     """False if there is no such object."""
     replicas: Replicas
+    observed: bool
+    """Its controller has observed the newest spec (`Observation.observed`)."""
     up_to_date: bool
     """Its controller has observed the newest spec, and all replicas have it."""
     ready: bool
@@ -252,6 +254,8 @@ class Workload:
     """Reason of the state, or of what prevents readiness."""
     message: str
     """Message for `reason`."""
+    only_degrades: bool = False
+    """Whether ready replicas serve while the API server refuses further pods."""
 
     def component(self, name: str, *, only_degrades: bool = False, role: str = "") -> Component:
         """The workload as a component of an observation; `role` is the role of its pods."""
@@ -261,7 +265,7 @@ class Workload:
             reason=self.reason,
             message=self.message,
             pending=not self.exists,
-            only_degrades=only_degrades,
+            only_degrades=only_degrades or self.only_degrades,
             role=role,
         )
 
@@ -272,6 +276,7 @@ def read(obj: object) -> Workload:
         return Workload(
             exists=False,
             replicas=Replicas(),
+            observed=False,
             up_to_date=False,
             ready=False,
             reason="Starting",
@@ -296,10 +301,12 @@ def read(obj: object) -> Workload:
     return Workload(
         exists=True,
         replicas=replicas,
+        observed=observed,
         up_to_date=up_to_date,
         ready=well,
         reason=reason,
         message=message or summary,
+        only_degrades=ready > 0 and not well and truth(obj, "ReplicaFailure") is True,
     )
 
 
@@ -308,8 +315,7 @@ def _hindrance(obj: Resource, kind: str) -> tuple[str, str]:
     if dig(obj, "metadata", "deletionTimestamp"):
         return "Terminating", f"the {kind} is being deleted"
     if truth(obj, "ReplicaFailure"):
-        words = text(condition(obj, "ReplicaFailure"), "message")
-        return ("QuotaExceeded" if "exceeded quota" in words else "InvalidSpec"), words
+        return explained(text(condition(obj, "ReplicaFailure"), "message"), CREATION, otherwise="InvalidSpec")
     progressing = condition(obj, "Progressing")
     if kind == "Deployment" and truth(obj, "Progressing") is False:
         # Not final: the roll-out continues as soon as a pod becomes ready (recorded).

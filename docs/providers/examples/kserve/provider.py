@@ -123,7 +123,7 @@ def translate_status(deployment: ModelDeployment, observed: Observed, context: C
     message = conditions.text(condition, "message")
     made = next((obj for obj in observed.objects if obj.get("kind") == "Deployment"), {})
     workload = workloads.read(made)
-    up_to_date = workload.up_to_date and workloads.made_of(_pod(deployment, context), made)
+    newest = workloads.made_of(_pod(deployment, context), made)
     return Observation(
         components=(
             Component(name="ProviderResource", ready=ready, reason=reason, message=message),
@@ -131,7 +131,8 @@ def translate_status(deployment: ModelDeployment, observed: Observed, context: C
         ),
         replicas=replace(workload.replicas, desired=deployment.spec.scaling.replicas),
         endpoint=Endpoint(service=deployment.metadata.name, port=PORT) if ready else None,
-        up_to_date=up_to_date,
+        up_to_date=workload.up_to_date and newest,
+        observed=workload.observed and newest,
     )
 
 

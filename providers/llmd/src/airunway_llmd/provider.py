@@ -226,6 +226,7 @@ def translate_status(deployment: ModelDeployment, observed: Observed, context: C
         replicas=sum((workload.replicas for workload in found), Replicas()),
         endpoint=workloads.endpoint(deployment, observed, PORT, target=PORT),
         up_to_date=all(workload.up_to_date for workload in found),
+        observed=all(workload.observed for workload in found if workload.exists),
         pool=Pool(name=deployment.metadata.name, port=PORT) if _has_pool(context) else None,
     )
 

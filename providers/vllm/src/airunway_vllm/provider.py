@@ -86,6 +86,7 @@ def translate_status(deployment: ModelDeployment, observed: Observed, context: C
         replicas=found.replicas,
         endpoint=workloads.endpoint(deployment, observed, PORT, target=PORT),
         up_to_date=found.up_to_date,
+        observed=found.observed,
     )
 
 
