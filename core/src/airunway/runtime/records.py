@@ -3,7 +3,7 @@
 - `names.TRANSFORMER` makes an object the primary one.
 - `names.RUNTIME_SETTINGS` has the settings that the primary object was made with and keeps (spec ruling 23):
   ``{"for": <digest of the spec>, "config": <name of the runtime config>, "provider": {...}, "pods": {...}, "cache":
-  {...}, "gateway": {...}}``; what is empty is left out.
+  {...}, "gateway": {...}, "adopted": <value of the adopt annotation>}``; what is empty is left out.
 - `names.WRITTEN_FOR` has the digest of the whole input of the translation (`written_for`).
 - `REPLACE_ON_CHANGE` and `INTERRUPTS_ON_CHANGE` have digests of what recreates or interrupts (rulings 9 and 10).
 """
@@ -63,6 +63,8 @@ class Record:
     """The model cache that its pods mount."""
     gateway: Gateway | None = None
     """The gateway for which the object was made, where the provider decides about a pool."""
+    adopted: str = ""
+    """The last value of the adopt annotation: it stays in effect when the annotation is removed."""
     stored: Resource = field(default_factory=dict, compare=False)
     """The record as it was read; empty for a new one."""
 
@@ -75,6 +77,7 @@ class Record:
             "config": self.config,
             "provider": dict(self.provider),
             "pods": settings_record(self.pods),
+            "adopted": self.adopted,
         }
         if cache is not None:  # all that is not recorded of it has its default value in `_cache_in`
             parts["cache"] = filled(
@@ -91,9 +94,9 @@ class Record:
 
 def new_record(record: Record, *, before: Record | None) -> Record:
     """Returns the record to write: `before` where it says the same. A record alone is no reason to write."""
-    if before is None or before.config not in (None, record.config):
+    if before is None or before.config not in (None, record.config) or before.adopted not in ("", record.adopted):
         return record
-    return before if replace(record, config=before.config) == before else record
+    return before if replace(record, config=before.config, adopted=before.adopted) == before else record
 
 
 def read_record(primary: Resource | None, manager: str) -> Record | None:
@@ -104,7 +107,7 @@ def read_record(primary: Resource | None, manager: str) -> Record | None:
     found = _map_in(primary, names.RUNTIME_SETTINGS) if primary is not None else None
     if primary is None or found is None or not _is_ours(primary, names.RUNTIME_SETTINGS, manager):
         return None
-    provider, config = found.get("provider"), found.get("config")
+    provider, config, adopted = found.get("provider"), found.get("config"), found.get("adopted")
     return Record(
         lasting=str(found.get("for", "")),
         config=config if isinstance(config, str) else None,
@@ -112,6 +115,7 @@ def read_record(primary: Resource | None, manager: str) -> Record | None:
         pods=settings_of_record(found.get("pods")),
         cache=_cache_in(found.get("cache")),
         gateway=_gateway_in(found.get("gateway")),
+        adopted=adopted if isinstance(adopted, str) else "",
         stored=found,
     )
 
@@ -204,13 +208,14 @@ class SpecDigests(NamedTuple):
     """Digest without replica counts and ``suspend``: scaling must not take a new transformer (rulings 23 and 27)."""
 
 
-def written_for(deployment: Resource, typed: ModelDeployment) -> SpecDigests:
+def written_for(deployment: Resource, typed: ModelDeployment, *, before: Record | None = None) -> SpecDigests:
     """Digests of a translation's input: the spec without `_NOT_UPSTREAM`, the engine, and the adopt annotation.
 
     Default values are left out: the API server sets those of the CRD and a preview does not, and a default value that a
-    newer release adds must not count as a change of every deployment. `typed` is the same object, parsed.
+    newer release adds must not count as a change of every deployment. `typed` is the same object, parsed; `before` is
+    the record of the live object.
     """
-    others = _beside_spec(deployment)
+    others = _beside_spec(deployment, before)
     spec = _upstream_spec(typed)
     lasting = {key: value for key, value in spec.items() if key not in _PASSING}
     if scaling := _without_counts(spec.get("scaling") or {}):
@@ -222,9 +227,14 @@ def _upstream_spec(typed: ModelDeployment) -> Resource:
     return _without_claims({key: value for key, value in typed.spec.to_essence().items() if key not in _NOT_UPSTREAM})
 
 
-def _beside_spec(deployment: Resource) -> tuple[str, str]:
-    """The engine and the adopt annotation."""
-    return dig(deployment, "status", "engine", "type", default=""), annotations_of(deployment).get(names.ADOPT, "")
+def _beside_spec(deployment: Resource, before: Record | None = None) -> tuple[str, str]:
+    """The engine and the adopted value."""
+    return dig(deployment, "status", "engine", "type", default=""), adopted_by(deployment, before)
+
+
+def adopted_by(deployment: Resource, before: Record | None) -> str:
+    """The value of the adopt annotation, or the last one that was recorded: its removal is no new value (ruling 27)."""
+    return annotations_of(deployment).get(names.ADOPT) or (before.adopted if before is not None else "")
 
 
 def _input_digest(spec: Mapping[str, object], others: tuple[str, str]) -> str:

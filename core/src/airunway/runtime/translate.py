@@ -40,6 +40,7 @@ from airunway.runtime.records import (
     REPLACE_ON_CHANGE,
     Record,
     SpecDigests,
+    adopted_by,
     identity_of,
     interruption_record,
     new_record,
@@ -124,7 +125,7 @@ def translate(
         *(finding for finding in ignored_fields(typed, reads, provided=tuple(provided)) if finding.path not in warned),
         *ignored_pod_settings(typed, context, translation.objects, named=warnings),
     ]
-    digests = digests or written_for(deployment, typed)
+    digests = digests or written_for(deployment, typed, before=before)
     record = Record(
         lasting=digests.lasting,
         config=config_name(deployment) if not frozen else before.config if before is not None else None,
@@ -132,6 +133,7 @@ def translate(
         pods=context.runtime,
         cache=context.cache,
         gateway=context.gateway if before is None or context.spec_changed else before.gateway,
+        adopted=adopted_by(deployment, before),
     )
     kinds = [host.kinds[identity_in(obj)[:2]] for obj in objects]
     # The primary object is written by a transformer of its own kind, or by the primary kind's.
