@@ -154,6 +154,10 @@ async def test_a_recreate_is_announced_once_and_done_while_a_worse_fault_is_in_t
     assert operator.writes(user).count("delete toys llama") == 1
     event = await operator.event(key, "ResourceRecreated")
     assert event.get("series") is None, "announced once"
+    # Where nothing is to serve, the missing route is no fault.
+    await operator.edit(key, suspend=True)
+    suspended = await until(client, key, says("Suspended"))
+    assert (suspended["status"]["phase"], suspended["status"]["reason"]) == ("Pending", "Suspended")
 
 
 async def test_another_serving_mode_is_another_object(operator: Operator, client: Client) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 from core.tests.conftest import TRANSFORMERS, MakeDeployment, MakeHost
 from core.tests.runtime.views import NOW, decided, made, reasons, state, there
@@ -13,9 +14,10 @@ from airunway.api import names
 from airunway.api.bounds import EXCESS
 from airunway.owned.plan import Action
 from airunway.plugins.contract import Transformer, Upstream
-from airunway.resource import Resource, copy_of
+from airunway.resource import Resource, annotations_of, copy_of
 from airunway.runtime.crd_versions import Installed
 from airunway.runtime.plan import Decision, Do, decide, observe
+from airunway.runtime.records import Record, new_record
 from airunway.sdk import Compatibility, Finding, NoSettings
 from airunway.status import Category
 
@@ -252,6 +254,34 @@ def test_what_is_suspended_wants_no_objects(toy: MakeHost, plain: MakeDeployment
     assert decided(host, state(host, dry, *objects)).do is Do.PREVIEW
 
 
+@pytest.mark.parametrize(
+    ("spec", "unmet"),
+    [
+        ({"runtimeConfigName": "gpu"}, {"type": "RuntimeConfigReady", "reason": "ConfigNotFound"}),
+        ({"templateRef": {"name": "small"}}, {"type": "TemplateReady", "reason": "TemplateNotFound"}),
+    ],
+    ids=["config", "template"],
+)
+@pytest.mark.parametrize("runs", [True, False])
+def test_what_is_suspended_does_not_wait_for_what_only_its_objects_need(
+    toy: MakeHost, plain: MakeDeployment, spec: Resource, unmet: Resource, runs: bool
+) -> None:
+    host, deployment = toy(), plain()
+    objects = made(host, deployment) if runs else []
+
+    def waiting(**changes: Any) -> Resource:
+        found = plain(**spec, **changes)
+        generation = found["metadata"].get("generation")
+        condition = {**unmet, "status": "False", "message": "gone", "observedGeneration": generation}
+        found["status"]["conditions"] = [*found["status"]["conditions"], condition]
+        return found
+
+    assert decided(host, state(host, waiting(suspend=True), *objects)).do is Do.SUSPEND
+    assert decided(host, state(host, waiting(), *objects)).do is Do.OBSERVE_ONLY
+    dry = waiting(suspend=True, metadata={"annotations": {names.DRY_RUN: "true"}})
+    assert decided(host, state(host, dry, *objects)).do is Do.OBSERVE_ONLY
+
+
 def writers(decision: Decision) -> tuple[str, list[str]]:
     assert decision.context is not None
     return decision.context.upstream.transformer.name, [finding.reason for finding in decision.warnings]
@@ -311,6 +341,34 @@ def test_ruling_27_a_change_of_the_spec_or_an_adoption_takes_the_newest(
     objects = made(host, deployment, writer="v2-a")
     newer = plain(image="new") if change == "spec" else plain(metadata={"annotations": {names.ADOPT: "today"}})
     assert writers(decided(host, state(host, newer, *objects))) == ("v2-b", [])
+
+
+def test_ruling_27_an_adopt_annotation_that_is_removed_adopts_nothing(toy: MakeHost, plain: MakeDeployment) -> None:
+    host = toy()
+
+    def adopting(value: str, **spec: Any) -> Resource:
+        return plain(**spec, metadata={"annotations": {names.ADOPT: value} if value else {}})
+
+    objects = made(host, adopting("monday"), writer="v2-a")
+
+    def writer_of(deployment: Resource) -> str:
+        return writers(decided(host, state(host, deployment, *objects)))[0]
+
+    assert [writer_of(adopting(value)) for value in ("monday", "", "tuesday")] == ["v2-a", "v2-a", "v2-b"]
+    assert writer_of(adopting("", scaling={"replicas": 2})) == "v2-a"
+    # The record keeps the value: after a change without the annotation, the same value is still no new one.
+    changed = decided(host, state(host, adopting("", image="new"), *objects))
+    record = orjson.loads(annotations_of(changed.objects[0])[names.RUNTIME_SETTINGS])
+    assert record["adopted"] == "monday"
+    objects = made(host, adopting("monday", image="new"), writer="v2-a")
+    assert writer_of(adopting("", image="new")) == "v2-a"
+
+
+def test_a_record_without_the_adopted_value_is_not_written_for_it_alone() -> None:
+    before = Record(lasting="x", config="default")
+    assert new_record(replace(before, adopted="monday"), before=before) is before
+    adopted = replace(before, adopted="monday")
+    assert new_record(replace(before, adopted="tuesday"), before=adopted).adopted == "tuesday"
 
 
 def test_a_dead_object_is_made_anew_by_the_next_change_and_not_before(toy: MakeHost, plain: MakeDeployment) -> None:

@@ -139,7 +139,7 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
         typed, unreadable = parsed(deployment), None
     except ParseError as error:
         typed, unreadable = None, error
-    digests = written_for(deployment, typed) if typed is not None else None
+    digests = written_for(deployment, typed, before=state.recorded) if typed is not None else None
     edited = typed is None or digests is None or _is_edited(state, typed, digests)
     hindrance, subject, gate = _hindrance(state, unreadable), "", Gate()
     if hindrance is None and state.settled:
@@ -151,6 +151,8 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
     watched = Decision(
         do=Do.OBSERVE_ONLY, results=(hindrance,) if hindrance is not None else (), subject=subject, gate=gate
     )
+    if gate.closed and typed is not None and typed.spec.suspend and not state.dry_run:
+        return Decision(do=Do.SUSPEND)  # nothing of what is waited for is needed to remove what runs
     if gate.closed:
         watched = _held_back(watched, state)
     stopped = hindrance is not None or gate.closed

@@ -369,7 +369,7 @@ def _found(
         results=(*decision.results, *outcome.results),
         warnings=decision.warnings,
         subject=decision.subject,
-        foreign=tuple(foreign_faults(state, host)),
+        foreign=tuple(foreign_faults(state, host)) if decision.do is not Do.SUSPEND else (),  # nothing is to serve
     )
     policy = state.config.status_policy if state.config is not None else None
     if policy is not None:
