@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from airunway.api import names
+from airunway.artifacts.deployments import CONDITION as CACHE_READY
 from airunway.configs import CONFIG_READY, Resolution
 from airunway.owned.objects import identity_in, named
 from airunway.owned.plan import Action
@@ -19,6 +20,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.plugins.settings import resolve_among
 from airunway.resource import ObjectKey, Resource, annotations_of, dig, is_deleting, key_of
 from airunway.runtime.crd_versions import CrdFacts, Installed, crd_facts, detect
+from airunway.runtime.gate import Gate, assumed_cache, foreign_faults
 from airunway.runtime.plan import Decision, Do, decide
 from airunway.runtime.state import ClusterState
 from airunway.schema import defaulted, dropped, gained, pruned, refusals, schema_in
@@ -123,8 +125,10 @@ def forecast(
 
     def look(cluster: Cluster, of: Resource) -> tuple[Effect, str]:
         state = state_in(host, of, objects, cluster, now=now, verify=verify, configs=configs)
-        return _effect(decide(state, host, settings=settings), cluster)
+        return _effect(decide(state, host, settings=settings), cluster, state, host)
 
+    if before is None:
+        deployment = _with_cache(deployment, host, configs)
     already, trouble = look(before, deployment) if before is not None else (Effect.LEAVE, "")
     trouble = trouble if already is Effect.BREAK else ""
 
@@ -270,6 +274,27 @@ def _published(deployment: Resource, resolution: Resolution) -> Resource:
     }
 
 
+def _with_cache(deployment: Resource, host: ProviderHost, configs: Sequence[Resource]) -> Resource:
+    """A planned deployment with the model cache that it asks for: its weights are there before its objects are made."""
+    cache = assumed_cache(deployment, resolve_among(deployment, configs).config, host)
+    if cache is None:
+        return deployment
+    status, generation = deployment.get("status") or {}, deployment["metadata"].get("generation")
+    ready = [
+        {"type": each, "status": "True", "observedGeneration": generation} for each in (CACHE_READY, "StorageReady")
+    ]
+    published = {
+        "claimName": cache.claim,
+        "mountPath": cache.mount_path,
+        "path": cache.path,
+        "accessMode": cache.access_mode,
+        "ready": True,
+    }
+    conditions = [*(status.get("conditions") or ()), *ready]
+    parts = [names.MODEL_CACHE_PART]
+    return {**deployment, "status": {**status, "conditions": conditions, "parts": parts, "modelCache": published}}
+
+
 def _read(
     obj: Resource, host: ProviderHost, verdicts: Mapping[tuple[str, str], Installed], cluster: Cluster
 ) -> Resource | None:
@@ -315,12 +340,12 @@ def _gained(objects: Sequence[Resource], after: Cluster) -> list[str]:
     ]
 
 
-def _effect(decision: Decision, cluster: Cluster) -> tuple[Effect, str]:
+def _effect(decision: Decision, cluster: Cluster, state: ClusterState, host: ProviderHost) -> tuple[Effect, str]:
     plan = decision.plan
     if decision.do is not Do.APPLY or plan is None:
         faults = [fault for result in decision.results if (fault := result.as_fault()) is not None]
         if decision.gate.closed and not faults:
-            return Effect.BREAK, "ConfigNotFound: its runtime config does not exist"
+            return Effect.BREAK, _why_closed(decision.gate, state, host)
         if decision.do is Do.OBSERVE_ONLY and faults:
             return Effect.BREAK, f"{faults[-1].reason}: {faults[-1].message}"
         return Effect.LEAVE, ""
@@ -337,3 +362,11 @@ def _effect(decision: Decision, cluster: Cluster) -> tuple[Effect, str]:
     if foreign:
         return Effect.BREAK, f"{named(foreign[0].subject)} is not owned by the deployment"
     return (Effect.UPDATE, "; ".join(step.text() for step in steps)) if steps else (Effect.LEAVE, "")
+
+
+def _why_closed(gate: Gate, state: ClusterState, host: ProviderHost) -> str:
+    """What keeps the provider from writing: a condition of the core or a part, or what the gate waits for."""
+    # A route that is missing closes no gate.
+    faults = (fault for fault in foreign_faults(state, host) if fault.component != "Gateway")
+    found = next(faults, None) or gate.late
+    return f"{found.reason}: {found.message}" if found is not None else "WaitingForConfig: its config is not known yet"

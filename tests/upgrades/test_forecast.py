@@ -1,0 +1,84 @@
+"""What `airunway preflight` says of a deployment of which nothing may be written at present, without a cluster."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from airunway.api import names
+from airunway.plugins.registry import load
+from airunway.resource import Resource
+from airunway.upgrades.forecast import Cluster, Effect, Forecast, forecast
+
+CLUSTER = Cluster(definitions={}, kubernetes=(1, 33))  # the provider's kinds are built in
+VOLUME = {"name": "data", "size": "10Gi", "mountPath": "/data"}
+CACHED: Resource = {"id": "org/model", "cache": {"mode": "Shared"}}
+
+
+def asked(
+    *conditions: tuple[str, str, str], parts: tuple[str, ...] = (names.MODEL_CACHE_PART,), **spec: Any
+) -> Resource:
+    found = [
+        {"type": type_, "status": "False", "reason": reason, "message": message, "observedGeneration": 1}
+        for type_, reason, message in conditions
+    ]
+    valid = {"type": "Validated", "status": "True", "reason": "Valid", "message": "", "observedGeneration": 1}
+    status = {
+        "engine": {"type": "vllm"},
+        "provider": {"name": "vllm"},
+        "conditions": [valid, *found],
+        "parts": [*parts],
+    }
+    base = {"model": {"id": "org/model"}, "engine": {"type": "vllm"}, "resources": {"gpu": {"count": 1}}}
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "ModelDeployment",
+        "metadata": {"name": "llama", "namespace": "team", "uid": "1", "generation": 1},
+        "spec": {**base, **spec},
+        "status": status,
+    }
+
+
+def forecast_of(deployment: Resource, *, before: Cluster | None) -> Forecast:
+    host, now = load("vllm"), datetime(2026, 11, 26, tzinfo=UTC)
+    return forecast(host, deployment, (), before=before, after=CLUSTER, settings=host.settings({}), now=now)
+
+
+@pytest.mark.parametrize(
+    ("deployment", "text"),
+    [
+        (
+            asked(("ModelCacheReady", "DownloadFailed", "no route to the hub"), model=CACHED),
+            "DownloadFailed: no route to the hub",
+        ),
+        (
+            asked(
+                ("StorageReady", "ResourceConflict", "the claim is another owner's"),
+                model={"id": "org/model", "storage": {"volumes": [VOLUME]}},
+            ),
+            "ResourceConflict: the claim is another owner's",
+        ),
+        (
+            asked(
+                ("TemplateReady", "TemplateNotFound", "there is no ModelTemplate small"), templateRef={"name": "small"}
+            ),
+            "TemplateNotFound: there is no ModelTemplate small",
+        ),
+        (
+            asked(runtimeConfigName="gpu"),
+            "ConfigNotFound: no runtime config 'gpu' exists",
+        ),
+    ],
+    ids=["cache", "claim", "template", "config"],
+)
+def test_what_is_wrong_already_is_what_its_own_condition_says(deployment: Resource, text: str) -> None:
+    found = forecast_of(deployment, before=CLUSTER)
+    assert (found.at_once, found.already, found.harmed_later) == (Effect.LEAVE, text, False)
+
+
+def test_a_planned_deployment_gets_the_model_cache_that_it_asks_for() -> None:
+    planned = asked(parts=(), model=CACHED)
+    assert forecast_of(planned, before=None).at_once is Effect.CREATE
+    assert forecast_of(asked(parts=(), model=CACHED, runtimeConfigName="gpu"), before=None).at_once is Effect.BREAK
