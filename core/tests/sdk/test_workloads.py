@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airunway.resource import Resource, dig
-from airunway.sdk import conditions, parse_deployment, workloads
+from airunway.sdk import Observed, conditions, parse_deployment, workloads
 from airunway.status import REASONS
 
 MakeDeployment = Callable[..., Resource]
@@ -178,6 +178,19 @@ def test_a_roll_out_is_observed_before_it_is_over(metadata: Resource) -> None:
     assert (workloads.read(rolling).observed, workloads.read(rolling).up_to_date) == (True, False)
     assert not workloads.read(rolled(observedGeneration=2)).observed
     assert not workloads.read({**rolled(), "status": {}}).observed
+
+
+def test_a_service_of_another_group_is_no_endpoint(plain: MakeDeployment) -> None:
+    model = parse_deployment(plain())
+    other = {"apiVersion": "serving.knative.dev/v1", "kind": "Service", "metadata": {"name": model.metadata.name}}
+    observed = Observed(primary=None, objects=(other, {"kind": "Service"}))
+    assert observed.find("Service", model.metadata.name) is other
+    assert workloads.endpoint(model, observed, 80) is None
+    own = {**other, "apiVersion": "v1"}
+    assert observed.find("Service", model.metadata.name, group="") is None
+    found = workloads.endpoint(model, Observed(primary=None, objects=(other, own)), 80)
+    assert found is not None
+    assert found.port == 80
 
 
 def test_a_deadline_that_passed_is_not_the_end() -> None:

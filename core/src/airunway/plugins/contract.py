@@ -508,11 +508,12 @@ class Observed:
     applied: datetime | None = None
     """When we last changed the primary object."""
 
-    def find(self, kind: str, name: str) -> Resource | None:
-        """The object with that kind and name; None if there is none."""
+    def find(self, kind: str, name: str, *, group: str | None = None) -> Resource | None:
+        """The object with that kind and name; None if there is none. `group` tells kinds of the same name apart."""
         for obj in self.objects:
             metadata = obj.get("metadata") if obj.get("kind") == kind else None
-            if isinstance(metadata, dict) and metadata.get("name") == name:
+            same = group is None or str(obj.get("apiVersion")).rpartition("/")[0] == group
+            if same and isinstance(metadata, dict) and metadata.get("name") == name:
                 return obj
         return None
 

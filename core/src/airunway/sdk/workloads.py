@@ -219,7 +219,7 @@ def endpoint(
     `target` is the port of the pods, if requests may go to a pod directly (`Endpoint.target_port`).
     """
     name = name or model.metadata.name
-    if observed.find(SERVICE.kind, name) is None:
+    if observed.find(SERVICE.kind, name, group=SERVICE.group) is None:
         return None
     return Endpoint(service=name, port=port, target_port=target)
 
