@@ -332,9 +332,9 @@ def test_an_upstream_that_has_observed_the_newest_spec_is_not_stale_however_long
     observed: bool | None, reason: str
 ) -> None:
     report = replace(upstream(False, "QuotaExceeded", "no room", current=False, observed=observed), applied=NOW)
-    live = {"conditions": [{"type": "ProviderResourceReady", "status": "False", "reason": "QuotaExceeded"}]}
-    live["conditions"][0]["lastTransitionTime"] = format_time(NOW)
-    status, _ = outcome(report, now=NOW + timedelta(minutes=20), **live)
+    begun = {"type": "ProviderResourceReady", "status": "False", "reason": "QuotaExceeded"}
+    conditions = [{**begun, "lastTransitionTime": format_time(NOW)}]
+    status, _ = outcome(report, now=NOW + timedelta(minutes=20), conditions=conditions)
     assert status["reason"] == reason
     expected = ("Degraded", "False") if observed else ("Deploying", "Unknown")
     assert (status["phase"], condition(status, "Ready")["status"]) == expected
