@@ -227,12 +227,12 @@ def is_accepted(deployment: Resource) -> bool:
     return validated.get("status") == "True" and validated.get("observedGeneration") == generation
 
 
-def unsettled(deployment: Resource, found: Sequence[Violation]) -> list[Violation]:
-    """Returns the violations that count: none for a spec that was validated before, if it can still be parsed.
+def unsettled(deployment: Resource, found: Sequence[Violation], *, accepted: bool) -> list[Violation]:
+    """Returns the violations that count: none for a spec that was `accepted` before, if it can still be parsed.
 
     A newer release may have more rules; it does not stop what an older release has accepted.
     """
-    if not found or not is_accepted(deployment):
+    if not found or not accepted:
         return list(found)
     try:
         defaulted_spec(deployment["spec"], engine=None)
@@ -248,14 +248,16 @@ def forbidden_by(policy: Policy, deployment: Resource, *, namespace_labels: Mapp
     return violations(policy, deployment["spec"], engine=engine, provider=provider, namespace_labels=namespace_labels)
 
 
-def forbidden_now(policy: Policy, deployment: Resource, *, namespace_labels: Mapping[str, str]) -> list[Violation]:
-    """Returns what the policy forbids in a reconcile pass; the deployment may have been accepted before.
+def forbidden_now(
+    policy: Policy, deployment: Resource, *, namespace_labels: Mapping[str, str], accepted: bool
+) -> list[Violation]:
+    """Returns what the policy forbids in a reconcile pass of a deployment that may have been `accepted` before.
 
     An accepted deployment stays accepted. The exception is a provider that the spec does not name and that was chosen
     later by a custom selector or another writer of the status: it was not part of the review. A provider that has
     already created an upstream object stays.
     """
-    if not is_accepted(deployment):
+    if not accepted:
         return forbidden_by(policy, deployment, namespace_labels=namespace_labels)
     chosen = dig(deployment, "status", "provider", default={})
     if dig(deployment, "spec", "provider", "name") or not chosen.get("name") or chosen.get("resourceName"):
