@@ -60,11 +60,13 @@ def choose_engine(
             return _none(
                 f"the healthy providers are used only when named: set provider.name ({named})" if named else NO_HEALTHY
             )
+    by_name = sorted(considered, key=lambda p: p.name)
+    offers = [(engine, p.name) for p in by_name for engine in p.engines if fits(engine, request)]
+    # An engine that some provider runs with all that is needed comes first.
+    offers = [(engine, name) for engine, name in offers if request.needs <= engine.flags] or offers
     fitting: dict[str, str] = {}
-    for provider in sorted(considered, key=lambda p: p.name):
-        for engine in provider.engines:
-            if fits(engine, request):
-                fitting.setdefault(engine.name, provider.name)
+    for engine, name in offers:
+        fitting.setdefault(engine.name, name)
     if not fitting:
         with_gpus = replace(request, gpu=True)
         if pinned and any(fits(engine, with_gpus) for provider in considered for engine in provider.engines):
