@@ -34,6 +34,7 @@ from airunway.resource import (
     format_time,
     is_true,
     key_of,
+    list_at,
     managed_by,
 )
 from airunway.selection import (
@@ -449,9 +450,9 @@ class _Pass:
             kept_types |= set(OVERALL)
         self.say("Paused", True, "Paused", f"Reconciliation is paused by the annotation {names.PAUSED}")
         before = {each["type"]: each for each in conditions_in(self.live)}
-        said = [_unless_only_newer(before.get(each["type"]), each) for each in self._written(self.own)]
+        decided = [_unless_only_newer(before.get(each["type"]), each) for each in self._written(self.own)]
         kept = [each for each in conditions_in(self.live) if each.get("type") in kept_types]
-        self.status["conditions"] = sorted([*kept, *said], key=lambda each: str(each["type"]))
+        self.status["conditions"] = sorted([*kept, *decided], key=lambda each: str(each["type"]))
         return CoreDecision(status=self.status, events=tuple(self.events))
 
 
@@ -471,8 +472,8 @@ def has_grant(deployment: Resource, *, hash_: str) -> bool:
 
 
 def _has_sized_volume(deployment: Resource) -> bool:
-    volumes = dig(deployment, "spec", "model", "storage", "volumes")
-    return any(dig(volume, "size") is not None for volume in volumes) if isinstance(volumes, list) else False
+    volumes = list_at(deployment, "spec", "model", "storage", "volumes")
+    return any(dig(volume, "size") is not None for volume in volumes)
 
 
 def _named(config: EffectiveConfig) -> str:
