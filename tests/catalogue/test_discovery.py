@@ -276,7 +276,7 @@ async def test_a_job_of_another_owner_is_left_alone_and_named(
 async def test_a_job_that_a_quota_refuses_takes_no_place_from_others(
     ground: Ground, runner: PodRunner, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(templates, "_REFUSED_RETRY", 2.0)
+    monkeypatch.setattr(templates, "REFUSED_RETRY", 2.0)
     quota = {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
