@@ -18,6 +18,7 @@ from airunway.controller.templates import (
     TemplatePart,
     TemplateSource,
     is_judged,
+    judged_digest,
     keeps_record,
     template_part,
 )
@@ -90,12 +91,15 @@ class CoreReconciler:
         self._guarded = guarded
         self._releaser = OrphanFinalizer(client=client, providers=providers, events=events, clock=clock)
         self._verdicts: dict[ObjectKey, tuple[str, int, list[Violation]]] = {}
+        self._accepted: dict[ObjectKey, tuple[str, int, str]] = {}
+        """Of each accepted deployment its uid, its generation, and its `judged_digest`."""
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         """One pass; returns the seconds until the next pass if time alone changes the result."""
         deployment = self._deployments.get(key)
         if deployment is None or is_deleting(deployment):
             self._verdicts.pop(key, None)
+            self._accepted.pop(key, None)
             if deployment is None:
                 self._releaser.forget(key)
                 return None
@@ -173,10 +177,22 @@ class CoreReconciler:
         known = self._verdicts.get(key)
         if known is None or known[:2] != identity:
             known = self._verdicts[key] = (*identity, validate(to_validate(deployment)))
-        accepted = is_judged(deployment, template)
+        accepted = self._is_accepted(key, template)
         return unsettled(deployment, known[2], accepted=accepted) or forbidden_now(
             policy, deployment, namespace_labels=labels, accepted=accepted
         )
+
+    def _is_accepted(self, key: ObjectKey, template: TemplatePart) -> bool:
+        """Whether the deployment was accepted before: this generation, or an earlier one that differs in nothing but
+        replica counts. An autoscaler must not be stopped by a rule or a policy that came later.
+        """
+        deployment, known = template.deployment, self._accepted.get(key)
+        state = (uid_of(deployment), dig(deployment, "metadata", "generation", default=0))
+        if is_judged(deployment, template):
+            if known is None or known[:2] != state:
+                self._accepted[key] = (*state, judged_digest(deployment, template))
+            return True
+        return known is not None and (known[0], known[2]) == (state[0], judged_digest(deployment, template))
 
     async def _write(self, deployment: Resource, status: Resource) -> bool:
         """Apply without force, so that the fields of a provider that took over meanwhile are not overwritten.

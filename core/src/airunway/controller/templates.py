@@ -204,17 +204,29 @@ def newest_hash(deployment: Resource, templates: TemplateSource) -> str:
 
 def own_digest(deployment: Resource) -> str:
     """The digest of a deployment's own spec and its adopt annotation, without replica counts, gateway and suspend."""
-    spec = {key: value for key, value in own_spec(deployment).items() if key not in _PASSING}
+    spec = {key: value for key, value in _without_replicas(own_spec(deployment)).items() if key not in _PASSING}
+    return digest([spec, annotations_of(deployment).get(names.ADOPT, "")])
+
+
+def judged_digest(deployment: Resource, part: TemplatePart) -> str:
+    """The digest of all that rules and policy judge of a deployment but replica counts, which scaling changes."""
+    return digest([_without_replicas(own_spec(deployment)), _given_by(part.status)])
+
+
+def _without_replicas(spec: Resource) -> Resource:
     scaling = spec.get("scaling")
-    if isinstance(scaling, dict):
-        kept = {key: value for key, value in scaling.items() if key != "replicas"}
-        spec["scaling"] = {
+    if not isinstance(scaling, dict):
+        return spec
+    kept = {key: value for key, value in scaling.items() if key != "replicas"}
+    return {
+        **spec,
+        "scaling": {
             key: {field: each for field, each in value.items() if field != "replicas"}
             if isinstance(value, dict)
             else value
             for key, value in kept.items()
-        }
-    return digest([spec, annotations_of(deployment).get(names.ADOPT, "")])
+        },
+    }
 
 
 def _record(deployment: Resource) -> Resource | None:

@@ -1,4 +1,4 @@
-"""A template is no way around the policy: what it gives is judged like the user's own spec, whenever it changes."""
+"""What is judged again: what a template gives, whenever it changes; and what is not: another replica count."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from airunway.api import names
 from airunway.api.bounds import EXCESS
 from airunway.controller.policies import Policies
 from airunway.controller.reconciler import CoreReconciler
+from airunway.controller.templates import TemplateSource
 from airunway.kube import Client, EventRecorder, MutationCache
 from airunway.process.deployment_cache import DeploymentProjection, whole
 from airunway.resource import Resource, condition_of, copy_of, dig
@@ -40,12 +41,15 @@ class Team:
     def __init__(self, **spec: Any) -> None:
         self.server = Server({**deployment(), "spec": {"templateRef": {"name": "fast"}, **spec}})
         self.templates: list[Resource] = []
+        self.policy = POLICY
+        self._core: CoreReconciler | None = None
 
     async def passes(self, *, at_most: int = 3) -> int:
         """Let the core work until it writes no other status than the one that is there; returns the passes."""
         for number in range(at_most):
             before = copy_of(self.obj.get("status") or {})
-            await self._reconciler().reconcile(KEY)
+            self._core = self._core or self._reconciler()
+            await self._core.reconcile(KEY)
             status = self.server.applied[-1][0]["status"]
             theirs = {key: each for key, each in before.items() if key in ("observedGeneration",)}
             mine = {each["type"] for each in status["conditions"]}
@@ -59,6 +63,19 @@ class Team:
         project = DeploymentProjection([names.CORE_MANAGER])
         cache: Any = SimpleNamespace(get=lambda _: whole(project(copy_of(self.obj))), add_handler=lambda _: None)
         facts = {"a": provider("a")}
+
+        class Sources:
+            """The policy and the templates as they are when they are asked for."""
+
+            policy = property(lambda _: self.policy)
+            choose = property(lambda _: templates(*self.templates).choose)
+            find = property(lambda _: templates(*self.templates).find)
+            contribution = property(lambda _: templates(*self.templates).contribution)
+
+            def known_labels(self, namespace: str) -> dict[str, str]:
+                return {"team": namespace}
+
+        sources = Sources()
         return CoreReconciler(
             client=cast("Client", self.server),
             deployments=MutationCache(cache),
@@ -66,8 +83,8 @@ class Team:
             events=cast("EventRecorder", self.server),
             selector=True,
             clock=lambda: NOW,
-            policies=cast("Policies", SimpleNamespace(policy=POLICY, known_labels=lambda _: {"team": "a"})),
-            templates=templates(*self.templates),
+            policies=cast("Policies", sources),
+            templates=cast("TemplateSource", sources),
         )
 
     @property
@@ -153,3 +170,36 @@ async def test_labels_that_are_too_large_take_no_record_from_what_serves() -> No
     del team.obj["metadata"]["labels"]
     await team.passes()
     assert (team.verdict()[0], team.image()) == ("True", "good.example/llama:1")
+
+
+async def test_scaling_does_not_bring_a_stricter_policy_over_what_was_accepted() -> None:
+    team = Team()
+    team.obj["spec"] = {
+        "model": {"id": "org/m"},
+        "engine": {"type": "llamacpp"},
+        "image": "good.example/llama:1",
+        "scaling": {"replicas": 1},
+    }
+    await team.passes()
+    assert team.verdict()[0] == "True"
+    team.policy = parse_policy("rules: [{images: ['other.example/*']}]")
+    team.obj["spec"]["scaling"] = {"replicas": 3}
+    team.obj["metadata"]["generation"] = 2
+    await team.passes()
+    validated = condition_of(team.obj, "Validated") or {}
+    assert (validated["status"], validated["observedGeneration"]) == ("True", 2)
+    team.obj["spec"]["image"] = "evil.example/miner:1"
+    team.obj["metadata"]["generation"] = 3
+    await team.passes()
+    assert team.verdict()[0] == "False"
+
+
+async def test_another_object_of_the_name_was_not_accepted() -> None:
+    team = Team()
+    team.obj["spec"] = {"model": {"id": "org/m"}, "engine": {"type": "llamacpp"}, "image": "good.example/llama:1"}
+    await team.passes()
+    team.policy = parse_policy("rules: [{images: ['other.example/*']}]")
+    team.obj["metadata"] |= {"uid": "another", "generation": 1}
+    del team.obj["status"]
+    await team.passes()
+    assert team.verdict()[0] == "False"
