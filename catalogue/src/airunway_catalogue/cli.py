@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from airunway.cli import options, processes
+from airunway.cli.parameters import SwitchCommand
 
 if TYPE_CHECKING:
     from airunway.kube import Client
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
 
 
-@app.command("catalogue", short_help="Run the catalogue.", cls=options.SwitchCommand)
+@app.command("catalogue", short_help="Run the catalogue.", cls=SwitchCommand)
 @options.with_options
 def catalogue(
     common: options.Common,

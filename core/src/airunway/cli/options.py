@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from typer.core import TyperCommand
 
 Kubeconfig = Annotated[
     Path | None, typer.Option(help="Kubeconfig file (default: as kubectl; in a pod its service account).")
@@ -169,39 +168,6 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     run.__annotations__ = {name: parameter.annotation for name, parameter in options.items()}
     run.__signature__ = inspect.Signature(list(options.values()))  # type: ignore[attr-defined]
     return run
-
-
-_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
-_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
-"""The values that Go's ``strconv.ParseBool`` accepts."""
-
-
-class SwitchCommand(TyperCommand):
-    """A command that also accepts switches in Go's notation: ``--leader-elect=true``."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        opposites = {
-            word: (parameter.secondary_opts or [""])[0]
-            for parameter in self.params
-            if getattr(parameter, "is_flag", False)
-            for word in parameter.opts
-        }
-        return super().parse_args(ctx, list(_as_switches(args, opposites)))
-
-
-def _as_switches(args: list[str], opposites: dict[str, str]) -> Iterator[str]:
-    """The arguments with ``--switch=true`` as ``--switch``; ``=false`` is the opposite, or leaves the switch out."""
-    for position, argument in enumerate(args):
-        if argument == "--":
-            yield from args[position:]
-            return
-        word, _, value = argument.partition("=")
-        if word in opposites and value in _TRUE:
-            yield word
-        elif word in opposites and value in _FALSE:
-            yield from filter(None, [opposites[word]])
-        else:
-            yield argument
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, Any]:

@@ -122,7 +122,8 @@ def _stored_problems(obj: Resource) -> Iterator[str]:
     same.
     """
     from airunway.configs import check
-    from airunway.templates import CLUSTER_KIND, KIND, contribution_of
+    from airunway.templates import CLUSTER_KIND, KIND
+    from airunway.templates.contribution import contribution_of
 
     if obj.get("kind") in (KIND, CLUSTER_KIND):
         contribution = contribution_of(obj)

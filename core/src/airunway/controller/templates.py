@@ -19,14 +19,13 @@ from airunway.templates import (
     KIND,
     TEMPLATE_READY,
     Choice,
-    Contribution,
     Request,
     answers,
     choose,
-    contribution_of,
     effective,
     request_of,
 )
+from airunway.templates.contribution import Contribution, contribution_of
 
 _PASSING = ("gateway", "suspend")
 """Fields of a spec whose change takes no newer template; nor do replica counts (ruling 23)."""

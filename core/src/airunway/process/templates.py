@@ -15,17 +15,8 @@ from airunway.process.caches import Caches, ScopedCaches, SharedCache
 from airunway.process.deployment_cache import own_spec
 from airunway.process.runtime_configs import OnChange
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of
-from airunway.templates import (
-    CLUSTER_KIND,
-    KIND,
-    USABLE,
-    Choice,
-    Contribution,
-    Request,
-    choose,
-    contribution_of,
-    request_of,
-)
+from airunway.templates import CLUSTER_KIND, KIND, USABLE, Choice, Request, choose, request_of
+from airunway.templates.contribution import Contribution, contribution_of
 
 _METADATA = (
     "name",
