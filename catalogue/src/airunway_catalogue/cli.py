@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from airunway.cli import options, processes
+from airunway.cli import processes
 from airunway.cli.parameters import SwitchCommand
+from airunway.cli.process_options import Common, with_options
 
 if TYPE_CHECKING:
     from airunway.kube import Client
@@ -18,9 +19,9 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions
 
 
 @app.command("catalogue", short_help="Run the catalogue.", cls=SwitchCommand)
-@options.with_options
+@with_options
 def catalogue(
-    common: options.Common,
+    common: Common,
     max_discoveries: Annotated[
         int,
         typer.Option(min=1, help="Discovery Jobs at a time; the other templates wait in the order of their creation."),

@@ -161,7 +161,7 @@ SEEN: dict[str, dict[str, str]] = {
     "catalogue": dict.fromkeys(("--max-discoveries", *COMMON_OPTIONS), CATALOGUE),
     "controller": {**CORE_OPTIONS, **dict.fromkeys(COMMON_OPTIONS, CORE)},
     "run": {
-        # The core's and the providers' are defined once, for all commands that have them (`airunway.cli.options`).
+        # The core's and the providers' are defined once, in `airunway.cli.process_options`.
         **CORE_OPTIONS,
         **dict.fromkeys(("--set", "--unknown-schema", "--policy", *COMMON_OPTIONS), SEVERAL),
     },

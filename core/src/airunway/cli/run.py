@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from airunway.cli import processes
-from airunway.cli.options import Common, CoreOptions, ProviderOptions, with_options
+from airunway.cli.process_options import Common, CoreOptions, ProviderOptions, with_options
 
 
 @with_options

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from airunway.api import names
-from airunway.process.deployment_cache import own_spec
 from airunway.resource import ObjectKey, Resource, annotations_of, dig, digest, filled, finalizers_of, is_true, key_of
 from airunway.status import SERVED, Condition, Fault
 from airunway.templates import (
@@ -23,6 +22,7 @@ from airunway.templates import (
     answers,
     choose,
     effective,
+    own_spec,
     request_of,
 )
 from airunway.templates.contribution import Contribution, contribution_of

@@ -14,18 +14,21 @@ from airunway.templates.choice import (
     request_of,
 )
 from airunway.templates.expansion import (
+    OWN_SPEC,
     TEMPLATE_READY,
     Expansion,
     effective,
     effective_model,
     expand,
     is_default,
+    own_spec,
     recorded_contribution,
 )
 
 __all__ = [
     "CLUSTER_KIND",
     "KIND",
+    "OWN_SPEC",
     "TEMPLATE_READY",
     "USABLE",
     "Choice",
@@ -37,6 +40,7 @@ __all__ = [
     "effective_model",
     "expand",
     "is_default",
+    "own_spec",
     "recorded_contribution",
     "request_of",
 ]
