@@ -67,27 +67,31 @@ def _as_switches(args: list[str], opposites: dict[str, str]) -> Iterator[str]:
 class _Conversion:
     """Takes a word as it is, or has typer convert it."""
 
-    annotation: object
+    descriptor: Any
+    """What typer knows of the parameter's type."""
     typers: Callable[[], Any]
     """Returns typer's conversion, which imports pydantic."""
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         if value is None:
             return () if param.multiple or param.nargs == -1 else None
-        found = _as_is(value, self.annotation)
+        found = _as_is(value, self.descriptor.annotation, any_path=self.descriptor.path_type == "path")
         return self.typers().coerce(value, param=param, ctx=ctx) if found is None else found
 
 
-def _as_is(value: object, annotation: object) -> object:
-    """The value of a word, or the values of several; None if it has to be converted or refused."""
+def _as_is(value: object, annotation: object, *, any_path: bool) -> object:
+    """The value of a word, or the values of several; None if it has to be converted or refused.
+
+    With `any_path` a path may be a file or a folder.
+    """
     if get_origin(annotation) is list and isinstance(value, list | tuple):
-        found = [_as_is(each, *get_args(annotation)) for each in value]
+        found = [_as_is(each, *get_args(annotation), any_path=any_path) for each in value]
         return None if None in found else found
     if not isinstance(value, str) or not value.isprintable():
         return None
     if annotation is str or (get_origin(annotation) is Literal and value in get_args(annotation)):
         return value
-    if annotation is Path and (os.access(value, os.R_OK) or not os.path.exists(value)):
+    if annotation is Path and any_path and (os.access(value, os.R_OK) or not os.path.exists(value)):
         return Path(value)
     return None
 
@@ -99,7 +103,7 @@ class _Option(TyperOption):
         vars(self).update(vars(option))
 
     def get_runtime_param(self) -> Any:
-        return _Conversion(self.type_descriptor.annotation, super().get_runtime_param)
+        return _Conversion(self.type_descriptor, super().get_runtime_param)
 
 
 class _Argument(TyperArgument):
@@ -109,7 +113,7 @@ class _Argument(TyperArgument):
         vars(self).update(vars(argument))
 
     def get_runtime_param(self) -> Any:
-        return _Conversion(self.type_descriptor.annotation, super().get_runtime_param)
+        return _Conversion(self.type_descriptor, super().get_runtime_param)
 
 
 @cache  # click compares parameters by identity

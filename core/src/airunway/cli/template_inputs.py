@@ -12,12 +12,12 @@ from airunway.cli import cluster
 from airunway.cli.manifests import ManifestError
 from airunway.redaction import printable
 from airunway.resource import ObjectKey, Resource, dig, key_of
-from airunway.view import Unseen
 
 if TYPE_CHECKING:
     from airunway.controller.templates import TemplatePart
     from airunway.kube import Client, Kind
     from airunway.status import Fault
+    from airunway.view import Unseen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +160,7 @@ async def read_all(client: Client, *, namespace: str) -> TemplateSet:
 async def _read(client: Client, wanted: Sequence[tuple[Kind, ObjectKey]]) -> TemplateSet:
     """The objects, and the lists where a key has no name. A cluster without the kinds has none."""
     from airunway.kube import ApiError, ErrorKind, Forbidden
+    from airunway.view import Unseen
 
     found: dict[tuple[str, ObjectKey], Resource] = {}
     unseen: list[Unseen] = []
