@@ -211,12 +211,12 @@ def _asked(
         if engine.engine is None:
             break
         heard = {
-            facts.name: said
+            facts.name: answer
             for facts in providers
             if facts.name not in found
             and not facts.explicit_only
             and facts.engine(engine.engine) is not None
-            and (said := asked(facts.name, engine.engine)) is not None
+            and (answer := asked(facts.name, engine.engine)) is not None
         }
         if not heard:
             break
