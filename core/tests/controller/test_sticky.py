@@ -21,7 +21,7 @@ def running(
     deployment["spec"]["provider"] = {"name": named} if named else {}
     deployment["status"]["provider"]["selectedReason"] = chosen
     manager = names.CORE_MANAGER if core else "my-selector"
-    fields = {"f:status": {"f:provider": {"f:name": {}, "f:selectedReason": {}}}}
+    fields: Resource = {"f:status": {"f:provider": {"f:name": {}, "f:selectedReason": {}}}}
     deployment["metadata"]["managedFields"] = [{"manager": manager, "subresource": "status", "fieldsV1": fields}]
     said = {"type": "ProviderSelected", "status": "True", "reason": "AutoSelected", "message": "m"}
     deployment["status"]["conditions"].append(said)

@@ -523,7 +523,7 @@ def has_grant(deployment: Resource, *, hash_: str) -> bool:
 
 def _has_sized_volume(deployment: Resource) -> bool:
     volumes = list_at(deployment, "spec", "model", "storage", "volumes")
-    return any(dig(volume, "size") is not None for volume in volumes)
+    return any(dig(volume, "size") not in (None, "") for volume in volumes)
 
 
 def _named(config: EffectiveConfig) -> str:
