@@ -20,11 +20,11 @@ from airunway.doctor.gather import gather
 from airunway.doctor.report import document
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import NODE, Client, NotFound
+from airunway.plugins.provider_config import config_object
 from airunway.plugins.registry import discover, load
 from airunway.rbac.admission_policies import status_guard
 from airunway.rbac.rights import roles, webhook_rights
 from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time, is_true
-from airunway.runtime.application import config_object
 from airunway.selection import AVAILABLE, STALE_AFTER
 from airunway.webhook.certificates import new_authority
 from airunway.webhook.configuration import CONFIGURATION, CONFIGURATION_KIND
