@@ -3,13 +3,12 @@ for anybody else (findings C1, H1, M9, L1)."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
+from tests.definitions import with_types_only
 
 from airunway.api import bounds
 from airunway.api.bounds import MAX_CAUSES
@@ -18,11 +17,12 @@ from airunway.controller.application import CoreSettings
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, ApiError, Client, Invalid, Kind
 from airunway.plugins.host import ProviderHost
-from airunway.resource import ObjectKey, Resource, condition_of, copy_of, dig, is_true, key_of
+from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true, key_of
 from airunway.validation import validate
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.fixtures import Kubectl
+from airunway_testing.memory import memory_of
 from airunway_testing.operator import (
     gone,
     install_definitions,
@@ -63,16 +63,6 @@ def refused(deployment: Resource) -> bool:
     return (condition.get("status"), condition.get("observedGeneration")) == ("False", generation)
 
 
-def memory(value: Any) -> int:
-    """Bytes of a JSON value as Python objects."""
-    below = 0
-    if isinstance(value, dict):
-        below = sum(memory(key) + memory(child) for key, child in value.items())
-    elif isinstance(value, list | tuple):
-        below = sum(memory(child) for child in value)
-    return sys.getsizeof(value) + below
-
-
 @pytest.mark.slow
 async def test_c1_h1_what_is_too_large_gets_its_condition_and_nobody_else_suffers(
     installed: None, client: Client, kubeconfig: Path, kaito: ProviderHost, manifest: Make, namespace: str
@@ -100,7 +90,7 @@ async def test_c1_h1_what_is_too_large_gets_its_condition_and_nobody_else_suffer
             assert "larger than 32 KiB" in condition["message"] or "longer than 512" in condition["message"]
             assert dig(live, "status", "phase") == "Pending"
             for cached in (core._deployments.get(key), provider._deployments.get(key)):
-                assert memory(cached) <= 64 * 2**10
+                assert memory_of(cached) <= 64 * 2**10
         assert [key_of(workspace).name for workspace in await client.list_all(WORKSPACE, namespace=namespace)] == [
             "neighbour"
         ]
@@ -221,20 +211,6 @@ def older() -> Iterator[Path]:
         yield plane.kubeconfig
 
 
-def without_limits(crd: Resource) -> Resource:
-    """The CRD as the Go project's is: types, no limit, no rule."""
-    crd = copy_of(crd)
-    pending: list[Any] = [crd["spec"]["versions"]]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, dict):
-            for key in ("x-kubernetes-validations", "maxLength", "maxItems", "maxProperties", "pattern"):
-                if not isinstance(node.get(key), dict):
-                    node.pop(key, None)
-        pending.extend(node.values() if isinstance(node, dict) else node if isinstance(node, list) else ())
-    return crd
-
-
 @pytest.mark.slow
 async def test_what_was_stored_before_the_limits_gets_its_condition_and_can_be_repaired(
     older: Path, kaito: ProviderHost
@@ -245,7 +221,7 @@ async def test_what_was_stored_before_the_limits_gets_its_condition_and_can_be_r
     async with Client(load_config(kubeconfig=older), user_agent="airunway-tests") as client:
         await install_definitions(client, upstream)
         for crd in custom_resource_definitions():
-            await client.apply(CUSTOM_RESOURCE_DEFINITION, without_limits(crd), manager="airunway-testing", force=True)
+            await client.apply(CUSTOM_RESOURCE_DEFINITION, with_types_only(crd), manager="airunway-testing", force=True)
         specs: dict[str, Resource] = {
             "tolerations": {"tolerations": [{}] * 400_000},
             "env": {"env": [{"name": "A"}] * 90_000},
