@@ -82,7 +82,7 @@ class Machine:
         """The output of a command, which gets nothing of this environment; with `program`, of a process of its own."""
         environment = {"PATH": str(self.helms), "HOME": os.environ["HOME"], "KUBECONFIG": str(self.kubeconfig)}
         if program:
-            started = [self.programs / "airunway", *command]
+            started = [str(self.programs / "airunway"), *command]
             done = subprocess.run(started, env=environment, capture_output=True, text=True, check=False, timeout=120)
         else:
             done = self.started(command, environment)
