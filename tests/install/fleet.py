@@ -38,6 +38,7 @@ class Fleet:
 
     made: Installation
     audit: AuditReader
+    node: Node
     before: Release
 
     def move(self, part: str) -> None:
@@ -51,8 +52,7 @@ class Fleet:
 
     def reinstalled(self, helm: Helm, *, pods: int) -> Fleet:
         """The same models, and the release before installed anew by another helm, with so many pods of each part."""
-        for name in (*reversed([*self.made.charts.values()]), "airunway-crds"):
-            self.made.helm("uninstall", name, "-n", NAMESPACE)
+        assert self.made.uninstalled() == []
         helm = replace(helm, kubeconfig=self.made.plane.kubeconfig)
         fleet = replace(self, made=replace(self.made, helm=helm, values=_values(self.made.charts, pods)))
         for part in ("crds", *fleet.made.charts):
@@ -153,8 +153,8 @@ def fleet_of(
         )
         audit = AuditReader(made.plane.audit_log or Path())
         stack.enter_context(simulated(made, folder, *(name for name in charts if name not in ("core", "vllm"))))
-        stack.enter_context(Node(made, folder, either(before)))
-        fleet = Fleet(made=made, audit=audit, before=before)
+        node = stack.enter_context(Node(made, folder, either(before)))
+        fleet = Fleet(made=made, audit=audit, node=node, before=before)
         fleet.settled()
         yield fleet
 

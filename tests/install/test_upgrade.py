@@ -120,7 +120,8 @@ def test_every_step_of_every_order_leaves_every_model_as_it_is(fleet: Fleet) -> 
 
 def lives_through(fleet: Fleet, walk: Iterable[str]) -> None:
     """Move the parts one after the other; no model may be changed by that."""
-    before = fleet.identities()
+    before, authority = fleet.identities(), fleet.made.authority()
+    assert authority
     assert len([name for name in before if name.startswith("Pod/")]) >= MODELS
     fleet.upstream_writes()
     new: set[str] = set()
@@ -135,6 +136,7 @@ def lives_through(fleet: Fleet, walk: Iterable[str]) -> None:
             assert fleet.identities() == before, (number, part, new)
     fleet.settled()
     assert fleet.identities() == before
+    assert fleet.made.authority() == authority
     assert fleet.upstream_writes() == []
     assert len(fleet.made.objects("md", "-n", TEAM, "--field-selector=status.phase=Running")) == MODELS
 
@@ -165,3 +167,5 @@ def test_by_helm_3_upgrades_and_back_leave_every_model_as_it_is(fleet: Fleet, he
     assert again.identities() == before
     assert again.upstream_writes() == []
     lives_through(again, (*PARTS, *PARTS))
+    assert again.made.uninstalled() == []
+    assert again.identities() == before
