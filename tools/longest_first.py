@@ -23,6 +23,7 @@ LONGEST = (
     "tests/install/test_install.py",
     "tests/test_tutorial.py",
     "tests/install/test_upgrade_of_all.py",
+    "tests/install/test_end_to_end.py",
     "tests/doctor/test_doctor.py",
     "tests/diff/test_diff.py",
     "tests/platform/test_restart.py",

@@ -76,7 +76,7 @@ async def test_every_step_passes_and_nothing_is_left(
     kubeconfig: Path, client: Client, stranger: ObjectKey, tmp_path: Path
 ) -> None:
     before = await client.get(MODEL_DEPLOYMENT, stranger)
-    # The steps of every provider, several in one run: tests/install/test_upgrade_of_all.py.
+    # The steps of every provider, several in one run: tests/install/test_end_to_end.py.
     process = await started(kubeconfig, tmp_path, "--providers", "kaito,nobody", "--patience", "150")
     output, _ = await process.communicate()
     assert (tmp_path / "report.md").exists(), output.decode()

@@ -38,7 +38,6 @@ class Fleet:
 
     made: Installation
     audit: AuditReader
-    node: Node
     before: Release
 
     def move(self, part: str) -> None:
@@ -153,8 +152,8 @@ def fleet_of(
         )
         audit = AuditReader(made.plane.audit_log or Path())
         stack.enter_context(simulated(made, folder, *(name for name in charts if name not in ("core", "vllm"))))
-        node = stack.enter_context(Node(made, folder, either(before)))
-        fleet = Fleet(made=made, audit=audit, node=node, before=before)
+        stack.enter_context(Node(made, folder, either(before)))
+        fleet = Fleet(made=made, audit=audit, before=before)
         fleet.settled()
         yield fleet
 

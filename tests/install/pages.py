@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -56,18 +56,8 @@ def newcomer(helm: Helm, folder: Path, images: Images | None) -> Iterator[tuple[
         yield made, {**os.environ, "PATH": path, "KUBECONFIG": str(plane.kubeconfig), "CHARTS": str(helm.folder)}
 
 
-def follow(
-    helm: Helm,
-    folder: Path,
-    start: Start,
-    images: Images | None = None,
-    *,
-    at_last: Callable[[Installation], None] = lambda _: None,
-) -> None:
-    """Type what the pages say, in their order; `at_last` is called before the page that uninstalls.
-
-    No account lacks a right until then.
-    """
+def follow(helm: Helm, folder: Path, start: Start, images: Images | None = None) -> None:
+    """Type what the pages say, in their order. Until the last, which uninstalls, no account lacks a right."""
     commands = 0
     with newcomer(helm, folder, images) as (made, environment), Node(made, folder, start) as node:
         audit = AuditReader(made.plane.audit_log or Path())
@@ -75,7 +65,6 @@ def follow(
             for name in ORDER:
                 if name == ORDER[-1]:
                     assert _refused(audit) == []
-                    at_last(made)
                 for block in BLOCK.finditer((PAGES / name).read_text(encoding="utf-8")):
                     if block["file"]:
                         (folder / block["file"]).write_text(block["text"])

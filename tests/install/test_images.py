@@ -17,10 +17,10 @@ import pytest
 import yaml
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
-from tests.install.endtoend import every_step_passes
+from tests.install.endtoend import live_through
 from tests.install.helm import APPLICATIONS, Helm, Major
 from tests.install.images import NAMES, Images, identity, mounted
-from tests.install.installation import Installation
+from tests.install.installation import ALL_CHARTS_OF
 from tests.install.keys import new_key
 from tests.install.node import containers
 from tests.install.pages import follow
@@ -36,7 +36,6 @@ from tools.supply.signing import Signer
 
 import airunway
 from airunway.plugins.registry import load
-from airunway_testing.audit import AuditReader
 
 pytestmark = [pytest.mark.image, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -250,15 +249,16 @@ def test_the_toolbox_tests_charts_where_nothing_else_is(helms: dict[Major, Helm]
 
 
 @pytest.mark.cluster
-def test_the_commands_and_the_end_to_end_run_with_the_images(
-    helms: dict[Major, Helm], images: Images, tmp_path: Path
-) -> None:
+def test_the_commands_with_the_images(helms: dict[Major, Helm], images: Images, tmp_path: Path) -> None:
     """What the pods run are our images, as their specs say: read-only, no capability, their own account."""
+    follow(helms[4], tmp_path, containers(images.configuration), images)
 
-    def every_step(made: Installation) -> None:
-        every_step_passes(made, AuditReader(made.plane.audit_log or Path()), tmp_path)
 
-    follow(helms[4], tmp_path, containers(images.configuration), images, at_last=every_step)
+@pytest.mark.cluster
+def test_the_end_to_end_run_on_the_images(helms: dict[Major, Helm], images: Images, tmp_path: Path) -> None:
+    """Core and vLLM, as containers that the charts' pods ask for."""
+    charts = {process: ALL_CHARTS_OF[process] for process in ("core", "vllm")}
+    live_through(helms[4], tmp_path, containers(images.configuration), charts, images)
 
 
 PACKED = (CONTROLLER, DOWNLOADER, "provider-kaito")

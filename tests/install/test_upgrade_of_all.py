@@ -1,7 +1,4 @@
-"""All five providers are upgraded from the release before, and rolled back: nothing that they wrote is written anew.
-
-In between, `make e2e` runs on that installation by the charts. On images: tests/install/test_images.py.
-"""
+"""All five providers are upgraded from the release before, and rolled back: nothing that they wrote is written anew."""
 
 from __future__ import annotations
 
@@ -9,10 +6,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.install.endtoend import every_step_passes
 from tests.install.fleet import TEAM, fleet_of
 from tests.install.helm import Helm, Major
-from tests.install.installation import ALL_CHARTS_OF, component
+from tests.install.installation import ALL_CHARTS_OF
 from tests.install.kept import Release
 
 from airunway.resource import Resource, dig
@@ -30,8 +26,8 @@ def gpus_of(deployment: Resource) -> int:
 @pytest.mark.chart
 @pytest.mark.cluster
 @pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_an_upgrade_and_back_writes_nothing_that_is_a_model_s_and_every_step_passes_in_between(
+@pytest.mark.timeout(580)
+def test_an_upgrade_and_back_writes_nothing_that_is_a_model_s(
     helms: dict[Major, Helm], before: Release, tmp_path: Path
 ) -> None:
     """All five providers: what the release before wrote for its samples keeps uid, generation and resourceVersion."""
@@ -56,11 +52,6 @@ def test_an_upgrade_and_back_writes_nothing_that_is_a_model_s_and_every_step_pas
             fleet.move(part)
         fleet.passed()
         assert fleet.identities() == was
-        assert fleet.upstream_writes() == []
-        every_step_passes(made, fleet.audit, tmp_path)
-        for process in charts:
-            assert "Traceback" not in fleet.node.log(component(process)).read_text(), process
-        fleet.upstream_writes()
         for part in reversed(("crds", *charts)):
             fleet.back(part)
         fleet.passed()
