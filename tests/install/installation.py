@@ -113,11 +113,14 @@ class Installation:
         (configuration,) = self.objects("validatingwebhookconfigurations")
         return str(dig(configuration, "webhooks")[0]["clientConfig"].get("caBundle", ""))
 
-    def uninstalled(self) -> list[str]:
-        """Uninstall everything; what is left that should have gone."""
+    def uninstall(self) -> None:
+        """Uninstall everything; what the CRDs define stays."""
         for chart in reversed(list(self.charts.values())):
             self.helm("uninstall", chart, "-n", NAMESPACE)
         self.helm("uninstall", "airunway-crds", "-n", NAMESPACE)
+
+    def left(self) -> list[str]:
+        """What an uninstallation should have taken along. Raises AssertionError if it took the pickers' ClusterRole."""
         kinds = ["clusterroles", "clusterrolebindings", "validatingwebhookconfigurations"]
         kinds += ["validatingadmissionpolicies", "validatingadmissionpolicybindings"]
         left = self.objects(",".join(kinds), "-l", "app.kubernetes.io/part-of=airunway")

@@ -72,6 +72,7 @@ def follow(helm: Helm, folder: Path, start: Start, images: Images | None = None)
                         for command, shown in steps(block["text"]):
                             shell.show(command, shown)
                             commands += 1
+        assert made.left() == []
         for part, seconds in node.took.items():
             print(f"{part}: ready {seconds:.1f} s after its start")  # noqa: T201
             assert "Traceback" not in node.log(part).read_text()
