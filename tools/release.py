@@ -44,7 +44,8 @@ from tools.supply.provenance import Build, bill_statement, statement
 from tools.supply.signing import KeyFileError, Signer, envelope, load_key, sign_layout
 from tools.wheels import build_wheels, source_time
 
-from airunway.install.bundled_charts import CORE, DEFINITIONS, NAMESPACE
+from airunway.api.names import DEFAULT_NAMESPACE
+from airunway.install.bundled_charts import CORE, DEFINITIONS
 from airunway.resource import Resource
 
 __all__ = ["ReleaseError", "main", "options", "release"]
@@ -123,8 +124,8 @@ def _check(version: str, target: Path) -> None:
 
 def _manifests(target: Path, charts: dict[str, Path]) -> None:
     """What those apply who have no helm: CRDs and core."""
-    namespace = yaml.safe_dump({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-    crds, core = (render(charts[part], name=part, namespace=NAMESPACE) for part in (DEFINITIONS, CORE))
+    namespace = yaml.safe_dump({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": DEFAULT_NAMESPACE}})
+    crds, core = (render(charts[part], name=part, namespace=DEFAULT_NAMESPACE) for part in (DEFINITIONS, CORE))
     (target / "crds.yaml").write_text(crds, encoding="utf-8")
     (target / "install.yaml").write_text(f"---\n{namespace}{crds}{core}", encoding="utf-8")
 

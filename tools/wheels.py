@@ -21,7 +21,8 @@ from tools.charts.scaffold import SCAFFOLD
 from tools.generated import ROOT
 from tools.images.site import uv
 
-from airunway.install.bundled_charts import CATALOGUE, CORE, DEFINITIONS, NAMESPACE, provider_part
+from airunway.api.names import DEFAULT_NAMESPACE
+from airunway.install.bundled_charts import CATALOGUE, CORE, DEFINITIONS, provider_part
 
 __all__ = ["build_wheels", "source_time"]
 
@@ -54,7 +55,7 @@ def build_wheels(
             folder = sources / package / "charts"
             folder.mkdir(exist_ok=True)
             shutil.copy(charts[part], folder / f"{part}.tgz")
-            rendered = render(charts[part], name=part, namespace=NAMESPACE)
+            rendered = render(charts[part], name=part, namespace=DEFAULT_NAMESPACE)
             (folder / f"{part}.yaml").write_text(rendered, encoding="utf-8")
         skeleton = sources / SCAFFOLD / "Chart.yaml.template"
         text = skeleton.read_text(encoding="utf-8").replace(f"//{UNRELEASED}/", f"//{registry}/")

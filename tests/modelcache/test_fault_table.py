@@ -197,7 +197,7 @@ async def cleared(ground: Ground, fault: CacheFault) -> None:
 async def test_a11_a12_a13_a18_a19_a21_a37_each_fault_is_named_on_artifact_and_deployment_and_its_end_clears_it(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(artifacts, "_REFUSED_RETRY", 0.5)
+    monkeypatch.setattr(artifacts, "REFUSED_RETRY", 0.5)
     faults = [fault for fault in CACHE_FAULTS if fault.name != "disk-full" or limits_work()]
     with closed_port() as closed:
         table = Faults(ground, closed)

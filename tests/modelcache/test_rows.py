@@ -518,7 +518,7 @@ async def labelled(ground: Ground, team: str | None, center: str | None) -> bool
 async def test_a13_a_quota_is_said_on_artifact_and_deployment_and_its_end_is_noticed(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(artifacts, "_REFUSED_RETRY", 0.5)
+    monkeypatch.setattr(artifacts, "REFUSED_RETRY", 0.5)
     quota = {
         "apiVersion": "v1",
         "kind": "ResourceQuota",

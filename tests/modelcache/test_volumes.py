@@ -94,7 +94,7 @@ async def test_a1_a_claim_that_waits_for_its_first_pod_is_pending_and_says_so(gr
 async def test_a13_class_missing_access_mode_and_quota_are_said_and_end(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deployments, "_REFUSED_RETRY", 0.5)
+    monkeypatch.setattr(deployments, "REFUSED_RETRY", 0.5)
     class_name = await immediate(ground, access_modes=["ReadWriteOnce"])
     missing = f"{ground.class_name}-later"
     try:

@@ -128,8 +128,8 @@ class GuardedResolver(AbstractResolver):
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)*")
 
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}(:[0-9]{1,5})?|\[[0-9A-Fa-f:]{2,45}\](:[0-9]{1,5})?")
-_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 _DOCKER_HUB = {"docker.io": "registry-1.docker.io", "index.docker.io": "registry-1.docker.io"}
 """Hosts whose API is on another host, as container runtimes know it."""
@@ -195,13 +195,13 @@ class ImageReference:
 def image_of(reference: str) -> ImageReference | None:
     """Where an image is, as container runtimes read a reference; None for a text that is none."""
     name, at, digest = reference.partition("@")
-    if at and not _DIGEST.fullmatch(digest):
+    if at and not DIGEST.fullmatch(digest):
         return None
     host, slash, path = name.partition("/")
     if not slash or not ("." in host or ":" in host or host == "localhost"):
         host, path = "docker.io", name
     path, colon, tag = path.partition(":")
-    if (colon and not _TAG.fullmatch(tag)) or not is_repository(path) or not _HOST.fullmatch(host):
+    if (colon and not TAG.fullmatch(tag)) or not is_repository(path) or not _HOST.fullmatch(host):
         return None
     try:
         address = URL(f"https://{host}").host or ""

@@ -12,18 +12,18 @@ from airunway.artifacts.jobs import finished
 from airunway.configs import Resolution
 from airunway.kinds import MODEL_SOURCE
 from airunway.kube import Client, MutationCache, Priority, compact_objects, transform_once, wait_until_synced
+from airunway.owned.views import View
 from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches, SharedCache
-from airunway.process.effective_settings import DEFAULT_NAMESPACE
 from airunway.process.jobs import Slots
 from airunway.process.manager import Lead
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.resource import ObjectKey, Resource, annotations_of, dig, is_deleting, key_of, label_value, uid_of
-from airunway_catalogue.caches import TemplateCaches, View, used_template
+from airunway_catalogue.caches import TemplateCaches, used_template
 from airunway_catalogue.entrypoints import Entrypoints, KnownRegistry
 from airunway_catalogue.gpu_models import GpuModels, installed_models
 from airunway_catalogue.hardware import Demand, HardwareFit, demand_of, find_hardware
-from airunway_catalogue.metrics import Discoveries, Scans, discovery_points, source_points, template_points
+from airunway_catalogue.metrics import Discoveries, Scans, source_points, template_points
 from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.nodes import NodeGroup
 from airunway_catalogue.registry import Limits
@@ -46,7 +46,7 @@ _HELD_LATER = 5.0
 class CatalogueSettings:
     """The configuration of the catalogue."""
 
-    home: str = DEFAULT_NAMESPACE
+    home: str = names.DEFAULT_NAMESPACE
     """The operator's namespace: RuntimeConfigs and Jobs of ClusterModelTemplates are there."""
     max_discoveries: int = 10
     """``--max-discoveries``: discovery Jobs at a time."""
@@ -88,7 +88,7 @@ class CatalogueApplication:
             view: RuntimeConfigs(caches, deployments=view.reflector, on_change=self._on_config, home=settings.home)
             for view in (self._caches.namespaced, self._caches.cluster)
         }
-        self._slots = Slots(settings.max_discoveries)
+        self._slots = Slots(settings.max_discoveries, wake=self._wake)
         self._noted: set[ObjectKey] = set()
         """Templates whose changed users bring a pass soon."""
         self._nodes_changed: asyncio.TimerHandle | None = None
@@ -107,7 +107,6 @@ class CatalogueApplication:
             users_of=self._users_of,
             slots=self._slots,
             entrypoints=self._entrypoints,
-            wake=self._wake,
             events=self._base.events,
             discoveries=Discoveries(caches.metrics),
             clock=clock,
@@ -121,9 +120,7 @@ class CatalogueApplication:
             clock=clock,
         )
         self.metrics.add_source("templates", lambda: template_points(self._all_templates()))
-        self.metrics.add_source(
-            "discoveries", lambda: discovery_points(running=self._slots.running, queued=self._slots.queued)
-        )
+        self.metrics.add_source("discoveries", lambda: self._slots.points("airunway_discoveries"))
 
     def unready(self) -> str | None:
         """Why the catalogue cannot work yet, or None."""

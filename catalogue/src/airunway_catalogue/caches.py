@@ -8,11 +8,22 @@ from dataclasses import dataclass
 
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_ARTIFACT, MODEL_TEMPLATE
-from airunway.kube import JOB, NODE, POD, Index, Kind, MutationCache, compact_objects, transform_once, wait_until_synced
+from airunway.kube import (
+    JOB,
+    NODE,
+    POD,
+    AnyReflector,
+    Kind,
+    MutationCache,
+    compact_objects,
+    transform_once,
+    wait_until_synced,
+)
 from airunway.owned.objects import Mark, is_ours
+from airunway.owned.views import View, view_of
 from airunway.process.caches import Caches, SharedCache
 from airunway.process.jobs import job_pod
-from airunway.resource import ObjectKey, Resource, controller_owner, dig, is_deleting, key_of, uid_of
+from airunway.resource import ObjectKey, Resource, controller_owner, dig, is_deleting, kept, key_of, uid_of
 from airunway_catalogue.names import CATALOGUE_MANAGER, CATALOGUE_PART
 from airunway_catalogue.nodes import NodeGroup, inventory_of, is_held, project_node
 
@@ -22,20 +33,7 @@ MARK = Mark(names.PART, CATALOGUE_PART)
 OnTemplate = Callable[[ObjectKey], None]
 """``on(key)``: something of a template changed; a ClusterModelTemplate has no namespace."""
 
-_OURS = f"{MARK.key}={MARK.value}"
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
-
-
-@dataclass(frozen=True, kw_only=True)
-class View:
-    """The objects of one kind that the catalogue writes."""
-
-    kind: Kind
-    """The kind."""
-    reflector: SharedCache
-    """The cache as the API server's watch fills it."""
-    objects: MutationCache
-    """The cache with the answers to our own writes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,10 +70,10 @@ class TemplateCaches:
         self.cluster = self._view(caches, CLUSTER_MODEL_TEMPLATE, project)
         for view in (self.namespaced, self.cluster):
             view.objects.add_listener(self._on_own_change)
-        self.jobs = self._view(caches, JOB, project, selector=_OURS)
-        self._jobs_of: Index = self.jobs.reflector.add_index(self._owners_of)
+        jobs = caches.of(JOB, project=project, label_selector=MARK.selector)
+        self.jobs = view_of(jobs, project=project, owners_of=self._owners_of)
         self.jobs.objects.add_listener(lambda _key, old, new, _echo: self._on_owned(old, new))
-        self.pods: SharedCache = caches.of(POD, project=job_pod, label_selector=_OURS)
+        self.pods: SharedCache = caches.of(POD, project=job_pod, label_selector=MARK.selector)
         self._pods_of = self.pods.add_index(lambda pod: (_owner_uid(pod),))
         self.pods.add_handler(lambda _key, old, new: self._on_pod(new or old))
         self.nodes: SharedCache = caches.of(NODE, project=project_node, everywhere=True)
@@ -86,8 +84,8 @@ class TemplateCaches:
         self.artifacts.add_handler(lambda _key, old, new: self._on_artifact(old, new))
 
     @staticmethod
-    def _view(caches: Caches, kind: Kind, project: Callable[[Resource], Resource], *, selector: str = "") -> View:
-        reflector = caches.of(kind, project=project, label_selector=selector)
+    def _view(caches: Caches, kind: Kind, project: Callable[[Resource], Resource]) -> View:
+        reflector = caches.of(kind, project=project)
         return View(kind=kind, reflector=reflector, objects=MutationCache(reflector, project=project))
 
     # ---------------------------------------------------------------------------------------------------- what is read
@@ -108,8 +106,7 @@ class TemplateCaches:
 
     def owned(self, template: Resource) -> Owned:
         """The Jobs of a template, and their pods."""
-        found = (self.jobs.objects.get(key_of(job)) for job in self._jobs_of.get(key_of(template)))
-        jobs = {key_of(job): job for job in found if job is not None and is_ours(job, template, MARK)}
+        jobs = {key_of(job): job for job in self.jobs.owned(key_of(template)) if is_ours(job, template, MARK)}
         pods = (pod for job in jobs.values() for pod in self._pods_of.get(uid_of(job)))
         return Owned(jobs=tuple(jobs.values()), pods=tuple(pods))
 
@@ -126,7 +123,7 @@ class TemplateCaches:
         """What the nodes have."""
         return inventory_of(self.nodes.values())
 
-    def _all(self) -> list[SharedCache]:
+    def _all(self) -> list[AnyReflector]:
         views = (self.namespaced, self.cluster, self.jobs)
         return [*(view.reflector for view in views), self.pods, self.nodes]
 
@@ -185,9 +182,11 @@ class TemplateCaches:
 
 def project_deployment(obj: Resource) -> Resource:
     """What the catalogue keeps of a ModelDeployment: which template it uses."""
-    metadata, ref = obj.get("metadata"), dig(obj, "status", "effectiveTemplate", "ref")
-    kept = {key: metadata[key] for key in _METADATA if isinstance(metadata, dict) and key in metadata}
-    return {"metadata": kept, **({"status": {"effectiveTemplate": {"ref": ref}}} if isinstance(ref, dict) else {})}
+    ref = dig(obj, "status", "effectiveTemplate", "ref")
+    return {
+        "metadata": kept(obj.get("metadata"), *_METADATA),
+        **({"status": {"effectiveTemplate": {"ref": ref}}} if isinstance(ref, dict) else {}),
+    }
 
 
 def used_template(deployment: Resource) -> Iterator[Hashable]:
@@ -215,7 +214,5 @@ def _caching(template: Resource) -> Iterator[str]:
 
 def _artifact(obj: Resource) -> Resource:
     """What is kept of a ModelArtifact."""
-    metadata, status = obj.get("metadata"), obj.get("status")
-    kept = {key: metadata[key] for key in _METADATA if isinstance(metadata, dict) and key in metadata}
-    said = {key: status[key] for key in ("phase", "reason", "message") if isinstance(status, dict) and key in status}
-    return {"metadata": kept, "status": said}
+    status = kept(obj.get("status"), "phase", "reason", "message")
+    return {"metadata": kept(obj.get("metadata"), *_METADATA), "status": status}

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from airunway.api import names
-from airunway.artifacts.jobs import restricted_container, restricted_pod
+from airunway.artifacts.jobs import pause_after, restricted_container, restricted_pod
 from airunway.configs import EffectiveConfig
-from airunway.resource import Resource, dig, digest, filled, key_of, label_value, text_at
+from airunway.resource import Resource, dig, digest, entries_at, filled, key_of, label_value, list_at, text_at
 from airunway_catalogue.names import APP_COMPONENT, DISCOVERY, WHY_NO_ENTRYPOINT
 
 TTL = timedelta(seconds=60)
@@ -33,10 +33,6 @@ TTL = timedelta(seconds=60)
 DEADLINE = timedelta(minutes=30)
 """After which time a Job fails: large images take long to pull, and an image that never ends must not keep its slot."""
 
-LONGEST = timedelta(hours=1)
-"""Longest time between two tries."""
-
-_FIRST = timedelta(seconds=60)
 _LONGEST_NAME = 63
 _SCRATCH, _LOG = "/tmp", "/dev/termination-log"
 _OURS: list[Resource] = [
@@ -87,17 +83,14 @@ def request_of(template: Resource) -> Request | None:
     discovery = dig(spec, "discovery")
     if not isinstance(discovery, dict):
         return None
-    env = dig(spec, "defaults", "env")
-    variables = [each for each in env if isinstance(each, dict)] if isinstance(env, list) else []
-    secrets = dig(spec, "imagePullSecrets") if namespaced else None
+    variables = entries_at(spec, "defaults", "env")
+    secrets = list_at(spec, "imagePullSecrets") if namespaced else []
     return Request(
         image=text_at(discovery.get("image")) or text_at(spec, "defaults", "image"),
         command=_words(discovery.get("command")),
         args=_words(discovery.get("args")),
         env=tuple(each for each in variables if namespaced or "valueFrom" not in each),
-        pull_secrets=tuple(
-            name for each in (secrets if isinstance(secrets, list) else ()) if (name := text_at(each, "name"))
-        ),
+        pull_secrets=tuple(name for each in secrets if (name := text_at(each, "name"))),
         service_account=text_at(spec, "serviceAccountName") if namespaced else "",
     )
 
@@ -118,7 +111,7 @@ def job_name(template: str, *, uid: str, hash_: str, attempt: int) -> str:
 
 def next_attempt(*, attempts: int, ended: datetime) -> datetime:
     """When the image is asked again after so many tries: 60 s · 2ⁿ later, at most an hour."""
-    return ended + min(LONGEST, _FIRST * (1 << min(max(attempts, 1) - 1, 10)))
+    return ended + pause_after(attempts)
 
 
 def pull_secrets_of(request: Request, config: EffectiveConfig | None) -> tuple[str, ...]:
@@ -217,7 +210,7 @@ def _environment(template: Resource, request: Request, config: EffectiveConfig |
 
 
 def _words(value: object) -> tuple[str, ...]:
-    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
+    return tuple(each for each in list_at(value) if isinstance(each, str))
 
 
 MAX_MESSAGE = 4096

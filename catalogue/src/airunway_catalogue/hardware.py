@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from airunway.resource import Resource, dig, text_at
+from airunway.resource import Resource, dig, list_at, text_at
 from airunway_catalogue.gpu_models import GpuModels, normal
 from airunway_catalogue.nodes import GIB, Gpu, NodeGroup, gpus_of, in_bytes, thousandths
 
@@ -193,8 +193,7 @@ def settled(fit: HardwareFit, before: object) -> HardwareFit:
     if len(fit.requirements) != 1 or (dig(old, "key"), dig(old, "operator")) != (fit.requirements[0]["key"], "In"):
         return fit
     (new,) = fit.requirements
-    values = old.get("values")
-    earlier = [each for each in values if isinstance(each, str)] if isinstance(values, list) else []
+    earlier = [each for each in list_at(old, "values") if isinstance(each, str)]
     both = sorted({*earlier, *new.get("values", ())})
     if new["operator"] != "In" or len(both) > _MOST_VALUES:
         return fit
@@ -258,7 +257,7 @@ def _missing(demand: Demand, inventory: Sequence[NodeGroup], models: GpuModels) 
     return HardwareFit(
         available=False,
         reason="GPUNotAvailable",
-        message=f"no node has {_asked(demand)}: {_said(inventory, models)}",
+        message=f"no node has {_asked(demand)}: {_offered(inventory, models)}",
         resource=demand.resource,
         summary=f"0 of {demand.count} x {demand.model or demand.resource}"[:128],
     )
@@ -299,7 +298,7 @@ def _cores(cpu: int) -> str:
     return "1 CPU" if cpu == 1000 else f"{f'{cpu / 1000:.3f}'.rstrip('0').rstrip('.')} CPUs"
 
 
-def _said(inventory: Sequence[NodeGroup], models: GpuModels) -> str:
+def _offered(inventory: Sequence[NodeGroup], models: GpuModels) -> str:
     """What the nodes have."""
     found: Counter[str] = Counter()
     for group in inventory:

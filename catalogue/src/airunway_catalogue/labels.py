@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from airunway.redaction import bounded
+from airunway.resource import is_integer
+from airunway.templates.choice import METRICS
 
 MAX_LABEL = 64 * 2**10
 """Most characters of one label that are read."""
@@ -54,7 +56,6 @@ _GPU_TYPE = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,252})/[A-Za-z0-9](?:[A-Za-z0-9.
 _PRECISION = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,31})")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/@:+-]{0,510}")
 _EXAMPLE = '[{"gpuModel": "H100", "gpuCount": 1}]'
-_METRICS = ("latency", "throughput")
 _OPTIMIZED = {"optimized": True, "preview": False, "unoptimized": False, "true": True, "false": False}
 _MOST_GPUS = 64
 
@@ -255,16 +256,16 @@ def _wrong(fields: Mapping[str, object]) -> Iterator[str]:
     number = _whole(count)
     if count is not None and (number is None or not 0 <= number <= _MOST_GPUS):
         yield f"gpuCount {_shown(count)} is no number from 0 to {_MOST_GPUS}"
-    for name, said, pattern, wanted in (
+    for name, label, pattern, wanted in (
         ("gpu_model", "gpuModel", _GPU_MODEL, "no model of a GPU of at most 63 characters"),
         ("gpu_type", "gpuType", _GPU_TYPE, "no resource name such as amd.com/gpu"),
         ("precision", "precision", _PRECISION, "no precision such as fp8"),
     ):
         value = fields.get(name)
         if value is not None and not (isinstance(value, str) and pattern.fullmatch(value.strip())):
-            yield f"{said} {_shown(value)} is {wanted}"
+            yield f"{label} {_shown(value)} is {wanted}"
     metric = fields.get("metric")
-    if metric is not None and _text(metric).lower() not in _METRICS:
+    if metric is not None and _text(metric).lower() not in METRICS:
         yield f"metric {_shown(metric)} is neither latency nor throughput"
     optimized = fields.get("optimized")
     if optimized is not None and not (isinstance(optimized, bool) or _text(optimized).lower() in _OPTIMIZED):
@@ -273,7 +274,7 @@ def _wrong(fields: Mapping[str, object]) -> Iterator[str]:
 
 def _whole(value: object) -> int | None:
     """A whole number that is written as a number or as text; None for anything else."""
-    if isinstance(value, int) and not isinstance(value, bool):
+    if is_integer(value):
         return value
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,4}", value.strip()):
         return int(value)

@@ -47,12 +47,6 @@ class Scans:
         self._metrics.observe("airunway_source_scan_duration_seconds", seconds)
 
 
-def discovery_points(*, running: int, queued: int) -> Iterator[Point]:
-    """Discoveries that have one of the slots of ``--max-discoveries``, and those that wait for one."""
-    yield "airunway_discoveries", ("running",), running
-    yield "airunway_discoveries", ("queued",), queued
-
-
 class Discoveries:
     """Counts the tries that end, from one status of a template to the next. Every result has a series from the start.
 

@@ -21,9 +21,9 @@ from json import JSONDecodeError
 import orjson
 
 from airunway.api.modeltemplate import MAX_SOURCES
-from airunway.artifacts.jobs import finished
+from airunway.artifacts.jobs import end_of, finished
 from airunway.redaction import bounded, redacted, tail
-from airunway.resource import Resource, annotations_of, dig, text_at
+from airunway.resource import Resource, annotations_of, dig, list_at, text_at
 from airunway_catalogue.discovery import MAX_MESSAGE, MAX_OUTPUT, NO_SHELL, PACKED, PARTS, PROBLEM, SHELL
 from airunway_catalogue.names import DISCOVERY, WHY_NO_ENTRYPOINT
 
@@ -66,16 +66,14 @@ def outcome_of(job: Resource, pod: Resource | None) -> Outcome:
 def _parts(job: Resource) -> list[str]:
     """The names of the Job's containers."""
     spec = dig(job, "spec", "template", "spec")
-    lists = [dig(spec, list_) for list_ in ("initContainers", "containers")]
-    return [text_at(each, "name") for list_ in lists if isinstance(list_, list) for each in list_]
+    return [text_at(each, "name") for list_ in ("initContainers", "containers") for each in list_at(spec, list_)]
 
 
 def _ends(pod: Resource | None) -> dict[str, Resource]:
     """How the containers of a pod ended, by name."""
     ends: dict[str, Resource] = {}
     for list_ in ("initContainerStatuses", "containerStatuses"):
-        statuses = dig(pod, "status", list_)
-        for status in statuses if isinstance(statuses, list) else ():
+        for status in list_at(pod, "status", list_):
             state = dig(status, "state", "terminated")
             if isinstance(state, dict):
                 ends[text_at(status, "name")] = state
@@ -91,16 +89,8 @@ def _failure(job: Resource, ends: dict[str, Resource]) -> Outcome:
     """The outcome of a Job of which a container failed, or never ran."""
     part = _failing(ends)
     if not part:
-        conditions = dig(job, "status", "conditions")
-        said = next(
-            (
-                text_at(each.get("message"))
-                for each in (conditions if isinstance(conditions, list) else ())
-                if dig(each, "type") == "Failed" and dig(each, "status") == "True"
-            ),
-            "",
-        )
-        return Outcome(reason="JobFailed", message=f"the Job ended without a result{': ' + said if said else ''}")
+        why = text_at(end_of(job), "message") if finished(job) == "Failed" else ""
+        return Outcome(reason="JobFailed", message=f"the Job ended without a result{': ' + why if why else ''}")
     terminated = ends[part]
     if part != DISCOVERY:
         text = f"the container {part}, which reports a part of the output, ended with {_ending(terminated)}"
@@ -116,8 +106,8 @@ def _failure(job: Resource, ends: dict[str, Resource]) -> Outcome:
 
 
 def _ending(terminated: Resource) -> str:
-    said = tail(text_at(terminated.get("message")).strip(), 400)
-    return f"exit code {terminated.get('exitCode')}{': ' + said if said else ''}"
+    message = tail(text_at(terminated.get("message")).strip(), 400)
+    return f"exit code {terminated.get('exitCode')}{': ' + message if message else ''}"
 
 
 def _note(job: Resource) -> str:

@@ -21,9 +21,18 @@ import aiohttp
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from airunway.resource import dig
+from airunway.resource import dig, list_at
 from airunway_catalogue import __version__
-from airunway_catalogue.addresses import AddressGuard, GuardedResolver, Kind, RegistryAddress, is_repository, kind_of
+from airunway_catalogue.addresses import (
+    DIGEST,
+    TAG,
+    AddressGuard,
+    GuardedResolver,
+    Kind,
+    RegistryAddress,
+    is_repository,
+    kind_of,
+)
 from airunway_catalogue.credentials import Challenge, Credentials, challenges_in
 from airunway_catalogue.registry_errors import (
     BadAnswer,
@@ -44,8 +53,6 @@ _CONFIGS = (
     "application/vnd.oci.image.config.v1+json",
     "application/vnd.docker.container.image.v1+json",
 )
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")
 _NEXT = re.compile(r"<([^<>]{1,4096})>\s*;[^,]*\brel=\"?next\"?", re.IGNORECASE)
 
@@ -147,7 +154,7 @@ class Registry:
             f"v2/{repository}/tags/list",
             "tags",
             scope=_pull(repository),
-            accepted=lambda tag: isinstance(tag, str) and _TAG.fullmatch(tag) is not None,
+            accepted=lambda tag: isinstance(tag, str) and TAG.fullmatch(tag) is not None,
         )
 
     async def _listed(
@@ -233,7 +240,7 @@ class Registry:
             missing="ImageNotFound",
             accept=", ".join((*_MANIFESTS, *_INDEXES)),
         )
-        if _DIGEST.fullmatch(reference):
+        if DIGEST.fullmatch(reference):
             _verify(answer.body, reference)
         return self._json(answer, "manifest", image=True)
 
@@ -376,7 +383,7 @@ def _pull(repository: str) -> str:
 
 
 def _digest(value: object) -> str:
-    if not isinstance(value, str) or not _DIGEST.fullmatch(value):
+    if not isinstance(value, str) or not DIGEST.fullmatch(value):
         raise BadImage("its manifest has a digest that is no sha256")
     return value
 
@@ -388,9 +395,8 @@ def _verify(body: bytes, digest: str) -> None:
 
 def _for_linux(index: Mapping[str, object]) -> str:
     """The digest of the image for linux/amd64, else of the first one for linux."""
-    listed = index.get("manifests")
     found: list[tuple[object, str]] = []
-    for entry in listed[:_MOST_VARIANTS] if isinstance(listed, list) else ():
+    for entry in list_at(index, "manifests")[:_MOST_VARIANTS]:
         os, media = dig(entry, "platform", "os"), dig(entry, "mediaType", default=_MANIFESTS[0])
         if os == "linux" and media in _MANIFESTS:
             found.append((dig(entry, "platform", "architecture"), _digest(dig(entry, "digest"))))

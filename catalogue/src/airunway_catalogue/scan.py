@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from airunway.api import names
 from airunway.configs import EffectiveConfig, matches, parse_duration, pattern_problem, propagated
-from airunway.resource import Resource, annotations_of, dig, digest, key_of, label_value, labels_of
+from airunway.resource import Resource, annotations_of, dig, digest, is_integer, key_of, label_value, labels_of, list_at
 from airunway_catalogue.addresses import RegistryAddress, address_of, is_repository
 from airunway_catalogue.labels import ImageLabels, Recommendation
 
@@ -129,17 +129,16 @@ def plan_of(source: Resource) -> SourcePlan:
     registry = spec.get("registry")
     limit = spec.get("maxModels")
     interval = parse_duration(spec.get("syncInterval"))
-    listed = spec.get("filters")
     return SourcePlan(
         address=address_of(registry if isinstance(registry, str) else "", insecure=spec.get("insecure") is True),
         filters=tuple(
             _filter(position, each, _texts(spec.get("versions")))
-            for position, each in enumerate(listed if isinstance(listed, list) else ())
+            for position, each in enumerate(list_at(spec, "filters"))
         ),
-        max_models=limit if isinstance(limit, int) and not isinstance(limit, bool) else DEFAULT_MAX_MODELS,
+        max_models=limit if is_integer(limit) else DEFAULT_MAX_MODELS,
         interval=max(interval.total_seconds(), _SHORTEST_INTERVAL) if interval is not None else _DEFAULT_INTERVAL,
         secrets=tuple(
-            name for each in _list(spec.get("imagePullSecrets")) if isinstance(name := dig(each, "name"), str) and name
+            name for each in list_at(spec, "imagePullSecrets") if isinstance(name := dig(each, "name"), str) and name
         ),
     )
 
@@ -180,12 +179,8 @@ def _unusable(plan: FilterPlan, reason: str, message: str) -> FilterPlan:
     return FilterPlan(position=plan.position, image=plan.image, exclude=plan.exclude, reason=reason, message=message)
 
 
-def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
-
-
 def _texts(value: object) -> list[str]:
-    return [each for each in _list(value) if isinstance(each, str)]
+    return [each for each in list_at(value) if isinstance(each, str)]
 
 
 # ---------------------------------------------------------------------------------------------------------- templates

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from airunway.configs import CONFIG_READY, Resolution
-from airunway.resource import Resource, condition_of, dig, filled, format_time, key_of, parse_time
+from airunway.resource import Resource, condition_of, dig, filled, format_time, key_of, list_at, parse_time
 from airunway.status import (
     DEPENDENCY_GRACE,
     Category,
@@ -24,6 +24,7 @@ from airunway.status import (
     category_of,
     conditions_in,
 )
+from airunway.status.conditions import is_fault
 from airunway.status.rollup import summary_of
 
 SCAN_READY = "ScanReady"
@@ -99,9 +100,8 @@ def last_scan(source: Resource) -> Scan | None:
     generation = _whole(status.get("observedGeneration"))
     if ended is None or generation is None:
         return None
-    listed = status.get("filters")
     ready = condition_of(source, SCAN_READY) or {}
-    filters = tuple(_result(each) for each in (listed if isinstance(listed, list) else ()))
+    filters = tuple(_result(each) for each in list_at(status, "filters"))
     good = ready.get("status") == "True"
     missing = str(ready.get("message", "")) if ready.get("reason") == _NOT_AVAILABLE else ""
     return Scan(
@@ -259,8 +259,8 @@ def _scan_condition(scan: Scan | None, progress: str) -> Condition:
         return Condition(type=SCAN_READY, status=False, reason=_NOT_AVAILABLE, message=scan.missing)
     if failed := scan.failed:
         first = _leading(failed)
-        said = [f"filter {each.image}: {each.message}" for each in [first, *(e for e in failed if e is not first)]]
-        text = f"{len(failed)} of {len(scan.filters)} filters failed: {'; '.join(said)}"
+        messages = [f"filter {each.image}: {each.message}" for each in [first, *(e for e in failed if e is not first)]]
+        text = f"{len(failed)} of {len(scan.filters)} filters failed: {'; '.join(messages)}"
         return Condition(type=SCAN_READY, status=False, reason=first.reason, message=bounded(text))
     return Condition(type=SCAN_READY, status=True, reason="ScanComplete", message=bounded(scan.notes))
 
@@ -295,8 +295,7 @@ def _scan_faults(
 def _failing_since(before: Sequence[Resource]) -> datetime | None:
     """Since when scans have failed, whatever the reasons were."""
     ready = next((each for each in before if each.get("type") == SCAN_READY), {})
-    failing = ready.get("status") == "False" and category_of(str(ready.get("reason"))) is not Category.PROGRESS
-    return parse_time(ready.get("lastTransitionTime")) if failing else None
+    return parse_time(ready.get("lastTransitionTime")) if is_fault(ready) else None
 
 
 def _filter_conditions(scan: Scan | None) -> Iterator[Resource]:

@@ -11,12 +11,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from airunway.artifacts.jobs import finished, newest_pod
+from airunway.artifacts.jobs import POD_LAG, attempts_at, ended_at, finished, newest_pod
+from airunway.artifacts.status import config_verdict
 from airunway.configs import Resolution, StatusPolicy
 from airunway.redaction import bounded
-from airunway.resource import Resource, condition_of, dig, filled, format_time, is_deleting, key_of, text_at, uid_of
+from airunway.resource import (
+    Resource,
+    condition_of,
+    dig,
+    entries_at,
+    filled,
+    format_time,
+    is_deleting,
+    key_of,
+    text_at,
+    uid_of,
+)
 from airunway.status import (
     CAPACITY_PATIENCE,
     DEPENDENCY_GRACE,
@@ -49,12 +61,6 @@ from airunway_catalogue.outcomes import has_ended, outcome_of
 
 DISCOVERED = "Discovered"
 """Reason of DiscoveryReady while what the image reported for this spec is in the status."""
-
-_POD_LAG = timedelta(seconds=5)
-"""How long the watch of pods may lag behind that of Jobs."""
-
-_MOST_ATTEMPTS = 2**31
-"""A larger count in a status is none that the catalogue has written."""
 
 _MOST_ARTIFACTS = 16
 
@@ -148,7 +154,7 @@ def decide_template(facts: Facts) -> Decision:
     template = facts.template
     if is_deleting(template):
         return Decision()
-    verdicts = {"RuntimeConfigReady": _config(facts.resolution), "HardwareReady": _hardware(facts.hardware)}
+    verdicts = {"RuntimeConfigReady": config_verdict(facts.resolution), "HardwareReady": _hardware(facts.hardware)}
     found = _discovery(facts, blocked=_blocked(verdicts))
     verdicts["DiscoveryReady"] = found.verdict
     verdicts["CacheReady"], cache = _cache(facts)
@@ -210,15 +216,6 @@ def open_job(template: Resource) -> str:
 # --------------------------------------------------------------------------------------------------- config, hardware
 
 
-def _config(resolution: Resolution) -> Verdict:
-    if resolution.missing:
-        text = f"there is neither a RuntimeConfig nor a ClusterRuntimeConfig {resolution.name}"
-        return Verdict(ready=False, reason="ConfigNotFound", message=text)
-    if resolution.config is None:
-        return Verdict(ready=True, reason="UsingDefaults", message="there is no runtime config, and none is needed")
-    return Verdict(ready=True, reason="ConfigFound", message=f"follows the runtime config {resolution.config.name}")
-
-
 def _hardware(fit: HardwareFit) -> Verdict:
     return Verdict(ready=fit.available, reason=fit.reason, message=fit.message)
 
@@ -267,20 +264,19 @@ def _discovery(facts: Facts, *, blocked: Verdict | None) -> _Discovery:
 def _recorded(template: Resource, hash_: str) -> _Discovery:
     """What the status says, in so far as it is about this spec; an earlier spec's profile stays until the next one."""
     status = template.get("status")
-    profile, sources = dig(status, "profile"), dig(status, "modelSources")
+    profile = dig(status, "profile")
     kept = _Discovery(
         verdict=Verdict(ready=False, reason="Starting", message="the image has not been asked yet"),
         hash=hash_,
         profile=profile if isinstance(profile, dict) else None,
-        sources=tuple(each for each in sources if isinstance(each, dict)) if isinstance(sources, list) else (),
+        sources=tuple(entries_at(status, "modelSources")),
     )
     record = dig(status, "discovery")
     if not isinstance(record, dict) or record.get("specHash") != hash_:
         return kept
-    attempts = record.get("attempts")
     state = replace(
         kept,
-        attempts=attempts if type(attempts) is int and 0 < attempts < _MOST_ATTEMPTS else 0,
+        attempts=attempts_at(record, "attempts"),
         last=text_at(record.get("lastAttemptTime")),
         next=parse_moment(record.get("nextAttemptTime")),
         job=text_at(record.get("job")),
@@ -391,10 +387,10 @@ def _follow(facts: Facts, state: _Discovery, job: Resource) -> _Discovery:
             ("JobRunning", "the image is asked for its profile") if cause is None else (cause.reason, cause.message)
         )
         return replace(_waiting(state, reason, text), wants_slot=True)
-    at = _ended_at(job)
+    at = ended_at(job)
     pod = newest_pod(list(facts.pods), key_of(job).name)
-    if not has_ended(job, pod) and at is not None and abs(facts.now - at) < _POD_LAG:
-        return replace(_waiting(state, "JobRunning", "the Job has ended; its pod is read next"), look=at + _POD_LAG)
+    if not has_ended(job, pod) and at is not None and abs(facts.now - at) < POD_LAG:
+        return replace(_waiting(state, "JobRunning", "the Job has ended; its pod is read next"), look=at + POD_LAG)
     outcome = outcome_of(job, pod)
     if outcome.report is None:
         state = replace(state, shell=state.shell and outcome.shell)
@@ -408,14 +404,6 @@ def _failed(facts: Facts, state: _Discovery, reason: str, message: str, *, ended
     due = next_attempt(attempts=state.attempts, ended=min(ended or facts.now, facts.now))
     text = f"try {state.attempts} failed: {bounded(message, 800)}; the next one is at {format_time(due)}"
     return replace(_waiting(state, reason, text), next=due)
-
-
-def _ended_at(job: Resource) -> datetime | None:
-    conditions = dig(job, "status", "conditions")
-    for each in conditions if isinstance(conditions, list) else ():
-        if dig(each, "type") in ("Failed", "Complete") and dig(each, "status") == "True":
-            return parse_moment(dig(each, "lastTransitionTime"))
-    return None
 
 
 # -------------------------------------------------------------------------------------------------------------- cache
@@ -443,9 +431,9 @@ def _cache(facts: Facts) -> tuple[Verdict, Resource | None]:
         return Verdict(ready=True, reason="Warm", message=f"the weights are complete: {summary}"), cache
     # One that is at fault says more than one that is not there yet.
     first = next((name for name in late if name in there), late[0])
-    said = dig(there.get(first), "status")
-    reason = text_at(said, "reason") or "WaitingForModelCache"
-    text = text_at(said, "message") or ("it has no status yet" if first in there else "it does not exist yet")
+    late_status = dig(there.get(first), "status")
+    reason = text_at(late_status, "reason") or "WaitingForModelCache"
+    text = text_at(late_status, "message") or ("it has no status yet" if first in there else "it does not exist yet")
     return Verdict(ready=False, reason=reason, message=f"{summary} are complete; ModelArtifact {first}: {text}"), cache
 
 

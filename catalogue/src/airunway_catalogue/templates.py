@@ -14,14 +14,17 @@ from airunway.configs import EffectiveConfig, Resolution
 from airunway.kube import JOB, Client, EventRecorder, StatusWriter
 from airunway.owned.objects import complete, is_ours, named
 from airunway.owned.plan import conflict_text
-from airunway.owned.writer import Occupied, Refused, Writer
+from airunway.owned.views import View
+from airunway.owned.writer import REFUSED_RETRY, Occupied, Refused, Writer
 from airunway.process.jobs import Slots
-from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, uid_of
-from airunway.status import Category, Condition, category_of
+from airunway.process.memories import Memories
+from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of
+from airunway.status import Condition
+from airunway.status.conditions import change_of, is_fault
 from airunway.status.evidence import Evidence, pod_facts
 from airunway.status.rootcause import RootCause, find_root_cause
 from airunway.templates import contribution_of, keeps_warm, warm_requests
-from airunway_catalogue.caches import MARK, TemplateCaches, View
+from airunway_catalogue.caches import MARK, TemplateCaches
 from airunway_catalogue.discovery import pull_secrets_of, request_of
 from airunway_catalogue.entrypoints import AskedImage, Entrypoints
 from airunway_catalogue.hardware import HardwareFit
@@ -31,9 +34,6 @@ from airunway_catalogue.template_state import Decision, Facts, decide_template, 
 
 log = logging.getLogger(__name__)
 
-_REFUSED_RETRY = 30.0
-"""Seconds until a refused write is tried again."""
-
 _MOST_STEPS = 4
 """A pass begins a try, creates its Job and records it; what is left is for the next pass."""
 
@@ -42,8 +42,6 @@ _MOST_STEPS = 4
 class _Memory:
     """What is remembered of one template; nothing depends on it after a restart."""
 
-    uid: str
-    """The template; another one with its name has a memory of its own."""
     job: str = ""
     """The Job of the last pass."""
     cause: RootCause | None = None
@@ -73,7 +71,6 @@ class TemplateReconciler:
         users_of: Callable[[ObjectKey], int | None],
         slots: Slots,
         entrypoints: Entrypoints,
-        wake: Callable[[ObjectKey], None],
         events: EventRecorder,
         discoveries: Discoveries,
         clock: Callable[[], datetime],
@@ -87,7 +84,6 @@ class TemplateReconciler:
         self._users_of = users_of
         self._slots = slots
         self._entrypoints = entrypoints
-        self._wake = wake
         self._events = events
         self._discoveries = discoveries
         self._clock = clock
@@ -102,12 +98,12 @@ class TemplateReconciler:
             view.kind: StatusWriter(client=client, kind=view.kind, objects=view.objects, manager=CATALOGUE_MANAGER)
             for view in (caches.namespaced, caches.cluster)
         }
-        self._memories: dict[ObjectKey, _Memory] = {}
+        self._memories = Memories(_Memory)
 
     def forget(self, key: ObjectKey) -> None:
         """Release all that is remembered of a template that is gone."""
-        self._memories.pop(key, None)
-        self._give_back(key)
+        self._memories.forget(key)
+        self._slots.give_back(key)
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         """Reconcile one template; returns the seconds until the next reconcile, or None. Raises KubeError for a
@@ -118,7 +114,7 @@ class TemplateReconciler:
             if template is None or is_deleting(template):
                 self.forget(key)
                 return None
-            memory = self._memory(template)
+            memory = self._memories.of(template)
             await self._look_up(template)
             decision = self._decide(key, template, memory)
             wrote = await self._report(template, decision)
@@ -131,10 +127,10 @@ class TemplateReconciler:
             if decision.create is not None and self._slots.has(key):
                 made = await self._create(template, decision.create, memory)
                 if not made:
-                    self._give_back(key)  # until the next try: others must not wait for it
+                    self._slots.give_back(key)  # until the next try: others must not wait for it
                     template = self._caches.template(key) or template
                     await self._report(template, decide_template(self._facts(key, template, memory)))
-                    return _REFUSED_RETRY
+                    return REFUSED_RETRY
             elif not wrote:
                 return decision.requeue_after
         return 0.0
@@ -143,12 +139,6 @@ class TemplateReconciler:
 
     def _view_of(self, _obj: Resource) -> View | None:
         return self._caches.jobs
-
-    def _memory(self, template: Resource) -> _Memory:
-        memory = self._memories.get(key_of(template))
-        if memory is None or memory.uid != uid_of(template):
-            memory = self._memories[key_of(template)] = _Memory(uid=uid_of(template))
-        return memory
 
     async def _look_up(self, template: Resource) -> None:
         """Read the Job of an open try from the API server if the caches do not have it: the watch may lag behind a
@@ -210,14 +200,10 @@ class TemplateReconciler:
         """The decision, with a slot if one is wanted and free."""
         decision = decide_template(self._facts(key, template, memory))
         if not decision.wants_slot:
-            self._give_back(key)
-        elif not self._slots.has(key) and self._slots.take(key, _created(template)):
+            self._slots.give_back(key)
+        elif not self._slots.has(key) and self._slots.take(template):
             decision = decide_template(self._facts(key, template, memory))
         return decision
-
-    def _give_back(self, key: ObjectKey) -> None:
-        for other in self._slots.give_back(key):
-            self._wake(other)
 
     # ---------------------------------------------------------------------------------------------------------- writes
 
@@ -278,22 +264,12 @@ class TemplateReconciler:
                 self._events.emit(template, reason="GPUNotAvailable", note=note, warning=True, action="Check")
             else:
                 self._events.emit(template, reason="InsufficientCapacity", note=note, warning=True, action="Check")
-        old, new = (
-            condition_of(template, "DiscoveryReady") or {},
-            condition_of({"status": status}, "DiscoveryReady") or {},
-        )
+        found = change_of(template, status, "DiscoveryReady")
         due = dig(status, "discovery", "nextAttemptTime")
-        failed = new.get("status") == "False" and category_of(str(new.get("reason"))) is not Category.PROGRESS
-        if failed and due and due != dig(template, "status", "discovery", "nextAttemptTime") and old != new:
-            note = f"{new.get('reason')}: {new.get('message')}"
-            self._events.emit(template, reason="DiscoveryFailed", note=note, warning=True, action="Discover")
+        is_new_try = due and due != dig(template, "status", "discovery", "nextAttemptTime")
+        if is_new_try and is_fault(found.after) and found.before != found.after:
+            self._events.emit(template, reason="DiscoveryFailed", note=found.text, warning=True, action="Discover")
 
     def _has_events(self, template: Resource) -> bool:
         """Whether events of the template can be written."""
         return bool(key_of(template).namespace) or self._shared_events
-
-
-def _created(template: Resource) -> tuple[str, str, str]:
-    """The order of discoveries: creation, then namespace and name."""
-    key = key_of(template)
-    return str(dig(template, "metadata", "creationTimestamp", default="")), key.namespace, key.name

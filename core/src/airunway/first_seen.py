@@ -23,22 +23,22 @@ class FirstSeen(Generic[K]):
         self._clock = clock
         self._seen: dict[K, tuple[datetime | None, datetime]] = {}
 
-    def since(self, key: K, said: datetime | None, *, doubted: timedelta = timedelta()) -> datetime:
-        """Returns the local time for `said`, the time that is stored at `key` now (None: there is none).
+    def since(self, key: K, reported: datetime | None, *, doubted: timedelta = timedelta()) -> datetime:
+        """Returns the local time for `reported`, the time that is stored at `key` now (None: there is none).
 
         `doubted` is the age of a time that was never observed to change, and is further in the future than clock skew
         can explain: its true age is unknown.
         """
         known = self._seen.get(key)
-        if known is not None and known[0] == said:
+        if known is not None and known[0] == reported:
             return known[1]
         moment = now = self._clock()
-        if said is not None:
-            if known is None and said - now > SKEW:
+        if reported is not None:
+            if known is None and reported - now > SKEW:
                 moment = now - doubted
-            elif now - said > SKEW:
-                moment = said + SKEW
-        self._seen[key] = (said, moment)
+            elif now - reported > SKEW:
+                moment = reported + SKEW
+        self._seen[key] = (reported, moment)
         return moment
 
     def forget(self, key: K) -> None:

@@ -10,12 +10,16 @@ import hashlib
 import json
 import re
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 import orjson
 
 Resource: TypeAlias = dict[str, Any]
 """One Kubernetes object (or a part of one) as decoded JSON."""
+
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""The annotation in which kubectl keeps a copy of the applied object."""
 
 
 class ObjectKey(NamedTuple):
@@ -48,7 +52,12 @@ def text_at(obj: object, *path: str) -> str:
 def number_at(obj: object, *path: str) -> int:
     """Returns the integer at `path`; 0 if there is none (true and false are none)."""
     value = dig(obj, *path)
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+    return value if is_integer(value) else 0
+
+
+def is_integer(value: object) -> TypeGuard[int]:
+    """Whether a value is an integer of JSON; true and false are none."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def mapping_at(obj: object, *path: str) -> dict[str, Any]:
@@ -57,10 +66,20 @@ def mapping_at(obj: object, *path: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def list_at(obj: object, *path: str) -> list[Any]:
+    """Returns the list at `path`; empty if there is none."""
+    value = dig(obj, *path)
+    return value if isinstance(value, list) else []
+
+
 def entries_at(obj: object, *path: str) -> list[Resource]:
     """Returns the objects of the list at `path`; entries of another type are left out."""
-    value = dig(obj, *path)
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+    return [entry for entry in list_at(obj, *path) if isinstance(entry, dict)]
+
+
+def kept(obj: object, *fields: str) -> Resource:
+    """Returns these fields of an object, those that it has."""
+    return {field: obj[field] for field in fields if field in obj} if isinstance(obj, dict) else {}
 
 
 def filled(**fields: Any) -> Resource:
@@ -87,8 +106,7 @@ def annotations_of(obj: Resource) -> dict[str, str]:
 
 def finalizers_of(obj: Resource) -> list[str]:
     """The finalizers in their order."""
-    found = dig(obj, "metadata", "finalizers")
-    return [str(each) for each in found] if isinstance(found, list) else []
+    return [str(each) for each in list_at(obj, "metadata", "finalizers")]
 
 
 def managed_by(obj: Resource, manager: str) -> list[Resource]:

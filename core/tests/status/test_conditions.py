@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from airunway.status import Condition, as_word, bounded, written
+from airunway.status.conditions import change_of
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -83,3 +84,29 @@ def test_a_time_that_is_none_is_replaced() -> None:
     broken: list[Any] = [{"type": "A", "status": "True", "lastTransitionTime": "nonsense"}, {"type": 7}, "A"]
     result = written([Condition(type="A", status=True, reason="R")], previous=broken, generation=1, now=NOW)
     assert result[0]["lastTransitionTime"] == "2026-11-21T12:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "became_true", "is_new_fault"),
+    [
+        (None, ("True", "Ready"), True, False),
+        (("False", "Starting"), ("True", "Ready"), True, False),
+        (("True", "Ready"), ("True", "Ready"), False, False),
+        (None, ("False", "Starting"), False, False),
+        (None, ("False", "InvalidSpec"), False, True),
+        (("True", "Ready"), ("False", "InvalidSpec"), False, True),
+        (("False", "Forbidden"), ("False", "InvalidSpec"), False, True),
+        (("False", "InvalidSpec"), ("False", "InvalidSpec"), False, False),
+        (("Unknown", "InvalidSpec"), ("False", "InvalidSpec"), False, True),
+        (("False", "InvalidSpec"), ("Unknown", "InvalidSpec"), False, False),
+        (("True", "Ready"), None, False, False),
+    ],
+)
+def test_what_is_new_about_a_condition(
+    before: tuple[str, str] | None, after: tuple[str, str] | None, became_true: bool, is_new_fault: bool
+) -> None:
+    def status(state: tuple[str, str] | None) -> dict[str, Any]:
+        return {"conditions": [{"type": "Ready", "status": state[0], "reason": state[1]}] if state else []}
+
+    change = change_of({"status": status(before)}, status(after), "Ready")
+    assert (change.became_true, change.is_new_fault) == (became_true, is_new_fault)

@@ -99,6 +99,12 @@ CORE_MANAGER = "airunway-controller"
 GATEWAY_MANAGER = "airunway-gateway"
 MODEL_CACHE_MANAGER = "airunway-model-cache"
 
+DEFAULT_NAMESPACE = "airunway-system"
+"""The namespace that AI Runway runs in unless another one is named."""
+
+GATEWAY_GROUP = "gateway.networking.k8s.io"
+"""Group of Gateways and HTTPRoutes."""
+
 ENDPOINT_PICKER_ROLE = "airunway-endpoint-picker"
 """ClusterRole that the installation has; the gateway part binds endpoint pickers to it and to no other role."""
 

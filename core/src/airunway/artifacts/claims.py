@@ -13,7 +13,7 @@ from decimal import ROUND_CEILING, Decimal
 from airunway.api import names
 from airunway.configs import EffectiveConfig, propagated
 from airunway.quantity import parse_quantity
-from airunway.resource import Resource, dig, digest, is_deleting, key_of, labels_of, text_at, uid_of
+from airunway.resource import Resource, dig, digest, is_deleting, key_of, labels_of, list_at, text_at, uid_of
 from airunway.status.rollup import Verdict
 
 _GIB = 2**30
@@ -87,10 +87,9 @@ def room_of(claim: Resource | None) -> str:
     """
     request = dig(claim, "spec", "resources", "requests", "storage")
     capacity = dig(claim, "status", "capacity", "storage")
-    conditions = dig(claim, "status", "conditions")
     waits = any(
         (dig(each, "type"), dig(each, "status")) == ("FileSystemResizePending", "True")
-        for each in (conditions if isinstance(conditions, list) else ())
+        for each in list_at(claim, "status", "conditions")
     )
     found = request if waits or capacity is None else capacity
     return found if isinstance(found, str) else ""

@@ -33,9 +33,11 @@ from airunway.artifacts.claims import (
 from airunway.artifacts.jobs import (
     MAX_BYTES,
     PERMANENT_EXIT,
+    POD_LAG,
     SETTINGS,
     Result,
     Step,
+    attempts_at,
     claim_of_job,
     downloads,
     end_of_try,
@@ -48,7 +50,7 @@ from airunway.artifacts.jobs import (
     next_attempt,
     result_of,
 )
-from airunway.artifacts.status import is_count, is_made, mode_of, progress_of, status_of
+from airunway.artifacts.status import config_verdict, is_count, is_made, mode_of, progress_of, status_of
 from airunway.configs import Resolution, parse_duration
 from airunway.resource import (
     Resource,
@@ -70,14 +72,8 @@ from airunway.status.rootcause import RootCause
 _ABANDONED = timedelta(minutes=5)
 """How long a made artifact that is not complete stays without a user."""
 
-_POD_LAG = timedelta(seconds=5)
-"""How long the watch of pods may lag behind that of Jobs; until then a Job without its pod's result has not failed."""
-
 _TTL = timedelta(hours=24)
 """``retention.ttlAfterUnused`` if the spec does not say it."""
-
-_MOST_ATTEMPTS = 2**31
-"""A larger count in a status is none that this part has written."""
 
 _NAMED = 16
 """Users that the status names."""
@@ -171,8 +167,7 @@ class _Work:
         """Its present claim; None once another one is to be made."""
         self.target = ""
         """Name of the claim that is filled; empty before there is to be one."""
-        attempts = dig(status, "download", "attempts")
-        self.attempts: int = attempts if is_count(attempts) and attempts < _MOST_ATTEMPTS else 0
+        self.attempts = attempts_at(status, "download", "attempts")
         """Tries of the current step."""
         self.last = text_at(status, "download", "lastAttemptTime")
         """When the last try began; empty if none did."""
@@ -192,7 +187,7 @@ class _Work:
         """Size that its claim must have; empty until there is to be one."""
         self.full = ""
         """Size of the claim that the last try filled; empty if none did, or once a larger one is there."""
-        self.said = condition_of(self.artifact, "DownloadReady") or {}
+        self.recorded = condition_of(self.artifact, "DownloadReady") or {}
         """What the status says about the last try."""
         self.unused = None if facts.users else parse_moment(dig(status, "unusedSince")) or facts.now
         """Since when nothing uses it; None while something does."""
@@ -214,16 +209,11 @@ class _Work:
 
     def config_verdict(self) -> Verdict:
         """Whether the runtime config can be used. One that has grown too large stops nothing that has begun."""
-        name = self.facts.resolution.name
-        if self.facts.resolution.missing:
-            text = f"there is neither a RuntimeConfig nor a ClusterRuntimeConfig {name}"
-            return Verdict(ready=False, reason="ConfigNotFound", message=text)
-        if self.config is None:
-            return Verdict(ready=True, reason="UsingDefaults", message="there is no runtime config, and none is needed")
-        if self.config.too_large and self.claim is None and not self.attempts:
-            text = f"the runtime config {self.config.name} has more than 32 KiB of pod settings: make it smaller"
+        config = self.config
+        if config is not None and config.too_large and self.claim is None and not self.attempts:
+            text = f"the runtime config {config.name} has more than 32 KiB of pod settings: make it smaller"
             return Verdict(ready=False, reason="InvalidSpec", message=text)
-        return Verdict(ready=True, reason="ConfigFound", message=f"follows the runtime config {self.config.name}")
+        return config_verdict(self.facts.resolution)
 
     # ---------------------------------------------------------------------------------------------------------- steps
 
@@ -252,8 +242,8 @@ class _Work:
 
     def _say_again(self) -> None:
         """What the last try came to, as the status has it."""
-        if self.said.get("status") == "False":
-            self._say(text_at(self.said, "reason") or "JobFailed", text_at(self.said, "message"))
+        if self.recorded.get("status") == "False":
+            self._say(text_at(self.recorded, "reason") or "JobFailed", text_at(self.recorded, "message"))
         else:
             self._say("JobFailed", "the last try failed")
 
@@ -311,9 +301,9 @@ class _Work:
             self._say_running(step)
             return None
         result = result_of(newest_pod(self.facts.pods, key_of(live).name), step)
-        if not result.ok and result.at is None and ended is not None and abs(now - ended) < _POD_LAG:
+        if not result.ok and result.at is None and ended is not None and abs(now - ended) < POD_LAG:
             self._say_running(step)
-            self.look = now + _POD_LAG
+            self.look = now + POD_LAG
             return None
         if end == "Complete" and result.ok:
             self._note_success(step, result)
@@ -369,7 +359,7 @@ class _Work:
 
     def _is_deleted_by_hand(self, step: Step) -> bool:
         """Whether the Job went before its time to live was over: a user asks for a new try."""
-        reason = text_at(self.said, "reason")
+        reason = text_at(self.recorded, "reason")
         if reason == "Queued":  # it was asked for, and waits for its turn
             return True
         ended = end_of_try(reason, attempts=self.attempts, due=self.next) if self.next is not None else None
@@ -382,7 +372,7 @@ class _Work:
         `result` is that try's, if its Job is still there. Else the reason in the status says what the try came to:
         PvcPending, that a larger volume was asked for.
         """
-        before = text_at(self.said, "reason")
+        before = text_at(self.recorded, "reason")
         if before == "Queued" or (result is None and before not in ("StorageFull", "PvcPending")):
             return False
         if self.claim is None and self.asked:

@@ -179,14 +179,14 @@ def _with_artifact(facts: CacheFacts, request: CacheRequest, artifact: Resource)
         text = f"ModelArtifact {request.name} is Ready on claim {claim}"
         condition = Condition(type=CONDITION, status=True, reason="Ready", message=text)
         return CacheDecision(model_cache=cache, condition=condition)
-    reason, said = _said(artifact, request)
+    reason, message = _unready(artifact, request)
     if _had_cache(facts):
-        text = f"the cached weights are gone and are fetched again: {said}"
+        text = f"the cached weights are gone and are fetched again: {message}"
         return _no(request, "CacheLost", text, claim=_kept_claim(facts))
-    return _no(request, reason, said)
+    return _no(request, reason, message)
 
 
-def _said(artifact: Resource, request: CacheRequest) -> tuple[str, str]:
+def _unready(artifact: Resource, request: CacheRequest) -> tuple[str, str]:
     """Reason and message of an artifact that is not Ready, with its progress in steps of ten percent."""
     status = artifact.get("status") or {}
     # The artifact's own reason is that of its phase ("AuthFailed"); its children say precisely what is wrong.

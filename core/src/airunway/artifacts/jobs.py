@@ -19,7 +19,20 @@ from airunway.api import names
 from airunway.artifacts.claims import labels_for
 from airunway.configs import EffectiveConfig
 from airunway.redaction import bounded, redacted
-from airunway.resource import Resource, annotations_of, dig, entries_at, filled, labels_of, mapping_at, text_at, uid_of
+from airunway.resource import (
+    Resource,
+    annotations_of,
+    dig,
+    entries_at,
+    filled,
+    is_integer,
+    labels_of,
+    list_at,
+    mapping_at,
+    number_at,
+    text_at,
+    uid_of,
+)
 from airunway.status import REASONS, Category, category_of
 from airunway.status.evidence import parse_moment
 
@@ -120,8 +133,7 @@ def job_of(
 
 def claim_of_job(job: Resource) -> str:
     """Name of the claim that a Job mounts; empty for one that mounts none."""
-    volumes = dig(job, "spec", "template", "spec", "volumes")
-    for volume in volumes if isinstance(volumes, list) else ():
+    for volume in list_at(job, "spec", "template", "spec", "volumes"):
         if isinstance(name := dig(volume, "persistentVolumeClaim", "claimName"), str):
             return name
     return ""
@@ -175,8 +187,7 @@ def _arguments(spec: Resource, step: Step, revision: str) -> list[str]:
     if revision := revision or str(source.get("revision") or ""):
         words.append(f"--revision={revision}")
     for name in ("include", "exclude"):
-        patterns = source.get(name)
-        words += [f"--{name}={each}" for each in patterns] if isinstance(patterns, list) else []
+        words += [f"--{name}={each}" for each in list_at(source, name)]
     return [word.replace("$", "$$") for word in words]
 
 
@@ -258,7 +269,7 @@ def result_of(pod: Resource | None, step: Step) -> Result:
 
 def _success(ok: object, step: Step, *, at: datetime | None) -> Result:
     size, files, digest = dig(ok, "bytes"), dig(ok, "files"), dig(ok, "digest", default="")
-    if not _count(size) or not 0 < size <= MAX_BYTES or not _count(files) or files < 1:
+    if not is_integer(size) or not 0 < size <= MAX_BYTES or not is_integer(files) or files < 1:
         return _failed(
             "VerificationFailed", f"the downloader reports a size that cannot be: {bounded(str(size))}", at=at
         )
@@ -293,8 +304,8 @@ def _failed(reason: str, message: str, *, at: datetime | None = None) -> Result:
 
 def _unreadable(state: Resource, text: object) -> str:
     code = state.get("exitCode")
-    said = f": {_words(text)}" if text else ""
-    return f"the download ended with exit code {code} and no result that can be read{said}"
+    message = f": {_words(text)}" if text else ""
+    return f"the download ended with exit code {code} and no result that can be read{message}"
 
 
 def _words(text: object) -> str:
@@ -311,13 +322,8 @@ def _parsed(text: object) -> Resource | None:
     return found if isinstance(found, dict) else None
 
 
-def _count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _terminated(pod: Resource, step: Step) -> Resource | None:
-    statuses = dig(pod, "status", "containerStatuses")
-    for status in statuses if isinstance(statuses, list) else ():
+    for status in list_at(pod, "status", "containerStatuses"):
         if dig(status, "name") == step.value:
             state = dig(status, "state", "terminated")
             return state if isinstance(state, dict) else None
@@ -329,7 +335,20 @@ def exit_code(pod: Resource, step: Step) -> object:
     return dig(_terminated(pod, step), "exitCode")
 
 
-def _end(job: Resource) -> Resource | None:
+POD_LAG = timedelta(seconds=5)
+"""How long the watch of pods may lag behind that of Jobs; until then a Job without its pod's result has not failed."""
+
+_MOST_ATTEMPTS = 2**31
+"""A larger count in a status is none that a controller of ours has written."""
+
+
+def attempts_at(obj: object, *path: str) -> int:
+    """The count of tries at `path` of a status; 0 if there is none that can be."""
+    count = number_at(obj, *path)
+    return count if 0 < count < _MOST_ATTEMPTS else 0
+
+
+def end_of(job: Resource) -> Resource | None:
     """The condition with which a Job has ended."""
     ends = (each for each in entries_at(job, "status", "conditions") if each.get("type") in ("Complete", "Failed"))
     return next((each for each in ends if each.get("status") == "True"), None)
@@ -337,12 +356,12 @@ def _end(job: Resource) -> Resource | None:
 
 def finished(job: Resource) -> str:
     """``Complete`` or ``Failed`` if the Job has ended; else empty."""
-    return text_at(_end(job), "type")
+    return text_at(end_of(job), "type")
 
 
 def ended_at(job: Resource) -> datetime | None:
     """When the Job ended; None if it has not, or does not say it."""
-    return parse_moment(dig(_end(job), "lastTransitionTime"))
+    return parse_moment(dig(end_of(job), "lastTransitionTime"))
 
 
 def downloads(obj: Resource) -> bool:
@@ -356,9 +375,13 @@ def newest_pod(pods: Iterable[Resource], job: str) -> Resource | None:
     return max(own, key=lambda pod: str(dig(pod, "metadata", "creationTimestamp", default="")), default=None)
 
 
-_FIRST = 60.0
-LONGEST = timedelta(hours=1)
-"""Longest time between two tries; a fault of the configuration is tried again after this time."""
+_FIRST, _LONGEST = timedelta(minutes=1), timedelta(hours=1)
+"""Shortest and longest time between two tries; a fault of the configuration is tried again after the longest."""
+
+
+def pause_after(attempts: int) -> timedelta:
+    """The time between the end of a try and the next one, after `attempts` tries: a minute, doubled by each try."""
+    return min(_LONGEST, _FIRST * (1 << min(max(attempts, 1) - 1, 10)))
 
 
 def next_attempt(result: Result, *, attempts: int, ended: datetime) -> datetime | None:
@@ -367,11 +390,10 @@ def next_attempt(result: Result, *, attempts: int, ended: datetime) -> datetime 
     if result.reason == "StorageFull":
         return None
     if category is Category.CONFIG:
-        return ended + LONGEST
-    seconds = _FIRST * 2 ** min(max(attempts, 1) - 1, 10)
+        return ended + _LONGEST
     asked = result.retry_after or 0.0
     # A server that asks for more than an hour gets it.
-    return ended + max(min(LONGEST, timedelta(seconds=seconds)), timedelta(seconds=asked))
+    return ended + max(pause_after(attempts), timedelta(seconds=asked))
 
 
 def end_of_try(reason: str, *, attempts: int, due: datetime) -> datetime | None:

@@ -8,7 +8,8 @@ from typing import TypeGuard
 
 from airunway.api import names
 from airunway.artifacts.jobs import MAX_BYTES
-from airunway.resource import Resource, controller_owner, dig, format_time, key_of, labels_of
+from airunway.configs import Resolution
+from airunway.resource import Resource, controller_owner, dig, format_time, is_integer, key_of, labels_of
 from airunway.status import (
     CAPACITY_PATIENCE,
     DEPENDENCY_GRACE,
@@ -83,6 +84,16 @@ def status_of(
     if cause is not None and rollup.phase is not Phase.RUNNING:
         status["rootCause"] = root_cause_status(cause, field=_FIELDS.get(cause.code, cause.field))
     return status, rollup.wake_after
+
+
+def config_verdict(resolution: Resolution) -> Verdict:
+    """Whether the runtime config of an artifact or a template can be used."""
+    if resolution.missing:
+        text = f"there is neither a RuntimeConfig nor a ClusterRuntimeConfig {resolution.name}"
+        return Verdict(ready=False, reason="ConfigNotFound", message=text)
+    if resolution.config is None:
+        return Verdict(ready=True, reason="UsingDefaults", message="there is no runtime config, and none is needed")
+    return Verdict(ready=True, reason="ConfigFound", message=f"follows the runtime config {resolution.config.name}")
 
 
 def _cause_of(artifact: Resource, faults: Iterable[Fault], *, now: datetime) -> RootCause | None:
@@ -161,4 +172,4 @@ def is_made(artifact: Resource) -> bool:
 
 def is_count(value: object) -> TypeGuard[int]:
     """Whether a value is an integer that counts something."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return is_integer(value) and value >= 0

@@ -21,6 +21,7 @@ from airunway.resource import (
     dig,
     is_deleting,
     key_of,
+    list_at,
     uid_of,
 )
 from airunway.status import Category, Condition, category_of
@@ -110,8 +111,7 @@ def decide_volumes(facts: VolumeFacts) -> VolumeDecision:
 
 
 def _volumes(deployment: Resource, config: EffectiveConfig | None) -> Iterator[_Volume]:
-    found = dig(deployment, "spec", "model", "storage", "volumes")
-    for position, volume in enumerate(found if isinstance(found, list) else ()):
+    for position, volume in enumerate(list_at(deployment, "spec", "model", "storage", "volumes")):
         name, claim, size = (dig(volume, key) for key in ("name", "claimName", "size"))
         path = f"spec.model.storage.volumes[{position}]"
         if size not in (None, "") and isinstance(name, str):

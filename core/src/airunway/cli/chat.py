@@ -205,7 +205,7 @@ class _Talk:
     """What is asked for: the first one; the others if the server refuses it."""
     certain: bool
     """Whether the user or the server named the first one, or it was answered; if not, a refusal leads to the next."""
-    said: list[dict[str, str]] = field(default_factory=list)
+    history: list[dict[str, str]] = field(default_factory=list)
     """The conversation so far."""
 
     def body(self, prompt: str) -> Resource:
@@ -213,7 +213,7 @@ class _Talk:
         return request_body(
             self.tasks[0],
             model=self.model,
-            messages=[*system, *self.said, {"role": "user", "content": prompt}],
+            messages=[*system, *self.history, {"role": "user", "content": prompt}],
             documents=self.wanted.documents,
             max_tokens=self.wanted.max_tokens,
         )
@@ -312,7 +312,7 @@ class _Talk:
 
     def _remember(self, prompt: str, answer: Answer) -> None:
         if self.tasks[0] is Task.CHAT:
-            self.said += [{"role": "user", "content": prompt}, {"role": "assistant", "content": answer.text}]
+            self.history += [{"role": "user", "content": prompt}, {"role": "assistant", "content": answer.text}]
 
     async def converse(self) -> None:
         """Ask what is typed until the end of input; Ctrl-C ends an answer, or at the prompt the conversation."""
@@ -359,7 +359,7 @@ async def _interruptible(work: Coroutine[object, object, object]) -> None:
 
 
 def _sentence(error: KubeError, endpoint: Endpoint, deployment: Resource) -> str:
-    """Why there is no answer: the right that is missing, no pod behind the Service, or what the model's server said."""
+    """Why there is no answer: a missing right, no pod behind the Service, or what the model's server answered."""
     from airunway.kube import ApiError, Forbidden
 
     namespace = endpoint.key.namespace

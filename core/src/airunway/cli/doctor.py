@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from airunway.api import names
 from airunway.cli.cluster import Access, on_cluster
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document, is_ascii, terminal_width
@@ -24,7 +25,7 @@ def doctor(
     *,
     namespace: Annotated[
         str, typer.Option("--namespace", "-n", help="Namespace that AI Runway runs in.")
-    ] = "airunway-system",
+    ] = names.DEFAULT_NAMESPACE,
     output: Annotated[Literal["text", "json", "yaml"], typer.Option("--output", "-o", help="Format.")] = "text",
     failure_threshold: Annotated[
         Literal["error", "warning"], typer.Option(help="The lowest severity that makes the exit code 3.")

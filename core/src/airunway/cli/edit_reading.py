@@ -27,7 +27,7 @@ from airunway.kinds import (
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, LEASE, Client, Forbidden, Kind, served_kinds_by_name
 from airunway.plugins.host import ProviderHost
 from airunway.process.effective_settings import PART_OF, published_in
-from airunway.resource import ObjectKey, Resource, annotations_of, dig, key_of
+from airunway.resource import LAST_APPLIED, ObjectKey, Resource, annotations_of, dig, key_of
 from airunway.runtime.crd_versions import detect
 from airunway.runtime.informers import kind_in
 from airunway.runtime.preview import plan_name
@@ -42,7 +42,6 @@ from airunway.view.plan import DeploymentPlan, edit_step
 
 _MANAGER = "kubectl"
 _CLIENT_SIDE = "kubectl-client-side-apply"
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 Load = Callable[[str], ProviderHost | None]
 Choose = Callable[[Sequence[Resource], Resource], str]
@@ -268,7 +267,7 @@ async def dry_run(client: Client, edited: Resource, live: Resource | None) -> Re
     metadata = {key: value for key, value in edited["metadata"].items() if key != "managedFields"}
     document = {**{key: value for key, value in edited.items() if key != "status"}, "metadata": metadata}
     key = key_of(edited)
-    last = annotations_of(live or {}).get(_LAST_APPLIED)
+    last = annotations_of(live or {}).get(LAST_APPLIED)
     if live is None or not last:
         return await client.apply(MODEL_DEPLOYMENT, document, manager=_MANAGER, force=True, dry_run=True)
     # kubectl records the annotations that it found beside its own, and so never removes all of them.

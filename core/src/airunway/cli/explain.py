@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
-from airunway.cli.cluster import Access, fail, on_cluster, parse_target
+from airunway.cli.cluster import Access, Namespace, fail, on_cluster, parse_target
 from airunway.cli.explained import (
     cache_explanation,
     cache_lines,
@@ -50,7 +50,7 @@ def explain(
     file: Annotated[
         Path | None, typer.Option("--filename", "-f", help="Deployments of a file instead; - for standard input.")
     ] = None,
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace (default: the context's).")] = "",
+    namespace: Namespace = "",
     providers: Annotated[
         str,
         typer.Option(
@@ -273,7 +273,7 @@ def _read_runtime_configs(deployment: Resource, access: Access) -> list[Resource
 def _read_artifacts(deployment: Resource, access: Access) -> list[Resource]:
     """The ModelArtifacts of the deployment's namespace, if it asks for a model cache.
 
-    A cluster without the kind has none. Without the right to list them, that is said on standard error. Exits with 1 on
+    A cluster without the kind has none. Without the right to list them, standard error names it. Exits with 1 on
     other errors.
     """
     from airunway.kinds import MODEL_ARTIFACT

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from airunway.resource import Resource, condition_of, controller_owner, dig, key_of
+from airunway.resource import Resource, condition_of, controller_owner, dig, key_of, list_at
 
 if TYPE_CHECKING:
     from airunway.artifacts.deployments import CacheRequest
@@ -76,8 +76,7 @@ def _overriding(field: str, given: Resource, own: Resource) -> str:
         return "spec.engine.type"
     path = field.split("[", maxsplit=1)[0].split(".")[1:]
     if path == ["env"]:
-        entries = own.get("env")
-        names = [dig(each, "name") for each in entries] if isinstance(entries, list) else []
+        names = [dig(each, "name") for each in list_at(own, "env")]
         return field if field[len("spec.env[") : -1] in names else ""
     if path[0] in ("affinity", "imagePullSecrets"):
         return ""  # both hold, or are merged by name
@@ -202,7 +201,7 @@ def leaves(spec: object, path: str = "spec") -> Iterator[tuple[str, str]]:
     for name, value in spec.items():
         field = f"{path}.{name}"
         if name == "env" and path == "spec":
-            for entry in value if isinstance(value, list) else ():
+            for entry in list_at(value):
                 yield f"{field}[{dig(entry, 'name')}]", ""
         elif name in _WHOLE:
             yield field, _value_text(value)
@@ -226,7 +225,7 @@ def _overrides(deployment: Resource) -> dict[str, str]:
     """The config's fields that the deployment's spec says itself, with the field that says it."""
     spec = deployment.get("spec")
     found = {}
-    for entry in _list(dig(spec, "env")):
+    for entry in list_at(spec, "env"):
         found[f"spec.env[{dig(entry, 'name')}]"] = f"spec.env[{dig(entry, 'name')}]"
     if dig(spec, "secrets", "huggingFaceToken"):
         found["spec.secrets.huggingFaceToken"] = "spec.secrets.huggingFaceToken"
@@ -237,10 +236,6 @@ def _overrides(deployment: Resource) -> dict[str, str]:
     for key in dig(gateway, "annotations") or ():
         found[f"spec.routing.annotations[{key}]"] = f"spec.gateway.annotations[{key}]"
     return found
-
-
-def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
 
 
 def _routing(deployment: Resource, config: EffectiveConfig | None) -> Resource:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
-from airunway.cli.cluster import Access, fail
+from airunway.cli.cluster import Access, Namespace, fail
 from airunway.cli.manifests import manifests_in, provider_configs_in
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document, object_name, terminal_width
@@ -56,7 +56,7 @@ def fit(
     file: Annotated[
         Path | None, typer.Option("--filename", "-f", help="Deployments of a file instead; - for standard input.")
     ] = None,
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace (default: the context's).")] = "",
+    namespace: Namespace = "",
     nodes: _Nodes = None,
     gpu: _Gpu = "",
     model_config: _ModelConfig = None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from airunway.api import names
 from airunway.cli import inputs
 from airunway.cli.cluster import Access, fail, on_cluster
 from airunway.cli.options import Context, Kubeconfig
@@ -46,7 +47,7 @@ def install(
     providers: Providers = "",
     catalogue: Catalogue = False,
     registry: Registry = "",
-    namespace: Namespace = "airunway-system",
+    namespace: Namespace = names.DEFAULT_NAMESPACE,
     dry_run: DryRun = False,
     timeout: Timeout = 300.0,
     kubeconfig: Kubeconfig = None,
@@ -73,7 +74,7 @@ def install(
 def upgrade(
     *,
     registry: Registry = "",
-    namespace: Namespace = "airunway-system",
+    namespace: Namespace = names.DEFAULT_NAMESPACE,
     dry_run: DryRun = False,
     timeout: Timeout = 300.0,
     kubeconfig: Kubeconfig = None,
@@ -108,7 +109,7 @@ def uninstall(
     providers: Annotated[
         str, typer.Option(help="Only these providers, separated by commas (default: all parts but the CRDs).")
     ] = "",
-    namespace: Namespace = "airunway-system",
+    namespace: Namespace = names.DEFAULT_NAMESPACE,
     dry_run: DryRun = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, as in a script.")] = False,
     kubeconfig: Kubeconfig = None,
@@ -153,7 +154,7 @@ def manifests(
     core: Annotated[bool, typer.Option(help="With the core.")] = True,
     catalogue: Catalogue = False,
     registry: Registry = "",
-    namespace: Namespace = "airunway-system",
+    namespace: Namespace = names.DEFAULT_NAMESPACE,
 ) -> None:
     """Print what the charts render to, without the CRDs: airunway manifests | kubectl apply --server-side -f -
 

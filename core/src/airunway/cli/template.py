@@ -11,20 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, NoReturn
 import typer
 
 from airunway.cli import inputs
-from airunway.cli.cluster import Access, fail, on_cluster
+from airunway.cli.cluster import Access, Namespace, fail, on_cluster
 from airunway.cli.manifests import in_namespace
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document, terminal_width
 from airunway.redaction import bounded, printable
-from airunway.resource import Resource, annotations_of, dig, filled, key_of
+from airunway.resource import LAST_APPLIED, Resource, annotations_of, dig, filled, key_of
 from airunway.table import format_table
 
 if TYPE_CHECKING:
     from airunway.cli.template_inputs import Expanded, TemplateSet
     from airunway.kube import Client
     from airunway.view import Unseen
-
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 NOT_CHOSEN = 3
 """Exit code of ``why``: no template would be chosen."""
@@ -33,7 +31,6 @@ template = typer.Typer(
     help="List model templates, and show what they give and which one is chosen.", no_args_is_help=True
 )
 
-_Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Namespace (default: the context's).")]
 _Files = Annotated[
     list[Path] | None,
     typer.Option(
@@ -54,7 +51,7 @@ def list_(
     all_namespaces: Annotated[
         bool, typer.Option("--all-namespaces", "-A", help="ModelTemplates of all namespaces.")
     ] = False,
-    namespace: _Namespace = "",
+    namespace: Namespace = "",
     file: _Files = None,
     output: Annotated[Literal["table", "json", "yaml", "name"], typer.Option("--output", "-o", help="Format.")] = (
         "table"
@@ -96,7 +93,7 @@ def list_(
 def show(
     name: _Name,
     *,
-    namespace: _Namespace = "",
+    namespace: Namespace = "",
     file: _Files = None,
     output: Annotated[Literal["text", "json", "yaml", "name"], typer.Option("--output", "-o", help="Format.")] = "text",
     kubeconfig: Kubeconfig = None,
@@ -140,7 +137,7 @@ def render(
             "instead of the cluster's. - for standard input; may be repeated.",
         ),
     ] = None,
-    namespace: _Namespace = "",
+    namespace: Namespace = "",
     output: Annotated[Literal["yaml", "json"], typer.Option("--output", "-o", help="Format.")] = "yaml",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -186,7 +183,7 @@ def why(
         Literal["latency", "throughput"] | None, typer.Option(help="As spec.templateRef.metric. Default: either.")
     ] = None,
     precision: Annotated[str, typer.Option(help="As spec.templateRef.precision. Default: any.")] = "",
-    namespace: _Namespace = "",
+    namespace: Namespace = "",
     file: _Files = None,
     output: Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="Format.")] = "table",
     kubeconfig: Kubeconfig = None,
@@ -357,7 +354,7 @@ def _manifest(deployment: Resource) -> Resource:
     from airunway.api import names
 
     metadata = deployment["metadata"]
-    annotations = {key: text for key, text in annotations_of(deployment).items() if key != _LAST_APPLIED}
+    annotations = {key: text for key, text in annotations_of(deployment).items() if key != LAST_APPLIED}
     kept = filled(
         name=metadata.get("name"),
         namespace=metadata.get("namespace"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from airunway.cli.explained import leaves
 from airunway.redaction import printable
-from airunway.resource import Resource, dig, key_of, text_at
+from airunway.resource import Resource, dig, key_of, list_at, text_at
 from airunway.table import format_table
 from airunway.templates import Choice, Request, contribution_of
 from airunway.templates.choice import Candidate
@@ -81,7 +81,7 @@ def template_text(template: Resource, users: Sequence[Resource] | Unseen) -> Ite
         yield f"  Cause: {cause.get('code')}: {cause.get('object')}: {cause.get('message')}"
     yield ""
     yield from _facts(template)
-    for condition in _list(status, "conditions"):
+    for condition in list_at(status, "conditions"):
         if dig(condition, "status") not in ("True", None):
             yield f"  {dig(condition, 'type')}={dig(condition, 'status')} {dig(condition, 'reason')}: " + (
                 text_at(condition, "message")
@@ -101,7 +101,7 @@ def _facts(template: Resource) -> Iterator[str]:
     nodes = dig(status, "hardware", "nodes")
     there = ""
     if nodes is not None:
-        listed = ", ".join(map(str, _list(status, "hardware", "models")))
+        listed = ", ".join(map(str, list_at(status, "hardware", "models")))
         held = dig(status, "hardware", "nodesOutOfService")
         out = f", {held} of them cordoned or not Ready" if held else ""
         there = f" (nodes that have it: {nodes}{out}{', ' if listed else ''}{listed})"
@@ -112,7 +112,7 @@ def _facts(template: Resource) -> Iterator[str]:
         then = f", the next one at {following}" if following else ""
         yield f"Discovery:  {discovery.get('attempts', 0)} tries{then}"
     cache = dig(status, "cache")
-    if isinstance(cache, dict) and (artifacts := ", ".join(map(str, _list(cache, "artifacts")))):
+    if isinstance(cache, dict) and (artifacts := ", ".join(map(str, list_at(cache, "artifacts")))):
         yield f"Cache:      {cache.get('ready', 0)} of {cache.get('total', 0)}: {artifacts}"
 
 
@@ -223,8 +223,3 @@ def _beaten(candidate: Candidate, choice: Choice) -> str:
 def _optimized(template: Resource) -> str:
     value = dig(template, "spec", "optimized")
     return "yes" if value is True else "no" if value is False else "not known"
-
-
-def _list(obj: object, *path: str) -> list[object]:
-    value = dig(obj, *path)
-    return value if isinstance(value, list) else []

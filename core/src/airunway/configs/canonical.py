@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from airunway.quantity import parse_quantity
-from airunway.resource import Resource, canonical_json
+from airunway.resource import Resource, canonical_json, list_at
 
 MAX_DEPTH = 200
 """Levels of objects and lists in a config that can be read; what is deeper counts as null."""
@@ -101,7 +101,7 @@ def _entries_by_name(lower: Any, upper: Any) -> Any:
     if not isinstance(upper, list):
         return upper
     found: dict[str | bytes, Any] = {}
-    for entry in (*(lower if isinstance(lower, list) else ()), *upper):
+    for entry in (*list_at(lower), *upper):
         name = entry.get("name") if isinstance(entry, dict) else None
         found[name if isinstance(name, str) else canonical_json(entry)] = entry
     return list(found.values())
@@ -154,8 +154,7 @@ def canonical(spec: Resource) -> Resource:
         parent = _parent(spec, path)
         if parent is not None and path[-1] in parent:
             parent[path[-1]] = canonical_duration(parent[path[-1]])
-    env = spec.get("env")
-    for entry in env if isinstance(env, list) else ():
+    for entry in list_at(spec, "env"):
         reference = _parent(entry, ("valueFrom", "resourceFieldRef", "divisor")) if isinstance(entry, dict) else None
         if reference is not None and "divisor" in reference:
             reference["divisor"] = canonical_quantity(reference["divisor"])

@@ -26,7 +26,7 @@ from airunway.configs.canonical import (
 )
 from airunway.configs.path_template import PathTemplateError, parse_template, render_path
 from airunway.configs.patterns import pattern_error, selected
-from airunway.resource import Resource, canonical_json, dig, digest, text_at
+from airunway.resource import Resource, canonical_json, dig, digest, is_integer, list_at, text_at
 
 DEFAULT = "default"
 """Name of the config that counts for deployments that name none."""
@@ -206,7 +206,7 @@ class EffectiveConfig:
         """Patterns of the labels to propagate; none if propagation is off. Malformed ones match nothing."""
         if dig(self.spec, "labelPropagation", "enabled") is not True:
             return ()
-        return tuple(each for each in _elements(self.spec, "labelPropagation", "match") if isinstance(each, str))
+        return tuple(each for each in list_at(self.spec, "labelPropagation", "match") if isinstance(each, str))
 
     def status(self) -> Resource:
         """Returns ``status.effectiveRuntimeConfig`` without ``rollout``, which is the core's."""
@@ -354,12 +354,7 @@ def path_of(deployment: Resource, config: EffectiveConfig | None) -> str:
 
 
 def _whole_number(value: object, default: int, *, least: int) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= least else default
-
-
-def _elements(spec: Resource, *path: str) -> list[Any]:
-    value = dig(spec, *path)
-    return value if isinstance(value, list) else []
+    return value if is_integer(value) and value >= least else default
 
 
 def _is_variable(entry: object) -> bool:
@@ -373,11 +368,11 @@ def _is_variable(entry: object) -> bool:
 
 
 def _env(spec: Resource) -> tuple[Resource, ...]:
-    return tuple(entry for entry in _elements(spec, "env") if _is_variable(entry))
+    return tuple(entry for entry in list_at(spec, "env") if _is_variable(entry))
 
 
 def _pull_secrets(spec: Resource) -> tuple[str, ...]:
-    found = (text_at(entry, "name") for entry in _elements(spec, "imagePullSecrets"))
+    found = (text_at(entry, "name") for entry in list_at(spec, "imagePullSecrets"))
     return tuple(dict.fromkeys(name for name in found if name))
 
 
@@ -414,7 +409,7 @@ def problems_of(spec: Resource) -> Iterator[Problem]:
     for path in _LISTS:
         if not isinstance(dig(spec, *path), list | None):
             yield Problem(field=_name(path), message="must be a list: it is ignored")
-    for index, entry in enumerate(_elements(spec, "env")):
+    for index, entry in enumerate(list_at(spec, "env")):
         if not _is_variable(entry):
             yield Problem(field=f"spec.env[{index}]", message="must be an object with a name: it is ignored")
     for path in DURATIONS:
@@ -422,7 +417,7 @@ def problems_of(spec: Resource) -> Iterator[Problem]:
         if value not in (None, "") and parse_duration(value) is None:
             message = f"{'.'.join(path)} must be a duration such as 10s, 5m or 1h"
             yield Problem(field=_name(path), message=message)
-    for index, pattern in enumerate(_elements(spec, "labelPropagation", "match")):
+    for index, pattern in enumerate(list_at(spec, "labelPropagation", "match")):
         error = pattern_error(pattern)
         if error is not None:
             yield Problem(

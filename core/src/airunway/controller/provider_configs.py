@@ -97,12 +97,12 @@ def availability(config: Resource, *, silence: timedelta | None) -> Condition:
         return Condition(type=AVAILABLE, status=False, reason=_SILENT, message=missing)
     if facts.ready:
         return Condition(type=AVAILABLE, status=True, reason="Ready")
-    said = condition_of(config, "Ready") or {}
+    ready = condition_of(config, "Ready") or {}
     return Condition(
         type=AVAILABLE,
         status=False,
-        reason=as_word(str(said.get("reason") or "NotReady")),
-        message=str(said.get("message") or "the provider says that it is not ready"),
+        reason=as_word(str(ready.get("reason") or "NotReady")),
+        message=str(ready.get("message") or "the provider says that it is not ready"),
     )
 
 

@@ -199,8 +199,8 @@ class CacheWaves(_Waves):
         grant = self._grants.get(key_of(deployment))
         if grant is not None:
             return grant.claim
-        said = dig(deployment, "status", "rollout", "claimName")
-        return str(said) if said and said == dig(deployment, "status", "modelCache", "claimName") else ""
+        recorded = dig(deployment, "status", "rollout", "claimName")
+        return str(recorded) if recorded and recorded == dig(deployment, "status", "modelCache", "claimName") else ""
 
     def _is_behind(self, deployment: Resource) -> bool:
         return mounts_old_claim(deployment)

@@ -126,9 +126,9 @@ def _refused(seen: Snapshot) -> Iterator[Found]:
         if right.wanted and not allowed:
             missing[right.user][right.target].append(right.verb)
     for user, targets in missing.items():
-        said = [f"{', '.join(verbs)} {target}" for target, verbs in targets.items()]
-        more = f"; and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
-        yield Found(_account(user), f"It may not {'; '.join(said[:_SHOWN])}{more}.")
+        lacking = [f"{', '.join(verbs)} {target}" for target, verbs in targets.items()]
+        more = f"; and {len(lacking) - _SHOWN} more" if len(lacking) > _SHOWN else ""
+        yield Found(_account(user), f"It may not {'; '.join(lacking[:_SHOWN])}{more}.")
 
 
 @warning(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from airunway.api import names
 from airunway.doctor.checks_providers import is_silent
 from airunway.doctor.findings import Found, error, warning
-from airunway.doctor.snapshot import GATEWAY_GROUP, POOL_GROUPS, Snapshot, named
+from airunway.doctor.snapshot import POOL_GROUPS, Snapshot, named
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.quantity import parse_quantity
 from airunway.resource import (
@@ -169,7 +169,7 @@ def _defaults_many(seen: Snapshot) -> Iterator[Found]:
     needs=("served", "gateway_classes"),
 )
 def _no_gateway(seen: Snapshot) -> Iterator[Found]:
-    installed = any((seen.served or {}).get(GATEWAY_GROUP, {}).values())
+    installed = any((seen.served or {}).get(names.GATEWAY_GROUP, {}).values())
     if installed and not any(is_true(found, "Accepted") for found in seen.gateway_classes or ()):
         yield Found("GatewayClass", f"None of {len(seen.gateway_classes or ())} is accepted.")
 

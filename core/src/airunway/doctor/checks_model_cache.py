@@ -141,9 +141,9 @@ def _failed(seen: Snapshot) -> Iterator[Found]:
         if dig(artifact, "status", "phase") not in ("Failed", "Degraded"):
             continue
         children = (condition_of(artifact, child) for child in ("RuntimeConfigReady", "StorageReady", "DownloadReady"))
-        said = next((each for each in children if each is not None and each.get("status") == "False"), {})
-        reason = said.get("reason") or dig(artifact, "status", "reason", default="")
-        text = said.get("message") or dig(artifact, "status", "message", default="")
+        condition = next((each for each in children if each is not None and each.get("status") == "False"), {})
+        reason = condition.get("reason") or dig(artifact, "status", "reason", default="")
+        text = condition.get("message") or dig(artifact, "status", "message", default="")
         yield Found(name, f"{reason}: {text}")
 
 

@@ -65,13 +65,13 @@ def _stuck(seen: Snapshot, component: ProcessDeployment) -> str:
         return ""
     newest = owned[-1]
     ready = dig(newest, "status", "availableReplicas", default=0)
-    said = _said(seen, component, newest)
-    if ready >= component.wanted or not said:
+    cause = _cause(seen, component, newest)
+    if ready >= component.wanted or not cause:
         return ""
     names = ", ".join(key_of(each).name for each in older)
     return (
         f"{ready} of {component.wanted} pods of its new ReplicaSet {key_of(newest).name} are available; those of "
-        f"{names} still work. {said}"
+        f"{names} still work. {cause}"
     )
 
 
@@ -85,13 +85,13 @@ def _number(text: str) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-def _said(seen: Snapshot, component: ProcessDeployment, newest: Resource) -> str:
+def _cause(seen: Snapshot, component: ProcessDeployment, newest: Resource) -> str:
     """Why the pods of the newest ReplicaSet are not ready: a pod's own message, the message of a ReplicaSet that cannot
     create pods, or how long a pod has been unready.
     """
     pods = [pod for pod in seen.pods or () if _is_of(pod, REPLICA_SET.kind, key_of(newest))]
-    if said := next(filter(None, map(_pod_trouble, pods)), ""):
-        return said
+    if cause := next(filter(None, map(_pod_trouble, pods)), ""):
+        return cause
     failure = condition_of(newest, "ReplicaFailure") or {}
     if failure.get("status") == "True":
         return f"Its pods cannot be made: {failure.get('message')}"
@@ -265,11 +265,11 @@ def _foreign(seen: Snapshot, name: str, pods: list[str]) -> str:
     known = any(holder == pod or holder.startswith(f"{pod}-") for pod in pods)
     if known and ahead <= SKEW:
         return ""
-    said = f"{holder} holds it" if known else f"{holder} holds it, which is none of its pods"
+    text = f"{holder} holds it" if known else f"{holder} holds it, which is none of its pods"
     if ahead > SKEW:
-        said += f", and has renewed it {human_duration(ahead)} in the future"
+        text += f", and has renewed it {human_duration(ahead)} in the future"
     seconds = dig(lease, "spec", "leaseDurationSeconds", default=_LEASE_SECONDS)
-    return f"{said}; each renewal holds for {seconds} s."
+    return f"{text}; each renewal holds for {seconds} s."
 
 
 @warning(

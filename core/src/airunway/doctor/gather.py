@@ -13,7 +13,6 @@ from airunway.api import names
 from airunway.doctor.checks_accounts import expected_guards, expected_rights
 from airunway.doctor.checks_webhook import configuration_names, services_of
 from airunway.doctor.snapshot import (
-    GATEWAY_GROUP,
     OURS,
     POOL_GROUPS,
     ProcessDeployment,
@@ -64,7 +63,7 @@ from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.webhook.cert_rotator import SECRET
 from airunway.webhook.configuration import CONFIGURATION_KIND, webhooks_of
 
-_GATEWAY_CLASS = Kind(GATEWAY_GROUP, "v1", "GatewayClass", "gatewayclasses", namespaced=False)
+_GATEWAY_CLASS = Kind(names.GATEWAY_GROUP, "v1", "GatewayClass", "gatewayclasses", namespaced=False)
 _POLICY = Kind(
     CONFIGURATION_KIND.group, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False
 )
@@ -178,7 +177,7 @@ class _Reader:
                 wanted["call"] = ("the webhooks that ModelDeployments pass", self._call(where))
         if providers is not None:
             groups = {group for config in providers for group, _, _ in required_kinds(config) if group}
-            groups |= {GATEWAY_GROUP, *POOL_GROUPS}
+            groups |= {names.GATEWAY_GROUP, *POOL_GROUPS}
             wanted["served"] = ("the API server's kinds", self._each(sorted(groups), self._kinds_of))
             homes = {upstream_namespace(config) for config in providers} - {""}
             wanted["controllers"] = ("Deployments of upstreams", self._each(sorted(homes), self._deployments_in))

@@ -13,7 +13,6 @@ from airunway.process.effective_settings import PART_OF, EffectiveSettings
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_true, key_of, labels_of
 from airunway.selection import AVAILABLE, STALE_AFTER, provider_facts
 
-GATEWAY_GROUP = "gateway.networking.k8s.io"
 POOL_GROUPS = ("inference.networking.k8s.io", "inference.networking.x-k8s.io")
 """The groups of InferencePool: the released one and its predecessor."""
 

@@ -10,23 +10,20 @@ import orjson
 from airunway.api import names
 from airunway.kube import (
     Kind,
-    MutationCache,
     compact_bytes,
     compact_objects,
     transform_once,
     wait_until_answered,
 )
 from airunway.owned.objects import Identity, identity_in
-from airunway.owned.views import View, known_objects, views_by_kind
+from airunway.owned.views import OwnedView, known_objects, view_of, views_by_kind
 from airunway.process.caches import Caches
-from airunway.resource import ObjectKey, Resource, controller_owner, copy_of, dig, key_of, labels_of
-from airunway.routing import GATEWAY_GROUP
+from airunway.resource import ObjectKey, Resource, controller_owner, copy_of, dig, entries_at, kept, key_of, labels_of
+from airunway.routing import MARK
 from airunway.sdk import picker
 
 _LOOK = 1.0
 """Seconds between two looks at which kinds are served; a reflector itself asks for an absent kind every 30 s."""
-
-_OURS = f"{names.PART}=gateway"
 
 _PACKED = "packed"
 """Key of a cached route's whole JSON."""
@@ -69,29 +66,28 @@ class GatewayCaches:
         )
         self._served: frozenset[Kind] = frozenset()
 
-    def _view(self, caches: Caches, kind: Kind, *, ours: bool) -> View:
+    def _view(self, caches: Caches, kind: Kind, *, ours: bool) -> OwnedView:
         packed = kind is HTTP_ROUTE  # there is one for each deployment
         project = _without_counts if kind is GATEWAY else self._pack if packed else self._project
         reflector = caches.of(
             kind,
             project=project,
-            label_selector=_OURS if ours else "",
+            label_selector=MARK.selector if ours else "",
             everywhere=kind is GATEWAY,
             optional=kind in OPTIONAL,
         )
-        index = reflector.add_index(_deployments_of)
-        objects = MutationCache(reflector, project=project, restore=_unpacked if packed else None)
+        view = view_of(reflector, project=project, owners_of=_deployments_of, restore=_unpacked if packed else None)
         if kind is GATEWAY:
             reflector.add_handler(self._on_gateway_change)
         else:
-            objects.add_listener(self._on_change)
+            view.objects.add_listener(self._on_change)
             if kind in (HTTP_ROUTE, INFERENCE_POOL):
-                objects.add_listener(lambda key, _old, _new, _echo: self._on_reference(kind, key))
-        return View(kind=kind, reflector=reflector, objects=objects, of=index)
+                view.objects.add_listener(lambda key, _old, _new, _echo: self._on_reference(kind, key))
+        return view
 
     # ---------------------------------------------------------------------------------------------------- what is read
 
-    def view_of(self, obj: Resource) -> View | None:
+    def view_of(self, obj: Resource) -> OwnedView | None:
         """How an object is read and written; None if the cluster does not serve its kind in that version."""
         identity = identity_in(obj)
         view = self._views.get((identity.group, identity.kind))
@@ -161,8 +157,7 @@ def _deployments_of(obj: Resource) -> Iterator[ObjectKey]:
 
 def _packed(route: Resource) -> Resource:
     """A route as JSON, beside the metadata that finds it: as objects it takes four times the memory."""
-    metadata, text = route.get("metadata") or {}, orjson.dumps(route)
-    return {"metadata": {key: metadata[key] for key in _FINDING if key in metadata}, _PACKED: compact_bytes(text)}
+    return {"metadata": kept(route.get("metadata"), *_FINDING), _PACKED: compact_bytes(orjson.dumps(route))}
 
 
 def _unpacked(route: Resource) -> Resource:
@@ -177,8 +172,8 @@ def _chosen_by(gateway: Resource) -> tuple[object, ...]:
 
 def _without_counts(gateway: Resource) -> Resource:
     """A Gateway without what changes with each route: the number of attached routes, versions and managers."""
-    metadata = gateway.get("metadata")
-    kept = (
+    metadata = kept(
+        gateway.get("metadata"),
         "name",
         "namespace",
         "uid",
@@ -191,19 +186,17 @@ def _without_counts(gateway: Resource) -> Resource:
     result: Resource = {
         "apiVersion": GATEWAY.api_version,
         "kind": GATEWAY.kind,
-        "metadata": {key: metadata[key] for key in kept if key in metadata} if isinstance(metadata, dict) else {},
+        "metadata": metadata,
         "spec": gateway.get("spec"),
         "status": copy_of(gateway.get("status") or {}),
     }
-    listeners = dig(result, "status", "listeners")
-    for listener in listeners if isinstance(listeners, list) else ():
-        if isinstance(listener, dict):
-            listener.pop("attachedRoutes", None)
+    for listener in entries_at(result, "status", "listeners"):
+        listener.pop("attachedRoutes", None)
     return result
 
 
-GATEWAY = Kind(group=GATEWAY_GROUP, version="v1", kind="Gateway", plural="gateways", namespaced=True)
-HTTP_ROUTE = Kind(group=GATEWAY_GROUP, version="v1", kind="HTTPRoute", plural="httproutes", namespaced=True)
+GATEWAY = Kind(group=names.GATEWAY_GROUP, version="v1", kind="Gateway", plural="gateways", namespaced=True)
+HTTP_ROUTE = Kind(group=names.GATEWAY_GROUP, version="v1", kind="HTTPRoute", plural="httproutes", namespaced=True)
 INFERENCE_POOL = Kind(
     group=picker.INFERENCE_POOL.group,
     version="v1",

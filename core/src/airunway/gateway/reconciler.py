@@ -18,10 +18,11 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CLUSTER_ROLE, Client, EventRecorder, KubeError, MutationCache, StatusWriter, soonest
 from airunway.owned.apply import Applied, WriteHistory, apply_objects
 from airunway.owned.objects import complete, identity_in, our_labels
-from airunway.owned.writer import Writer
+from airunway.owned.writer import REFUSED_RETRY, Writer
 from airunway.process.logs import log_phase
+from airunway.process.memories import Memories
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, uid_of
+from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, text_at, uid_of
 from airunway.routing import (
     CONDITION,
     MARK,
@@ -36,8 +37,7 @@ from airunway.routing import (
     intent_of,
 )
 from airunway.sdk.picker import ACCOUNT
-from airunway.status import Category, category_of
-from airunway.status.conditions import SERVED, Condition, conditions_in, written
+from airunway.status.conditions import SERVED, Change, Condition, change_of, conditions_in, written
 from airunway.status.events import EVENTS
 
 log = logging.getLogger(__name__)
@@ -51,16 +51,11 @@ _ROLE_KNOWN = 60.0
 _ROLE_RETRY = 15.0
 """Seconds until a ClusterRole of pickers that was not found is looked for again."""
 
-_REFUSED_RETRY = 30.0
-"""Seconds until a refused write is tried again."""
-
 
 @dataclass(kw_only=True)
 class _Memory:
     """What is remembered of one deployment; nothing depends on it after a restart."""
 
-    uid: str
-    """The deployment; another one with its name has a memory of its own."""
     history: WriteHistory = field(default_factory=WriteHistory)
     """Recent creations and reverts."""
     probe: Probe | None = None
@@ -104,7 +99,7 @@ class RouteReconciler:
         self._status = StatusWriter(
             client=client, kind=MODEL_DEPLOYMENT, objects=deployments, manager=names.GATEWAY_MANAGER, on_write=log_phase
         )
-        self._memories: dict[ObjectKey, _Memory] = {}
+        self._memories = Memories(_Memory)
         self._role: tuple[bool | None, datetime | None] = (None, None)
         self._role_lock = asyncio.Lock()
 
@@ -125,7 +120,7 @@ class RouteReconciler:
 
     def forget(self, key: ObjectKey) -> None:
         """Drop memory and claims of a deployment that is gone, and wake the deployments that may get its claims."""
-        self._memories.pop(key, None)
+        self._memories.forget(key)
         self.claim(key, None)
 
     def claim_all(self, deployments: list[Resource]) -> None:
@@ -133,8 +128,7 @@ class RouteReconciler:
 
         The memory of deployments that were deleted while another process led is dropped.
         """
-        there = {key_of(deployment) for deployment in deployments}
-        self._memories = {key: memory for key, memory in self._memories.items() if key in there}
+        self._memories.keep({key_of(deployment) for deployment in deployments})
         facts = ((deployment, self._wanted(deployment)) for deployment in deployments if not is_deleting(deployment))
         self._claims.rebuild((claimant_of(deployment), claims_of(wanted)) for deployment, wanted in facts)
 
@@ -144,17 +138,7 @@ class RouteReconciler:
         """
         live = self._deployments.get(key_of(deployment))
         if live is not None and uid_of(live) == uid_of(deployment):
-            self._memory(live).probe = probe
-
-    def _memory(self, deployment: Resource) -> _Memory:
-        memory = self._remembered(deployment)
-        if memory is None:
-            memory = self._memories[key_of(deployment)] = _Memory(uid=uid_of(deployment))
-        return memory
-
-    def _remembered(self, deployment: Resource) -> _Memory | None:
-        memory = self._memories.get(key_of(deployment))
-        return memory if memory is not None and memory.uid == uid_of(deployment) else None
+            self._memories.of(live).probe = probe
 
     # ------------------------------------------------------------------------------------------------------- reconcile
 
@@ -169,7 +153,7 @@ class RouteReconciler:
         if is_deleting(deployment):
             self.claim(key, None)
             return None
-        memory, wanted = self._memory(deployment), self._wanted(deployment)
+        memory, wanted = self._memories.of(deployment), self._wanted(deployment)
         intent = intent_of(wanted)
         self._wake_all(self._claims.put(claimant_of(deployment), claims_of(wanted, intent)))
         facts = replace(self._facts(wanted), pool_refused=memory.pool_refused)
@@ -212,13 +196,13 @@ class RouteReconciler:
         memory.pool_refused = bool(applied.refused) and pool is not None and pool not in applied.live
         for refusal in applied.refused:
             log.info("%s: %s", key, refusal)
-        return _trouble(applied), soonest(applied.again, _REFUSED_RETRY if applied.refused else None)
+        return _trouble(applied), soonest(applied.again, REFUSED_RETRY if applied.refused else None)
 
     # ---------------------------------------------------------------------------------------------------------- facts
 
     def _wanted(self, deployment: Resource) -> Facts:
         """The facts on which request, Gateway, path and model name depend."""
-        resolution, memory = self._configs.resolve(deployment), self._remembered(deployment)
+        resolution, memory = self._configs.resolve(deployment), self._memories.find(deployment)
         return Facts(
             deployment=deployment,
             config=resolution.config,
@@ -298,25 +282,22 @@ class RouteReconciler:
                 generation = deployment["metadata"].get("generation", 0)
             status["conditions"] = written([condition], previous=conditions_in(live), generation=generation, now=now)
         if await self._status.write(deployment, status):
-            self._announce(deployment, condition, url=str(dig(status, "gateway", "url", default="")))
+            url = str(dig(status, "gateway", "url", default=""))
+            self._announce(deployment, change_of(deployment, status, CONDITION), url=url)
         return None
 
-    def _announce(self, deployment: Resource, condition: Condition | None, *, url: str) -> None:
+    def _announce(self, deployment: Resource, change: Change, *, url: str) -> None:
         """Emit an event where the route became ready, or has another fault than before."""
-        if condition is None:
-            return
-        before = condition_of(deployment, CONDITION) or {}
-        if condition.status is True and before.get("status") != "True":
-            note = f"{condition.message}: {url}" if url else condition.message
+        message = text_at(change.after, "message")
+        if change.became_true:
+            note = f"{message}: {url}" if url else message
             self._events.emit(deployment, reason="RouteReady", note=note, action=EVENTS["RouteReady"].action)
-        fault = condition.status is False and category_of(condition.reason) is not Category.PROGRESS
-        if fault and (before.get("status"), before.get("reason")) != ("False", condition.reason):
-            action, note = EVENTS["RouteNotReady"].action, condition.message
-            if condition.reason == "RouteConflict":
-                self._events.emit(deployment, reason="RouteConflict", note=note, warning=True, action=action)
+        if change.is_new_fault:
+            action = EVENTS["RouteNotReady"].action
+            if change.after["reason"] == "RouteConflict":
+                self._events.emit(deployment, reason="RouteConflict", note=message, warning=True, action=action)
             else:
-                note = f"{condition.reason}: {note}"
-                self._events.emit(deployment, reason="RouteNotReady", note=note, warning=True, action=action)
+                self._events.emit(deployment, reason="RouteNotReady", note=change.text, warning=True, action=action)
 
 
 def serves_generation(deployment: Resource) -> bool:

@@ -13,12 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
+from airunway.api import names
 from airunway.plugins.registry import discover
 from airunway.resource import Resource
 
 DEFINITIONS, CORE, CATALOGUE = "airunway-crds", "airunway", "airunway-catalogue"
-NAMESPACE = "airunway-system"
-"""The default namespace of AI Runway."""
 
 _PROVIDER = "airunway-provider-"
 _ADD_ON = "airunway_catalogue"
@@ -37,7 +36,7 @@ class ChartNotBundled(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class BundledChart:
-    """A chart, and its manifests for the namespace `NAMESPACE`."""
+    """A chart, and its manifests for the default namespace."""
 
     name: str
     chart: Path
@@ -90,7 +89,7 @@ def placed(obj: Resource, *, namespace: str, images: tuple[str, str]) -> Resourc
     registry = re.compile(rf"(?<![\w./:@-]){re.escape(before)}/")
 
     def renamed(text: str) -> str:
-        return registry.sub(lambda _: f"{after}/", text.replace(NAMESPACE, namespace))
+        return registry.sub(lambda _: f"{after}/", text.replace(names.DEFAULT_NAMESPACE, namespace))
 
     return cast("Resource", _with_texts(obj, renamed))
 

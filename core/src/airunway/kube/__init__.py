@@ -63,7 +63,6 @@ from airunway.kube.queue import Backoff, Priority, WorkQueue, backoff_delay, soo
 from airunway.kube.reflector import AnyReflector, Handler, Index, Reflector, UnionReflector, reflector_of
 from airunway.kube.session import user_agent_of
 from airunway.kube.transforms import (
-    LAST_APPLIED,
     compact_bytes,
     compact_objects,
     intern_status,
@@ -81,7 +80,6 @@ __all__ = [
     "ENDPOINT_SLICE",
     "EVENT",
     "JOB",
-    "LAST_APPLIED",
     "LEASE",
     "NAMESPACE",
     "NODE",

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import orjson
 
 from airunway.quantity import same_quantity
-from airunway.resource import Resource, dig
+from airunway.resource import Resource, dig, list_at
 
 _QUANTITY_FIELDS = frozenset(
     ("allocatable", "capacity", "divisor", "hard", "limits", "overhead", "requests", "size", "sizeLimit", "storage")
@@ -168,9 +168,8 @@ def _previous_list(want: list[Any], have: list[Any], nodes: list[_Fields], *, wh
 
 
 def _entries(live: Resource, *, manager: str | None = None, subresource: str = "") -> list[tuple[Resource, _Fields]]:
-    entries = dig(live, "metadata", "managedFields")
     found: list[tuple[Resource, _Fields]] = []
-    for entry in entries if isinstance(entries, list) else ():
+    for entry in list_at(live, "metadata", "managedFields"):
         fields = dig(entry, "fieldsV1")
         if not isinstance(fields, dict):
             continue

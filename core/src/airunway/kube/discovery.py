@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from airunway.kube.client import Client
 from airunway.kube.errors import NotFound
 from airunway.kube.kinds import CUSTOM_RESOURCE_DEFINITION, Kind, kind_of_crd
-from airunway.resource import ObjectKey, Resource, dig, is_true
+from airunway.resource import ObjectKey, Resource, dig, is_true, list_at
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
@@ -53,21 +53,16 @@ async def served_kinds_by_name(client: Client) -> dict[tuple[str, str], list[Kin
     """
     document = await client.get_path("/apis", accept=_AGGREGATED)
     found: dict[tuple[str, str], list[Kind]] = {}
-    for group in _listed(document, "items"):
+    for group in list_at(document, "items"):
         name = str(dig(group, "metadata", "name", default=""))
-        for version in _listed(group, "versions"):
-            for entry in _listed(version, "resources"):
+        for version in list_at(group, "versions"):
+            for entry in list_at(version, "resources"):
                 kind, plural = str(dig(entry, "responseKind", "kind")), str(dig(entry, "resource"))
                 namespaced = dig(entry, "scope") == "Namespaced"
                 found.setdefault((name, kind), []).append(
                     Kind(name, str(dig(version, "version")), kind, plural, namespaced)
                 )
     return found
-
-
-def _listed(obj: object, field: str) -> list[object]:
-    value = dig(obj, field)
-    return value if isinstance(value, list) else []
 
 
 async def wait_until_established(client: Client, names: Iterable[str], *, timeout: float) -> None:

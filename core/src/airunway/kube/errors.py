@@ -34,7 +34,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from airunway.resource import Resource, dig
+from airunway.resource import Resource, dig, entries_at
 
 LONGEST_HINT = 300.0
 """Limit of a server's Retry-After, in seconds, so that no answer stops us for good (spec/core.md, the backoff)."""
@@ -238,8 +238,7 @@ class ApiError(KubeError):
     @property
     def causes(self) -> list[Resource]:
         """The entries of `details.causes` (``reason``, ``message``, ``field``); empty if there are none."""
-        causes = self.details.get("causes")
-        return [c for c in causes if isinstance(c, dict)] if isinstance(causes, list) else []
+        return entries_at(self.details, "causes")
 
     def __str__(self) -> str:
         return f"{self.message or 'no message'} ({self.status}{f' {self.reason}' if self.reason else ''})"

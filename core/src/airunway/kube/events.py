@@ -74,40 +74,76 @@ class Buckets(Generic[O]):
         return taken
 
 
+class _Counts(Generic[O]):
+    """Counts by key, and the key that counts most, each in constant time."""
+
+    def __init__(self) -> None:
+        self._counts: dict[O, int] = {}
+        self._by_count: dict[int, dict[O, None]] = {}
+        self._most = 0
+
+    def of(self, key: O | None) -> int:
+        return 0 if key is None else self._counts.get(key, 0)
+
+    def most(self) -> O | None:
+        """Returns the key with the highest count; of several, the one that has had it longest. None without keys."""
+        return next(iter(self._by_count[self._most])) if self._most else None
+
+    def change(self, key: O, by: int) -> None:
+        """Adds 1 or -1 to the count of `key`."""
+        before = self._counts.pop(key, 0)
+        if before:
+            del self._by_count[before][key]
+            if not self._by_count[before]:
+                del self._by_count[before]
+        if after := before + by:
+            self._counts[key] = after
+            self._by_count.setdefault(after, {})[key] = None
+        # A step of one: if the highest count has no key any more, this key has just left it.
+        if after > self._most or self._most not in self._by_count:
+            self._most = after
+
+
 class Crowd(Generic[O, K]):
     """Counts the held keys by tenant and by object, to find out which of them hold the most."""
 
     def __init__(self) -> None:
-        self._tenants: dict[str, dict[O, dict[K, None]]] = {}
-        self._sizes: dict[str, int] = {}
+        self._keys: dict[tuple[str, O], dict[K, None]] = {}
+        self._tenants: _Counts[str] = _Counts()
+        self._objects: dict[str, _Counts[O]] = {}
 
     def add(self, tenant: str, obj: O, key: K) -> None:
-        keys = self._tenants.setdefault(tenant, {}).setdefault(obj, {})
-        self._sizes[tenant] = self._sizes.get(tenant, 0) + (key not in keys)
-        keys[key] = None
+        keys = self._keys.setdefault((tenant, obj), {})
+        if key not in keys:
+            keys[key] = None
+            self._tenants.change(tenant, 1)
+            self._objects.setdefault(tenant, _Counts()).change(obj, 1)
 
     def remove(self, tenant: str, obj: O, key: K) -> None:
-        objects = self._tenants[tenant]
-        del objects[obj][key]
-        self._sizes[tenant] -= 1
-        if not objects[obj]:
-            del objects[obj]
-        if not objects:
-            del self._tenants[tenant], self._sizes[tenant]
+        keys = self._keys[tenant, obj]
+        del keys[key]
+        if not keys:
+            del self._keys[tenant, obj]
+        self._tenants.change(tenant, -1)
+        self._objects[tenant].change(obj, -1)
+        if not self._tenants.of(tenant):
+            del self._objects[tenant]
 
     def noisiest(self, tenant: str, obj: O) -> Iterable[K]:
         """Returns the keys of the object that holds the most, of the tenant that holds the most, the newest first.
 
         Empty if that is `obj` itself: it must not get room at the cost of others.
         """
-        loudest = max(self._sizes, key=self._sizes.__getitem__, default=tenant)
-        if self._sizes.get(tenant, 0) >= self._sizes.get(loudest, 0):
-            loudest = tenant
-        objects = self._tenants.get(loudest, {})
-        most = max(objects, key=lambda each: len(objects[each]), default=obj)
-        if loudest == tenant and len(objects.get(obj, ())) >= len(objects.get(most, ())):
+        loudest = self._tenants.most()
+        if loudest is None:
             return ()
-        return reversed(objects[most])
+        if self._tenants.of(tenant) >= self._tenants.of(loudest):
+            loudest = tenant
+        objects = self._objects[loudest]
+        most = objects.most()
+        if most is None or (loudest == tenant and objects.of(obj) >= objects.of(most)):
+            return ()
+        return reversed(self._keys[loudest, most])
 
 
 class _Reference(NamedTuple):

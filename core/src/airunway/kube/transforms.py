@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from airunway.resource import Resource, dig, uid_of
+from airunway.resource import LAST_APPLIED, Resource, dig, uid_of
 
 _MAX_SHARED = 1024
 """How many different field sets, or conditions, are remembered; at the limit all are forgotten."""
@@ -27,9 +27,6 @@ _MAX_REMEMBERED = 64
 
 _DIFFERENT = frozenset({"f:ownerReferences"})
 """Field sets of the metadata that name a uid: no two objects have the same."""
-
-LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-"""The annotation in which kubectl keeps a copy of the applied object."""
 
 
 def compact_bytes(text: bytes) -> bytes:

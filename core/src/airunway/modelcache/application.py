@@ -16,7 +16,7 @@ from airunway.kube import Client, Priority, wait_until_synced
 from airunway.modelcache.artifacts import ArtifactMaker, ArtifactReconciler
 from airunway.modelcache.caches import ArtifactCaches
 from airunway.modelcache.deployments import CacheReconciler
-from airunway.modelcache.downloads import ProgressReader, Running, Tries, artifact_points, download_points
+from airunway.modelcache.downloads import ProgressReader, Running, Tries, artifact_points
 from airunway.modelcache.templates import WarmTemplates, user_name
 from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches, ProviderCapabilities
@@ -106,7 +106,7 @@ class ModelCacheApplication:
             on_users=self._note_users,
         )
         self._providers = ProviderCapabilities(caches, on_change=self._on_provider)
-        self._slots = Slots(settings.max_downloads)
+        self._slots = Slots(settings.max_downloads, wake=self._wake_artifact)
         self._noted: set[ObjectKey] = set()
         """Artifacts whose changed users bring a pass soon."""
         self._progress = ProgressReader(running=self._running, on_change=self._wake_artifact)
@@ -121,7 +121,6 @@ class ModelCacheApplication:
             labels_of_users=self._labels_of_users,
             label_of_template=self._templates.label_of,
             progress_of=self._progress.of,
-            wake=self._wake_artifact,
             tries=Tries(caches.metrics),
             clock=clock,
         )
@@ -140,9 +139,7 @@ class ModelCacheApplication:
         self.metrics.add_source(
             "model-artifacts", lambda: artifact_points(list(self._caches.artifacts.reflector.items()))
         )
-        self.metrics.add_source(
-            "model-downloads", lambda: download_points(running=self._slots.running, queued=self._slots.queued)
-        )
+        self.metrics.add_source("model-downloads", lambda: self._slots.points("airunway_model_downloads"))
 
     def unready(self) -> str | None:
         """Why the part cannot work yet, or None."""

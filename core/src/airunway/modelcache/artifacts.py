@@ -30,26 +30,23 @@ from airunway.modelcache.caches import MARK, ArtifactCaches
 from airunway.modelcache.downloads import Tries
 from airunway.owned.apply import Applied, WriteHistory, apply_objects
 from airunway.owned.objects import Identity, complete, identity_in, is_ours
-from airunway.owned.writer import Occupied, Refused, Writer
+from airunway.owned.writer import REFUSED_RETRY, Occupied, Refused, Writer
 from airunway.process.jobs import Slots
+from airunway.process.memories import Memories
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, labels_of, managed_by, uid_of
-from airunway.status import Category, Condition, category_of
+from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, labels_of, managed_by, uid_of
+from airunway.status import Condition
+from airunway.status.conditions import change_of
 from airunway.status.evidence import EventFacts, Evidence, PodFacts, claim_facts, pod_facts
 from airunway.status.rootcause import RootCause, find_root_cause
 
 log = logging.getLogger(__name__)
-
-_REFUSED_RETRY = 30.0
-"""Seconds until a refused write is tried again."""
 
 
 @dataclass(kw_only=True)
 class _Memory:
     """What is remembered of one artifact; nothing depends on it after a restart."""
 
-    uid: str
-    """The artifact; another one with its name has a memory of its own."""
     history: WriteHistory = field(default_factory=WriteHistory)
     """Recent creations and reverts."""
     cause: RootCause | None = None
@@ -79,7 +76,6 @@ class ArtifactReconciler:
         labels_of_users: Callable[[ObjectKey], dict[str, str] | None],
         label_of_template: Callable[[ObjectKey], dict[str, str]],
         progress_of: Callable[[ObjectKey, str], Resource | None],
-        wake: Callable[[ObjectKey], None],
         tries: Tries,
         clock: Callable[[], datetime],
     ) -> None:
@@ -93,7 +89,6 @@ class ArtifactReconciler:
         self._labels_of_users = labels_of_users
         self._label_of_template = label_of_template
         self._progress_of = progress_of
-        self._wake = wake
         self._tries = tries
         self._clock = clock
         self._writer = Writer(client=client, manager=names.MODEL_CACHE_MANAGER, kind_of=caches.view_of)
@@ -103,12 +98,12 @@ class ArtifactReconciler:
             objects=caches.artifacts.objects,
             manager=names.MODEL_CACHE_MANAGER,
         )
-        self._memories: dict[ObjectKey, _Memory] = {}
+        self._memories = Memories(_Memory)
 
     def forget(self, key: ObjectKey) -> None:
         """Release all that is remembered of an artifact that is gone."""
-        self._memories.pop(key, None)
-        self._give_back(key)
+        self._memories.forget(key)
+        self._slots.give_back(key)
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         """Reconcile one artifact; returns the seconds until the next reconcile, or None. Raises KubeError for a
@@ -118,7 +113,7 @@ class ArtifactReconciler:
         if artifact is None or is_deleting(artifact):
             self.forget(key)
             return None
-        memory = self._memory(artifact)
+        memory = self._memories.of(artifact)
         artifact = await self._labelled(artifact)
         facts = self._facts(artifact, memory)
         decision = decide_artifact(facts)
@@ -126,10 +121,10 @@ class ArtifactReconciler:
             await self._delete(artifact)
             return None
         if decision.wants_slot:
-            self._slots.take(key, _created(artifact))
+            self._slots.take(artifact)
         else:
-            self._give_back(key)
-        if decision.wants_slot and not facts.slot and self._slots.take(key, _created(artifact)):
+            self._slots.give_back(key)
+        if decision.wants_slot and not facts.slot and self._slots.take(artifact):
             facts = self._facts(artifact, memory)
             decision = decide_artifact(facts)
         again = None
@@ -138,7 +133,7 @@ class ArtifactReconciler:
             if facts.refused != memory.refused:
                 decision = decide_artifact(self._facts(artifact, memory))
         await self._report(artifact, decision)
-        return min((each for each in (decision.requeue_after, again) if each is not None), default=None)
+        return soonest(decision.requeue_after, again)
 
     # ----------------------------------------------------------------------------------------------------------- facts
 
@@ -168,18 +163,6 @@ class ArtifactReconciler:
             flags=self._flags,
             now=now,
         )
-
-    def _memory(self, artifact: Resource) -> _Memory:
-        memory = self._memories.get(key_of(artifact))
-        if memory is None or memory.uid != uid_of(artifact):
-            memory = self._memories[key_of(artifact)] = _Memory(uid=uid_of(artifact))
-        return memory
-
-    # ----------------------------------------------------------------------------------------------------------- slots
-
-    def _give_back(self, key: ObjectKey) -> None:
-        for other in self._slots.give_back(key):
-            self._wake(other)
 
     # ---------------------------------------------------------------------------------------------------------- writes
 
@@ -215,7 +198,7 @@ class ArtifactReconciler:
             applied = replace(made, again=soonest(applied.again, made.again))
         if applied.refused:
             log.info("%s: %s", key, applied.refused[0])
-            return _REFUSED_RETRY
+            return REFUSED_RETRY
         return applied.again
 
     async def _apply(
@@ -283,17 +266,12 @@ class ArtifactReconciler:
         if decision.status is None or not await self._status.write(artifact, decision.status):
             return
         self._tries.note(artifact.get("status") or {}, decision.status)
-        before, after = condition_of(artifact, "Ready") or {}, condition_of({"status": decision.status}, "Ready") or {}
-        if after.get("status") == "True" and before.get("status") != "True":
+        if change_of(artifact, decision.status, "Ready").became_true:
             note = f"{dig(decision.status, 'completed', 'bytes')} bytes are complete and verified"
             self._events.emit(artifact, reason="ModelCacheReady", note=note, action="Download")
-        download = condition_of({"status": decision.status}, "DownloadReady") or {}
-        old = condition_of(artifact, "DownloadReady") or {}
-        reason = str(download.get("reason", ""))
-        failed = download.get("status") == "False" and category_of(reason) is not Category.PROGRESS
-        if failed and (old.get("status"), old.get("reason")) != ("False", reason):
-            note = f"{reason}: {download.get('message', '')}"
-            self._events.emit(artifact, reason="DownloadFailed", note=note, warning=True, action="Download")
+        download = change_of(artifact, decision.status, "DownloadReady")
+        if download.is_new_fault:
+            self._events.emit(artifact, reason="DownloadFailed", note=download.text, warning=True, action="Download")
 
 
 def _trouble(applied: Applied) -> Condition | None:
@@ -316,12 +294,6 @@ def _labels_applied(artifact: Resource) -> set[str]:
         if not entry.get("subresource")
     )
     return {key.removeprefix("f:") for each in fields for key in each if key.startswith("f:")}
-
-
-def _created(artifact: Resource) -> tuple[str, str, str]:
-    """The order of downloads: creation, then namespace and name."""
-    key = key_of(artifact)
-    return str(dig(artifact, "metadata", "creationTimestamp", default="")), key.namespace, key.name
 
 
 # ------------------------------------------------------------------------------------------------------------ evidence

@@ -16,23 +16,19 @@ from airunway.kube import (
     POD,
     STORAGE_CLASS,
     AnyReflector,
-    Kind,
-    MutationCache,
     compact_objects,
     transform_once,
     wait_until_synced,
 )
 from airunway.owned.objects import Identity, Mark, identity_in, is_ours
-from airunway.owned.views import View, known_objects, views_by_kind
+from airunway.owned.views import OwnedView, known_objects, view_of, views_by_kind
 from airunway.process.caches import Caches, SharedCache
 from airunway.process.jobs import job_pod
-from airunway.resource import ObjectKey, Resource, controller_owner, dig, key_of, labels_of, uid_of
+from airunway.resource import ObjectKey, Resource, controller_owner, dig, kept, key_of, labels_of, uid_of
 from airunway.status.evidence import EventFacts, event_facts
 
 MARK = Mark(names.PART, names.MODEL_CACHE_PART)
 """The label on all objects of this part."""
-
-_OURS = f"{MARK.key}={MARK.value}"
 
 _FACTS = "facts"
 
@@ -77,15 +73,19 @@ class ArtifactCaches:
         self._on_owned = on_owned
         self._on_claim = on_claim
         project = transform_once(compact_objects(names.MODEL_CACHE_MANAGER))
-        self._artifacts = self._view(caches, MODEL_ARTIFACT, project, selector="", optional=True)
-        self._artifacts.objects.add_listener(lambda key, old, new, _echo: on_artifact(key, old, new))
-        claims = self._view(caches, PERSISTENT_VOLUME_CLAIM, _claims(project), selector="")
-        self._claims, self._jobs = claims, self._view(caches, JOB, project, selector=_OURS)
+        artifacts = caches.of(MODEL_ARTIFACT, project=project, optional=True)
+        self.artifacts = view_of(artifacts, project=project, owners_of=_owners_of)
+        self.artifacts.objects.add_listener(lambda key, old, new, _echo: on_artifact(key, old, new))
+        project_claim = _claims(project)
+        claims = caches.of(PERSISTENT_VOLUME_CLAIM, project=project_claim)
+        self._claims = view_of(claims, project=project_claim, owners_of=_owners_of)
+        jobs = caches.of(JOB, project=project, label_selector=MARK.selector)
+        self._jobs = view_of(jobs, project=project, owners_of=_owners_of)
         self._views = views_by_kind((self._claims, self._jobs))
         for view in self._views.values():
             view.objects.add_listener(self._on_change)
-        claims.objects.add_listener(lambda key, _old, _new, _echo: on_claim(key))
-        self.pods: SharedCache = caches.of(POD, project=job_pod, label_selector=_OURS)
+        self._claims.objects.add_listener(lambda key, _old, _new, _echo: on_claim(key))
+        self.pods: SharedCache = caches.of(POD, project=job_pod, label_selector=MARK.selector)
         self._pods_of = self.pods.add_index(lambda pod: (ObjectKey(key_of(pod).namespace, _artifact_label(pod)),))
         self.pods.add_handler(lambda key, old, new: self._on_change(key, old, new, False))
         self._events: SharedCache = caches.of(EVENT, project=_event, field_selector="type=Warning")
@@ -94,28 +94,15 @@ class ArtifactCaches:
         self.classes: SharedCache = caches.of(STORAGE_CLASS, project=_storage_class, everywhere=True)
         self.classes.add_handler(lambda _key, _old, _new: on_classes())
 
-    @staticmethod
-    def _view(
-        caches: Caches, kind: Kind, project: Callable[[Resource], Resource], *, selector: str, optional: bool = False
-    ) -> View:
-        reflector = caches.of(kind, project=project, label_selector=selector, optional=optional)
-        objects = MutationCache(reflector, project=project)
-        return View(kind=kind, reflector=reflector, objects=objects, of=reflector.add_index(_owners_of))
-
     # ---------------------------------------------------------------------------------------------------- what is read
-
-    @property
-    def artifacts(self) -> View:
-        """The view of ModelArtifacts."""
-        return self._artifacts
 
     @property
     def served(self) -> bool:
         """Whether the cluster serves ModelArtifacts, as far as it is known."""
-        return not self._artifacts.reflector.missing
+        return not self.artifacts.reflector.missing
 
     def _all(self) -> list[AnyReflector]:
-        views = (self._artifacts, *self._views.values())
+        views = (self.artifacts, *self._views.values())
         return [*(view.reflector for view in views), self.pods, self._events, self.classes]
 
     def unread(self) -> list[str]:
@@ -126,13 +113,13 @@ class ArtifactCaches:
         """Wait until none of the kinds is unread."""
         await wait_until_synced(self._all())
 
-    def view_of(self, obj: Resource) -> View | None:
+    def view_of(self, obj: Resource) -> OwnedView | None:
         """How an object is written; None for a kind that this part does not write."""
         kind = identity_in(obj)[:2]
-        return self._artifacts if kind == (names.GROUP, MODEL_ARTIFACT.kind) else self._views.get(kind)
+        return self.artifacts if kind == (names.GROUP, MODEL_ARTIFACT.kind) else self._views.get(kind)
 
     def artifact(self, key: ObjectKey) -> Resource | None:
-        return self._artifacts.objects.get(key)
+        return self.artifacts.objects.get(key)
 
     def owned(self, artifact: Resource) -> Owned:
         """The claims, Jobs and pods of an artifact."""
@@ -222,15 +209,13 @@ def _claims(project: Callable[[Resource], Resource]) -> Callable[[Resource], Res
     def projected(claim: Resource) -> Resource:
         if labels_of(claim).get(MARK.key) == MARK.value:
             return project(claim)
-        metadata, owner = claim.get("metadata") or {}, controller_owner(claim)
-        kept = {field: metadata[field] for field in _CLAIM_METADATA if field in metadata}
-        spec, status = claim.get("spec") or {}, claim.get("status") or {}
+        owner, metadata = controller_owner(claim), kept(claim.get("metadata"), *_CLAIM_METADATA)
         return {
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
-            "metadata": {**kept, **({"ownerReferences": [owner]} if owner is not None else {})},
-            "spec": {"storageClassName": spec["storageClassName"]} if "storageClassName" in spec else {},
-            "status": {"phase": status.get("phase")},
+            "metadata": {**metadata, **({"ownerReferences": [owner]} if owner is not None else {})},
+            "spec": kept(claim.get("spec"), "storageClassName"),
+            "status": {"phase": dig(claim, "status", "phase")},
         }
 
     return projected
@@ -241,12 +226,8 @@ _CLAIM_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimes
 
 def _storage_class(found: Resource) -> Resource:
     """A StorageClass without what nothing here depends on."""
-    metadata = found.get("metadata") or {}
+    metadata = ("name", "uid", "resourceVersion", "annotations", "deletionTimestamp")
     return {
         **{key: value for key, value in found.items() if key not in ("metadata", "parameters", "mountOptions")},
-        "metadata": {
-            key: value
-            for key, value in metadata.items()
-            if key in ("name", "uid", "resourceVersion", "annotations", "deletionTimestamp")
-        },
+        "metadata": kept(found.get("metadata"), *metadata),
     }

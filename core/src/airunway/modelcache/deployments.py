@@ -5,7 +5,7 @@ its status how far they are.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -23,14 +23,15 @@ from airunway.artifacts.deployments import (
 from airunway.artifacts.volumes import STORAGE, VolumeDecision, VolumeFacts, claims_named, decide_volumes
 from airunway.configs import propagated
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, EventRecorder, MutationCache, StatusWriter
+from airunway.kube import Client, EventRecorder, MutationCache, StatusWriter, soonest
 from airunway.modelcache.artifacts import ArtifactMaker
 from airunway.modelcache.caches import MARK, ArtifactCaches
 from airunway.owned.apply import WriteHistory, apply_objects, fight_text
 from airunway.owned.objects import complete, identity_in, is_ours, our_labels
 from airunway.owned.plan import conflict_text
-from airunway.owned.writer import Writer
+from airunway.owned.writer import REFUSED_RETRY, Writer
 from airunway.process.logs import log_phase
+from airunway.process.memories import Memories
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.resource import (
     ObjectKey,
@@ -39,26 +40,20 @@ from airunway.resource import (
     dig,
     key_of,
     labels_of,
-    uid_of,
 )
-from airunway.status import Category, Condition, category_of
-from airunway.status.conditions import conditions_in, written
+from airunway.status import Condition
+from airunway.status.conditions import Change, change_of, conditions_in, written
 from airunway.status.evidence import Evidence, claim_facts
 from airunway.status.rollup import Verdict
 from airunway.status.rootcause import find_root_cause
 
 log = logging.getLogger(__name__)
 
-_REFUSED_RETRY = 30.0
-"""Seconds until a refused write is tried again."""
-
 
 @dataclass(kw_only=True)
 class _Memory:
     """What is remembered of one deployment; nothing depends on it after a restart."""
 
-    uid: str
-    """The deployment; another one with its name has a memory of its own."""
     history: WriteHistory = field(default_factory=WriteHistory)
     """Recent creations and reverts of claims."""
     refused: dict[str, Verdict] = field(default_factory=dict)
@@ -101,11 +96,11 @@ class CacheReconciler:
             manager=names.MODEL_CACHE_MANAGER,
             on_write=log_phase,
         )
-        self._memories: dict[ObjectKey, _Memory] = {}
+        self._memories = Memories(_Memory)
 
     def forget(self, key: ObjectKey) -> None:
         """Release all that is remembered of a deployment that is gone."""
-        self._memories.pop(key, None)
+        self._memories.forget(key)
 
     def request(self, deployment: Resource) -> CacheRequest | None:
         """What the deployment asks for under its config."""
@@ -125,9 +120,9 @@ class CacheReconciler:
             self.forget(key)
             return None
         cache, waits = await self._cache(key, deployment)
-        volumes, delay = await self._volumes(key, deployment)
+        volumes, delay = await self._volumes(deployment)
         await self._report(deployment, cache, volumes)
-        return min((each for each in (waits, delay) if each is not None), default=None)
+        return soonest(waits, delay)
 
     # ----------------------------------------------------------------------------------------------------------- cache
 
@@ -153,7 +148,7 @@ class CacheReconciler:
         if decision.artifact is not None:
             trouble = await self._make(deployment, decision.artifact)
             if trouble is not None:
-                return replace(decision, condition=trouble), _REFUSED_RETRY
+                return replace(decision, condition=trouble), REFUSED_RETRY
         return decision, None
 
     async def _make(self, deployment: Resource, artifact: Resource) -> Condition | None:
@@ -167,19 +162,17 @@ class CacheReconciler:
 
     # --------------------------------------------------------------------------------------------------------- volumes
 
-    async def _volumes(self, key: ObjectKey, deployment: Resource) -> tuple[VolumeDecision, float | None]:
+    async def _volumes(self, deployment: Resource) -> tuple[VolumeDecision, float | None]:
         """The condition of the volumes, once their claims are made; and the seconds until the next try."""
-        memory = self._memories.get(key)
-        if memory is None or memory.uid != uid_of(deployment):
-            memory = _Memory(uid=uid_of(deployment))
-        decision = decide_volumes(self._volume_facts(deployment, memory))
+        known = self._memories.find(deployment)
+        decision = decide_volumes(self._volume_facts(deployment, known.refused if known is not None else {}))
         if not decision.claims:
             return decision, None
-        self._memories[key] = memory
+        memory = self._memories.of(deployment)
         again = await self._apply_claims(deployment, decision.claims, memory)
-        return decide_volumes(self._volume_facts(deployment, memory)), again
+        return decide_volumes(self._volume_facts(deployment, memory.refused)), again
 
-    def _volume_facts(self, deployment: Resource, memory: _Memory) -> VolumeFacts:
+    def _volume_facts(self, deployment: Resource, refused: Mapping[str, Verdict]) -> VolumeFacts:
         namespace, resolution = key_of(deployment).namespace, self._configs.resolve(deployment)
         named = ((name, self._caches.claim(ObjectKey(namespace, name))) for name in claims_named(deployment))
         claims = {name: claim for name, claim in named if claim is not None}
@@ -197,7 +190,7 @@ class CacheReconciler:
             ours=frozenset(name for name, claim in claims.items() if is_ours(claim, deployment, MARK)),
             classes={key_of(each).name: each for each in self._caches.classes.values()},
             causes=causes,
-            refused=memory.refused,
+            refused=refused,
         )
 
     async def _apply_claims(self, deployment: Resource, claims: tuple[Resource, ...], memory: _Memory) -> float | None:
@@ -227,7 +220,7 @@ class CacheReconciler:
         memory.refused = {
             name: Verdict(ready=False, reason=reason, message=text) for name, (reason, text) in hindered.items()
         }
-        return _REFUSED_RETRY if applied.refused else applied.again
+        return REFUSED_RETRY if applied.refused else applied.again
 
     # ---------------------------------------------------------------------------------------------------------- status
 
@@ -252,16 +245,11 @@ class CacheReconciler:
         if conditions:
             status["conditions"] = sorted(conditions, key=lambda condition: str(condition.get("type")))
         if await self._status.write(deployment, status) and cache.write_status:
-            self._announce(deployment, cache.condition)
+            self._announce(deployment, change_of(deployment, status, CONDITION))
 
-    def _announce(self, deployment: Resource, condition: Condition | None) -> None:
+    def _announce(self, deployment: Resource, change: Change) -> None:
         """Emit an event where the weights became ready, or have another fault than before."""
-        if condition is None:
-            return
-        before = condition_of(deployment, CONDITION) or {}
-        if condition.status is True and before.get("status") != "True":
-            self._events.emit(deployment, reason="ModelCacheReady", note=condition.message, action="Download")
-        fault = condition.status is False and category_of(condition.reason) is not Category.PROGRESS
-        if fault and (before.get("status"), before.get("reason")) != ("False", condition.reason):
-            note = f"{condition.reason}: {condition.message}"
-            self._events.emit(deployment, reason="DownloadFailed", note=note, warning=True, action="Download")
+        if change.became_true:
+            self._events.emit(deployment, reason="ModelCacheReady", note=change.after["message"], action="Download")
+        if change.is_new_fault:
+            self._events.emit(deployment, reason="DownloadFailed", note=change.text, warning=True, action="Download")

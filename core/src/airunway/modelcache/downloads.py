@@ -17,7 +17,7 @@ from airunway.artifacts.jobs import PROGRESS_PORT
 from airunway.process.metrics import NO_PHASE, OBJECT_LIMIT, OTHER, Metrics, Point
 from airunway.quantity import parse_quantity
 from airunway.resource import ObjectKey, Resource, condition_of, dig
-from airunway.status import Category, category_of
+from airunway.status.conditions import is_fault
 from airunway.status.evidence import parse_moment
 
 log = logging.getLogger(__name__)
@@ -119,12 +119,6 @@ def artifact_points(artifacts: Sequence[tuple[ObjectKey, Resource]], *, limit: i
             yield "airunway_modelartifact_bytes", (*key, state), count
 
 
-def download_points(*, running: int, queued: int) -> Iterator[Point]:
-    """Downloads that have one of the slots of ``--max-downloads``, and those that wait for one."""
-    yield "airunway_model_downloads", ("running",), running
-    yield "airunway_model_downloads", ("queued",), queued
-
-
 def _bytes(artifact: Resource) -> Iterator[tuple[str, float]]:
     status = artifact.get("status")
     total = dig(status, "completed", "bytes") or dig(status, "progress", "totalBytes")
@@ -166,8 +160,7 @@ class Tries:
 
 def _failed(status: Resource) -> bool:
     condition = condition_of({"status": status}, "DownloadReady") or {}
-    failed = category_of(str(condition.get("reason"))) is not Category.PROGRESS
-    return condition.get("status") == "False" and failed and dig(status, "download", "attempts") is not None
+    return is_fault(condition) and dig(status, "download", "attempts") is not None
 
 
 def _try(status: Resource) -> tuple[object, ...]:

@@ -16,6 +16,7 @@ from airunway.kinds import MODEL_TEMPLATE
 from airunway.kube import EventRecorder, wait_until_answered
 from airunway.modelcache.artifacts import ArtifactMaker
 from airunway.modelcache.caches import ArtifactCaches
+from airunway.owned.writer import REFUSED_RETRY
 from airunway.process.caches import Caches, SharedCache
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.process.templates import TemplateProjection
@@ -23,9 +24,6 @@ from airunway.resource import ObjectKey, Resource, key_of, label_value, labels_o
 from airunway.templates import contribution_of, keeps_warm, warm_requests
 
 log = logging.getLogger(__name__)
-
-_REFUSED_RETRY = 30.0
-"""Seconds until a refused write is tried again."""
 
 
 def user_name(template: ObjectKey) -> str:
@@ -173,7 +171,7 @@ class WarmTemplates:
             if refused is not None:
                 problems.append(f"{'Forbidden' if refused.kind is None else refused.policy.reason}: {refused}")
         self._announce(template, "; ".join(problems))
-        return _REFUSED_RETRY if problems else None
+        return REFUSED_RETRY if problems else None
 
     def _announce(self, template: Resource, problem: str) -> None:
         """Emit an event where an artifact cannot be made, once for each cause."""

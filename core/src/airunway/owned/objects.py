@@ -30,6 +30,11 @@ class Mark(NamedTuple):
     """For example ``airunway.ai/provider`` or ``airunway.ai/part``."""
     value: str
 
+    @property
+    def selector(self) -> str:
+        """The label selector of these objects."""
+        return f"{self.key}={self.value}"
+
 
 def identity_in(obj: Resource) -> Identity:
     group = str(obj.get("apiVersion")).rpartition("/")[0]

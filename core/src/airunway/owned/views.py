@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from airunway.kube import AnyReflector, Index, Kind, MutationCache
@@ -20,13 +20,24 @@ class View:
     """The cache as the API server's watch fills it."""
     objects: MutationCache
     """The cache with the answers to our own writes."""
-    of: Index
-    """Our objects by their owner."""
+
+    @property
+    def synced(self) -> bool:
+        """Whether all objects have been read once."""
+        return self.reflector.synced.is_set()
 
     @property
     def served(self) -> bool:
         """Whether the cluster serves the kind, as far as it has been read."""
-        return self.reflector.synced.is_set() and not self.reflector.missing
+        return self.synced and not self.reflector.missing
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnedView(View):
+    """The objects of one kind that belong to owners."""
+
+    of: Index
+    """The objects by their owner."""
 
     def owned(self, owner: Hashable) -> Iterator[Resource]:
         """Our objects of an owner."""
@@ -35,13 +46,25 @@ class View:
                 yield found
 
 
-def views_by_kind(views: Iterable[View]) -> Mapping[tuple[str, str], View]:
+def view_of(
+    reflector: AnyReflector,
+    *,
+    project: Callable[[Resource], Resource],
+    owners_of: Callable[[Resource], Iterable[Hashable]],
+    restore: Callable[[Resource], Resource] | None = None,
+) -> OwnedView:
+    """The view of what a reflector caches; `owners_of` indexes it, `project` and `restore` are those of its cache."""
+    objects = MutationCache(reflector, project=project, restore=restore)
+    return OwnedView(kind=reflector.kind, reflector=reflector, objects=objects, of=reflector.add_index(owners_of))
+
+
+def views_by_kind(views: Iterable[OwnedView]) -> Mapping[tuple[str, str], OwnedView]:
     """The views by group and kind."""
     return {(view.kind.group, view.kind.kind): view for view in views}
 
 
 def known_objects(
-    views: Mapping[tuple[str, str], View], owner: Hashable, wanted: Iterable[Resource]
+    views: Mapping[tuple[str, str], OwnedView], owner: Hashable, wanted: Iterable[Resource]
 ) -> dict[Identity, Resource]:
     """The objects of an owner in these views, and those with the name of a `wanted` one, whose namespace is set."""
     found = {

@@ -115,6 +115,9 @@ NEVER = "1"
 DELETION_PATIENCE = 10.0
 """Seconds for which the watch may lag behind a deletion."""
 
+REFUSED_RETRY = 30.0
+"""Seconds until a part of the core tries a refused write again."""
+
 
 class WrittenKind(Protocol):
     """How a kind is written: a version that the cluster serves, and the cache that gets the answers."""

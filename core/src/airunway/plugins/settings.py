@@ -140,10 +140,10 @@ def _model(settings: type) -> type[BaseModel]:
 
 
 def _problem(error: Any) -> str:
-    said = f"{error['msg'][:1].lower()}{error['msg'][1:]}"
+    text = f"{error['msg'][:1].lower()}{error['msg'][1:]}"
     for ours, users in _WORDS.items():
-        said = said.replace(ours, users)
-    return f"{said}, not {str(error.get('input'))[:64]!r}"
+        text = text.replace(ours, users)
+    return f"{text}, not {str(error.get('input'))[:64]!r}"
 
 
 # --------------------------------------------------------------------------------- the pod settings of a runtime config

@@ -28,7 +28,7 @@ from airunway.kube import (
     wait_until_answered,
 )
 from airunway.process.metrics import Metrics
-from airunway.resource import ObjectKey, Resource, dig
+from airunway.resource import ObjectKey, Resource, dig, entries_at
 
 T = TypeVar("T")
 
@@ -248,12 +248,9 @@ class ProviderCapabilities:
     def engine_of(self, deployment: Resource) -> Resource | None:
         """The provider's entry for the engine that a deployment uses; None if it is not known."""
         config = self.configs.get(ObjectKey("", self.provider_of(deployment)))
-        engines = dig(config, "spec", "capabilities", "engines")
         used = dig(deployment, "status", "engine", "type")
-        for entry in engines if isinstance(engines, list) else ():
-            if isinstance(entry, dict) and entry.get("name") == used:
-                return entry
-        return None
+        engines = entries_at(config, "spec", "capabilities", "engines")
+        return next((entry for entry in engines if entry.get("name") == used), None)
 
     def _on_config(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         if dig(old, "spec", "capabilities") != dig(new, "spec", "capabilities"):

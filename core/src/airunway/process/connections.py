@@ -39,8 +39,8 @@ def listening(host: str, port: int, *, who: str = "", backlog: int = 128) -> Ite
         listener = _bound(host, port, backlog)
     except OSError as error:
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        said = " ".join(filter(None, (who, f"cannot listen on {where}: {os.strerror(error.errno or 0)}")))
-        raise OSError(error.errno, said) from error
+        text = " ".join(filter(None, (who, f"cannot listen on {where}: {os.strerror(error.errno or 0)}")))
+        raise OSError(error.errno, text) from error
     with listener:
         listener.setblocking(False)
         yield listener

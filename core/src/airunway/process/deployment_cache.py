@@ -27,8 +27,8 @@ from airunway.api.bounds import (
 )
 from airunway.api.names import GROUP, provider_finalizer, provider_of_finalizer, provider_of_manager
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import LAST_APPLIED, Client, compact_bytes, compact_objects
-from airunway.resource import Resource, dig, finalizers_of, key_of, uid_of
+from airunway.kube import Client, compact_bytes, compact_objects
+from airunway.resource import LAST_APPLIED, Resource, dig, finalizers_of, key_of, uid_of
 from airunway.selection import REFUSED_BY, is_denied, refused_by
 from airunway.templates import effective
 

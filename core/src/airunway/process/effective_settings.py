@@ -14,12 +14,11 @@ from typing import Any
 import orjson
 
 from airunway import __version__
+from airunway.api import names
 from airunway.api.names import GROUP
 from airunway.kube.config import SERVICE_ACCOUNT_DIRECTORY
 from airunway.redaction import redacted
 from airunway.resource import Resource, annotations_of, dig, key_of
-
-DEFAULT_NAMESPACE = "airunway-system"
 
 ANNOTATION = f"{GROUP}/effective-settings"
 """The annotation of a Lease that holds `EffectiveSettings` as JSON."""
@@ -91,4 +90,4 @@ def operator_namespace(environment: Mapping[str, str], *, account: Path = SERVIC
         mounted = (account / "namespace").read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
         mounted = ""
-    return mounted or DEFAULT_NAMESPACE
+    return mounted or names.DEFAULT_NAMESPACE

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from airunway.resource import ObjectKey, Resource
+from collections.abc import Callable, Iterator
+
+from airunway.process.metrics import Point
+from airunway.resource import ObjectKey, Resource, kept, key_of, text_at
 
 
 class Slots:
     """The slots of one process, by the key of what a Job works for; others wait in the order of their creation.
 
-    Example: of 11 downloads with 10 slots the youngest waits until one gives its slot back.
+    Example: of 11 downloads with 10 slots the youngest waits until one gives its slot back. Then `wake(key)` is called:
+    it may take one now.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, *, wake: Callable[[ObjectKey], None]) -> None:
         self._most = most
+        self._wake = wake
         self._holders: set[ObjectKey] = set()
         self._waiting: dict[ObjectKey, tuple[str, str, str]] = {}
 
@@ -25,6 +30,11 @@ class Slots:
     def queued(self) -> int:
         """How many wait for one."""
         return len(self._waiting)
+
+    def points(self, metric: str) -> Iterator[Point]:
+        """How many have a slot, and how many wait for one."""
+        yield metric, ("running",), self.running
+        yield metric, ("queued",), self.queued
 
     def clear(self) -> None:
         """Forget everything: another process may have led since."""
@@ -40,23 +50,25 @@ class Slots:
         self._waiting.pop(key, None)
         self._holders.add(key)
 
-    def take(self, key: ObjectKey, order: tuple[str, str, str]) -> bool:
-        """Take a slot if one is free and nothing older waits; else wait for one."""
+    def take(self, obj: Resource) -> bool:
+        """Take a slot for an object if one is free and nothing older waits; else wait for one."""
+        key = key_of(obj)
         if key in self._holders:
             return True
-        self._waiting[key] = order
+        self._waiting[key] = text_at(obj, "metadata", "creationTimestamp"), *key
         if len(self._holders) >= self._most or key not in self._next():
             return False
         self.claim(key)
         return True
 
-    def give_back(self, key: ObjectKey) -> list[ObjectKey]:
-        """Give a slot back, or stop waiting; returns those that may take one now."""
+    def give_back(self, key: ObjectKey) -> None:
+        """Give a slot back, or stop waiting; those that may take one now are woken."""
         waited = self._waiting.pop(key, None) is not None
         if key not in self._holders and not waited:
-            return []
+            return
         self._holders.discard(key)
-        return self._next()
+        for other in self._next():
+            self._wake(other)
 
     def _next(self) -> list[ObjectKey]:
         free = self._most - len(self._holders)
@@ -65,11 +77,11 @@ class Slots:
 
 def job_pod(pod: Resource) -> Resource:
     """Returns a pod of a Job without its containers' specs, which are large and known."""
-    spec, metadata = pod.get("spec") or {}, pod.get("metadata") or {}
+    metadata = pod.get("metadata") or {}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {key: value for key, value in metadata.items() if key not in ("managedFields", "annotations")},
-        "spec": {key: spec[key] for key in ("nodeName", "schedulingGates") if key in spec},
+        "spec": kept(pod.get("spec"), "nodeName", "schedulingGates"),
         "status": pod.get("status") or {},
     }

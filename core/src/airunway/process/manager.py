@@ -21,6 +21,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import kopf
 
 from airunway import __version__
+from airunway.api import names
 from airunway.gc_tuning import short_gc_pauses
 from airunway.kube import Backoff, Client, ClusterConfig, LeaderElector, user_agent_of
 from airunway.plugins.errors import PluginError
@@ -71,7 +72,7 @@ class ManagerSettings:
     metrics_address: str = "0"
     """Where to serve the metrics; ``0``: nowhere."""
     leader_election: bool = False
-    namespace: str = "airunway-system"
+    namespace: str = names.DEFAULT_NAMESPACE
     """The namespace of the Leases."""
     identity: str = ""
     """The holder identity in the Leases."""

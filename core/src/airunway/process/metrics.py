@@ -28,7 +28,7 @@ from airunway.gc_tuning import gc_paused
 from airunway.kube import AnyReflector, EventRecorder, PassResult, WorkQueue
 from airunway.process.connections import Cause
 from airunway.process.metric_catalogue import METRICS, MetricsRole, MetricType
-from airunway.resource import ObjectKey, Resource, age_seconds, condition_of, dig, digest, uid_of
+from airunway.resource import ObjectKey, Resource, age_seconds, condition_of, dig, digest, entries_at, uid_of
 
 INTERVAL = 0.1
 """Seconds between two measurements."""
@@ -330,10 +330,8 @@ def provider_points(
 
 
 def _condition_points(metric: str, labels: tuple[str, ...], obj: Resource) -> Iterator[Point]:
-    conditions = dig(obj, "status", "conditions")
-    for condition in conditions if isinstance(conditions, list) else ():
-        if isinstance(condition, dict):
-            yield metric, (*labels, str(condition.get("type")), str(condition.get("status"))), 1.0
+    for condition in entries_at(obj, "status", "conditions"):
+        yield metric, (*labels, str(condition.get("type")), str(condition.get("status"))), 1.0
 
 
 def _phase(deployment: Resource) -> str:

@@ -229,7 +229,7 @@ def _handler(check: Check, remark: Check = lambda: None) -> Handler:
         problem = check()
         if problem is not None:
             return web.Response(text=problem, status=503)
-        said = remark()
-        return web.Response(text="ok" if said is None else f"ok; {said}")
+        text = remark()
+        return web.Response(text="ok" if text is None else f"ok; {text}")
 
     return handle

@@ -13,7 +13,7 @@ from airunway.configs import Resolution, config_name, resolve
 from airunway.kinds import CLUSTER_RUNTIME_CONFIG, RUNTIME_CONFIG
 from airunway.kube import AnyReflector, compact_objects
 from airunway.process.caches import Caches, ScopedCaches
-from airunway.resource import ObjectKey, Resource, dig, key_of
+from airunway.resource import ObjectKey, Resource, dig, kept, key_of
 
 OnChange: TypeAlias = Callable[[Hashable, Callable[[], list[Resource]]], None]
 """``on_change(cause, users)``: a config changed. `users()` returns the cached deployments that it concerns at the time
@@ -90,5 +90,5 @@ class _Projection:
     def __call__(self, obj: Resource) -> Resource:
         metadata = obj.get("metadata")
         if isinstance(metadata, dict):
-            obj["metadata"] = {field: metadata[field] for field in _METADATA if field in metadata}
+            obj["metadata"] = kept(metadata, *_METADATA)
         return self._compact(obj)

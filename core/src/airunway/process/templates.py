@@ -14,7 +14,7 @@ from airunway.kube import AnyReflector, compact_objects
 from airunway.process.caches import Caches, ScopedCaches, SharedCache
 from airunway.process.deployment_cache import own_spec
 from airunway.process.runtime_configs import OnChange
-from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of
+from airunway.resource import ObjectKey, Resource, condition_of, dig, kept, key_of
 from airunway.templates import (
     CLUSTER_KIND,
     KIND,
@@ -128,25 +128,21 @@ class TemplateProjection:
     def __call__(self, obj: Resource) -> Resource:
         metadata, status = obj.get("metadata"), obj.get("status")
         kind = obj.get("kind") or (KIND if dig(metadata, "namespace") else CLUSTER_KIND)
-        kept: Resource = {"kind": kind, "spec": obj.get("spec")}
-        kept["metadata"] = {
-            field: metadata[field] for field in _METADATA if isinstance(metadata, dict) and field in metadata
-        }
-        kept["status"] = _status(status) if isinstance(status, dict) else {}
+        found: Resource = {"kind": kind, "spec": obj.get("spec"), "metadata": kept(metadata, *_METADATA)}
+        found["status"] = _status(status) if isinstance(status, dict) else {}
         if conditions := [each for type_ in _CONDITIONS if (each := condition_of(obj, type_)) is not None]:
-            kept["status"]["conditions"] = [
+            found["status"]["conditions"] = [
                 {field: each.get(field) for field in ("type", "status")} for each in conditions
             ]
-        return self._compact(kept)
+        return self._compact(found)
 
 
 def _status(status: Resource) -> Resource:
     fields = _STATUS if status.get("phase") in USABLE else (*_STATUS, *_AGAINST)
-    kept = {field: status[field] for field in fields if field in status}
-    hardware = status.get("hardware")
+    found, hardware = kept(status, *fields), status.get("hardware")
     if isinstance(hardware, dict):
-        kept["hardware"] = {field: hardware[field] for field in _HARDWARE if field in hardware}
-    return kept
+        found["hardware"] = kept(hardware, *_HARDWARE)
+    return found
 
 
 def _model(template: Resource) -> tuple[Hashable, ...]:

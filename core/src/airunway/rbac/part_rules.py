@@ -118,7 +118,7 @@ def gateway_contents(images: Sequence[str]) -> tuple[dict[str, str], list[Policy
             ),
             subjects("the core"),
         ],
-        ("gateway.networking.k8s.io", "httproutes"): [
+        (names.GATEWAY_GROUP, "httproutes"): [
             PolicyRule(
                 expression="variables.o.spec.?rules.orValue([]).all(r, "
                 "r.?filters.orValue([]).all(f, f.type == 'URLRewrite') && "
@@ -168,7 +168,7 @@ def gateway_contents(images: Sequence[str]) -> tuple[dict[str, str], list[Policy
     }
     named_as_deployment = " || ".join(
         f"variables.kind == {whose_kind(*kind)}"
-        for kind in (("gateway.networking.k8s.io", "httproutes"), ("inference.networking.k8s.io", "inferencepools"))
+        for kind in ((names.GATEWAY_GROUP, "httproutes"), ("inference.networking.k8s.io", "inferencepools"))
     )
     name = PolicyRule(
         expression=f"variables.owners.exists(n, variables.o.metadata.name == (({named_as_deployment}) ? n : {picker}))",

@@ -22,12 +22,12 @@ from airunway.kube import (
     Kind,
 )
 from airunway.plugins.contract import ProviderManifest
+from airunway.rbac.policy_rules import RBAC
 from airunway.resource import Resource
 from airunway.sdk.picker import RULES
 from airunway.webhook.cert_rotator import SECRET
 from airunway.webhook.configuration import CONFIGURATION_KIND, WebhookSettings
 
-_RBAC = "rbac.authorization.k8s.io"
 _READ = ["get", "list", "watch"]
 _FOLLOW = ["list", "watch"]
 
@@ -112,11 +112,11 @@ def gateway_rights() -> Rights:
         cluster=(
             _of_kind(GATEWAY, _FOLLOW),
             # To report that it is missing, with the command, before a picker is made.
-            _rule(_RBAC, ["clusterroles"], ["get"], named=picker),
+            _rule(RBAC, ["clusterroles"], ["get"], named=picker),
         ),
         watched=(
             *(_of_kind(kind, _WRITE) for kind in (HTTP_ROUTE, INFERENCE_POOL, DESTINATION_RULE, *PICKER_KINDS)),
-            _rule(_RBAC, ["clusterroles"], ["bind"], named=picker),
+            _rule(RBAC, ["clusterroles"], ["bind"], named=picker),
             _FINALIZERS,
         ),
     ) + leader_election_rights(names.GATEWAY_MANAGER)
@@ -145,7 +145,7 @@ def model_cache_rights() -> Rights:
 def picker_role() -> Resource:
     """The ClusterRole of endpoint pickers, one in a cluster; a RoleBinding grants it to each picker."""
     return {
-        "apiVersion": f"{_RBAC}/v1",
+        "apiVersion": f"{RBAC}/v1",
         "kind": "ClusterRole",
         "metadata": {"name": names.ENDPOINT_PICKER_ROLE},
         "rules": [dict(rule) for rule in RULES],
@@ -231,8 +231,8 @@ def roles(
 def _role_and_binding(rules: Sequence[Resource], metadata: Resource, subject: Resource, *, kind: str) -> list[Resource]:
     if not rules:
         return []
-    version = f"{_RBAC}/v1"
-    reference = {"apiGroup": _RBAC, "kind": kind, "name": metadata["name"]}
+    version = f"{RBAC}/v1"
+    reference = {"apiGroup": RBAC, "kind": kind, "name": metadata["name"]}
     return [
         {"apiVersion": version, "kind": kind, "metadata": dict(metadata), "rules": [dict(rule) for rule in rules]},
         {

@@ -20,7 +20,6 @@ from airunway.routing.backends import (
 from airunway.routing.claims import Claim, Claimant, ClaimKind, Claims, Conflict, claimant_of
 from airunway.routing.decision import Decision, decide
 from airunway.routing.gateways import (
-    GATEWAY_GROUP,
     Choice,
     Target,
     choose,
@@ -33,7 +32,6 @@ from airunway.routing.routes import MODEL_HEADER, Rules, route
 
 __all__ = [
     "CONDITION",
-    "GATEWAY_GROUP",
     "MARK",
     "MODEL_HEADER",
     "Backend",

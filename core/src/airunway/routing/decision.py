@@ -27,7 +27,7 @@ from airunway.routing.backends import (
     pool_objects,
 )
 from airunway.routing.claims import ClaimKind, Conflict
-from airunway.routing.gateways import GATEWAY_GROUP, Target, gateway_key, gateway_status, parent_of, verdict_of
+from airunway.routing.gateways import Target, gateway_key, gateway_status, parent_of, verdict_of
 from airunway.routing.intent import (
     CONDITION,
     Facts,
@@ -123,7 +123,7 @@ def _decide(facts: Facts, intent: Intent) -> Decision:
     if not facts.routes_served:
         if not required:
             return Decision(objects=None)
-        message = f"HTTPRoute v1 is not served: install the Gateway API ({GATEWAY_GROUP}/v1)"
+        message = f"HTTPRoute v1 is not served: install the Gateway API ({names.GATEWAY_GROUP}/v1)"
         return _not_ready(facts, intent, "GatewayAPINotInstalled", message)
     if intent.user_route:
         return _with_user_route(facts, intent)

@@ -15,8 +15,6 @@ from airunway.configs import EffectiveConfig
 from airunway.resource import ObjectKey, Resource, dig, entries_at, filled, is_deleting, mapping_at, number_at, text_at
 from airunway.status.rollup import Verdict
 
-GATEWAY_GROUP = "gateway.networking.k8s.io"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
@@ -219,7 +217,9 @@ def parents_of(live: Resource) -> list[Target]:
 
 def as_target(ref: Resource, namespace: str) -> Target | None:
     """The Gateway that a ``parentRef`` names; None if it is of another kind."""
-    if (text_at(ref, "group") or GATEWAY_GROUP) != GATEWAY_GROUP or (text_at(ref, "kind") or "Gateway") != "Gateway":
+    if (text_at(ref, "group") or names.GATEWAY_GROUP) != names.GATEWAY_GROUP or (
+        text_at(ref, "kind") or "Gateway"
+    ) != "Gateway":
         return None
     if not text_at(ref, "name"):
         return None

@@ -15,7 +15,7 @@ from airunway.configs import EffectiveConfig, parse_duration
 from airunway.resource import Resource, entries_at, mapping_at, text_at
 from airunway.routing.backends import POOL_GROUP, Backend, BackendKind
 from airunway.routing.claims import Claim, ClaimKind
-from airunway.routing.gateways import GATEWAY_GROUP, Target, parents_of
+from airunway.routing.gateways import Target, parents_of
 
 MODEL_HEADER = "X-Gateway-Model-Name"
 
@@ -54,7 +54,7 @@ def route(
     the Service although the backend is a pool, for pickers that do not understand a path before its rewrite.
     """
     parent: Resource = {
-        "group": GATEWAY_GROUP,
+        "group": names.GATEWAY_GROUP,
         "kind": "Gateway",
         "namespace": target.gateway.namespace,
         "name": target.gateway.name,
@@ -87,7 +87,7 @@ def route(
     if annotations:
         metadata["annotations"] = dict(annotations)
     return {
-        "apiVersion": f"{GATEWAY_GROUP}/v1",
+        "apiVersion": f"{names.GATEWAY_GROUP}/v1",
         "kind": "HTTPRoute",
         "metadata": metadata,
         "spec": {"parentRefs": [parent], "rules": made},

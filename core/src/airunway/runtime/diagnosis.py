@@ -21,7 +21,7 @@ from enum import IntEnum
 
 from airunway.kube import soonest
 from airunway.plugins.contract import Component, Finding, Observation
-from airunway.resource import Resource, condition_of, dig, key_of
+from airunway.resource import Resource, condition_of, dig, entries_at, key_of
 from airunway.runtime.memory import Memory, previous_cause
 from airunway.runtime.report import (
     CACHE_COMPONENT,
@@ -573,12 +573,7 @@ def _stale(report: Report, observation: Observation, now: datetime) -> tuple[Fau
     """The fault of an upstream that does not report on the newest spec; or the seconds until that is a fault."""
     if observation.up_to_date or observation.refused or report.applied is None or report.primary is None:
         return None, None
-    conditions = dig(report.primary, "status", "conditions")
-    signs = [
-        parse_moment(c.get("lastTransitionTime"))
-        for c in (conditions if isinstance(conditions, list) else [])
-        if isinstance(c, dict)
-    ]
+    signs = [parse_moment(c.get("lastTransitionTime")) for c in entries_at(report.primary, "status", "conditions")]
     last = max([report.applied, *(sign for sign in signs if sign is not None)])
     left = (last + UPSTREAM_STALE_AFTER - now).total_seconds()
     if left > 0:

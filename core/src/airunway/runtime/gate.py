@@ -210,17 +210,17 @@ def with_cache(gate: Gate, state: ClusterState, host: ProviderHost, *, changed: 
         if not conflict:
             return replace(gate, cache=kept, planned=f"pods keep claim {kept.claim} at {kept.mount_path}")
     is_coming = found is not None and category_of(reason) is Category.PROGRESS
-    said = found.get("message") if found is not None else None
+    message = found.get("message") if found is not None else None
     if dig(state.deployment, "spec", "suspend") is True or (state.dry_run and is_coming):
         artifact = dig(published, "artifactName") or "of the model"
         claim = dig(published, "claimName") or f"{artifact}-cache"  # it may not exist yet
         cache = _cache({**(published if isinstance(published, dict) else {}), "claimName": claim})
         text = f"pods would mount the claim of ModelArtifact {artifact} at {cache.mount_path}"
-        return replace(gate, cache=cache, planned=f"{text}: {said or 'its weights are not complete yet'}")
+        return replace(gate, cache=cache, planned=f"{text}: {message or 'its weights are not complete yet'}")
     if not on:
         late = f"The newest spec is applied once the model cache part is on: {_ON}"
     elif reason == "AccessModeConflict":
-        late = f"The newest spec is not applied: {said}"
+        late = f"The newest spec is not applied: {message}"
     else:
         late = f"The newest spec is applied once the model cache is Ready for it; {_WHERE}"
     waits = StepResult(component=CACHE_COMPONENT, reason="WaitingForModelCache", message=late, blocks_ready=True)
@@ -305,7 +305,7 @@ def _faults(state: ClusterState, conditions: Mapping[str, Resource | None]) -> I
 
 
 def _unanswered(state: ClusterState) -> Resource:
-    """What counts where a route was asked for and the gateway part has not said anything."""
+    """What counts where a route was asked for and the gateway part has not answered yet."""
     if names.GATEWAY_PART in state.parts:
         return {"status": "False", "reason": "WaitingForGateway", "message": "The gateway part has not answered yet"}
     text = "A route was asked for, and the gateway part is off: start the controller with --gateway=auto"

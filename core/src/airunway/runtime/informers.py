@@ -18,7 +18,6 @@ from airunway.kube import (
     CUSTOM_RESOURCE_DEFINITION,
     AnyReflector,
     Handler,
-    Index,
     Kind,
     MutationCache,
     compact_objects,
@@ -26,6 +25,7 @@ from airunway.kube import (
     wait_until_synced,
 )
 from airunway.owned.objects import Identity, identity_in
+from airunway.owned.views import OwnedView
 from airunway.plugins.contract import UpstreamKind, api_version
 from airunway.plugins.host import ProviderHost
 from airunway.process.caches import Caches
@@ -40,22 +40,14 @@ _FACTS = "crdFacts"
 _UNREAD = Installed(upstream=None, reason="UpstreamNotInstalled", message="the cluster's CRDs have not been read yet")
 
 
-@dataclass(kw_only=True)
-class KindInformer:
-    """The informer of one kind in one version."""
-
-    kind: Kind
-    objects: MutationCache
-    reflector: AnyReflector
-    """The reflector that fills the cache."""
-    of: Index
-    """Index of the objects: written ones by their deployment, ones that the upstream created by their primary object.
+@dataclass(frozen=True, kw_only=True)
+class KindInformer(OwnedView):
+    """The informer of one kind in one version. Written objects belong to their deployment, objects that the upstream
+    created to their primary object.
     """
+
     task: asyncio.Task[None]
     """The task that runs the reflector."""
-
-    def synced(self) -> bool:
-        return self.reflector.synced.is_set()
 
 
 def deployment_of(obj: Resource) -> ObjectKey | None:
@@ -131,7 +123,7 @@ class UpstreamInformers:
 
     def unread(self) -> list[str]:
         """The kinds that have not been read completely: before that, absence means nothing."""
-        return [view.kind.kind for view in (*self._written.values(), *self._made.values()) if not view.synced()]
+        return [view.kind.kind for view in (*self._written.values(), *self._made.values()) if not view.synced]
 
     def view_of(self, obj: Resource) -> KindInformer | None:
         """The informer of an object's kind in the object's own version; None if the provider does not watch it."""
@@ -166,7 +158,7 @@ class UpstreamInformers:
             return obj
         kind = self._host.kinds[identity.group, identity.kind]
         beside = self._written.get(kind_in(kind, written.rpartition("/")[2]))
-        return (beside.objects.get(key) if beside is not None and beside.synced() else None) or obj
+        return (beside.objects.get(key) if beside is not None and beside.synced else None) or obj
 
     def awaits(self, known: Mapping[Identity, Resource]) -> bool:
         """Whether a known object was written in a served version whose cache is not complete yet."""

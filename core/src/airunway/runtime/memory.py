@@ -18,7 +18,7 @@ from airunway.kube import KubeError, backoff_delay, retry_after_of
 from airunway.owned.apply import WriteHistory
 from airunway.owned.writer import Refused, policy_of
 from airunway.plugins.contract import Finding, ModelCache, RuntimeSettings
-from airunway.resource import Resource, dig
+from airunway.resource import Resource, dig, entries_at
 from airunway.runtime.records import Record
 from airunway.runtime.report import StepResult
 from airunway.status import DEPENDENCY_GRACE, Fault, since
@@ -221,9 +221,7 @@ def _restored(fault: Fault, status: Resource) -> datetime | None:
     cause = previous_cause(status)
     if cause is not None and cause.code in CODES and fault.reason in CODES[cause.code].reasons:
         return cause.since
-    conditions = dig(status, "conditions")
-    entries = [c for c in conditions if isinstance(c, dict)] if isinstance(conditions, list) else []
-    return since(entries, f"{fault.component}Ready", fault.reason)
+    return since(entries_at(status, "conditions"), f"{fault.component}Ready", fault.reason)
 
 
 def previous_cause(status: Resource) -> RootCause | None:

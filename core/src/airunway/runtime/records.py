@@ -29,6 +29,7 @@ from airunway.resource import (
     dig,
     digest,
     filled,
+    list_at,
     managed_by,
 )
 
@@ -138,10 +139,10 @@ def settings_record(settings: RuntimeSettings) -> Resource:
 
 def settings_of_record(record: object) -> RuntimeSettings:
     """Returns the settings of a record. Total for any JSON: what does not fit is left out."""
-    env, secrets, labels = dig(record, "env"), dig(record, "imagePullSecrets"), dig(record, "labels")
+    secrets, labels = dig(record, "imagePullSecrets"), dig(record, "labels")
     name, key = dig(record, "token", "name"), dig(record, "token", "key")
     return RuntimeSettings(
-        env=tuple(each for each in env if isinstance(dig(each, "name"), str)) if isinstance(env, list) else (),
+        env=tuple(each for each in list_at(record, "env") if isinstance(dig(each, "name"), str)),
         labels={label: value for label, value in labels.items() if isinstance(value, str)}
         if isinstance(labels, dict)
         else {},

@@ -98,7 +98,7 @@ def ignored_pod_settings(
     if runtime == RuntimeSettings() and context.cache is None:
         return
     words = _Words(objects)
-    said = [finding.message for finding in named if finding.reason == "FieldIgnored"]
+    messages = [finding.message for finding in named if finding.reason == "FieldIgnored"]
     own = {entry.name for entry in spec.env}
     token = runtime.token.name if runtime.token is not None else ""
     if spec.secrets.hugging_face_token or "HF_TOKEN" in own:
@@ -111,7 +111,7 @@ def ignored_pod_settings(
         PodSetting.CACHE: [context.cache.claim] if context.cache and context.cache.claim not in words.texts else [],
     }
     for setting, left in missing.items():
-        if left and not any(message.startswith(f"{setting}: ") for message in said):
+        if left and not any(message.startswith(f"{setting}: ") for message in messages):
             yield ignored_pod_setting(setting, f"no pod of this provider has {', '.join(sorted(left))}")
 
 

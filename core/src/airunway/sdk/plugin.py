@@ -159,8 +159,8 @@ def helm_installation(
     ]
     steps = [{"title": title, "command": " ".join(words), "description": note}]
     if repository:
-        command, said = f"helm repo add {known} {repository}", f"{publisher} publishes its charts there."
-        steps.insert(0, {"title": "Add the chart repository", "command": command, "description": said})
+        command, why = f"helm repo add {known} {repository}", f"{publisher} publishes its charts there."
+        steps.insert(0, {"title": "Add the chart repository", "command": command, "description": why})
     entry = {"name": name, "chart": chart, "version": version, "namespace": namespace, "createNamespace": True}
     return Installation(
         description=description,

@@ -290,16 +290,16 @@ def read(obj: object) -> Workload:
     up_to_date = observed and updated >= wanted and total == wanted and not dig(obj, "metadata", "deletionTimestamp")
     well = up_to_date and ready >= wanted
     reason, message = ("Ready", "") if well else _hindrance(obj, kind)
-    said = "scaled to zero" if well and wanted == 0 else f"{min(ready, wanted)} of {wanted} replicas are ready"
+    summary = "scaled to zero" if well and wanted == 0 else f"{min(ready, wanted)} of {wanted} replicas are ready"
     if observed and not well and ready >= wanted > updated:
-        said += f", {max(0, updated)} of them as the newest spec has it"
+        summary += f", {max(0, updated)} of them as the newest spec has it"
     return Workload(
         exists=True,
         replicas=replicas,
         up_to_date=up_to_date,
         ready=well,
         reason=reason,
-        message=message or said,
+        message=message or summary,
     )
 
 

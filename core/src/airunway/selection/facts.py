@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any
 
 from airunway.api.names import GROUP, provider_of_finalizer, provider_of_manager
 from airunway.cel import CelError, DataSize, size_of
-from airunway.resource import Resource, annotations_of, condition_of, dig, finalizers_of, key_of, parse_time
+from airunway.resource import Resource, annotations_of, condition_of, dig, finalizers_of, key_of, list_at, parse_time
 
 HEARTBEAT_INTERVAL = timedelta(seconds=60)
 """How often a provider sends a heartbeat (spec/providers.md)."""
@@ -102,13 +101,13 @@ class Request:
 def provider_facts(config: Resource) -> ProviderFacts:
     """Reads a config; skips entries of a wrong shape (the CRD's schema refuses them anyway)."""
     engines = []
-    for entry in _list(dig(config, "spec", "capabilities", "engines")):
+    for entry in list_at(config, "spec", "capabilities", "engines"):
         if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
             continue
         engines.append(
             EngineFacts(
                 name=entry["name"],
-                modes=frozenset(mode for mode in _list(entry.get("servingModes")) if isinstance(mode, str)),
+                modes=frozenset(mode for mode in list_at(entry, "servingModes") if isinstance(mode, str)),
                 gpu=entry.get("gpuSupport") is True,
                 cpu=entry.get("cpuSupport") is True,
                 flags=frozenset(key for key, value in entry.items() if value is True),
@@ -116,7 +115,7 @@ def provider_facts(config: Resource) -> ProviderFacts:
         )
     rules = [
         (rule["condition"], rule["priority"] if isinstance(rule.get("priority"), int) else 0)
-        for rule in _list(dig(config, "spec", "selectionRules"))
+        for rule in list_at(config, "spec", "selectionRules")
         if isinstance(rule, dict) and isinstance(rule.get("condition"), str)
     ]
     return ProviderFacts(
@@ -130,10 +129,6 @@ def provider_facts(config: Resource) -> ProviderFacts:
         installed=(condition_of(config, "UpstreamInstalled") or {}).get("status") != "False",
         upstream=_upstream(config),
     )
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _upstream(config: Resource) -> UpstreamFacts | None:
@@ -223,8 +218,8 @@ def refused_by(deployment: Resource) -> tuple[str, ...]:
     return tuple(sorted({owner for owner in owners if owner}))
 
 
-def _refusal(said: Mapping[str, object], generation: int) -> ProviderRefusal:
-    message = str(said.get("message", ""))
+def _refusal(condition: Mapping[str, object], generation: int) -> ProviderRefusal:
+    message = str(condition.get("message", ""))
     if len(message) > _WORDS:
         message = f"{message[: _WORDS - 1]}…"
-    return ProviderRefusal(generation=generation, reason=str(said.get("reason", ""))[:_WORDS], message=message)
+    return ProviderRefusal(generation=generation, reason=str(condition.get("reason", ""))[:_WORDS], message=message)

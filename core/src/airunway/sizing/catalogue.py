@@ -47,11 +47,11 @@ def of_entry(entry: Mapping[str, Any], *, origin: str) -> Checkpoint:
     if not isinstance(config, Mapping):
         raise ModelConfigError(origin, f"{model}.config", "must be an object")
     numbers = {name: _number(entry, name, origin=origin, model=model) for name in ("parameters", "size")}
-    said = ", ".join(str(entry[name])[:200] for name in ("source", "date") if entry.get(name))
+    details = ", ".join(str(entry[name])[:200] for name in ("source", "date") if entry.get(name))
     return read_checkpoint(
         config,
         model=model,
-        source=f"{origin}: {said}" if said else origin,
+        source=f"{origin}: {details}" if details else origin,
         parameters=numbers["parameters"],
         size=numbers["size"],
         licence=str(entry.get("licence") or "")[:100],

@@ -178,7 +178,7 @@ def _counted(types: list[str], layers: int) -> tuple[int, int, int] | Unknown:
 
 
 def _state_group(text: Reader, layers: int) -> LayerGroup | Unknown:
-    """State layers: Qwen's gated delta nets, or Mamba 2. The recurrent state is stored in 4 bytes unless said."""
+    """State layers: Qwen's gated delta nets, or Mamba 2. The recurrent state has 4 bytes by default."""
     element = {"bfloat16": 2, "float16": 2}.get(text.text("mamba_ssm_dtype", "mamba_ssm_cache_dtype"), 4)
     value_heads = text.count("linear_num_value_heads")
     if value_heads is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from airunway.quantity import parse_quantity
-from airunway.resource import Resource, dig, is_true
+from airunway.resource import Resource, dig, entries_at, is_true, list_at
 from airunway.sizing.values import GIB, Unknown, Unseen
 
 _MIB = 2**20
@@ -163,11 +163,11 @@ def pod_requests(pod: Resource) -> dict[str, int]:
     the overhead.
     """
     running: Counter[str] = Counter()
-    for container in _containers(pod, "containers"):
+    for container in entries_at(pod, "spec", "containers"):
         running.update(_gpus_of(container))
     peak: dict[str, int] = {}
     sidecars: Counter[str] = Counter()
-    for container in _containers(pod, "initContainers"):
+    for container in entries_at(pod, "spec", "initContainers"):
         wanted = _gpus_of(container)
         if container.get("restartPolicy") == "Always":
             sidecars.update(wanted)
@@ -253,8 +253,7 @@ def _held(claims: Iterable[Resource], slices: Iterable[Resource]) -> Counter[tup
             claim, "metadata", "annotations", "resource.kubernetes.io/extended-resource-claim"
         ):
             continue  # made for a pod that requests the extended resource: counted with the pod
-        results = dig(claim, "status", "allocation", "devices", "results")
-        for result in results if isinstance(results, list) else ():
+        for result in list_at(claim, "status", "allocation", "devices", "results"):
             driver, pool, device = (dig(result, name) for name in ("driver", "pool", "device"))
             if driver in _DRIVERS and isinstance(pool, str) and isinstance(device, str):
                 devices.add((driver, pool, device))
@@ -272,8 +271,7 @@ def _obstacles(node: Resource, placement: Placement | None) -> tuple[str, ...]:
     if isinstance(dig(node, "status", "conditions"), list) and not is_true(node, "Ready"):
         found.append("not ready")
     tolerations = placement.tolerations if placement is not None else ()
-    taints = dig(node, "spec", "taints")
-    for taint in taints if isinstance(taints, list) else ():
+    for taint in list_at(node, "spec", "taints"):
         key = str(dig(taint, "key", default=""))
         if dig(taint, "effect") not in _BLOCKING or (cordoned and key == "node.kubernetes.io/unschedulable"):
             continue
@@ -296,11 +294,6 @@ def _tolerates(toleration: Mapping[str, object], taint: Resource) -> bool:
     if (toleration.get("operator") or "Equal") == "Exists":
         return True
     return bool(key) and (toleration.get("value") or "") == (taint.get("value") or "")
-
-
-def _containers(pod: Resource, field: str) -> Sequence[Resource]:
-    found = dig(pod, "spec", field)
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def _gpus_of(container: Resource) -> dict[str, int]:

@@ -32,7 +32,7 @@ class Workload:
     sequences: int = 1
     """Requests of that length that must fit at once."""
     gpus: int = 0
-    """GPUs that the spec requests for each worker; 0: not said."""
+    """GPUs that the spec requests for each worker; 0: not given."""
     resource: str = ""
     """Resource name of the GPUs; empty: any."""
     tensor_parallel: int | None = None

@@ -22,7 +22,7 @@ from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import POD, ApiError, Client, Forbidden, KubeError
 from airunway.redaction import bounded
-from airunway.resource import ObjectKey, Resource, dig, is_deleting, is_true, key_of, labels_of, uid_of
+from airunway.resource import ObjectKey, Resource, dig, is_deleting, is_true, key_of, labels_of, list_at, uid_of
 from airunway.snapshots.reading import Source, pod_sources
 from airunway.snapshots.serving import is_port
 from airunway.view.base import Unseen, line
@@ -284,10 +284,8 @@ def _places(deployment: Resource, pod: Resource, engine: str) -> Iterator[tuple[
 def _ports(deployment: Resource, pod: Resource) -> Iterator[int]:
     """Its ports for metrics, the one that answers requests, then the others."""
     named: list[tuple[str, int]] = []
-    containers = dig(pod, "spec", "containers")
-    for container in containers if isinstance(containers, list) else ():
-        ports = dig(container, "ports")
-        for entry in ports if isinstance(ports, list) else ():
+    for container in list_at(pod, "spec", "containers"):
+        for entry in list_at(container, "ports"):
             number = dig(entry, "containerPort")
             if is_port(number):
                 named.append((str(dig(entry, "name", default="")), number))
@@ -396,9 +394,8 @@ def _vector(status: int, body: bytes) -> list[tuple[Mapping[str, Any], float]]:
     if dig(document, "status") != "success" or dig(document, "data", "resultType") != "vector":
         problem = dig(document, "error")
         raise PrometheusError(f"HTTP {status}: {bounded(problem, 200) if isinstance(problem, str) else shown}")
-    results = dig(document, "data", "result")
     found: list[tuple[Mapping[str, Any], float]] = []
-    for each in results if isinstance(results, list) else ():
+    for each in list_at(document, "data", "result"):
         labels, value = dig(each, "metric"), dig(each, "value")
         if isinstance(labels, dict) and isinstance(value, list) and len(value) == 2:
             number = _number(value[1])

@@ -26,7 +26,7 @@ from airunway.kube import (
     served_kinds_by_name,
 )
 from airunway.kube.errors import AnswerTooLarge
-from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, uid_of
+from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, list_at, uid_of
 from airunway.view import DeploymentSnapshot, Unseen
 
 Content: TypeAlias = Literal["pods", "events", "objects"]
@@ -45,8 +45,6 @@ _STATELESS = frozenset(
     {"ConfigMap", "Secret", "ServiceAccount", "Role", "RoleBinding", "NetworkPolicy", "DestinationRule"}
 )
 """Kinds whose objects have no state that could be shown."""
-
-_GATEWAY_GROUP = "gateway.networking.k8s.io"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +104,7 @@ def sources_of(deployment: Resource, config: Resource | None, served: Served) ->
     cache = list(_of_cache(deployment, key.namespace))
     ready = dig(deployment, "status", "modelCache", "ready") is True
     found = [*provider, *cache] if ready else [*cache, *provider]
-    routes = served.get((_GATEWAY_GROUP, "HTTPRoute"), ())
+    routes = served.get((names.GATEWAY_GROUP, "HTTPRoute"), ())
     if routes and dig(deployment, "status", "gateway"):
         found.insert(len(provider), _labelled(routes[0], key))
     return found
@@ -129,8 +127,7 @@ def _of_provider(deployment: Resource, config: Resource | None, served: Served) 
         known = _kind(group, kind, [version], served)
         if known is not None and known.namespaced:
             found.append(Source(content="objects", kind=known, key=ObjectKey(key.namespace, name)))
-    upstream = dig(config, "spec", "upstream")
-    for entry in upstream if isinstance(upstream, list) else ():
+    for entry in list_at(config, "spec", "upstream"):
         named = (str(dig(entry, "group", default="")), str(dig(entry, "kind")))
         if named[1] in _STATELESS or (found and named == (group, kind) and named[1] not in _BUILT_IN):
             continue
@@ -353,5 +350,4 @@ def _ours(deployment: Resource, known: Iterable[Resource], candidates: Iterable[
 
 
 def _owners(obj: Resource) -> set[str]:
-    references = dig(obj, "metadata", "ownerReferences")
-    return {str(dig(each, "uid")) for each in references} if isinstance(references, list) else set()
+    return {str(dig(each, "uid")) for each in list_at(obj, "metadata", "ownerReferences")}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import orjson
 
 from airunway.kube import POD, SERVICE, ApiError, Client, Forbidden, Kind, TransportError
-from airunway.resource import ObjectKey, Resource, dig, is_deleting, is_true, key_of
+from airunway.resource import ObjectKey, Resource, dig, is_deleting, is_integer, is_true, key_of
 from airunway.snapshots.reading import pod_sources
 from airunway.view.answers import MOST_DOCUMENT, PATHS, AnswerReader, Piece, Task, models_of, tasks_of
 
@@ -82,7 +82,7 @@ async def pod_endpoint(client: Client, deployment: Resource) -> Endpoint | None:
 
 def is_port(value: object) -> bool:
     """Whether that is the number of a port."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 65536
+    return is_integer(value) and 0 < value < 65536
 
 
 def proxy_path(endpoint: Endpoint, path: str) -> str:

@@ -13,7 +13,8 @@ from datetime import datetime
 from enum import StrEnum
 
 from airunway.redaction import bounded
-from airunway.resource import Resource, condition_of, dig, format_time, parse_time
+from airunway.resource import Resource, condition_of, dig, format_time, list_at, parse_time, text_at
+from airunway.status.reasons import Category, category_of
 
 WORD_LIMIT = 256
 """Longest reason, in characters (the limit of `status.reason`)."""
@@ -73,6 +74,39 @@ def written(
             "lastTransitionTime": format_time(now) if moved else old["lastTransitionTime"],
         }
     return [result[type_] for type_ in sorted(result)]
+
+
+def is_fault(condition: Resource) -> bool:
+    """Whether a condition reports a fault: it is False, and not because work goes on."""
+    return condition.get("status") == "False" and category_of(text_at(condition, "reason")) is not Category.PROGRESS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One condition before and after a write of the status; empty where there is none."""
+
+    before: Resource
+    after: Resource
+
+    @property
+    def became_true(self) -> bool:
+        return self.after.get("status") == "True" and self.before.get("status") != "True"
+
+    @property
+    def is_new_fault(self) -> bool:
+        """Whether it reports a fault that it did not report before."""
+        known = self.before.get("status") == "False" and self.before.get("reason") == self.after.get("reason")
+        return is_fault(self.after) and not known
+
+    @property
+    def text(self) -> str:
+        """Reason and message, for an event."""
+        return f"{self.after.get('reason')}: {self.after.get('message')}"
+
+
+def change_of(obj: Resource, status: Resource, type_: str) -> Change:
+    """How a condition changes when `status` is written."""
+    return Change(before=condition_of(obj, type_) or {}, after=condition_of({"status": status}, type_) or {})
 
 
 # ------------------------------------------------------------------------------------------------ the condition Served
@@ -255,5 +289,4 @@ PART_NAMES = tuple(part.value for part in PARTS)
 
 def parts_of(deployment: Resource) -> list[str]:
     """The names of those that are on; empty where none was asked for."""
-    found = dig(deployment, "status", "parts")
-    return found if isinstance(found, list) else []
+    return list_at(deployment, "status", "parts")

@@ -109,16 +109,16 @@ def _image(container: ContainerFacts, events: Sequence[EventFacts], *, known: st
     texts = [_PULL_PREFIX.sub("", text) for text in (reported, *notes)]
     matches = (first_meaning([without_names(text)], IMAGE_PULL) for text in texts)
     match, text = next(((m[0], text) for m, text in zip(matches, texts, strict=True) if m), (None, texts[0]))
-    said = f'image "{container.image}" cannot be pulled: {line_of(text)}.'
+    failure = f'image "{container.image}" cannot be pulled: {line_of(text)}.'
     since = min((event.first for event in events if event.first and "pull image" in event.note), default=None)
     if match is None:
         reason, code = (CODES[known].reasons[0], known) if known.startswith("ImagePull.") else ("ImagePullBackOff", "")
-        return ContainerFault(reason=reason, code=code, text=said, since=since)
+        return ContainerFault(reason=reason, code=code, text=failure, since=since)
     if match.reason == "ImagePullAuthFailure" and (missing := _missing_pull_secret(events)):
-        text = f"{missing}; {said}"
+        text = f"{missing}; {failure}"
         field = "spec.imagePullSecrets"
         return ContainerFault(reason="SecretNotFound", code="Secret.NotFound", text=text, since=since, field=field)
-    return ContainerFault(reason=match.reason, code=match.code, text=said, since=since)
+    return ContainerFault(reason=match.reason, code=match.code, text=failure, since=since)
 
 
 def _missing_pull_secret(events: Sequence[EventFacts]) -> str:

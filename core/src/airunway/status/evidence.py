@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from airunway.redaction import bounded, tail
-from airunway.resource import Resource, controller_owner, dig, labels_of, parse_time, text_at, uid_of
+from airunway.resource import Resource, controller_owner, dig, entries_at, labels_of, parse_time, text_at, uid_of
 
 TEXT_LIMIT = 2048
 """Characters kept of a text of Kubernetes or an engine. Its end is kept: a termination message is the end of a log."""
@@ -187,7 +187,7 @@ class Evidence:
 def pod_facts(obj: Resource, *, role_label: str = "", serving_roles: Collection[str] = ()) -> PodFacts:
     """Returns the facts of a Pod. `role_label` holds its role; a pod without a role, or of `serving_roles`, serves."""
     status = _object(dig(obj, "status"))
-    conditions = {text_at(c.get("type")): c for c in _objects(status.get("conditions"))}
+    conditions = {text_at(c.get("type")): c for c in entries_at(status, "conditions")}
     ready, scheduled = conditions.get("Ready", {}), conditions.get("PodScheduled", {})
     owner = controller_owner(obj) or {}
     labels = labels_of(obj)
@@ -257,7 +257,7 @@ def claim_facts(obj: Resource) -> ClaimFacts:
 
 def job_facts(obj: Resource) -> JobFacts:
     """Returns the facts of a Job."""
-    conditions = _objects(dig(obj, "status", "conditions"))
+    conditions = entries_at(obj, "status", "conditions")
     failed = next((c for c in conditions if c.get("type") == "Failed" and c.get("status") == "True"), None)
     condition = failed or {}
     return JobFacts(
@@ -271,7 +271,7 @@ def job_facts(obj: Resource) -> JobFacts:
 
 def _containers_of(status: Resource) -> Iterator[ContainerFacts]:
     for list_ in ("initContainerStatuses", "containerStatuses"):
-        for container in _objects(status.get(list_)):
+        for container in entries_at(status, list_):
             waiting = _object(dig(container, "state", "waiting"))
             restarts = container.get("restartCount")
             yield ContainerFacts(
@@ -302,17 +302,13 @@ def _ending(terminated: object) -> Ending | None:
 
 
 def _claims_of(pod: Resource) -> Iterator[str]:
-    for volume in _objects(dig(pod, "spec", "volumes")):
+    for volume in entries_at(pod, "spec", "volumes"):
         if name := _word(dig(volume, "persistentVolumeClaim", "claimName")):
             yield name
 
 
 def _object(value: object) -> Resource:
     return value if isinstance(value, dict) else {}
-
-
-def _objects(value: object) -> list[Resource]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def parse_moment(value: object) -> datetime | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from airunway.resource import ObjectKey, Resource, dig, digest, key_of, text_at
+from airunway.resource import ObjectKey, Resource, dig, digest, is_integer, key_of, text_at
 
 KIND, CLUSTER_KIND = "ModelTemplate", "ClusterModelTemplate"
 
@@ -193,7 +193,7 @@ def _rank(template: Resource) -> tuple[int, ...]:
     optimized, metric, precision = spec.get("optimized"), spec.get("metric"), spec.get("precision")
     return (
         0 if optimized is True else 2 if optimized is False else 1,
-        -tier if isinstance(tier, int) and not isinstance(tier, bool) else 0,
+        -tier if is_integer(tier) else 0,
         _BY_METRIC.get(metric, len(METRICS)) if isinstance(metric, str) else len(METRICS),
         _BY_PRECISION.get(precision.lower(), len(PRECISIONS)) if isinstance(precision, str) else len(PRECISIONS),
     )
@@ -256,8 +256,8 @@ def _none(request: Request, candidates: tuple[Candidate, ...]) -> Choice:
     if not candidates:
         text = f"no template has the model {request.model}: `airunway template list` shows those that there are"
         return Choice(reason="TemplateNotFound", message=text)
-    said = "; ".join(f"{each.label}: {each.against}" for each in candidates[:4])
+    reasons = "; ".join(f"{each.label}: {each.against}" for each in candidates[:4])
     more = f"; and {len(candidates) - 4} more" if len(candidates) > 4 else ""
     none = f"none of the {len(candidates)} templates of {request.model} can" if len(candidates) > 1 else ""
-    text = f"{none or f'the only template of {request.model} cannot'} be used: {said}{more}"
+    text = f"{none or f'the only template of {request.model} cannot'} be used: {reasons}{more}"
     return Choice(reason="TemplateNotFound", message=text, candidates=candidates)

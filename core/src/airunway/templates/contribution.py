@@ -14,7 +14,17 @@ import orjson
 from airunway.artifacts.claims import artifact_name
 from airunway.artifacts.deployments import CacheRequest, request_for, request_of
 from airunway.configs import EffectiveConfig, Problem
-from airunway.resource import Resource, canonical_json, condition_of, dig, digest, is_deleting, key_of
+from airunway.resource import (
+    Resource,
+    canonical_json,
+    condition_of,
+    dig,
+    digest,
+    entries_at,
+    is_deleting,
+    key_of,
+    list_at,
+)
 from airunway.templates.expansion import expand
 
 MAX_CONTRIBUTION = 16 * 2**10
@@ -92,16 +102,15 @@ def sources_of(template: Resource) -> tuple[Resource, ...]:
 
     The size is that of the spec alone: what an image reports is an estimate, and too small a claim cannot be filled.
     """
-    if said := _listed(template.get("spec")):
-        return tuple(said)
+    if named := _listed(template.get("spec")):
+        return tuple(named)
     if found := _listed(template.get("status")):
         return tuple({key: value for key, value in each.items() if key != "size"} for each in found)
     return ({"uri": f"hf://{dig(template, 'spec', 'modelName', default='')}"},)
 
 
 def _listed(part: object) -> list[Resource]:
-    listed = dig(part, "modelSources")
-    return [each for each in listed if isinstance(dig(each, "uri"), str)] if isinstance(listed, list) else []
+    return [each for each in list_at(part, "modelSources") if isinstance(dig(each, "uri"), str)]
 
 
 def model_of(template: Resource, source: Resource) -> tuple[Resource, str]:
@@ -148,9 +157,7 @@ def _resources(spec: Resource) -> Resource:
 
 def _requirements(template: Resource) -> list[Any]:
     """What nodes must have, as the catalogue found it; sorted, so that the order of nodes changes no record."""
-    listed = dig(_plain(template.get("status")), "hardware", "requirements")
-    found = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
-    return sorted(found, key=canonical_json)
+    return sorted(entries_at(_plain(template.get("status")), "hardware", "requirements"), key=canonical_json)
 
 
 def _defaults(spec: Resource, *, cluster: bool, problems: list[Problem]) -> Resource:

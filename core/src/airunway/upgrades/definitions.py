@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from airunway.resource import Resource, dig, is_true, key_of
+from airunway.resource import Resource, dig, is_true, key_of, list_at
 from airunway.runtime.crd_versions import SHORT_HASH, schema_hash
 from airunway.schema import dropped, malformed, refusals, schema_in, served_versions
 
@@ -171,8 +171,7 @@ def _version(version: Resource) -> DefinitionVersion:
 
 def _immutable(schema: Resource, path: str) -> Iterator[str]:
     """The fields that a rule makes immutable, except those in lists and map values, which no path can name."""
-    rules = schema.get("x-kubernetes-validations")
-    for rule in rules if isinstance(rules, list) else ():
+    for rule in list_at(schema, "x-kubernetes-validations"):
         for kept in _kept_by(str(dig(rule, "rule", default=""))):
             at = f"{path}{kept}".lstrip(".")
             if at:

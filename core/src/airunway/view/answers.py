@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from airunway.redaction import bounded, printable
-from airunway.resource import Resource, dig
+from airunway.resource import Resource, dig, is_integer, list_at
 from airunway.view.base import Unseen, View, word
 
 SHOWN = 200
@@ -241,8 +241,7 @@ def error_text(text: str) -> str:
 
 def models_of(document: object) -> tuple[str, ...]:
     """Returns the ids in the answer of ``/v1/models``; empty for anything else."""
-    listed = dig(document, "data")
-    found = (dig(each, "id") for each in listed[:_MOST_MODELS]) if isinstance(listed, list) else ()
+    found = (dig(each, "id") for each in list_at(document, "data")[:_MOST_MODELS])
     return tuple(each for each in found if isinstance(each, str) and each)
 
 
@@ -254,8 +253,7 @@ def tasks_of(models: object, schema: object = None) -> tuple[Task, ...]:
     """
     found: set[Task] = set()
     for part in ("data", "models"):
-        listed = dig(models, part)
-        for each in listed[:_MOST_MODELS] if isinstance(listed, list) else ():
+        for each in list_at(models, part)[:_MOST_MODELS]:
             capabilities = dig(each, "capabilities")
             if isinstance(capabilities, list):
                 named = (name for name in capabilities if isinstance(name, str))
@@ -384,16 +382,16 @@ class AnswerReader:
             choices = dig(document, "choices")
             choice = choices[0] if isinstance(choices, list) and choices else None
             # In a stream `delta`, in a document `message`, in completions `text`.
-            said = dig(choice, "delta") or dig(choice, "message") or {}
+            content = dig(choice, "delta") or dig(choice, "message") or {}
             piece = Piece(
-                text=_text(dig(said, "content")) or _text(dig(choice, "text")),
-                reasoning=_text(dig(said, "reasoning_content")) or _text(dig(said, "reasoning")),
+                text=_text(dig(content, "content")) or _text(dig(choice, "text")),
+                reasoning=_text(dig(content, "reasoning_content")) or _text(dig(content, "reasoning")),
                 finish=word(dig(choice, "finish_reason")),
                 usage=usage,
             )
             self._answered = self._answered or isinstance(choice, dict)
-            if dig(said, "tool_calls") and not piece.text:
-                piece = Piece(text=_calls(dig(said, "tool_calls")), finish=piece.finish, usage=usage)
+            if dig(content, "tool_calls") and not piece.text:
+                piece = Piece(text=_calls(dig(content, "tool_calls")), finish=piece.finish, usage=usage)
         # Counts come after the reason for which an answer ends, so what follows is still read. Some send no [DONE].
         self._finished = self._finished or bool(piece.finish)
         if piece != Piece():
@@ -437,7 +435,7 @@ def _usage_of(usage: object) -> Usage | None:
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LARGEST else None
+    return value if is_integer(value) and 0 <= value < _LARGEST else None
 
 
 def _text(value: object) -> str:
@@ -451,8 +449,8 @@ def _text(value: object) -> str:
 
 def _calls(calls: object) -> str:
     """Calls of tools as text: this program has no tools, and a user wants to see what the model asks for."""
-    names = (dig(each, "function", "name") for each in calls) if isinstance(calls, list) else ()
-    parts = (dig(each, "function", "arguments") for each in calls) if isinstance(calls, list) else ()
+    names = (dig(each, "function", "name") for each in list_at(calls))
+    parts = (dig(each, "function", "arguments") for each in list_at(calls))
     return "".join(text for pair in zip(names, parts, strict=True) for text in pair if isinstance(text, str))
 
 
@@ -471,7 +469,7 @@ def _numbers(values: Any) -> Iterable[float]:
 def _ranked(document: object) -> tuple[Ranked, ...]:
     listed = document if isinstance(document, list) else dig(document, "results") or dig(document, "data")
     found = []
-    for each in listed[:_MOST_RANKED] if isinstance(listed, list) else ():
+    for each in list_at(listed)[:_MOST_RANKED]:
         index = _count(dig(each, "index"))
         score = dig(each, "relevance_score", default=dig(each, "score"))
         if index is not None and isinstance(score, int | float) and abs(score) < _LARGEST:

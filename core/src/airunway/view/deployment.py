@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from airunway.api import names
-from airunway.resource import Resource, condition_of, dig, uid_of
+from airunway.resource import Resource, condition_of, dig, list_at, uid_of
 from airunway.status.conditions import CONDITIONS
 from airunway.status.evidence import parse_moment
 from airunway.status.reasons import CODES
@@ -278,8 +278,7 @@ def _replicas(deployment: Resource) -> str:
 
 
 def _conditions(deployment: Resource) -> Iterator[ConditionRow]:
-    listed = dig(deployment, "status", "conditions")
-    found = [each for each in listed[:64] if isinstance(each, dict)] if isinstance(listed, list) else []
+    found = [each for each in list_at(deployment, "status", "conditions")[:64] if isinstance(each, dict)]
     rows = []
     for each in found:
         type_, status = word(each.get("type")), word(each.get("status"))
@@ -304,8 +303,7 @@ def _about(snapshot: DeploymentSnapshot, events: Iterable[Resource], pods: Itera
     for obj in snapshot.objects:
         known.add((word(obj.get("kind")), word(dig(obj, "metadata", "name"))))
     for obj in (*snapshot.objects, *(() if isinstance(snapshot.pods, Unseen) else snapshot.pods)):
-        owners = dig(obj, "metadata", "ownerReferences")
-        for each in owners if isinstance(owners, list) else ():
+        for each in list_at(obj, "metadata", "ownerReferences"):
             known.add((word(dig(each, "kind")), word(dig(each, "name"))))
     if cause := cause_of(snapshot.deployment):
         kind, _, rest = cause.object.partition("/")
@@ -336,8 +334,7 @@ def timeline_of(deployment: Resource, pods: Iterable[PodRow], events: Iterable[R
 
 def _of_conditions(deployment: Resource) -> Iterator[TimelineEntry]:
     name = word(dig(deployment, "metadata", "name"))
-    listed = dig(deployment, "status", "conditions")
-    for condition in listed[:64] if isinstance(listed, list) else ():
+    for condition in list_at(deployment, "status", "conditions")[:64]:
         if not isinstance(condition, dict):
             continue
         time = parse_moment(condition.get("lastTransitionTime"))

@@ -12,7 +12,7 @@ import yaml
 
 from airunway.api.names import GROUP
 from airunway.redaction import redacted
-from airunway.resource import Resource, dig
+from airunway.resource import LAST_APPLIED, Resource, dig
 from airunway.sdk.pods import pod_specs, pod_templates
 from airunway.view.base import Unseen, View, line, word
 
@@ -32,7 +32,7 @@ _RECORDS = (
     "replace-on-change",
     "interrupts-on-change",
 )
-_ANNOTATIONS_NOT_SHOWN = ("kubectl.kubernetes.io/last-applied-configuration", *(f"{GROUP}/{name}" for name in _RECORDS))
+_ANNOTATIONS_NOT_SHOWN = (LAST_APPLIED, *(f"{GROUP}/{name}" for name in _RECORDS))
 """What kubectl and AI Runway remember on an object."""
 
 

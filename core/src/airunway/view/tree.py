@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from airunway.resource import Resource, dig, is_deleting, labels_of, uid_of
+from airunway.resource import Resource, dig, is_deleting, labels_of, list_at, uid_of
 from airunway.status.reasons import REASONS, Category, category_of
 from airunway.view.base import View, line, word
 from airunway.view.pods import Health, PodRow
@@ -120,8 +120,7 @@ def _unread(kind: str, name: str) -> TreeNode:
 
 
 def _references(obj: Resource) -> Iterator[Mapping[str, object]]:
-    listed = dig(obj, "metadata", "ownerReferences")
-    for each in listed[:64] if isinstance(listed, list) else ():
+    for each in list_at(obj, "metadata", "ownerReferences")[:64]:
         if isinstance(each, dict) and isinstance(each.get("uid"), str):
             yield each
 

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from airunway.api.base import ParseError
 from airunway.api.modeldeployment import KIND, PLURAL, defaulted_spec
 from airunway.api.names import GROUP, PAUSED
+from airunway.api.rules import FORBIDDEN
 from airunway.kube import POD, Client, Kind, KubeError, served_resources
 from airunway.resource import ObjectKey, Resource, annotations_of, canonical_json, dig, is_deleting, key_of
 from airunway.selection import (
@@ -39,8 +40,6 @@ from airunway.validation import Violation, bounded_violations, validate, warning
 from airunway.validation.policy import Grants, Policy, violations
 
 log = logging.getLogger(__name__)
-
-FORBIDDEN = "FieldValueForbidden"
 
 
 @dataclass(frozen=True, kw_only=True)

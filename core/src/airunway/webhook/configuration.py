@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Kind
-from airunway.resource import ObjectKey, Resource, dig
+from airunway.resource import ObjectKey, Resource, dig, entries_at
 
 WEBHOOK = f"validate.modeldeployments.{names.GROUP}"
 """The name of our entry in the ValidatingWebhookConfiguration; refusals contain it."""
@@ -35,7 +35,7 @@ class WebhookSettings:
     service: ObjectKey | None = None
     """Name and namespace of the webhook's Service."""
     url: str = ""
-    namespace: str = "airunway-system"
+    namespace: str = names.DEFAULT_NAMESPACE
     """The namespace of the Secret."""
     secret: str = SECRET_NAME
     """The name of the Secret with the certificates."""
@@ -64,7 +64,7 @@ def webhook_settings(
     bind_address: str,
     service: str = "",
     url: str = "",
-    namespace: str = "airunway-system",
+    namespace: str = names.DEFAULT_NAMESPACE,
     secret: str = SECRET_NAME,
     configuration: str = CONFIGURATION,
     manage_configuration: bool = False,
@@ -202,9 +202,4 @@ def from_base64(text: object) -> bytes:
 
 def webhooks_of(live: Resource) -> list[Resource]:
     """Our webhooks in a configuration."""
-    webhooks = live.get("webhooks")
-    return [
-        webhook
-        for webhook in (webhooks if isinstance(webhooks, list) else ())
-        if isinstance(webhook, dict) and str(webhook.get("name")).endswith(names.GROUP)
-    ]
+    return [webhook for webhook in entries_at(live, "webhooks") if str(webhook.get("name")).endswith(names.GROUP)]

@@ -41,7 +41,7 @@ from airunway.process.connections import (
     listening,
 )
 from airunway.process.probes import parse_address
-from airunway.resource import Resource, dig, key_of
+from airunway.resource import Resource, dig, key_of, list_at
 from airunway.webhook.admission import Admission, ReviewResult, User, at_once
 from airunway.webhook.certificates import Material
 from airunway.webhook.configuration import PATH, TIMEOUT_SECONDS, trust_clients_of
@@ -409,11 +409,11 @@ def _malformed(body: object) -> str | None:
 
 
 def _user(info: Mapping[str, Any]) -> User:
-    groups, extra = info.get("groups"), info.get("extra")
+    extra = info.get("extra")
     return User(
         name=str(info.get("username") or ""),
         uid=str(info.get("uid") or ""),
-        groups=tuple(str(group) for group in groups) if isinstance(groups, list) else (),
+        groups=tuple(str(group) for group in list_at(info, "groups")),
         extra={
             str(name): tuple(str(value) for value in values)
             for name, values in (extra.items() if isinstance(extra, dict) else ())
