@@ -40,7 +40,7 @@ class Authority:
 
     files: KeyPair
     _certificate: x509.Certificate
-    _key: rsa.RSAPrivateKey
+    _key: _PrivateKey
 
     def client(self, path: Path, *, user: str, groups: Sequence[str] = ()) -> KeyPair:
         """Issue a client certificate: Kubernetes reads the user from CN and the groups from O. Files are
@@ -93,12 +93,12 @@ def new_authority(path: Path, *, name: str) -> Authority:
 def load_authority(path: Path) -> Authority:
     """Read an authority that `new_authority` made.
 
-    Raises OSError when a file is missing and ValueError when one does not hold a certificate or an RSA key.
+    Raises OSError when a file is missing and ValueError when one does not hold a certificate or a key of either kind.
     """
     files = _files(path)
     key = serialization.load_pem_private_key(files.key.read_bytes(), password=None)
-    if not isinstance(key, rsa.RSAPrivateKey):
-        raise ValueError(f"{files.key}: not an RSA key")  # noqa: TRY004 - the file's content is wrong, not an argument's type
+    if not isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):
+        raise ValueError(f"{files.key}: neither an RSA nor an ECDSA key")  # noqa: TRY004 - the file's content is wrong, not an argument's type
     certificate = x509.load_pem_x509_certificate(files.certificate.read_bytes())
     return Authority(files=files, _certificate=certificate, _key=key)
 
