@@ -14,7 +14,7 @@ from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Component, Endpoint, Observed, Replicas, UpstreamKind
 from airunway.quantity import same_quantity
 from airunway.resource import Resource, dig
-from airunway.sdk.conditions import condition, is_observed, number, text, truth
+from airunway.sdk.conditions import CREATION, condition, is_observed, meaning, number, text, truth
 from airunway.sdk.pods import pod_specs, pod_templates
 
 __all__ = [
@@ -309,7 +309,7 @@ def _hindrance(obj: Resource, kind: str) -> tuple[str, str]:
         return "Terminating", f"the {kind} is being deleted"
     if truth(obj, "ReplicaFailure"):
         words = text(condition(obj, "ReplicaFailure"), "message")
-        return ("QuotaExceeded" if "exceeded quota" in words else "InvalidSpec"), words
+        return meaning(words, CREATION, otherwise="InvalidSpec"), words
     progressing = condition(obj, "Progressing")
     if kind == "Deployment" and truth(obj, "Progressing") is False:
         # Not final: the roll-out continues as soon as a pod becomes ready (recorded).
