@@ -55,6 +55,7 @@ CORPUS: dict[str, dict[str, Any]] = {
         key: {"overrides": {"spec": {"topologyConstraint": {"packDomain": "rack", key: "racks"}}}}
         for key in ("topologyProfile", "clusterTopologyName")
     },
+    "nameless topology": {"overrides": {"spec": {"topologyConstraint": {"packDomain": "rack"}}}},
     "engine": {"engine": {"contextLength": 8192, "args": {"seed": "1"}, "extraArgs": ["--x"]}},
     **ON_PODS,
     "environment": {**ON_PODS["environment"], "secrets": {"huggingFaceToken": "hf"}},
@@ -124,8 +125,8 @@ async def test_every_release_accepts_all_that_it_can_express(
     cannot = {"whole graph": "1.1", "topologyProfile": "1.1", "adapter": "0.8", "another GPU": "0.8"}
     number = (9, 9) if release.startswith("main") else tuple(map(int, release.lstrip("v").split(".")[:2]))
     expected = {what for what, since in cannot.items() if number < tuple(map(int, since.split(".")))}
-    # Each version has another name for it: where both are served, each is refused by one.
-    expected |= {"clusterTopologyName", *(["topologyProfile"] if release in SERVED_BOTH else [])}
+    # Each version has another name for it, and requires it: where both are served, each is refused by one.
+    expected |= {"nameless topology", "clusterTopologyName", *(["topologyProfile"] if release in SERVED_BOTH else [])}
     assert refused == {f"{engine} {what}" for engine in ENGINES for what in expected}
 
 
