@@ -168,7 +168,7 @@ def test_every_reason_is_registered() -> None:
         ('statefulsets.apps "llama" is forbidden: violates PodSecurity "restricted:latest"', "InvalidSpec"),
         ('admission webhook "policy.example.com" denied the request: 403 no', "InvalidSpec"),
         (
-            'services "llama" is forbidden: unable to create new content in namespace team because it is being terminated',
+            'services "x" is forbidden: unable to create new content in namespace n because it is being terminated',
             "Terminating",
         ),
         ('services is forbidden: User "system:serviceaccount:kaito:w" cannot create resource "services"', "Forbidden"),

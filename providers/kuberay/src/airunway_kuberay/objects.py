@@ -22,7 +22,15 @@ from airunway.sdk import (
     overridden,
 )
 from airunway_kuberay.manifest import COUNTS_APART, PORT
-from airunway_kuberay.serve import engine_change, engine_settings, group_sizes, ray_container, ray_version, serve_config
+from airunway_kuberay.serve import (
+    engine_change,
+    engine_settings,
+    group_sizes,
+    logical_cpus,
+    ray_container,
+    ray_version,
+    serve_config,
+)
 from airunway_kuberay.settings import Settings
 from airunway_kuberay.shield import Shield, network_policy, shield_of
 
@@ -36,8 +44,6 @@ _MOST = 32
 _PORTS = {"gcs": 6379, "dashboard": 8265, "client": 10001, "serve": PORT}
 _START = {"dashboard-host": "0.0.0.0", "num-cpus": "0", "num-gpus": "0"}
 """Ray start parameters of the head; without CPUs and GPUs, no model runs on it."""
-_CPUS = 8
-"""Logical CPUs of a worker in Ray: a replica uses one, and each ingress or proxy replica another."""
 
 
 def desired_objects(deployment: ModelDeployment, context: Context[Settings]) -> Translation:
@@ -137,7 +143,7 @@ def _group(
         "minReplicas": 0,
         "maxReplicas": _MOST,
         # Ray's autoscaler exits without num-cpus, and recognises only GPU resource names that end with "gpu".
-        "rayStartParams": {"num-cpus": str(max(_CPUS, size.cores)), "num-gpus": str(size.gpus)},
+        "rayStartParams": {"num-cpus": str(logical_cpus(size)), "num-gpus": str(size.gpus)},
         # If it is missing, KubeRay writes it and thereby takes over the whole list (recorded, facts 1 and 23).
         "scaleStrategy": {},
         "template": model_pod(deployment, context, container, size=size, reserved=RESERVED, container="ray-worker"),
