@@ -33,7 +33,7 @@ from airunway.sdk import (
     without_gpus,
 )
 from airunway_dynamo.graph import Part, image_of, parts_of, routed_by_pool, runtime_version
-from airunway_dynamo.manifest import MANIFEST, RESERVED_LABELS, Feature
+from airunway_dynamo.manifest import MANIFEST, RESERVED_LABELS, Feature, reserved_labels
 from airunway_dynamo.runtimes import OWN_FLAGS
 from airunway_dynamo.settings import Settings
 
@@ -68,7 +68,7 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
     warnings = [
         *(finding for refused, finding in server if not (refused and refuses)),
         *(finding for part in parts for finding in part.launch.warnings),
-        *pod_findings(deployment, reserved=RESERVED_LABELS),
+        *pod_findings(deployment, reserved=reserved_labels(context)),
         *_warnings(deployment, context),
     ]
     # The roles report the same findings about shared fields.

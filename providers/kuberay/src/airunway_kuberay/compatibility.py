@@ -22,8 +22,8 @@ from airunway.sdk import (
     unsupported_engine,
     without_gpus,
 )
-from airunway_kuberay.manifest import COUNTS_APART, MANIFEST, SUSPEND
-from airunway_kuberay.objects import RESERVED, is_stopped
+from airunway_kuberay.manifest import COUNTS_APART, MANIFEST, SUSPEND, reserved_labels
+from airunway_kuberay.objects import is_stopped
 from airunway_kuberay.releases import release_of
 from airunway_kuberay.serve import (
     argument_blockers,
@@ -71,7 +71,7 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
         *container.warnings,
         *(finding for forbids, finding in versions if not forbids),
         *doubtful_split(deployment),
-        *pod_findings(deployment, reserved=RESERVED),
+        *pod_findings(deployment, reserved=reserved_labels(context)),
     ]
     return Compatibility(blockers=tuple(dict.fromkeys(blockers)), warnings=tuple(warnings))
 

@@ -21,7 +21,7 @@ from airunway.sdk import (
     model_pod,
     overridden,
 )
-from airunway_kuberay.manifest import COUNTS_APART, PORT
+from airunway_kuberay.manifest import COUNTS_APART, HEAD_VOLUMES, PORT, reserved_labels
 from airunway_kuberay.serve import (
     engine_change,
     engine_settings,
@@ -34,10 +34,7 @@ from airunway_kuberay.serve import (
 from airunway_kuberay.settings import Settings
 from airunway_kuberay.shield import Shield, network_policy, shield_of
 
-__all__ = ["RESERVED", "desired_objects", "is_stopped"]
-
-RESERVED = ("ray.io/",)
-"""Prefix of KubeRay's own label keys on pods."""
+__all__ = ["desired_objects", "is_stopped"]
 
 _ENGINE = f"{labels.GROUP}/engine-settings"
 _MOST = 32
@@ -108,20 +105,21 @@ def _head(deployment: ModelDeployment, context: Context[Settings], container: La
     size = Sizing(gpu_type="", gpus=0, cpu=str(cpu), memory=str(memory))
     # Ray's autoscaler runs in the head's pod and updates the RayCluster with the ServiceAccount's token.
     # The head loads no weights, and a ReadWriteOnce claim of the user's would bind it to one node.
-    without = ("volumes", "volumeMounts")
+    matched = context.has(HEAD_VOLUMES)
     template = model_pod(
         deployment,
         context,
         container,
         size=size,
-        reserved=RESERVED,
+        reserved=reserved_labels(context),
         container="ray-head",
         calls_api=True,
-        without=without,
+        own_volumes=not matched,
+        without=() if matched else ("volumes", "volumeMounts"),
     )
     main = template["spec"]["containers"][0]
     volumes, mounts = cache_mounts(context)
-    if volumes:
+    if volumes and not matched:
         # Ray reads the model's configuration where it builds the application: on the head.
         template["spec"]["volumes"], main["volumeMounts"] = volumes, mounts
     if context.has(COUNTS_APART) and engine_change(deployment, context) == "NewCluster":
@@ -146,5 +144,7 @@ def _group(
         "rayStartParams": {"num-cpus": str(logical_cpus(size)), "num-gpus": str(size.gpus)},
         # If it is missing, KubeRay writes it and thereby takes over the whole list (recorded, facts 1 and 23).
         "scaleStrategy": {},
-        "template": model_pod(deployment, context, container, size=size, reserved=RESERVED, container="ray-worker"),
+        "template": model_pod(
+            deployment, context, container, size=size, reserved=reserved_labels(context), container="ray-worker"
+        ),
     }
