@@ -6,7 +6,7 @@ import asyncio
 from base64 import b64encode
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +20,16 @@ from airunway.doctor.gather import gather
 from airunway.doctor.report import document
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import NODE, Client, NotFound
+from airunway.plugins.provider_config import config_object
 from airunway.plugins.registry import discover, load
 from airunway.rbac.admission_policies import status_guard
 from airunway.rbac.rights import roles, webhook_rights
 from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time, is_true
-from airunway.runtime.application import config_object
 from airunway.selection import AVAILABLE, STALE_AFTER
 from airunway.webhook.certificates import new_authority
 from airunway.webhook.configuration import CONFIGURATION, CONFIGURATION_KIND
 from airunway_testing.audit import AuditReader
+from airunway_testing.clocks import TimeOfDay
 from airunway_testing.controlplane import Cluster
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.operator import running_core, running_provider
@@ -212,7 +213,7 @@ async def test_ready_of_a_provider_follows_its_heartbeat(
     """The provider is cut off without a goodbye; 3 minutes later by the core's clock it is not ready any more, although
     its own word stands; when it beats again it is, at once.
     """
-    clock = Ahead()
+    clock = TimeOfDay()
     key = ObjectKey("", "toy")
 
     async def seen(status: str) -> Resource:
@@ -248,16 +249,6 @@ async def test_ready_of_a_provider_follows_its_heartbeat(
         await asyncio.sleep(1)
         assert (await client.get(INFERENCE_PROVIDER_CONFIG, key))["metadata"]["resourceVersion"] == version
     await client.delete(INFERENCE_PROVIDER_CONFIG, key)
-
-
-class Ahead:
-    """A clock that is as far ahead as it is told."""
-
-    def __init__(self) -> None:
-        self.ahead = timedelta()
-
-    def __call__(self) -> datetime:
-        return datetime.now(UTC) + self.ahead
 
 
 async def test_whoever_may_see_little_is_told_what_was_not_looked_at(

@@ -4,14 +4,13 @@ for anybody else (findings C1, H1, M9, L1)."""
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
+from tests.definitions import with_types_only
 
 from airunway.api import bounds
 from airunway.api.bounds import MAX_CAUSES
@@ -20,11 +19,12 @@ from airunway.controller.application import CoreSettings
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, ApiError, Client, Invalid, Kind, Reflector
 from airunway.plugins.host import ProviderHost
-from airunway.resource import ObjectKey, Resource, condition_of, copy_of, dig, is_true, key_of
+from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true, key_of
 from airunway.validation import validate
 from airunway_testing.background import in_background
 from airunway_testing.eventually import PATIENCE, eventually
 from airunway_testing.fixtures import Kubectl
+from airunway_testing.memory import memory_of
 from airunway_testing.operator import (
     gone,
     running_core,
@@ -74,16 +74,6 @@ async def watched(client: Client, namespace: str) -> AsyncIterator[Reflector]:
         yield reflector
 
 
-def memory(value: Any) -> int:
-    """Bytes of a JSON value as Python objects."""
-    below = 0
-    if isinstance(value, dict):
-        below = sum(memory(key) + memory(child) for key, child in value.items())
-    elif isinstance(value, list | tuple):
-        below = sum(memory(child) for child in value)
-    return sys.getsizeof(value) + below
-
-
 @pytest.mark.slow
 async def test_c1_h1_what_is_too_large_gets_its_condition_and_nobody_else_suffers(
     installed: None, client: Client, kubeconfig: Path, kaito: ProviderHost, manifest: Make, namespace: str
@@ -115,7 +105,7 @@ async def test_c1_h1_what_is_too_large_gets_its_condition_and_nobody_else_suffer
             assert "larger than 32 KiB" in condition["message"] or "longer than 512" in condition["message"]
             assert dig(live, "status", "phase") == "Pending"
             for cached in (core._deployments.get(key), provider._deployments.get(key)):
-                assert memory(cached) <= 64 * 2**10
+                assert memory_of(cached) <= 64 * 2**10
         assert [key_of(workspace).name for workspace in await client.list_all(WORKSPACE, namespace=namespace)] == [
             "neighbour"
         ]
@@ -232,20 +222,6 @@ async def test_h1_the_crd_has_the_same_limits_as_the_process(installed: None, cl
     assert wrong == {}
 
 
-def without_limits(crd: Resource) -> Resource:
-    """The CRD as the Go project's is: types, no limit, no rule."""
-    crd = copy_of(crd)
-    pending: list[Any] = [crd["spec"]["versions"]]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, dict):
-            for key in ("x-kubernetes-validations", "maxLength", "maxItems", "maxProperties", "pattern"):
-                if not isinstance(node.get(key), dict):
-                    node.pop(key, None)
-        pending.extend(node.values() if isinstance(node, dict) else node if isinstance(node, list) else ())
-    return crd
-
-
 STORED: dict[str, Resource] = {
     "tolerations": {"tolerations": [{}] * 400_000},
     "env": {"env": [{"name": "A"}] * 9_000},
@@ -259,7 +235,7 @@ STORED: dict[str, Resource] = {
 async def older(installed: None, client: Client) -> AsyncIterator[Resource]:
     """For as long as it lasts our CRD has no limits; gives the one that has them."""
     crd = next(crd for crd in custom_resource_definitions() if key_of(crd).name.startswith("modeldeployments."))
-    await client.apply(CUSTOM_RESOURCE_DEFINITION, without_limits(crd), manager="airunway-testing", force=True)
+    await client.apply(CUSTOM_RESOURCE_DEFINITION, with_types_only(crd), manager="airunway-testing", force=True)
     yield crd
     await client.apply(CUSTOM_RESOURCE_DEFINITION, crd, manager="airunway-testing", force=True)
 
