@@ -108,7 +108,7 @@ async def test_an_upgrade_under_twenty_graphs_touches_none(
 
         before = await state()
         assert len(before) == COUNT
-        assert {found[2] for found in before.values()} == {"v1alpha1-1.1-r2"}
+        assert {found[2] for found in before.values()} == {"v1alpha1-1.1-r3"}
         newer = crd_of(recordings, "v1.2.0-cut")
         for crd, version, reason in (
             (newer, "v1beta1", "SchemaSupported"),

@@ -148,6 +148,9 @@ def test_a_refused_pod_says_why() -> None:
     quota = condition("ReplicaFailure", "True", 'pods "x" is forbidden: exceeded quota: gpus')
     found = workloads.read(rolled(readyReplicas=0, conditions=[quota]))
     assert (found.reason, found.message) == ("QuotaExceeded", quota["message"])
+    leaving = 'pods "x" is forbidden: unable to create new content in namespace ml because it is being terminated'
+    gone = condition("ReplicaFailure", "True", leaving)
+    assert workloads.read(rolled(readyReplicas=0, conditions=[gone])).reason == "Terminating"
     other = condition("ReplicaFailure", "True", "pod spec is invalid")
     assert workloads.read(rolled(readyReplicas=0, conditions=[other])).reason == "InvalidSpec"
     over = condition("ReplicaFailure", "False", "exceeded quota")

@@ -201,6 +201,11 @@ def test_quota_forbids_the_pods() -> None:
             "Provider.Rejected",
             "ReferenceNotFound",
         ),
+        (
+            'pods is forbidden: User "system:serviceaccount:lws:m" cannot create resource "pods" in API group ""',
+            "Provider.Rejected",
+            "Forbidden",
+        ),
         ("something new", "Provider.Rejected", "InvalidSpec"),
     ],
 )
@@ -208,6 +213,22 @@ def test_other_refusals(note: str, code: str, reason: str) -> None:
     cause = find_root_cause(evidence(events=(refusal(note),)), now=NOW)
     assert cause is not None
     assert (cause.code, cause.reason) == (code, reason)
+
+
+@pytest.mark.parametrize(
+    ("note", "reason"),
+    [
+        (
+            'pods "x" is forbidden: unable to create new content in namespace ml because it is being terminated',
+            "Terminating",
+        ),
+        ("create not allowed while custom resource definition is terminating", "UpstreamNotInstalled"),
+    ],
+)
+def test_a_namespace_or_definition_that_is_deleted_is_no_fault(note: str, reason: str) -> None:
+    seen = evidence(events=(refusal(note),))
+    assert [(found.reason, found.code) for found in find_symptoms(seen, now=NOW)] == [(reason, "")]
+    assert find_root_cause(seen, now=NOW) is None
 
 
 def test_a_refusal_is_over_once_a_pod_was_made_or_it_is_not_repeated() -> None:

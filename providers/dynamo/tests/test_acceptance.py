@@ -18,18 +18,18 @@ from airunway_testing.acceptance import ON_PODS, in_namespace, installed_alone, 
 
 MANAGER = "airunway-provider-dynamo"
 RELEASES = {
-    "v0.4.1": "v1alpha1-0.4.1",
-    "v0.6.0": "v1alpha1-0.6",
-    "v0.6.1": "v1alpha1-0.6",
-    "v0.7.0": "v1alpha1-0.6",
-    "v0.8.0": "v1alpha1-0.8-r2",
-    "v0.9.0": "v1alpha1-0.8-r2",
-    "v1.0.0": "v1alpha1-1.0-r2",
-    "v1.1.0-cut": "v1alpha1-1.1-r2",
-    "v1.2.0-cut": "v1beta1-1.2-r2",
-    "v1.3.0-cut": "v1beta1-1.2-r2",
-    "v1.4.0-cut": "v1beta1-1.4-r2",
-    "main-2a6da14": "v1beta1-1.4-r2",
+    "v0.4.1": "v1alpha1-0.4.1-r3",
+    "v0.6.0": "v1alpha1-0.6-r3",
+    "v0.6.1": "v1alpha1-0.6-r3",
+    "v0.7.0": "v1alpha1-0.6-r3",
+    "v0.8.0": "v1alpha1-0.8-r3",
+    "v0.9.0": "v1alpha1-0.8-r3",
+    "v1.0.0": "v1alpha1-1.0-r3",
+    "v1.1.0-cut": "v1alpha1-1.1-r3",
+    "v1.2.0-cut": "v1beta1-1.2-r3",
+    "v1.3.0-cut": "v1beta1-1.2-r3",
+    "v1.4.0-cut": "v1beta1-1.4-r3",
+    "main-2a6da14": "v1beta1-1.4-r3",
 }
 ENGINES = ("vllm", "sglang", "trtllm")
 ESTABLISHED = [{"type": "Established", "status": "True"}]
@@ -54,6 +54,11 @@ CORPUS: dict[str, dict[str, Any]] = {
     **{
         key: {"overrides": {"spec": {"topologyConstraint": {"packDomain": "rack", key: "racks"}}}}
         for key in ("topologyProfile", "clusterTopologyName")
+    },
+    "nameless topology": {"overrides": {"spec": {"topologyConstraint": {"packDomain": "rack"}}}},
+    "read-only root": {
+        "securityContext": {"readOnlyRootFilesystem": True},
+        "model": {"id": "o/m", "storage": {"volumes": [{"name": "w", "purpose": "modelCache", "claimName": "pvc"}]}},
     },
     "engine": {"engine": {"contextLength": 8192, "args": {"seed": "1"}, "extraArgs": ["--x"]}},
     **ON_PODS,
@@ -110,7 +115,7 @@ async def test_every_release_accepts_all_that_it_can_express(
     async with installed(client, crd):
         for name in written:
             for what, (engine, model) in asked.items():
-                for pool in (False, True) if what.endswith((" plain", " split")) else (False,):
+                for pool in (False, True) if what.endswith((" plain", " split", " read-only root")) else (False,):
                     ctx = context(engine, written=name, pool=pool)
                     if not host.can_handle(model, ctx).ok:
                         refused.add(what)
@@ -124,8 +129,8 @@ async def test_every_release_accepts_all_that_it_can_express(
     cannot = {"whole graph": "1.1", "topologyProfile": "1.1", "adapter": "0.8", "another GPU": "0.8"}
     number = (9, 9) if release.startswith("main") else tuple(map(int, release.lstrip("v").split(".")[:2]))
     expected = {what for what, since in cannot.items() if number < tuple(map(int, since.split(".")))}
-    # Each version has another name for it: where both are served, each is refused by one.
-    expected |= {"clusterTopologyName", *(["topologyProfile"] if release in SERVED_BOTH else [])}
+    # Each version has another name for it, and requires it: where both are served, each is refused by one.
+    expected |= {"nameless topology", "clusterTopologyName", *(["topologyProfile"] if release in SERVED_BOTH else [])}
     assert refused == {f"{engine} {what}" for engine in ENGINES for what in expected}
 
 
@@ -139,7 +144,7 @@ def test_the_schema_of_every_release_is_known(upstream_crds: Path, host: Provide
     if release in SERVED_BOTH:
         # What was written before v1beta1 is kept in a schema that is known, too.
         (alpha,) = [u for u in found.served if u.api_version == "nvidia.com/v1alpha1"]
-        assert (alpha.transformer.name, alpha.verified) == ("v1alpha1-1.1-r2", True)
+        assert (alpha.transformer.name, alpha.verified) == ("v1alpha1-1.1-r3", True)
 
 
 @pytest.mark.apiserver

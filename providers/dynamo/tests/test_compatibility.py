@@ -257,6 +257,11 @@ def test_a_topology_is_called_as_the_version_has_it(
     ((path, message),) = blockers(host, asked(unknown), context(written=written)).items()
     assert path == f"spec.provider.overrides.spec.topologyConstraint.{unknown}"
     assert known in message
+    for topology in ({"packDomain": "rack"}, {"packDomain": "rack", known: None}, {}):
+        nameless = deployment(overrides={"spec": {"topologyConstraint": topology}})
+        ((path, message),) = blockers(host, nameless, context(written=written)).items()
+        assert path == f"spec.provider.overrides.spec.topologyConstraint.{known}"
+        assert f"set {known}" in message
 
 
 def test_an_account_of_ones_own_needs_the_rights_of_dynamos(host: ProviderHost, deployment: Any, context: Any) -> None:

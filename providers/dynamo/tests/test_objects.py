@@ -93,7 +93,7 @@ def test_prefill_and_decode_apart(host: ProviderHost, deployment: Any, context: 
     else:
         assert [components[role]["componentType"] for role in ("prefill", "decode")] == ["worker", "worker"]
         known = [components[role].get("subComponentType") for role in ("prefill", "decode")]
-        assert known == ([None, None] if written == "v1alpha1-0.4.1" else ["prefill", "decode"])
+        assert known == ([None, None] if written.startswith("v1alpha1-0.4.1") else ["prefill", "decode"])
 
 
 VLLM_ROLES = {
@@ -490,7 +490,7 @@ def test_the_seeds_third_example_gives_a_working_object(host: ProviderHost, depl
     assert [finding.path for finding in warned] == ["spec.scaling.decode.gpu.count"], "fewer GPUs to decode than before"
 
 
-@pytest.mark.parametrize("written", ["v1alpha1-0.8-r2", ALPHA[-1], BETA[-1]])
+@pytest.mark.parametrize("written", ["v1alpha1-0.8-r2", "v1alpha1-0.8-r3", ALPHA[-1], BETA[-1]])
 def test_m1_every_component_is_hardened_and_keeps_the_token_by_which_it_is_found(
     host: ProviderHost, deployment: Any, context: Any, written: str
 ) -> None:
@@ -531,3 +531,64 @@ def test_real_llmd_11_what_an_earlier_generation_wrote_keeps_the_flag_s_old_name
     first = context("trtllm", written=next(t.name for t in TRANSFORMERS if FLAGS_BY_RELEASE not in t.features))
     args = parts(graph(host, asked, first))["worker"]["main"]["args"]
     assert "--publish-events-and-metrics" in args
+
+
+VOLUMES = [
+    {"name": "weights", "claimName": "w", "mountPath": "/models", "purpose": "modelCache"},
+    {"name": "kernels", "claimName": "k", "mountPath": "/compiled", "purpose": "compilationCache"},
+]
+
+
+@pytest.mark.parametrize("written", ["v1beta1-1.2", "v1beta1-1.2-r3", "v1beta1-1.4-r2", "v1beta1-1.4-r3"])
+@pytest.mark.parametrize("volumes", [VOLUMES, [{"name": "t", "claimName": "t", "mountPath": "/tmp"}]])
+def test_a_frontend_beside_a_worker_has_what_its_variables_name(
+    host: ProviderHost, deployment: Any, context: Any, written: str, volumes: list[Any]
+) -> None:
+    """A writable ``/tmp`` with a read-only root, and no variables for volumes that it does not mount."""
+    wanted = deployment(
+        model={"id": "m", "storage": {"volumes": volumes}},
+        securityContext={"readOnlyRootFilesystem": True},
+        env=[{"name": "A", "value": "b"}],
+    )
+    ctx = context(written=written, pool=True, cache=ModelCache(claim="c", mount_path="/cache"))
+    spec = parts(graph(host, wanted, ctx))["worker"]["podTemplate"]["spec"]
+    main, beside = spec["containers"]
+    mine = {entry["name"]: entry["value"] for entry in beside["env"]}
+    assert (mine["A"], mine["HOME"], mine["HF_HUB_OFFLINE"]) == ("b", "/tmp", "1")
+    mounted = {mount["mountPath"] for mount in beside["volumeMounts"]}
+    assert {mount["name"] for mount in beside["volumeMounts"]} <= {volume["name"] for volume in spec["volumes"]}
+    named = mine.keys() & {"HF_HOME", "VLLM_CACHE_ROOT"}
+    if written.endswith("-r3"):
+        assert (mounted, named) == ({"/cache", "/tmp"}, set())
+    else:
+        assert mounted == {"/cache"}, "what is released goes on as it was"
+        assert bool(named) == (volumes == VOLUMES)
+    if volumes == VOLUMES:
+        assert {"HF_HOME", "VLLM_CACHE_ROOT"} <= env_of({"main": main}).keys(), "the worker mounts them"
+
+
+@pytest.mark.parametrize(("written", "named"), [("v1alpha1-1.1-r2", 2), ("v1alpha1-1.1-r3", 0)])
+def test_a_frontend_of_v1alpha1_can_mount_nothing_and_has_no_variables_of_volumes(
+    host: ProviderHost, deployment: Any, context: Any, written: str, named: int
+) -> None:
+    wanted = deployment(model={"id": "m", "storage": {"volumes": VOLUMES}}, env=[{"name": "A", "value": "b"}])
+    beside = parts(graph(host, wanted, context(written=written, pool=True)))["worker"]["frontendSidecar"]
+    names = {entry["name"] for entry in beside["envs"]}
+    assert "A" in names
+    assert len(names & {"HF_HOME", "VLLM_CACHE_ROOT"}) == named
+
+
+@pytest.mark.parametrize("written", NAMES)
+def test_labels_by_which_the_operators_select_are_not_the_users(
+    host: ProviderHost, deployment: Any, context: Any, written: str
+) -> None:
+    """All of the manifest's, in the pods and in the warnings; what is released goes on as it was."""
+    app = [f"app.kubernetes.io/{key}" for key in ("component", "managed-by", "name", "part-of")]
+    asked = {**dict.fromkeys(app, "mine"), "nvidia.com/x": "y", "team": "a"}
+    wanted, ctx = deployment(podTemplate={"metadata": {"labels": asked}}), context(written=written)
+    left_out = {"nvidia.com/x", *(app if written.endswith("-r3") else [])}
+    for part in parts(graph(host, wanted, ctx)).values():
+        found = part["podTemplate"]["metadata"] if written in BETA else part["extraPodMetadata"]
+        assert asked.keys() & found["labels"].keys() == set(asked) - left_out
+    warned = {finding.path for finding in host.can_handle(wanted, ctx).warnings if "podTemplate" in finding.path}
+    assert warned == {f"spec.podTemplate.metadata.labels[{key}]" for key in left_out}

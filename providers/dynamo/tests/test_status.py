@@ -158,6 +158,11 @@ def test_pending_is_judged_by_reason(observe: Any, reason: str) -> None:
         ("failed_to_reconcile_the_resources", "context deadline exceeded", "Timeout"),
         ("failed_to_reconcile_the_resources", "lookup x: no such host", "DNSFailure"),
         ("failed_to_reconcile_the_resources", 'pods "x" is forbidden: exceeded quota: none', "QuotaExceeded"),
+        (
+            "failed_to_reconcile_the_resources",
+            'pods "x" is forbidden: unable to create new content in namespace n because it is being terminated',
+            "Terminating",
+        ),
         ("failed_to_reconcile_the_resources", "admission webhook x denied the request", "InvalidSpec"),
         ("failed_to_reconcile_the_resources", "who knows", "DependenciesUnreachable"),
         ("failed_to_initialize_worker_hash", "who knows", "DependenciesUnreachable"),

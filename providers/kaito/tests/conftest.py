@@ -76,5 +76,5 @@ def upstream_traces(recordings: Path) -> Path:
 
 def _upstream(name: str) -> Upstream:
     """The newest way of writing a generation."""
-    *_, transformer = (t for t in TRANSFORMERS if t.name in (name, f"{name}-r2"))
+    *_, transformer = (t for t in TRANSFORMERS if t.name in (name, f"{name}-r3"))
     return Upstream(api_version=transformer.api_version, transformer=transformer)

@@ -419,7 +419,7 @@ def test_m1_pods_of_a_template_are_hardened_as_the_kind_that_has_it_says(
 
 
 def _released(transformer: Transformer) -> Transformer:
-    return next(t for t in TRANSFORMERS if t.name == transformer.name.removesuffix("-r2"))
+    return next(t for t in TRANSFORMERS if t.name == transformer.name.removesuffix("-r3"))
 
 
 def _serving(context: Context, served: dict[str, Upstream]) -> Context:
@@ -446,3 +446,24 @@ def test_a_key_that_protects_vllm_s_server_protects_it_here_too(
     assert container["command"] == ["vllm", "serve"]
     key = {"name": "VLLM_API_KEY", "value": "x"}
     assert "--api-key=x" in container["args"] or key in container["env"]
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_labels_by_which_a_service_selects_are_not_the_users(vllm: Any, context: Any, several: bool) -> None:
+    """All of the manifest's, in the pods and in the warnings; what is released goes on as it was. The transformer of
+    the kind that is written decides."""
+    new, by_ordinal = context(sets="0.12"), ["statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"]
+    old = {key: replace(served, transformer=_released(served.transformer)) for key, served in new.served.items()}
+    asked = {**dict.fromkeys(by_ordinal, "0"), "kaito.sh/x": "y", "team": "a"}
+    wanted = vllm(image="i", scaling={"replicas": 2 if several else 1}, podTemplate={"metadata": {"labels": asked}})
+    own, other = (INFERENCE_SET.key, WORKSPACE.key) if several else (WORKSPACE.key, INFERENCE_SET.key)
+    for ctx, left_out in (
+        (new, {"kaito.sh/x", *by_ordinal}),
+        (_serving(new, {**new.served, other: old[other]}), {"kaito.sh/x", *by_ordinal}),
+        (_serving(new, {**new.served, own: old[own]}), {"kaito.sh/x"}),
+    ):
+        (made, *_) = desired(wanted, ctx).objects
+        inference = made["spec"]["template"]["inference"] if several else made["inference"]
+        assert asked.keys() & inference["template"]["metadata"]["labels"].keys() == set(asked) - left_out
+        warned = {finding.path for finding in can_handle(wanted, ctx).warnings if "podTemplate" in finding.path}
+        assert warned == {f"spec.podTemplate.metadata.labels[{key}]" for key in left_out}

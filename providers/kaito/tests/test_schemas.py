@@ -39,13 +39,13 @@ def test_every_stored_release_has_a_transformer(upstream_crds: Path) -> None:
     by_hash = {short: t for t in TRANSFORMERS for short in t.schema_hashes}
     found = {release: by_hash[hash_of(crd, "v1beta1")].name for release, crd in releases(upstream_crds)}
     assert found == {
-        "v0.4.5": "v1beta1-0.4.5-r2",
-        "v0.4.6": "v1beta1-0.4.6-r2",
-        "v0.7.0": "v1beta1-0.7-r2",
-        "v0.8.0": "v1beta1-0.7-r2",
-        "v0.9.0": "v1beta1-0.9-r2",
-        "v0.10.0": "v1beta1-0.9-r2",
-        "v0.12.0": "v1beta1-0.12-r2",
+        "v0.4.5": "v1beta1-0.4.5-r3",
+        "v0.4.6": "v1beta1-0.4.6-r3",
+        "v0.7.0": "v1beta1-0.7-r3",
+        "v0.8.0": "v1beta1-0.7-r3",
+        "v0.9.0": "v1beta1-0.9-r3",
+        "v0.10.0": "v1beta1-0.9-r3",
+        "v0.12.0": "v1beta1-0.12-r3",
     }
 
 

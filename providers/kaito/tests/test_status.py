@@ -159,6 +159,19 @@ def test_every_reason_is_registered() -> None:
         ("dial tcp 10.0.0.1:443: connect: connection refused", "ConnectionRefused"),
         ("context deadline exceeded", "Timeout"),
         ("unexpected status 429", "RateLimited"),
+        ("failed to get model: unexpected status 403 Forbidden", "AuthFailed"),
+        # 403 of the API server is not always about credentials (ruling 28).
+        (
+            'statefulsets.apps "llama" is forbidden: exceeded quota: q, requested: count/statefulsets.apps=1',
+            "QuotaExceeded",
+        ),
+        ('statefulsets.apps "llama" is forbidden: violates PodSecurity "restricted:latest"', "InvalidSpec"),
+        ('admission webhook "policy.example.com" denied the request: 403 no', "InvalidSpec"),
+        (
+            'services "x" is forbidden: unable to create new content in namespace n because it is being terminated',
+            "Terminating",
+        ),
+        ('services is forbidden: User "system:serviceaccount:kaito:w" cannot create resource "services"', "Forbidden"),
         ("something else", "Progressing"),
     ],
 )

@@ -50,6 +50,7 @@ CORPUS: dict[str, dict[str, Any]] = {
     "image": {"image": "r/ray-llm:2.49.1", "resources": {"gpu": {"count": 2}, "memory": "32Gi", "cpu": "4"}},
     "args": {"engine": {"args": {"quantization": "awq", "enable-chunked-prefill": ""}, "extraArgs": ["--seed=1"]}},
     "apart": SPLIT,
+    "read-only root": {"securityContext": {"readOnlyRootFilesystem": True}},
     **ON_PODS,
     "autoscaled": {"provider": {"overrides": {"autoscaling": {"maxReplicas": 4, "targetOngoingRequests": 8}}}},
     "head": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -233,3 +234,52 @@ def test_a_switch_is_a_keyword_argument_here_and_may_be_true_or_false(
     wanted = deployment(engine={"args": {"enforce-eager": value}})
     found = [f for f in host.can_handle(wanted, context()).warnings if f.reason == "UnknownArgument"]
     assert len(found) == warned
+
+
+INGRESS = "spec.provider.overrides.ingressReplicas"
+
+
+@pytest.mark.parametrize(
+    ("asked", "most", "fields", "overrides"),
+    [
+        (7, 7, {}, {}),
+        (8, 7, {}, {}),
+        (32, 7, {}, {}),
+        (32, 7, {"scaling": {"replicas": 0}}, {"autoscaling": {"maxReplicas": 8}}),
+        (15, 14, {"scaling": {"replicas": 2}}, {}),
+        (16, 15, {"resources": {"gpu": {"count": 1}, "cpu": "16"}}, {}),
+        (8, 15, {}, {"head": {"rayStartParams": {"num-cpus": "8"}}}),
+        (8, 7, {}, {"head": {"rayStartParams": {"num-cpus": "some"}}}),
+    ],
+)
+def test_an_ingress_takes_no_gpus_beyond_those_requested(
+    host: ProviderHost, deployment: Any, context: Any, asked: int, most: int, fields: Any, overrides: Any
+) -> None:
+    """Ray's autoscaler adds a worker, with its GPUs, for each ingress replica that finds no CPU (ruling 4)."""
+    wanted = deployment(provider={"overrides": {"ingressReplicas": asked, **overrides}}, **fields)
+    found = [f.message for f in host.can_handle(wanted, context()).blockers if f.path == INGRESS]
+    assert len(found) == (asked > most)
+    assert all(f"set at most {most}, or more replicas" in message for message in found)
+    runs = replace(context(), live_kind="RayService.ray.io", spec_changed=False)
+    kept = host.can_handle(wanted, runs)
+    assert INGRESS not in {f.path for f in kept.blockers}, "an upgrade of ours stops nothing"
+    assert [f.reason for f in kept.warnings if f.path == INGRESS] == ["TakesMoreGPUs"] * len(found)
+    edited = host.can_handle(wanted, replace(runs, spec_changed=True))
+    assert len([f for f in edited.blockers if f.path == INGRESS]) == len(found)
+
+
+@pytest.mark.parametrize(("image", "most"), [("r/ray-llm:2.50.0", 21), ("r/ray-llm:2.56.0", 42)])
+def test_a_proxy_takes_as_many_cpus_as_the_ingress(
+    host: ProviderHost, split: Any, context: Any, image: str, most: int
+) -> None:
+    """Six workers with 8 CPUs each, of which each replica of the model uses one; up to 2.54 there is a proxy."""
+    wanted = split(provider={"overrides": {"ingressReplicas": 32}}, image=image)
+    found = [f for f in host.can_handle(wanted, context()).blockers if f.path == INGRESS]
+    assert bool(found) == (most < 32)
+
+
+def test_where_nothing_counts_the_ingress_nothing_is_refused(host: ProviderHost, deployment: Any, context: Any) -> None:
+    """The first transformer wrote no counts, and with an unknown release of Ray none are written."""
+    many = {"provider": {"overrides": {"ingressReplicas": 32}}}
+    assert host.can_handle(deployment(**many), context(first=True)).ok
+    assert host.can_handle(deployment(image="r/ray-llm:latest", **many), context()).ok

@@ -220,3 +220,56 @@ def test_zero_with_an_autoscaler_is_left_to_ray(deployment: Any, context: Any, s
     assert "suspend" not in made["spec"]
     assert '"min_replicas": 0' in made["spec"]["serveConfigV2"]
     assert dig(cluster(made)["workerGroupSpecs"][0], "minReplicas") == 0
+
+
+VOLUMES = [
+    {"name": "weights", "claimName": "w", "mountPath": "/models", "purpose": "modelCache"},
+    {"name": "kernels", "claimName": "k", "mountPath": "/compiled", "purpose": "compilationCache"},
+]
+
+
+@pytest.mark.parametrize("cache", [None, ModelCache(claim="c", mount_path="/cache")], ids=["no cache", "cache"])
+@pytest.mark.parametrize("volumes", [[], VOLUMES, [{"name": "t", "claimName": "t", "mountPath": "/tmp"}]])
+def test_a_head_with_a_read_only_root_can_write_to_tmp(
+    deployment: Any, context: Any, service: Any, volumes: list[Any], cache: ModelCache | None
+) -> None:
+    """Ray writes to ``/tmp``. The volumes of the deployment stay the workers'."""
+    fields: Resource = {"securityContext": {"readOnlyRootFilesystem": True}}
+    wanted = deployment(model={"id": "m", "storage": {"volumes": volumes}}, **fields)
+    head, _ = templates(service(wanted, context(cache=cache)))
+    (main,) = head["spec"]["containers"]
+    assert main["securityContext"]["readOnlyRootFilesystem"] is True
+    mounts = {mount["mountPath"]: mount["name"] for mount in main["volumeMounts"]}
+    assert mounts.keys() == {"/tmp", *(["/cache"] if cache else [])}
+    assert {"name": mounts["/tmp"], "emptyDir": {}} in head["spec"]["volumes"]
+    assert {volume["name"] for volume in head["spec"]["volumes"]} == {*mounts.values()}
+
+
+def test_a_head_has_no_variables_of_volumes_that_it_does_not_mount(deployment: Any, context: Any, service: Any) -> None:
+    wanted = deployment(model={"id": "m", "storage": {"volumes": VOLUMES}}, env=[{"name": "A", "value": "b"}])
+    found = {}
+    for first in (True, False):
+        head, worker = (pod["spec"]["containers"][0] for pod in templates(service(wanted, context(first=first))))
+        assert "volumeMounts" not in head
+        assert {mount["mountPath"] for mount in worker["volumeMounts"]} >= {"/models", "/compiled"}
+        head_env, worker_env = ({entry["name"]: entry["value"] for entry in pod["env"]} for pod in (head, worker))
+        assert (worker_env["HF_HOME"], worker_env["VLLM_CACHE_ROOT"]) == ("/models", "/compiled")
+        assert head_env["A"] == "b"
+        found[first] = head_env.keys() & {"HF_HOME", "VLLM_CACHE_ROOT"}
+    assert found == {True: {"HF_HOME", "VLLM_CACHE_ROOT"}, False: set()}, "what is released goes on as it was"
+    own = deployment(model={"id": "m", "storage": {"volumes": VOLUMES}}, env=[{"name": "HF_HOME", "value": "/h"}])
+    head, _ = templates(service(own, context()))
+    assert {"name": "HF_HOME", "value": "/h"} in head["spec"]["containers"][0]["env"], "the user's own stays"
+
+
+def test_labels_by_which_kuberay_selects_are_not_the_users(
+    host: ProviderHost, deployment: Any, context: Any, service: Any
+) -> None:
+    """All of the manifest's, in the pods and in the warnings; what is released goes on as it was."""
+    asked = {"app.kubernetes.io/name": "mine", "app.kubernetes.io/created-by": "me", "ray.io/x": "y", "team": "a"}
+    wanted = deployment(podTemplate={"metadata": {"labels": asked}})
+    for first, left_out in ((False, set(asked) - {"team"}), (True, {"ray.io/x"})):
+        for pod in templates(service(wanted, context(first=first))):
+            assert asked.keys() & pod["metadata"]["labels"].keys() == set(asked) - left_out
+        warned = {f.path for f in host.can_handle(wanted, context(first=first)).warnings if f.reason == "FieldIgnored"}
+        assert warned == {f"spec.podTemplate.metadata.labels[{key}]" for key in left_out}

@@ -16,7 +16,7 @@ from airunway.plugins.provider_config import config_object
 from airunway.plugins.registry import load
 from airunway.resource import Resource, canonical_json
 from airunway.selection import choose_provider, provider_facts, request_of
-from airunway_kuberay.objects import RESERVED
+from airunway_kuberay.manifest import MANIFEST
 from airunway_testing.determinism import outputs_of_processes, reordered
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
@@ -153,7 +153,7 @@ def test_a_user_s_words_cannot_become_anything_else(
         model={"id": f"o/{word}", "servedName": word},
         engine={"args": {"chat-template": word}},
         env=[{"name": "WORD", "value": word}],
-        podTemplate={"metadata": {"labels": {f"{RESERVED[0]}{word}": word}, "annotations": {"a": word}}},
+        podTemplate={"metadata": {"labels": {f"ray.io/{word}": word}, "annotations": {"a": word}}},
     )
     if host.can_handle(wanted, context()).blockers:
         return
@@ -164,7 +164,7 @@ def test_a_user_s_words_cannot_become_anything_else(
     for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
         template = group["template"]
         assert set(group["rayStartParams"]) <= {"dashboard-host", "num-cpus", "num-gpus"}
-        assert not [key for key in template["metadata"].get("labels", {}) if key.startswith(RESERVED)]
+        assert not [key for key in template["metadata"].get("labels", {}) if key.startswith(MANIFEST.reserved_labels)]
         (container,) = template["spec"]["containers"]
         assert "command" not in container
         assert "args" not in container

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from airunway.plugins.contract import RuntimeSettings
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig
 from airunway.runtime.translate import check_overrides, merged
@@ -76,13 +77,32 @@ def test_ray_is_no_open_shell_unless_a_setting_allows_it_by_name(
     assert policy_of(host, deployment(), context(networkPolicy="Always")) is not None
 
 
-@pytest.mark.parametrize(
-    "name", ["RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_ENABLE_K8S_TOKEN_AUTH"]
-)
+VARIABLES = ["RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_ENABLE_K8S_TOKEN_AUTH"]
+
+
+@pytest.mark.parametrize("name", VARIABLES)
 def test_ray_is_no_open_shell_by_a_variable(host: ProviderHost, deployment: Any, context: Any, name: str) -> None:
     wanted = deployment(env=[{"name": "A", "value": "1"}, {"name": name, "value": "disabled"}])
     (found,) = host.can_handle(wanted, context()).blockers
     assert found.path == "spec.env[1]"
+
+
+@pytest.mark.parametrize("release", ["1.1", "1.5.1", "1.7"])
+@pytest.mark.parametrize("name", VARIABLES)
+def test_ray_is_no_open_shell_by_a_variable_of_the_runtime_config(
+    host: ProviderHost, deployment: Any, context: Any, name: str, release: str
+) -> None:
+    """The config's env reaches head and workers beside ``authOptions``: who edits it would open every Ray cluster of
+    its namespace. The variable in the deployment, empty or not, does not let it through."""
+    config = RuntimeSettings(env=({"name": "A", "value": "1"}, {"name": name, "value": "disabled"}))
+    (found,) = host.can_handle(deployment(), context(runtime=config, release=release)).blockers
+    assert (found.path, found.reason) == ("spec.env", "IncompatibleConfiguration")
+    assert found.message.startswith(f"{name}, which the runtime config has, ")
+    over = deployment(env=[{"name": name, "value": ""}])
+    assert {f.path for f in host.can_handle(over, context(runtime=config)).blockers} == {"spec.env", "spec.env[0]"}
+    harmless = RuntimeSettings(env=({"name": "RAY_AUTH", "value": "disabled"},))
+    assert host.can_handle(deployment(), context(runtime=harmless)).ok
+    assert host.can_handle(deployment(), context(runtime=config, first=True)).ok, "no upgrade refuses what runs open"
 
 
 @pytest.mark.parametrize(

@@ -363,6 +363,24 @@ def test_real_kuberay_6_what_only_an_event_of_the_raycluster_says_is_the_reason(
     assert only(observe(starts, headed, events=(told,))).reason == "Progressing", "it has passed"
 
 
+@pytest.mark.parametrize(
+    ("refused", "expected"),
+    [
+        ("exceeded quota: q", "QuotaExceeded"),
+        ("unable to create new content in namespace n because it is being terminated", "Terminating"),
+        ('User "system:serviceaccount:kuberay:op" cannot create resource "pods" in API group ""', "Forbidden"),
+        ('violates PodSecurity "restricted:latest"', "InvalidSpec"),
+    ],
+)
+def test_a_403_of_the_api_server_is_named_by_its_cause(observe: Any, refused: str, expected: str) -> None:
+    """In the condition of the RayCluster, and in an event of it (ruling 28)."""
+    starts, message = service(NOT_READY, pendingServiceStatus=side(PENDING)), f'pods "x" is forbidden: {refused}'
+    failed = cluster(PENDING, condition("ReplicaFailure", "True", message=message))
+    assert only(observe(starts, failed)).reason == expected
+    told = replace(event("FailedToCreateHeadPod", message), kind="RayCluster", name=PENDING)
+    assert only(observe(starts, cluster(PENDING), events=(told,))).reason == expected
+
+
 def test_real_kuberay_10_the_first_failed_try_names_the_cause(observe: Any) -> None:
     """Ray tries three times, with a model load each; it says why at the first."""
     tries = parts("DEPLOYING", **{LLM: "UPDATING"})

@@ -104,6 +104,7 @@ def model_pod(
     node_selector: Mapping[str, str] | None = None,
     container: str = CONTAINER,
     shared_memory: bool = True,
+    own_volumes: bool = True,
     hardened: bool | None = None,
     calls_api: bool = False,
     without: Collection[str] = (),
@@ -113,22 +114,24 @@ def model_pod(
     `size` defaults to the deployment's. `labels` are added to the pod and override the user's. `reserved` are further
     label keys that the user cannot set; one that ends with ``/``, ``-`` or ``.`` is a prefix of keys. `node_selector`
     are node labels required by default; the deployment's override them. Without `shared_memory` nothing is mounted at
-    ``/dev/shm``, for upstreams that do so themselves. `hardened` defaults to the feature `HARDENED` of the primary
-    kind's transformer. A server with `calls_api` keeps its ServiceAccount token; otherwise a hardened pod has a token
-    only if the deployment names a ServiceAccount. `without` names fields of the pod spec and of its container that the
-    upstream sets itself.
+    ``/dev/shm``, for upstreams that do so themselves. Without `own_volumes` the deployment's volumes are not mounted
+    and no variables point to them, for helpers that load no weights. `hardened` defaults to the feature `HARDENED` of
+    the primary kind's transformer. A server with `calls_api` keeps its ServiceAccount token; otherwise a hardened pod
+    has a token only if the deployment names a ServiceAccount. `without` names fields of the pod spec and of its
+    container that the upstream sets itself.
     """
     spec = deployment.spec
     hardened = context.has(HARDENED) if hardened is None else hardened
     size = size or sizing(deployment)
-    volumes, mounts = _storage(deployment, context, shared_memory=shared_memory and bool(size.gpus))
+    shared = shared_memory and bool(size.gpus)
+    volumes, mounts = _storage(deployment, context, shared_memory=shared, own_volumes=own_volumes)
     main = {
         "name": container,
         "image": launch.image,
         "command": list(launch.command),
         "args": list(launch.args),
         "ports": [{"name": "http", "containerPort": launch.port}] if launch.port else [],
-        "env": environment(deployment, context, launch),
+        "env": environment(deployment, context, launch, own_volumes=own_volumes),
         "resources": container_resources(size),
         "startupProbe": launch.startup,
         "readinessProbe": launch.readiness,
@@ -247,22 +250,28 @@ def _is_within(path: str, folder: str) -> bool:
     return f"{path.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")
 
 
-def environment(deployment: ModelDeployment, context: Context[Any], launch: Launch | None = None) -> list[Resource]:
+def environment(
+    deployment: ModelDeployment, context: Context[Any], launch: Launch | None = None, *, own_volumes: bool = True
+) -> list[Resource]:
     """The variables of the model's container: the runtime config's, then the deployment's, then derived ones.
 
     Later ones override earlier ones, with one exception: a derived variable overrides a variable of the deployment only
-    if the launch itself needs it.
+    if the launch itself needs it. Without `own_volumes` none is derived from a volume, for a container that mounts
+    none.
     """
     spec = deployment.spec
     own = {entry.name: entry.to_resource() for entry in spec.env}
     variables: dict[str, Resource] = {str(entry.get("name")): dict(entry) for entry in context.runtime.env}
     variables.update(own)
-    variables.update({name: entry for name, entry in _derived(deployment, context) if name not in own})
+    derived = _derived(deployment, context, own_volumes=own_volumes)
+    variables.update({name: entry for name, entry in derived if name not in own})
     variables.update({str(entry["name"]): dict(entry) for entry in (launch.env if launch is not None else ())})
     return list(variables.values())
 
 
-def _derived(deployment: ModelDeployment, context: Context[Any]) -> Iterator[tuple[str, Resource]]:
+def _derived(
+    deployment: ModelDeployment, context: Context[Any], *, own_volumes: bool
+) -> Iterator[tuple[str, Resource]]:
     spec = deployment.spec
     token = context.runtime.token
     if spec.security_context.run_as_user is not None or spec.security_context.read_only_root_filesystem:
@@ -275,7 +284,7 @@ def _derived(deployment: ModelDeployment, context: Context[Any]) -> Iterator[tup
     elif token is not None:
         yield "HF_TOKEN", _secret("HF_TOKEN", token.name, token.key)
     cache = context.cache
-    for volume in spec.model.storage.volumes:
+    for volume in spec.model.storage.volumes if own_volumes else ():
         # With a cache the weights come from there, and engines write into HF_HOME only (modules, compiled code).
         unused = cache is not None and volume.purpose == "modelCache" and volume.read_only
         if (name := _CACHE_VARIABLES.get(volume.purpose)) and volume.mount_path and not unused:
@@ -302,7 +311,7 @@ def container_resources(size: Sizing) -> Resource:
 
 
 def _storage(
-    deployment: ModelDeployment, context: Context[Any], *, shared_memory: bool
+    deployment: ModelDeployment, context: Context[Any], *, shared_memory: bool, own_volumes: bool
 ) -> tuple[list[Resource], list[Resource]]:
     """Volumes and mounts: shared memory for GPUs, model cache, the deployment's own claims, a writable ``/tmp``."""
     volumes: list[Resource] = []
@@ -314,7 +323,7 @@ def _storage(
     cache_volumes, cache_volume_mounts = cache_mounts(context)
     volumes += cache_volumes
     mounts += cache_volume_mounts
-    for volume in deployment.spec.model.storage.volumes:
+    for volume in deployment.spec.model.storage.volumes if own_volumes else ():
         if not volume.claim_name or not volume.mount_path:
             continue
         only = {"readOnly": True} if volume.read_only else {}

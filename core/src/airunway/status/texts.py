@@ -137,6 +137,24 @@ CREATION: tuple[MessagePattern, ...] = (
         "API server, admission plugin ResourceQuota",
     ),
     _row(
+        r"unable to create new content in namespace \S+ because it is being terminated",
+        "Terminating",
+        "",
+        "API server, admission plugin NamespaceLifecycle",
+    ),
+    _row(
+        r"not allowed while custom resource definition is terminating",
+        "UpstreamNotInstalled",
+        "",
+        "API server, while a CRD is being deleted whose objects are still there",
+    ),
+    _row(
+        r'(?:^|forbidden: )User "[^"]*" cannot ',
+        "Forbidden",
+        "Provider.Rejected",
+        "API server, the authorizer: no role allows a controller to create the object",
+    ),
+    _row(
         r'serviceaccount "[^"]*" not found|error looking up service account',
         "ReferenceNotFound",
         "Provider.Rejected",
@@ -149,7 +167,7 @@ CREATION: tuple[MessagePattern, ...] = (
         "API server: a webhook for pods does not answer (recorded: LeaderWorkerSet's, while its manager is down)",
     ),
     _row(
-        r"forbidden|denied the request|is invalid",
+        r"forbidden: |denied the request|is invalid",
         "InvalidSpec",
         "Provider.Rejected",
         "API server: LimitRange, PodSecurity, admission policies and webhooks",

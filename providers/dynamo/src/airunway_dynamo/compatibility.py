@@ -33,7 +33,7 @@ from airunway.sdk import (
     without_gpus,
 )
 from airunway_dynamo.graph import Part, image_of, parts_of, routed_by_pool, runtime_version
-from airunway_dynamo.manifest import MANIFEST, RESERVED_LABELS, Feature
+from airunway_dynamo.manifest import MANIFEST, RESERVED_LABELS, Feature, reserved_labels
 from airunway_dynamo.runtimes import OWN_FLAGS
 from airunway_dynamo.settings import Settings
 
@@ -68,7 +68,7 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
     warnings = [
         *(finding for refused, finding in server if not (refused and refuses)),
         *(finding for part in parts for finding in part.launch.warnings),
-        *pod_findings(deployment, reserved=RESERVED_LABELS),
+        *pod_findings(deployment, reserved=reserved_labels(context)),
         *_warnings(deployment, context),
     ]
     # The roles report the same findings about shared fields.
@@ -154,10 +154,23 @@ def _override_blockers(deployment: ModelDeployment, context: Context[Settings]) 
                     f"{field} of a graph are put on its pods, and {key:.100} is reserved for the operators: remove it"
                 )
                 yield bad_override(f"spec.{field}[{key}]", text)
-    unknown = "topologyProfile" if context.upstream.api_version.endswith("/v1beta1") else "clusterTopologyName"
-    if overridden(deployment, "spec", "topologyConstraint", unknown) is not None:
-        text = "v1alpha1 calls it topologyProfile, v1beta1 clusterTopologyName; this graph is written in "
-        yield bad_override(f"spec.topologyConstraint.{unknown}", text + context.upstream.api_version)
+    yield from _topology_blockers(deployment, context)
+
+
+def _topology_blockers(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
+    """The blocker for a topology under the other API version's name, or without one: each CRD requires its own."""
+    topology = overridden(deployment, "spec", "topologyConstraint")
+    if not isinstance(topology, dict) or not context.has(Feature.GRAPH_METADATA):
+        return
+    version, path = context.upstream.api_version, "spec.topologyConstraint"
+    names = ("clusterTopologyName", "topologyProfile")
+    name, unknown = names if version.endswith("/v1beta1") else reversed(names)
+    if topology.get(unknown) is not None:
+        text = f"v1alpha1 calls it topologyProfile, v1beta1 clusterTopologyName; this graph is written in {version}"
+        yield bad_override(f"{path}.{unknown}", text)
+    elif topology.get(name) is None:
+        text = f"{version} requires the name of the topology in which packDomain is looked up: set {name}"
+        yield bad_override(f"{path}.{name}", text)
 
 
 def _node_blockers(deployment: ModelDeployment, context: Context[Settings], parts: Sequence[Part]) -> Iterator[Finding]:

@@ -23,6 +23,7 @@ from airunway.sdk import (
     Version,
     cache_mounts,
     dig,
+    environment,
     filled,
     given_flags,
     is_disaggregated,
@@ -40,7 +41,7 @@ from airunway.sdk import (
     weights_of,
 )
 from airunway.sdk.conditions import mapping, records, text
-from airunway_dynamo.manifest import COMPONENT_TYPE, GRAPH_NAME, RESERVED_LABELS, WORKERS, Feature
+from airunway_dynamo.manifest import COMPONENT_TYPE, GRAPH_NAME, WORKERS, Feature, reserved_labels
 from airunway_dynamo.runtimes import EVENTS, IMAGES, ROLES, RUNTIMES, is_release
 from airunway_dynamo.settings import Settings
 
@@ -72,6 +73,8 @@ _SUB_TYPE = "nvidia.com/dynamo-sub-component-type"
 
 _SIDECAR, _SIDECAR_ARGS = "sidecar-frontend", ("-m", "dynamo.frontend", "--router-mode", "direct")
 """A frontend beside each worker that a gateway's pool selects."""
+_SCRATCH = "/tmp"
+"""Where a pod with a read-only root can write."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,7 +254,7 @@ def _component(deployment: ModelDeployment, context: Context[Settings], part: Pa
         part.launch,
         size=part.size,
         labels={labels.COMPONENT: part.type, **own},
-        reserved=RESERVED_LABELS,
+        reserved=reserved_labels(context),
         container="main",
         shared_memory=False,
         # TensorRT-LLM's nodes connect through an SSH server, which runs as root and needs privileges.
@@ -266,6 +269,8 @@ def _component(deployment: ModelDeployment, context: Context[Settings], part: Pa
     main = template["spec"]["containers"][0]
     env, shared = main.get("env"), overridden(deployment, "sharedMemory") if part.serves else None
     sidecar = {"image": part.launch.image, "args": [*_SIDECAR_ARGS]} if part.serves and routed_by_pool(context) else {}
+    matched = context.has(Feature.SIDECAR_VOLUMES)
+    beside_env = environment(deployment, context, part.launch, own_volumes=False) if sidecar and matched else env
     alike = filled(
         multinode={"nodeCount": part.nodes} if part.nodes > 1 else None,
         eppConfig=_picker_config(split=is_disaggregated(deployment), listed=listed) if configured else None,
@@ -276,7 +281,9 @@ def _component(deployment: ModelDeployment, context: Context[Settings], part: Pa
     if listed:
         if sidecar:
             security, (_, mounts) = main.get("securityContext"), cache_mounts(context)
-            beside = filled(name=_SIDECAR, **sidecar, env=env, securityContext=security, volumeMounts=mounts)
+            if matched and deployment.spec.security_context.read_only_root_filesystem:
+                mounts = [*mounts, *(mount for mount in main["volumeMounts"] if mount["mountPath"] == _SCRATCH)]
+            beside = filled(name=_SIDECAR, **sidecar, env=beside_env, securityContext=security, volumeMounts=mounts)
             template["spec"]["containers"].append(beside)
         # Written explicitly if the operator cannot read it from the image's tag.
         unread = context.has(Feature.RUNTIME_VERSION) and not is_release(part.launch.image)
@@ -302,7 +309,7 @@ def _component(deployment: ModelDeployment, context: Context[Settings], part: Pa
         sharedMemory={"size": str(shared)} if shared else None,
         extraPodMetadata=template["metadata"],
         extraPodSpec={**pod, "mainContainer": rest},
-        frontendSidecar=filled(**sidecar, envs=env) if sidecar else None,
+        frontendSidecar=filled(**sidecar, envs=beside_env) if sidecar else None,
     )
 
 

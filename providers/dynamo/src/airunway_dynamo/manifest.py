@@ -8,6 +8,7 @@ from functools import partial
 from airunway.sdk import (
     FLAGS_BY_RELEASE,
     HARDENED,
+    Context,
     EngineCapability,
     ProviderManifest,
     SelectionRule,
@@ -19,7 +20,16 @@ from airunway.sdk import (
 from airunway.sdk.overrides import BOOLEAN, CPU, LABELS, MEMORY, REPLICAS, TEXT, choice, keys, typed
 from airunway_dynamo.settings import Settings
 
-__all__ = ["COMPONENT_TYPE", "GRAPH_NAME", "MANIFEST", "RESERVED_LABELS", "TRANSFORMERS", "WORKERS", "Feature"]
+__all__ = [
+    "COMPONENT_TYPE",
+    "GRAPH_NAME",
+    "MANIFEST",
+    "RESERVED_LABELS",
+    "TRANSFORMERS",
+    "WORKERS",
+    "Feature",
+    "reserved_labels",
+]
 
 GRAPH_NAME, COMPONENT_TYPE = "nvidia.com/dynamo-graph-deployment-name", "nvidia.com/dynamo-component-type"
 """Labels on pods and on all objects that the operator creates for a graph: the graph's name, the component's type."""
@@ -46,6 +56,10 @@ class Feature(StrEnum):
     """Labels, annotations and topology of a whole graph, and a frontend beside each worker for a gateway's pool."""
     RUNTIME_VERSION = "runtime-version"
     """`runtimeVersionOverride`, which is required if the image's tag contains no release."""
+    SIDECAR_VOLUMES = "sidecar-volumes"
+    """A frontend beside a worker has the writable `/tmp`, and no variables for volumes that it does not mount."""
+    ALL_RESERVED = "all-reserved"
+    """Users can set none of the manifest's `reserved_labels` on pods; before, only those of `RESERVED_LABELS`."""
 
 
 _0_4 = (Feature.DYNAMO_NAMESPACE,)
@@ -75,7 +89,15 @@ _RELEASED = (
 )
 """Oldest first: CRDs of every release since 0.4.1."""
 
-TRANSFORMERS = (*_RELEASED, *revised(_RELEASED[2:], 2, features=[HARDENED, FLAGS_BY_RELEASE]))
+_SECOND = (HARDENED, FLAGS_BY_RELEASE)
+_THIRD = (*_SECOND, Feature.SIDECAR_VOLUMES, Feature.ALL_RESERVED)
+
+TRANSFORMERS = (
+    *_RELEASED,
+    *revised(_RELEASED[2:], 2, features=_SECOND),
+    *revised(_RELEASED[:2], 3, features=[Feature.ALL_RESERVED]),
+    *revised(_RELEASED[2:], 3, features=_THIRD),
+)
 """Images of releases before 0.8 run as root and need what a hardened pod lacks."""
 
 _nvidia = partial(UpstreamKind, group="nvidia.com", versions=("v1beta1", "v1alpha1"))
@@ -171,3 +193,8 @@ MANIFEST = ProviderManifest(
         note="Leave Grove out where every worker fits on one node.",
     ),
 )
+
+
+def reserved_labels(context: Context[Settings]) -> tuple[str, ...]:
+    """The label keys, and prefixes of them, that users cannot set on pods that this transformer writes."""
+    return MANIFEST.reserved_labels if context.has(Feature.ALL_RESERVED) else RESERVED_LABELS

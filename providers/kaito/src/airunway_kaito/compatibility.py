@@ -23,8 +23,8 @@ from airunway.sdk import (
     too_long,
     unsupported_engine,
 )
-from airunway_kaito.manifest import MANIFEST, PRESET_NAME, Feature
-from airunway_kaito.objects import RESERVED_LABEL_PREFIXES, launch_of
+from airunway_kaito.manifest import MANIFEST, PRESET_NAME, Feature, reserved_labels
+from airunway_kaito.objects import launch_of
 from airunway_kaito.plan import NODES_OF, Plan, plan_of
 from airunway_kaito.settings import Settings
 
@@ -57,7 +57,7 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
     else:
         found = launch_of(deployment, context)
         blockers = [*found.blockers, *blockers]
-        warnings += [*pod_findings(deployment, reserved=RESERVED_LABEL_PREFIXES), *found.warnings]
+        warnings += [*pod_findings(deployment, reserved=reserved_labels(plan.features)), *found.warnings]
     return Compatibility(blockers=tuple(blockers), warnings=tuple(warnings))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from enum import StrEnum
 from functools import partial
 
@@ -33,6 +34,7 @@ __all__ = [
     "TRANSFORMERS",
     "WORKSPACE",
     "Feature",
+    "reserved_labels",
 ]
 
 OF_WORKSPACE = "kaito.sh/workspace"
@@ -73,7 +75,11 @@ class Feature(StrEnum):
     """Presets accept any `org/model`; before, only names in a list that changed with every release."""
     PARTITION = "partition"
     """A preset can be limited to a number of a node's GPUs; before, it always used all of them."""
+    ALL_RESERVED = "all-reserved"
+    """Users can set none of the manifest's `reserved_labels` on pods; before, only those of `_FIRST_RESERVED`."""
 
+
+_FIRST_RESERVED = ("kaito.sh/", "inferenceset.kaito.sh/")
 
 _0_4_6 = (Feature.MODEL_ACCESS_SECRET,)
 _0_7 = (*_0_4_6, Feature.EXISTING_NODES)
@@ -118,9 +124,14 @@ _RELEASED = (
 `EXISTING_NODES`) came with the release that has the hash."""
 
 TRANSFORMERS = with_defaults(
-    (*_RELEASED, *revised(_RELEASED, 2, features=[HARDENED])), vllm_image="vllm/vllm-openai:v0.23.0"
+    (
+        *_RELEASED,
+        *revised(_RELEASED, 2, features=[HARDENED]),
+        *revised(_RELEASED, 3, features=[HARDENED, Feature.ALL_RESERVED]),
+    ),
+    vllm_image="vllm/vllm-openai:v0.23.0",
 )
-"""The new generation changes only pod templates; presets use KAITO's own pods."""
+"""The later generations change only pod templates; presets use KAITO's own pods."""
 
 PRESET_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*", re.ASCII)
 """A name from KAITO's own list, or ``owner/model`` of the model hub; without special shell characters."""
@@ -221,3 +232,8 @@ MANIFEST = ProviderManifest(
         note="For node auto-provisioning set nodeProvisioner here and in this provider's settings.",
     ),
 )
+
+
+def reserved_labels(features: Collection[str]) -> tuple[str, ...]:
+    """The label keys, and prefixes of them, that users cannot set on pods of a transformer with these features."""
+    return MANIFEST.reserved_labels if Feature.ALL_RESERVED in features else _FIRST_RESERVED

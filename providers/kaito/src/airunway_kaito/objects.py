@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from airunway.sdk import (
     HARDENED,
     Context,
@@ -18,14 +20,11 @@ from airunway.sdk import (
     workloads,
     yaml_json,
 )
-from airunway_kaito.manifest import API_VERSION, CREATED_BY, INFERENCE_SET, OF_WORKSPACE, WORKSPACE
+from airunway_kaito.manifest import API_VERSION, CREATED_BY, INFERENCE_SET, OF_WORKSPACE, WORKSPACE, reserved_labels
 from airunway_kaito.plan import PORT, plan_of
 from airunway_kaito.settings import Settings
 
-__all__ = ["RESERVED_LABEL_PREFIXES", "SERVICE_PORT", "desired", "launch_of", "serving_pod", "serving_pods"]
-
-RESERVED_LABEL_PREFIXES = ("kaito.sh/", "inferenceset.kaito.sh/")
-"""Prefixes of labels for selectors and ownership of pods, which a user's label cannot replace."""
+__all__ = ["SERVICE_PORT", "desired", "launch_of", "serving_pod", "serving_pods"]
 
 SERVICE_PORT = 80
 """Port of the Service: KAITO creates it for a Workspace, we create it for an InferenceSet; it has the same name."""
@@ -62,7 +61,7 @@ def desired(deployment: ModelDeployment, context: Context[Settings]) -> Translat
         preset = filled(name=spec.model.id, presetOptions=options)
         inference: Resource = {"preset": preset, "config": configs[0]["metadata"]["name"]}
     else:
-        inference = {"template": _pod_template(deployment, context, hardened=HARDENED in plan.features)}
+        inference = {"template": _pod_template(deployment, context, plan.features)}
     # No `count`: it is a number of nodes, cannot be changed, and only the first of several pods gets traffic.
     resource = filled(
         instanceType=plan.instance_type,
@@ -116,13 +115,13 @@ def _inference_config(deployment: ModelDeployment) -> Resource:
     }
 
 
-def _pod_template(deployment: ModelDeployment, context: Context[Settings], *, hardened: bool) -> Resource:
+def _pod_template(deployment: ModelDeployment, context: Context[Settings], features: Collection[str]) -> Resource:
     started = launch_of(deployment, context)
     return model_pod(
         deployment,
         context,
         started,
-        reserved=RESERVED_LABEL_PREFIXES,
-        hardened=hardened,
+        reserved=reserved_labels(features),
+        hardened=HARDENED in features,
         without=("nodeSelector", "affinity"),  # KAITO replaces them with the Workspace's selector
     )

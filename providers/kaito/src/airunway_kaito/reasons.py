@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airunway.sdk.conditions import IMAGE_PULL, NETWORK, SCHEDULING, meaning, meanings
+from airunway.sdk.conditions import CREATION, IMAGE_PULL, NETWORK, SCHEDULING, meaning, meanings
 
 __all__ = ["ERRORS", "of_condition"]
 
@@ -17,8 +17,10 @@ ERRORS = (
         (r"configmaps? .{0,256}not found", "ReferenceNotFound"),
         (r"gated", "GatedModel"),
         (r"\b429\b|too many requests|rate limit", "RateLimited"),
-        (r"\b401\b|\b403\b|unauthorized|forbidden", "AuthFailed"),
     ),
+    # Before the refused credentials: the API server also answers 403 for a quota, a policy, or a namespace's deletion.
+    *CREATION,
+    *meanings((r"\b401\b|\b403\b|unauthorized", "AuthFailed")),
     *NETWORK,
     *meanings((r"\b50[0-9]\b|internal error", "ServerError")),
 )

@@ -22,12 +22,14 @@ from airunway.sdk import (
     unsupported_engine,
     without_gpus,
 )
-from airunway_kuberay.manifest import COUNTS_APART, MANIFEST, SUSPEND
-from airunway_kuberay.objects import RESERVED, is_stopped
+from airunway_kuberay.manifest import COUNTS_APART, MANIFEST, SUSPEND, reserved_labels
+from airunway_kuberay.objects import is_stopped
+from airunway_kuberay.releases import release_of
 from airunway_kuberay.serve import (
     argument_blockers,
     frontend_findings,
     group_sizes,
+    ingress_room,
     ray_container,
     ray_version,
     version_findings,
@@ -55,7 +57,7 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
     versions += [
         *frontend_findings(deployment, context),
         *shield_findings(deployment, context, version),
-        *_unscaled(deployment, context, version),
+        *_ingress(deployment, context, version),
     ]
     blockers = [
         *container.blockers,
@@ -69,19 +71,32 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
         *container.warnings,
         *(finding for forbids, finding in versions if not forbids),
         *doubtful_split(deployment),
-        *pod_findings(deployment, reserved=RESERVED),
+        *pod_findings(deployment, reserved=reserved_labels(context)),
     ]
     return Compatibility(blockers=tuple(dict.fromkeys(blockers)), warnings=tuple(warnings))
 
 
-def _unscaled(deployment: ModelDeployment, context: Context[Settings], version: str) -> Iterator[tuple[bool, Finding]]:
-    """The warning for ``ingressReplicas`` if the names of Ray's deployments are unknown."""
-    if context.has(COUNTS_APART) and not version and overridden(deployment, "ingressReplicas"):
-        path = "spec.provider.overrides.ingressReplicas"
+def _ingress(deployment: ModelDeployment, context: Context[Settings], version: str) -> Iterator[tuple[bool, Finding]]:
+    """Findings about ``ingressReplicas``: the name of Ray's ingress is unknown, or the workers have too few CPUs.
+
+    What runs unchanged, or only scales, is not refused: an upgrade must not stop it.
+    """
+    asked = overridden(deployment, "ingressReplicas")
+    if not (context.has(COUNTS_APART) and asked):
+        return
+    path, release = "spec.provider.overrides.ingressReplicas", release_of(version)
+    if not version:
         text = (
             "the version of Ray is not known, and with it how its ingress is called: set provider.overrides.rayVersion"
         )
         yield False, ignored(path, text)
+    elif release is not None and isinstance(asked, int) and asked > (most := ingress_room(deployment, release)):
+        text = (
+            f"the workers of this deployment have logical CPUs for {most} ingress replicas, and for {asked} Ray would "
+            f"add workers, with GPUs that the deployment does not request: set at most {most}, or more replicas"
+        )
+        refused = context.spec_changed or not context.live_kind
+        yield refused, blocker(path, text) if refused else Finding(path=path, reason="TakesMoreGPUs", message=text)
 
 
 def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from functools import partial
 
 from airunway.sdk import (
     HARDENED,
+    Context,
     EngineCapability,
     Installation,
     ProviderManifest,
@@ -25,6 +26,7 @@ __all__ = [
     "CLUSTER_FAULTS",
     "COUNTS_APART",
     "DECODE",
+    "HEAD_VOLUMES",
     "INVALID",
     "MANIFEST",
     "PORT",
@@ -36,6 +38,7 @@ __all__ = [
     "TRANSFORMERS",
     "VERSION",
     "WORKERS",
+    "reserved_labels",
 ]
 
 VERSION = "0.1.0"
@@ -55,6 +58,12 @@ SHIELDED = "shielded"
 """Feature: a token or a NetworkPolicy protects the Ray cluster."""
 TOKENS = "tokens"
 """Feature: a Ray cluster can require a token (``authOptions``)."""
+
+HEAD_VOLUMES = "head-volumes"
+"""Feature: the head has a writable ``/tmp``, and no variables for volumes that it does not mount."""
+_ALL_RESERVED = "all-reserved"
+"""Feature: users can set none of the manifest's `reserved_labels` on pods; before, only those of `_FIRST_RESERVED`."""
+_FIRST_RESERVED = ("ray.io/",)
 
 REFUSED = "FailedToUpdateServeApplications"
 """The event that is the only sign of a configuration that Ray Serve refuses."""
@@ -118,21 +127,25 @@ _SANDBOX_SCHEMA = "a421d486d26b"
 _V1_5_1, _V1_6 = "b8645bab9915", "495adff18e8d"
 _V1_7 = ("9b16fafa7523", _SANDBOX_SCHEMA)
 _SECOND = (COUNTS_APART, SHIELDED, HARDENED)
+_THIRD = (*_SECOND, HEAD_VOLUMES, _ALL_RESERVED)
 
 
-def _second(since: str, until: str = "", *, hashes: Collection[str], features: Collection[str] = ()) -> Transformer:
-    """The second generation of transformers, for these releases of KubeRay."""
-    made = generation("ray.io/v1", since, until, hashes=hashes, features=[*_SECOND, *features])
-    return replace(made, name=f"{made.name}-2")
+def _later(number: int, features: Collection[str]) -> tuple[Transformer, ...]:
+    """The second and later generations of transformers, with these features for every release of KubeRay."""
+    made = (
+        generation("ray.io/v1", "1.1", "1.5.0", hashes=_OLDER, features=features),
+        generation("ray.io/v1", "1.5.1", "1.6", hashes=[_V1_5_1, _V1_6], features=[*features, TOKENS]),
+        generation("ray.io/v1", "1.7", hashes=_V1_7, features=[*features, SUSPEND, TOKENS]),
+    )
+    return tuple(replace(each, name=f"{each.name}-{number}") for each in made)
 
 
 TRANSFORMERS = with_defaults(
     (
         generation("ray.io/v1", "1.1", "1.6", hashes=[*_OLDER, _V1_5_1, _V1_6]),
         generation("ray.io/v1", "1.7", hashes=_V1_7, features=[SUSPEND]),
-        _second("1.1", "1.5.0", hashes=_OLDER),
-        _second("1.5.1", "1.6", hashes=[_V1_5_1, _V1_6], features=[TOKENS]),
-        _second("1.7", hashes=_V1_7, features=[SUSPEND, TOKENS]),
+        *_later(2, _SECOND),
+        *_later(3, _THIRD),
     ),
     image="rayproject/ray-llm:2.56.0-py312-cu130",
 )
@@ -198,3 +211,8 @@ MANIFEST = ProviderManifest(
         ),
     ),
 )
+
+
+def reserved_labels(context: Context[Settings]) -> tuple[str, ...]:
+    """The label keys, and prefixes of them, that users cannot set on pods that this transformer writes."""
+    return MANIFEST.reserved_labels if context.has(_ALL_RESERVED) else _FIRST_RESERVED

@@ -21,23 +21,26 @@ from airunway.sdk import (
     model_pod,
     overridden,
 )
-from airunway_kuberay.manifest import COUNTS_APART, PORT
-from airunway_kuberay.serve import engine_change, engine_settings, group_sizes, ray_container, ray_version, serve_config
+from airunway_kuberay.manifest import COUNTS_APART, HEAD_VOLUMES, PORT, reserved_labels
+from airunway_kuberay.serve import (
+    engine_change,
+    engine_settings,
+    group_sizes,
+    logical_cpus,
+    ray_container,
+    ray_version,
+    serve_config,
+)
 from airunway_kuberay.settings import Settings
 from airunway_kuberay.shield import Shield, network_policy, shield_of
 
-__all__ = ["RESERVED", "desired_objects", "is_stopped"]
-
-RESERVED = ("ray.io/",)
-"""Prefix of KubeRay's own label keys on pods."""
+__all__ = ["desired_objects", "is_stopped"]
 
 _ENGINE = f"{labels.GROUP}/engine-settings"
 _MOST = 32
 _PORTS = {"gcs": 6379, "dashboard": 8265, "client": 10001, "serve": PORT}
 _START = {"dashboard-host": "0.0.0.0", "num-cpus": "0", "num-gpus": "0"}
 """Ray start parameters of the head; without CPUs and GPUs, no model runs on it."""
-_CPUS = 8
-"""Logical CPUs of a worker in Ray: a replica uses one, and each ingress or proxy replica another."""
 
 
 def desired_objects(deployment: ModelDeployment, context: Context[Settings]) -> Translation:
@@ -102,20 +105,21 @@ def _head(deployment: ModelDeployment, context: Context[Settings], container: La
     size = Sizing(gpu_type="", gpus=0, cpu=str(cpu), memory=str(memory))
     # Ray's autoscaler runs in the head's pod and updates the RayCluster with the ServiceAccount's token.
     # The head loads no weights, and a ReadWriteOnce claim of the user's would bind it to one node.
-    without = ("volumes", "volumeMounts")
+    matched = context.has(HEAD_VOLUMES)
     template = model_pod(
         deployment,
         context,
         container,
         size=size,
-        reserved=RESERVED,
+        reserved=reserved_labels(context),
         container="ray-head",
         calls_api=True,
-        without=without,
+        own_volumes=not matched,
+        without=() if matched else ("volumes", "volumeMounts"),
     )
     main = template["spec"]["containers"][0]
     volumes, mounts = cache_mounts(context)
-    if volumes:
+    if volumes and not matched:
         # Ray reads the model's configuration where it builds the application: on the head.
         template["spec"]["volumes"], main["volumeMounts"] = volumes, mounts
     if context.has(COUNTS_APART) and engine_change(deployment, context) == "NewCluster":
@@ -137,8 +141,10 @@ def _group(
         "minReplicas": 0,
         "maxReplicas": _MOST,
         # Ray's autoscaler exits without num-cpus, and recognises only GPU resource names that end with "gpu".
-        "rayStartParams": {"num-cpus": str(max(_CPUS, size.cores)), "num-gpus": str(size.gpus)},
+        "rayStartParams": {"num-cpus": str(logical_cpus(size)), "num-gpus": str(size.gpus)},
         # If it is missing, KubeRay writes it and thereby takes over the whole list (recorded, facts 1 and 23).
         "scaleStrategy": {},
-        "template": model_pod(deployment, context, container, size=size, reserved=RESERVED, container="ray-worker"),
+        "template": model_pod(
+            deployment, context, container, size=size, reserved=reserved_labels(context), container="ray-worker"
+        ),
     }

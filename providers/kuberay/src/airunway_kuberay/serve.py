@@ -18,6 +18,7 @@ from airunway.sdk import (
     Resource,
     Sizing,
     blocker,
+    dig,
     engine_arguments,
     is_disaggregated,
     keyword_arguments,
@@ -42,6 +43,8 @@ __all__ = [
     "engine_settings",
     "frontend_findings",
     "group_sizes",
+    "ingress_room",
+    "logical_cpus",
     "ray_container",
     "ray_version",
     "serve_config",
@@ -72,6 +75,26 @@ def group_sizes(deployment: ModelDeployment) -> dict[str, tuple[Sizing, int]]:
             for group, (role, asked) in roles.items()
         }
     return {WORKERS: (sizing(deployment), scaling.replicas)}
+
+
+_CPUS = 8
+
+
+def logical_cpus(size: Sizing) -> int:
+    """Logical CPUs of a worker in Ray: a replica uses one, and each ingress or proxy replica another."""
+    return max(_CPUS, size.cores)
+
+
+def ingress_room(deployment: ModelDeployment, release: Release) -> int:
+    """The number of ingress replicas for which the workers that the deployment requests have logical CPUs.
+
+    For more, Ray's autoscaler adds workers, each with its GPUs. 2 workers with 8 CPUs: 14.
+    """
+    groups = [(logical_cpus(size), max(1, replicas)) for size, replicas in group_sizes(deployment).values()]
+    head = str(dig(overridden(deployment, "head"), "rayStartParams", "num-cpus", default=""))
+    room = sum((cpus - 1) * replicas for cpus, replicas in groups)
+    room += int(head) if head.isdecimal() else 0
+    return room // (2 if release.proxy and is_disaggregated(deployment) else 1)
 
 
 def serve_config(deployment: ModelDeployment, context: Context[Settings], *, version: str) -> str:

@@ -80,7 +80,7 @@ def shield_findings(
         )
         yield False, Finding(path="spec.provider.name", reason="RayIsOpen", message=text)
         return
-    yield from ((True, finding) for finding in _weakened(deployment))
+    yield from ((True, finding) for finding in _weakened(deployment, context))
     if shield is Shield.POLICY:
         text = (
             f"{_why(context, version)}: a NetworkPolicy keeps other pods away from it, where the network of this "
@@ -104,14 +104,20 @@ def _why(context: Context[Settings], version: str) -> str:
     return f"Ray {version or 'of an unknown version'} cannot ask for a token, which needs 2.52"
 
 
-def _weakened(deployment: ModelDeployment) -> Iterator[Finding]:
-    """Blockers for settings that would remove the protection: authentication variables, and Ray's ports on the open
-    one.
+def _weakened(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
+    """Blockers for settings that would remove the protection: authentication variables, also of the runtime config, and
+    Ray's ports on the open one.
     """
     for position, entry in enumerate(deployment.spec.env):
         if entry.name in _VARIABLES:
             text = f"{entry.name} says who may use the Ray cluster; KubeRay sets it: remove it"
             yield blocker(f"spec.env[{position}]", text)
+    for name in sorted({str(entry.get("name")) for entry in context.runtime.env} & {*_VARIABLES}):
+        text = (
+            f"{name}, which the runtime config has, says who may use the Ray cluster; KubeRay sets it: have it removed "
+            "from the runtime config"
+        )
+        yield blocker("spec.env", text)
     given = dig(overridden(deployment, "head"), "rayStartParams")
     for name, value in (given if isinstance(given, dict) else {}).items():
         if "port" in name and str(PORT) in str(value).split(","):
