@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.modelcache.conftest import Ground, running_part
+from tests.modelcache.conftest import MODEL, Ground, running_part
 
 from airunway.api import names
 from airunway.artifacts.claims import claim_name
@@ -111,6 +111,22 @@ async def test_a33_weights_that_serve_are_in_use_until_the_new_ones_serve(ground
         await serves(after["claimName"])
         await ground.eventually(lambda: unused(before["artifactName"]))
         assert not await unused(after["artifactName"])
+
+
+async def test_an_edited_template_is_answered_anew_although_the_generation_stays(ground: Ground) -> None:
+    """The effective spec changes with ``status.effectiveTemplate``: first it gives a cache, then another model."""
+    shared: Resource = {"mode": "Shared"}
+    async with running_part(ground.client, namespace=ground.namespace):
+        made = await ground.deploy("one", model={}, templateRef={"name": "t"})
+        await ground.validate(made, given={"model": {"id": MODEL}})
+        await ground.validate(made, given={"model": {"id": MODEL, "cache": shared}})
+        before = (await ground.until("Ready", "one"))["status"]
+        assert before["modelCache"]["templateHash"] == before["effectiveTemplate"]["hash"]
+        await ground.validate(made, given={"model": {"id": "acme/other", "cache": shared}})
+        await ground.until_not("Ready", "one")
+        after = (await ground.until("Ready", "one"))["status"]
+        assert after["modelCache"]["templateHash"] == after["effectiveTemplate"]["hash"]
+        assert after["modelCache"]["artifactName"] != before["modelCache"]["artifactName"]
 
 
 async def test_a7_a_dedicated_cache_goes_with_its_deployment(ground: Ground) -> None:

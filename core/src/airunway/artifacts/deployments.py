@@ -100,10 +100,20 @@ def decide_cache(facts: CacheFacts) -> CacheDecision:
         return waiting
     request, artifact = facts.request, facts.artifact
     if (problem := _problem(facts)) is not None:
-        return _no(request, *problem, claim=_kept_claim(facts))
+        return _for_template(deployment, _no(request, *problem, claim=_kept_claim(facts)))
     if artifact is None:
-        return _without_artifact(facts, request)
-    return _with_artifact(facts, request, artifact)
+        return _for_template(deployment, _without_artifact(facts, request))
+    return _for_template(deployment, _with_artifact(facts, request, artifact))
+
+
+def _for_template(deployment: Resource, decision: CacheDecision) -> CacheDecision:
+    """The decision with the hash of what the deployment's template gives: an edited template changes the effective spec
+    without a new generation, and a provider must know an answer to the spec of before.
+    """
+    given = text_at(deployment, "status", "effectiveTemplate", "hash")
+    if decision.model_cache is None or not given:
+        return decision
+    return replace(decision, model_cache={**decision.model_cache, "templateHash": given})
 
 
 def _not_yet(facts: CacheFacts) -> CacheDecision | None:
