@@ -539,21 +539,28 @@ async def test_a13_a_quota_is_said_on_artifact_and_deployment_and_its_end_is_not
         "apiVersion": "v1",
         "kind": "ResourceQuota",
         "metadata": {"name": "none", "namespace": ground.namespace},
-        "spec": {"hard": {"persistentvolumeclaims": "0"}},
+        "spec": {"hard": {f"{ground.class_name}.storageclass.storage.k8s.io/persistentvolumeclaims": "0"}},
     }
     await ground.client.create(RESOURCE_QUOTA, quota)
+    other = f"{ground.class_name}-free"
+    await ground.client.create(STORAGE_CLASS, storage_class(other, waits=True))
 
     async def counted() -> bool:
         live = await ground.client.get(RESOURCE_QUOTA, ObjectKey(ground.namespace, "none"))
         return dig(live, "status", "hard") is not None
 
     await ground.eventually(counted)
-    async with running_part(ground.client, namespace=ground.namespace):
+    settings = ModelCacheSettings(max_downloads=1)
+    async with running_part(ground.client, namespace=ground.namespace, settings=settings):
         await ground.deploy()
         await ground.until("QuotaExceeded")
         artifact = await ground.artifact()
         assert (condition_of(artifact, "StorageReady") or {})["reason"] == "QuotaExceeded"
         assert await ground.downloads() == [], "no download starts without its claim"
+        await ground.deploy("free", cache={"mode": "Shared", "storageClassName": other})
+        await ground.until("Ready", "free")  # what is refused holds no slot
+        await ground.until("QuotaExceeded")
+        await ground.client.delete(STORAGE_CLASS, ObjectKey("", other))
         await ground.client.delete(RESOURCE_QUOTA, ObjectKey(ground.namespace, "none"))
         await ground.until("Ready")
 
