@@ -421,6 +421,30 @@ def test_a16_the_access_mode_is_that_of_the_claim_else_of_the_artifact_else_of_i
     assert reasons == ["Starting", "AccessModeConflict"]
 
 
+@pytest.mark.parametrize(("size", "remark"), [(None, False), ("6Gi", False), ("7Gi", True)])
+def test_a_size_that_is_raised_later_is_said_to_change_nothing(size: str | None, remark: bool) -> None:
+    cache = {"mode": "Shared", **({"size": size} if size else {})}
+    validated = {"type": "Validated", "status": "True", "observedGeneration": 1}
+    deployment = {
+        "metadata": {"name": "chat", "namespace": "ml", "uid": "d1", "generation": 1},
+        "spec": {"model": {"id": "a/b", "cache": cache}},
+        "status": {"conditions": [validated]},
+    }
+    request, engine = request_of(deployment, None), {"name": "vllm", "modelCache": True}
+    said = decide_cache(
+        CacheFacts(deployment=deployment, request=request, artifact=whole(request, ready()), engine=engine)
+    ).condition
+    assert said is not None
+    assert (said.reason, "raise spec.size of ModelArtifact" in said.message) == ("Ready", remark)
+
+
+def whole(request: CacheRequest | None, done: ArtifactFacts) -> Resource:
+    """The artifact of a request, complete."""
+    assert request is not None
+    assert request.artifact is not None
+    return {**request.artifact, "status": done.artifact["status"]}
+
+
 @pytest.mark.parametrize("jobs", [True, False])
 def test_a14_a_claim_that_is_gone_is_made_anew_under_another_name(jobs: bool) -> None:
     done = ready()
