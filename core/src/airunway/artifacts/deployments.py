@@ -204,7 +204,7 @@ def _with_artifact(facts: CacheFacts, request: CacheRequest, artifact: Resource)
 
 
 def _size_remark(facts: CacheFacts, artifact: Resource) -> str:
-    """What the message adds where the deployment asks for a larger claim than there is: one made it, others share it."""
+    """What the message adds where the deployment asks for a larger claim than there is."""
     asked, there = dig(facts.deployment, "spec", "model", "cache", "size"), dig(artifact, "status", "allocatedSize")
     if not is_smaller(there, asked):
         return ""

@@ -13,7 +13,16 @@ from airunway.api import names
 from airunway.configs import RoutingRequest, propagated
 from airunway.owned.objects import complete, our_labels
 from airunway.redaction import bounded
-from airunway.resource import Resource, annotations_of, condition_of, is_deleting, mapping_at, number_at, text_at, uid_of
+from airunway.resource import (
+    Resource,
+    annotations_of,
+    condition_of,
+    is_deleting,
+    mapping_at,
+    number_at,
+    text_at,
+    uid_of,
+)
 from airunway.routing.backends import (
     Backend,
     BackendKind,
