@@ -126,9 +126,9 @@ def test_a_rule_that_came_later_stops_nothing_that_has_passed(spec: Any, counts:
     obj = {**kind, **deployment(status={"conditions": [condition]}), "spec": spec}
     found = validate(obj)
     assert found
-    assert bool(unsettled(obj, found)) is counts
+    assert bool(unsettled(obj, found, accepted=is_accepted(obj))) is counts
     changed = {**obj, "metadata": {**obj["metadata"], "generation": 3}}
-    assert unsettled(changed, found) == found
+    assert unsettled(changed, found, accepted=is_accepted(changed)) == found
 
 
 def test_a_violation_is_told_in_the_status() -> None:
@@ -199,7 +199,8 @@ def test_m6_the_provider_list_holds_for_what_is_chosen_after_the_spec_has_passed
     policy = parse_policy("rules: [{providers: [beta], images: [x]}]")
 
     def told(obj: Resource) -> list[str]:
-        return [violation.path for violation in forbidden_now(policy, obj, namespace_labels=LABELS)]
+        found = forbidden_now(policy, obj, namespace_labels=LABELS, accepted=is_accepted(obj))
+        return [violation.path for violation in found]
 
     assert told(accepted(name="alpha")) == ["spec.provider.name"]
     assert told(accepted(name="beta")) == []

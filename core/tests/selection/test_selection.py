@@ -255,6 +255,17 @@ def test_15_a_pinned_provider_restricts_the_engines() -> None:
     assert choose_engine(with_gpu, [KAITO, DYNAMO], explicit=None, pinned="dynamo", now=NOW).engine == "vllm"
 
 
+def test_an_engine_that_no_provider_runs_with_a_model_cache_is_not_chosen_where_one_is_needed() -> None:
+    plain = config("a", ("vllm", "gpu", "aggregated"))
+    caching = config("b", ("sglang", "gpu", "aggregated"), modelCache=True)
+    wanted = spec(resources=GPU1, model={"id": "org/m", "cache": {"mode": "Shared"}})
+    request = request_of(defaulted_spec(wanted, engine=None))
+    assert choose_engine(request, [plain, caching], explicit=None, pinned=None, now=NOW).engine == "sglang"
+    assert choose_engine(request, [plain], explicit=None, pinned=None, now=NOW).engine == "vllm", (
+        "it says what it lacks"
+    )
+
+
 def test_preference_is_vllm_sglang_trtllm_llamacpp_then_by_name() -> None:
     engines = ["zeta", "llamacpp", "trtllm", "alpha", "sglang", "vllm"]
     order = []

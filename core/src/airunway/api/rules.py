@@ -222,11 +222,22 @@ def _effective(owner: str, field: str, default: str) -> str:
     return f"(has({owner}.{field}) && {owner}.{field} != '' ? {owner}.{field} : {default.format(owner)})"
 
 
+def _sized(owner: str) -> str:
+    """Whether a volume has a size; an empty one is none, as for the types."""
+    return f"(has({owner}.size) && string({owner}.size) != '')"
+
+
+def _mounted_at(owner: str, path: str) -> str:
+    """Whether a volume's mountPath is `path`, an expression; a slash at the end makes no other directory."""
+    at = f"{owner}.mountPath"
+    return f"(has({at}) && ({at} == {path} || {at} + '/' == {path} || {at} == {path} + '/'))"
+
+
 def storage_rules() -> Iterator[ValidationRule]:
     item = "spec.model.storage.volumes[*]"
     yield ValidationRule(
         path=item,
-        expression="has(self.size) || (has(self.claimName) && self.claimName != '')",
+        expression=f"{_sized('self')} || (has(self.claimName) && self.claimName != '')",
         message="claimName is required when size is not set (name an existing PersistentVolumeClaim)",
         field=".claimName",
         reason=REQUIRED,
@@ -234,14 +245,14 @@ def storage_rules() -> Iterator[ValidationRule]:
     yield from quantity_rules(item, "size", example="100Gi")
     yield ValidationRule(
         path=item,
-        expression="!has(self.size) || !has(self.readOnly) || !self.readOnly",
+        expression=f"!{_sized('self')} || !has(self.readOnly) || !self.readOnly",
         message="readOnly must not be true when size is set (a new claim has to be written first)",
         field=".readOnly",
     )
     for field in ("accessMode", "storageClassName"):
         yield ValidationRule(
             path=item,
-            expression=f"!has(self.{field}) || has(self.size)",
+            expression=f"!has(self.{field}) || {_sized('self')}",
             message=f"{field} is only applicable when size is set (an existing claim has its own)",
             field=f".{field}",
             reason=FORBIDDEN,
@@ -287,7 +298,8 @@ def _cache_rules() -> Iterator[ValidationRule]:
         message="cache.mode needs source huggingface, or cache.artifactName: the ModelArtifact that has the weights",
         field=".cache.mode",
     )
-    at_cache = "(has(v.mountPath) && v.mountPath != '' ? v.mountPath == '/model-cache' : v.purpose == 'modelCache')"
+    mounted = _mounted_at("v", "'/model-cache'")
+    at_cache = f"(has(v.mountPath) && v.mountPath != '' ? {mounted} : v.purpose == 'modelCache')"
     yield ValidationRule(
         path="spec.model",
         expression=f"!({cached}) || !has(self.storage) || !has(self.storage.volumes)"
@@ -310,16 +322,17 @@ def _list_rules() -> Iterator[ValidationRule]:
     yield ValidationRule(
         path=storage,
         expression="!has(self.volumes) || self.volumes.all(v, !has(v.mountPath) || v.mountPath == ''"
-        " || self.volumes.exists_one(w, has(w.mountPath) && w.mountPath == v.mountPath))",
+        f" || self.volumes.exists_one(w, {_mounted_at('w', 'v.mountPath')}))",
         message="duplicate mount path: every volume needs a mountPath of its own",
         field=".volumes",
     )
     for purpose, path in (("modelCache", "/model-cache"), ("compilationCache", "/compilation-cache")):
+        mounted = _mounted_at("v", f"'{path}'")
         yield ValidationRule(
             path=storage,
             expression=f"!has(self.volumes) || !self.volumes.exists(v, v.purpose == '{purpose}'"
-            f" && (!has(v.mountPath) || v.mountPath == '')) || !self.volumes.exists(v, has(v.mountPath)"
-            f" && v.mountPath == '{path}')",
+            " && (!has(v.mountPath) || v.mountPath == ''))"
+            f" || !self.volumes.exists(v, {mounted})",
             message=f"duplicate mount path: {path} is where the {purpose} volume is mounted by default",
             field=".volumes",
         )
@@ -333,20 +346,21 @@ def _list_rules() -> Iterator[ValidationRule]:
     yield ValidationRule(
         path="",
         expression="!has(self.spec.model) || !has(self.spec.model.storage) || !has(self.spec.model.storage.volumes)"
-        " || self.spec.model.storage.volumes.all(v, !has(v.size) || !has(v.claimName) || v.claimName == ''"
+        f" || self.spec.model.storage.volumes.all(v, !{_sized('v')} || !has(v.claimName) || v.claimName == ''"
         " || v.claimName == self.metadata.name + '-' + v.name)",
         message="claimName must not be set when size is set (the claim is created as <deployment>-<volume>)",
         field=".spec.model.storage.volumes",
         reason=FORBIDDEN,
         unless_unchanged="spec.model",
     )
-    old = "!has(oldSelf.storage) || !has(oldSelf.storage.volumes)"
+    old = "!has(oldSelf.model) || !has(oldSelf.model.storage) || !has(oldSelf.model.storage.volumes)"
     yield ValidationRule(
-        path="spec.model",
-        expression=f"{old} || oldSelf.storage.volumes.all(o, !has(o.size) || (has(self.storage)"
-        " && has(self.storage.volumes) && self.storage.volumes.exists(v, v.name == o.name)))",
+        path="spec",  # a rule about changes of the model does not run when the model is removed, or added again
+        expression=f"{old} || oldSelf.model.storage.volumes.all(o, !{_sized('o')} || (has(self.model)"
+        " && has(self.model.storage) && has(self.model.storage.volumes)"
+        " && self.model.storage.volumes.exists(v, v.name == o.name)))",
         message="a volume with size cannot be removed: delete the ModelDeployment to give up its claim",
-        field=".storage.volumes",
+        field=".model.storage.volumes",
         reason=FORBIDDEN,
     )
     same = " && ".join(
@@ -355,7 +369,7 @@ def _list_rules() -> Iterator[ValidationRule]:
     )
     yield ValidationRule(
         path=f"{storage}.volumes[*]",
-        expression=f"!has(oldSelf.size) || !isQuantity(string(oldSelf.size)) || (has(self.size) && {same}"
+        expression=f"!{_sized('oldSelf')} || !isQuantity(string(oldSelf.size)) || ({_sized('self')} && {same}"
         " && quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0"
         " && has(self.storageClassName) == has(oldSelf.storageClassName)"
         " && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName))",

@@ -102,6 +102,10 @@ def _parsed(text: str) -> Template:
     return Template(text=text, pieces=tuple(pieces))
 
 
+_CHANGING = ("generation", "managedFields", "resourceVersion")
+"""Fields of the metadata that our own writes, or a new replica count, change: a path with one would bring the next."""
+
+
 def _expression(text: str, start: int) -> _Expression:
     """Parses the expression whose brace opens at `start`."""
 
@@ -139,6 +143,8 @@ def _expression(text: str, start: int) -> _Expression:
             raise refused(_UNSUPPORTED.get(character, expected), at)
         if steps[:1] == ["status"]:
             raise refused("the status cannot be used in a path: it changes while the model runs", begun)
+        if len(steps) == 2 and steps[0] == "metadata" and steps[1] in _CHANGING:
+            raise refused(f"metadata.{steps[1]} cannot be used in a path: it changes while the model runs", begun)
     at = _after_blanks(text, at)
     if text[at : at + 1] != "}":
         if at >= len(text):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from airunway.api import names
+from airunway.api.modeldeployment import defaulted_spec
 from airunway.artifacts.deployments import wants_cache
 from airunway.configs import (
     CONFIG_READY,
@@ -48,8 +49,10 @@ from airunway.selection import (
     not_registered,
     recorded,
     refusals,
+    request_of,
     select_engine,
     select_provider,
+    unsupported,
 )
 from airunway.status import (
     OVERALL,
@@ -87,6 +90,9 @@ NO_CONFIG = Resolution(name=DEFAULT, config=None)
 
 SILENT_AFTER = timedelta(minutes=5)
 """Time without a heartbeat after which a provider's report counts as outdated (spec/status.md, "Stale")."""
+
+EXPLICIT = "explicit provider selection"
+_WAS_EXPLICIT = "kept: spec.provider.name named it before"
 
 NO_SELECTOR = "No provider specified and provider-selector not installed"
 
@@ -185,6 +191,16 @@ class _Pass:
             if value and isinstance(value, dict):
                 self.status[field] = dict(value)
 
+    @property
+    def chose(self) -> bool:
+        """Whether the provider in the status is of the core's own choice, and not of a custom selector's."""
+        return self.selector or _chose(self.deployment)
+
+    def keep_provider(self) -> None:
+        """Keep the provider; one that a custom selector wrote is left to the selector."""
+        if self.chose:
+            self.keep("provider")
+
     # -------------------------------------------------------------------------------------------------- runtime config
 
     def follow_config(self, resolution: Resolution, *, granted: bool | None, parts: Sequence[str]) -> None:
@@ -246,11 +262,9 @@ class _Pass:
         taken over.
         """
         if violations or template.unresolved:
-            # The selection for the last valid spec stays: objects may exist because of it. A provider that a custom
-            # selector wrote is left to the selector.
+            # The selection for the last valid spec stays: objects may exist because of it.
             self.keep("engine", "selection")
-            if self.selector or _chose(self.deployment):
-                self.keep("provider")
+            self.keep_provider()
         text = "Schema validation passed"
         if violations:
             text = f"Validation failed: {'; '.join(map(str, violations))}"
@@ -293,7 +307,8 @@ class _Pass:
         )
 
     def _note_silence(self) -> None:
-        """``ProviderResponsive=False`` while the deployment's provider has sent no heartbeat for `SILENT_AFTER`.
+        """``ProviderResponsive=False`` while the deployment's provider has sent no heartbeat for `SILENT_AFTER`, or has
+        no config that could have one.
 
         It is a condition of the core's own, because ``Ready`` is the provider's and stays as last reported. There is no
         such condition while all is well.
@@ -301,7 +316,10 @@ class _Pass:
         name = dig(self.live, "provider", "name")
         provider = next((provider for provider in self.providers if provider.name == name), None)
         silence = provider.silence(self.now) if provider is not None else None
-        if silence is not None and silence >= SILENT_AFTER:
+        if name and provider is None and handed_over(self.deployment):
+            text = f"{not_registered(name, self.providers)}; the status may be stale"
+            self.say("ProviderResponsive", False, "ProviderStale", text)
+        elif silence is not None and silence >= SILENT_AFTER:
             text = f"No heartbeat from provider '{name}' for 5 minutes; the status may be stale"
             self.say("ProviderResponsive", False, "ProviderStale", text)
 
@@ -309,14 +327,15 @@ class _Pass:
         """Reason and message why the named provider cannot take over yet; None if it can, or need not.
 
         A hand-over now would delete the objects of the previous provider, and no provider would create new ones. The
-        previous provider's finalizer shows that it has objects.
+        previous provider's finalizer shows that it has objects. A provider that runs the deployment already keeps it
+        while its config is gone.
         """
         named, before = dig(self.deployment, "spec", "provider", "name"), dig(self.live, "provider", "name")
-        if not named or not before or named == before:
-            return None
-        if names.provider_finalizer(before) not in finalizers_of(self.deployment):
+        if not named or not before or names.provider_finalizer(before) not in finalizers_of(self.deployment):
             return None
         next_ = next((provider for provider in self.providers if provider.name == named), None)
+        if named == before and next_ is not None:
+            return None
         stays = f"what provider '{before}' runs stays as it is until then"
         if next_ is None:
             return "ProviderNotFound", f"{not_registered(named, self.providers)}; {stays}"
@@ -328,11 +347,16 @@ class _Pass:
         cache = condition_of(self.deployment, "ModelCacheReady") or {}
         if cache.get("reason") == "CacheLost":  # ruling 31: the next one could not start before the new copy is there
             return "CacheLost", f"The weights are fetched again before provider '{named}' takes over; {stays}"
+        engine = dig(self.deployment, "spec", "engine", "type")
+        request = request_of(defaulted_spec(self.deployment["spec"], engine=engine))
+        if misfits := unsupported(request, next_, engine=engine):
+            return "NoProviderSelected", f"{'; '.join(each.message for each in misfits)}; {stays}"
         return None
 
     def _hold_back(self, reason: str, message: str) -> Fault:
         """Keep the previous selection, and say why the named provider has not got the deployment yet."""
-        self.keep("engine", "provider", "selection")
+        self.keep("engine", "selection")
+        self.keep_provider()
         chosen = condition_of(self.deployment, "EngineSelected") or {}
         if chosen.get("status") == "True":
             self.say("EngineSelected", True, str(chosen.get("reason", "")), str(chosen.get("message", "")))
@@ -347,9 +371,8 @@ class _Pass:
         if not pinned and before:
             # A provider that was selected stays, whatever happens to configs (spec/core.md, "Selection").
             self.keep("selection")
-            if self.selector:
-                self.say("ProviderSelected", True, "AutoSelected", f"Provider {before} auto-selected")
-                self.keep("provider")
+            if self.chose:
+                self._stay(before)
         elif not pinned and self.selector and self.providers:
             self._record(self._choice(None, refused).candidates)
             if message == NO_HEALTHY:
@@ -366,18 +389,20 @@ class _Pass:
             if all(provider.name != explicit for provider in self.providers):
                 return self._unselected("ProviderNotFound", not_registered(explicit, self.providers))
             self.say("ProviderSelected", True, "ExplicitSelection", "Provider explicitly specified in spec")
-            self._select(explicit, "explicit provider selection", before)
+            self._select(explicit, EXPLICIT, before)
             return None
         if not self.selector:
             if self.grants.providers is not None:
                 # Providers read there what the policy denies them, before an external selector can choose one of them.
                 self._record(self._choice(None, refused).candidates)
-            # A custom selector that has chosen owns the field and its condition: we never write them.
+            # A custom selector that has chosen owns the field and its condition: we never write them. What the core
+            # chose, while its selector was on or the spec named it, stays until a selector takes the field over.
+            if before and self.chose:
+                self._stay(before)
             return None if before else self._waiting_for_selector()
         if before:
-            self.say("ProviderSelected", True, "AutoSelected", f"Provider {before} auto-selected")
             self.keep("selection")
-            self._select(before, dig(self.live, "provider", "selectedReason", default=""), before)
+            self._stay(before)
             return None
         choice = self._choice(engine, refused)
         self._record(choice.candidates)
@@ -386,6 +411,16 @@ class _Pass:
         self.say("ProviderSelected", True, "AutoSelected", choice.message)
         self._select(choice.provider, choice.reason, dig(self.live, "provider", "name"), refused)
         return None
+
+    def _stay(self, provider: str) -> None:
+        """Keep a provider that the spec does not name."""
+        reason = str(dig(self.live, "provider", "selectedReason", default=""))
+        if reason in (EXPLICIT, _WAS_EXPLICIT):
+            reason, text = _WAS_EXPLICIT, f"Provider {provider} stays: spec.provider.name named it before"
+        else:
+            text = f"Provider {provider} auto-selected"
+        self.say("ProviderSelected", True, "AutoSelected", text)
+        self._select(provider, reason, provider)
 
     def _waiting_for_selector(self) -> Fault:
         condition = condition_of(self.deployment, "ProviderSelected")
@@ -430,26 +465,41 @@ class _Pass:
         generation = self.deployment["metadata"].get("generation", 0)
         return written(conditions, previous=conditions_in(self.live), generation=generation, now=self.now)
 
+    def _add_phase(self, fault: Fault) -> None:
+        verdict = roll_up([fault], previous=self.live.get("phase"), created=False, now=self.now)
+        self.status |= {"phase": verdict.phase.value, "reason": verdict.reason, "message": verdict.message}
+        self.own.extend(overall_conditions(verdict))
+
     def decision(self, fault: Fault) -> CoreDecision:
         """The decision with parent conditions, and with the phase as long as no provider owns it."""
         theirs = [each for each in conditions_in(self.live) if each.get("type") not in CORE_CONDITIONS]
-        own = [*self.own, *parent_conditions([*theirs, *self._written(self.own)])]
+        self.own.extend(parent_conditions([*theirs, *self._written(self.own)]))
         if not handed_over(self.deployment):
-            verdict = roll_up([fault], previous=self.live.get("phase"), created=False, now=self.now)
-            self.status |= {"phase": verdict.phase.value, "reason": verdict.reason, "message": verdict.message}
-            own.extend(overall_conditions(verdict))
-        self.status["conditions"] = self._written(own)
+            self._add_phase(fault)
+        self.status["conditions"] = self._written(self.own)
         return CoreDecision(status=self.status, events=tuple(self.events))
 
     def paused(self) -> CoreDecision:
         """All that the core owns, unchanged but for the runtime config, and ``Paused=True``."""
-        self.keep("engine", "provider", "selection", "effectiveTemplate")
+        self.keep("engine", "selection", "effectiveTemplate")
+        self.keep_provider()
         kept_types = CORE_CONDITIONS - {"Paused", CONFIG_READY}
-        if not handed_over(self.deployment):
+        if not self.chose and (condition_of(self.deployment, "ProviderSelected") or {}).get("message") != NO_SELECTOR:
+            kept_types -= {"ProviderSelected"}  # a custom selector's
+        text = f"Reconciliation is paused by the annotation {names.PAUSED}"
+        self.say("Paused", True, "Paused", text)
+        unseen = (condition_of(self.deployment, "Ready") or {}).get("reason") in (None, "WaitingForController")
+        if handed_over(self.deployment):
+            pass  # the phase is the provider's
+        elif unseen:
+            # Paused from the start: nothing else would say why nothing happens, and parents are always present.
+            self.own.extend(parent_conditions([]))
+            self._add_phase(Fault(component="Paused", reason="Paused", message=text, pending=True))
+        else:
             self.status |= {field: self.live[field] for field in ("phase", "reason", "message") if field in self.live}
             kept_types |= set(OVERALL)
-        self.say("Paused", True, "Paused", f"Reconciliation is paused by the annotation {names.PAUSED}")
         before = {each["type"]: each for each in conditions_in(self.live)}
+        kept_types -= {each.type for each in self.own}
         decided = [_unless_only_newer(before.get(each["type"]), each) for each in self._written(self.own)]
         kept = [each for each in conditions_in(self.live) if each.get("type") in kept_types]
         self.status["conditions"] = sorted([*kept, *decided], key=lambda each: str(each["type"]))
@@ -473,7 +523,7 @@ def has_grant(deployment: Resource, *, hash_: str) -> bool:
 
 def _has_sized_volume(deployment: Resource) -> bool:
     volumes = list_at(deployment, "spec", "model", "storage", "volumes")
-    return any(dig(volume, "size") is not None for volume in volumes)
+    return any(dig(volume, "size") not in (None, "") for volume in volumes)
 
 
 def _named(config: EffectiveConfig) -> str:

@@ -13,7 +13,15 @@ from airunway.configs import EffectiveConfig, Resolution
 from airunway.controller.decision import NO_CONFIG, SILENT_AFTER, decide, handed_over
 from airunway.controller.guarded import GuardParameters, providers_of
 from airunway.controller.policies import Policies
-from airunway.controller.templates import NO_TEMPLATES, TemplateSource, template_part
+from airunway.controller.templates import (
+    NO_TEMPLATES,
+    TemplatePart,
+    TemplateSource,
+    is_judged,
+    judged_digest,
+    keeps_record,
+    template_part,
+)
 from airunway.first_seen import FirstSeen
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Conflict, EventRecorder, MutationCache, StatusWriter, remove_finalizers
@@ -83,23 +91,28 @@ class CoreReconciler:
         self._guarded = guarded
         self._releaser = OrphanFinalizer(client=client, providers=providers, events=events, clock=clock)
         self._verdicts: dict[ObjectKey, tuple[str, int, list[Violation]]] = {}
+        self._accepted: dict[ObjectKey, tuple[str, int, str]] = {}
+        """Of each accepted deployment its uid, its generation, and its `judged_digest`."""
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         """One pass; returns the seconds until the next pass if time alone changes the result."""
         deployment = self._deployments.get(key)
         if deployment is None or is_deleting(deployment):
             self._verdicts.pop(key, None)
+            self._accepted.pop(key, None)
             if deployment is None:
                 self._releaser.forget(key)
                 return None
             return await self._releaser.release(deployment)
-        template = template_part(deployment, self._templates, granted=self._is_template_granted(deployment))
-        deployment = template.deployment
-        violations = self._violations(key, deployment, gives=_given(template.status))
         policy, labels = self._policy(key.namespace)
         if labels is None:
             return None  # the watch of namespaces lags; its event triggers the pass
-        violations = violations or forbidden_now(policy, deployment, namespace_labels=labels)
+        template = template_part(deployment, self._templates, granted=self._is_template_granted(deployment))
+        violations = self._violations(key, template, policy, labels)
+        if violations and keeps_record(deployment, template):
+            template = template_part(deployment, self._templates, refused=violations)
+            violations = self._violations(key, template, policy, labels)
+        deployment = template.deployment
         resolution = self._resolve(deployment)
         decision = decide(
             deployment,
@@ -145,20 +158,41 @@ class CoreReconciler:
             return Policy(), {NAMESPACE_NAME: namespace}
         return self._policies.policy, self._policies.known_labels(namespace)
 
-    def _violations(self, key: ObjectKey, deployment: Resource, *, gives: str) -> list[Violation]:
-        """The violations of a deployment. They are computed once per generation and for what its template `gives`: most
-        passes follow a change of the status.
+    def _violations(
+        self, key: ObjectKey, template: TemplatePart, policy: Policy, labels: Mapping[str, str]
+    ) -> list[Violation]:
+        """What is wrong with a deployment, by the rules or else by the policy. The rules are asked once per generation
+        and for what its template gives: most passes follow a change of the status.
 
         Limits on size are checked in each pass, because metadata does not change the generation; the cache has the
         result.
         """
+        deployment = template.deployment
         if EXCESS in deployment:
             return excesses(deployment)
-        identity = (f"{uid_of(deployment)} {gives}", dig(deployment, "metadata", "generation", default=0))
+        identity = (
+            f"{uid_of(deployment)} {_given(template.status)}",
+            dig(deployment, "metadata", "generation", default=0),
+        )
         known = self._verdicts.get(key)
         if known is None or known[:2] != identity:
             known = self._verdicts[key] = (*identity, validate(to_validate(deployment)))
-        return unsettled(deployment, known[2])
+        accepted = self._is_accepted(key, template)
+        return unsettled(deployment, known[2], accepted=accepted) or forbidden_now(
+            policy, deployment, namespace_labels=labels, accepted=accepted
+        )
+
+    def _is_accepted(self, key: ObjectKey, template: TemplatePart) -> bool:
+        """Whether the deployment was accepted before: this generation, or an earlier one that differs in nothing but
+        replica counts. An autoscaler must not be stopped by a rule or a policy that came later.
+        """
+        deployment, known = template.deployment, self._accepted.get(key)
+        state = (uid_of(deployment), dig(deployment, "metadata", "generation", default=0))
+        if is_judged(deployment, template):
+            if known is None or known[:2] != state:
+                self._accepted[key] = (*state, judged_digest(deployment, template))
+            return True
+        return known is not None and (known[0], known[2]) == (state[0], judged_digest(deployment, template))
 
     async def _write(self, deployment: Resource, status: Resource) -> bool:
         """Apply without force, so that the fields of a provider that took over meanwhile are not overwritten.

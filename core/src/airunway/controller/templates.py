@@ -11,8 +11,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from airunway.api import names
+from airunway.api.bounds import EXCESS
 from airunway.process.deployment_cache import own_spec
-from airunway.resource import ObjectKey, Resource, annotations_of, dig, digest, filled, finalizers_of, is_true, key_of
+from airunway.resource import (
+    ObjectKey,
+    Resource,
+    annotations_of,
+    dig,
+    digest,
+    filled,
+    finalizers_of,
+    is_true,
+    key_of,
+    text_at,
+)
+from airunway.selection import is_accepted
 from airunway.status import SERVED, Condition, Fault
 from airunway.templates import (
     CLUSTER_KIND,
@@ -27,6 +40,7 @@ from airunway.templates import (
     effective,
     request_of,
 )
+from airunway.validation import Violation
 
 _PASSING = ("gateway", "suspend")
 """Fields of a spec whose change takes no newer template; nor do replica counts (ruling 23)."""
@@ -87,17 +101,24 @@ class TemplatePart:
     """Nothing can be decided on the deployment: what its template gives is not known."""
 
 
-def template_part(deployment: Resource, templates: TemplateSource, *, granted: bool = False) -> TemplatePart:
+def template_part(
+    deployment: Resource,
+    templates: TemplateSource,
+    *,
+    granted: bool = False,
+    refused: Sequence[Violation] = (),
+) -> TemplatePart:
     """Returns the template's part of the core's decision on a cached deployment.
 
-    `granted` is whether it may take a newer contribution although it serves.
+    `granted` is whether it may take a newer contribution although it serves; `refused` is why it must not take it, and
+    keeps its record.
     """
     spec = own_spec(deployment)
-    request = request_of(spec)
-    if request is None:
+    request, record = request_of(spec), _record(deployment)
+    if request is None or (EXCESS in deployment and record is None):
         return TemplatePart(deployment=deployment, status={})
-    record = dig(deployment, "status", "effectiveTemplate")
-    record = record if isinstance(record, dict) and isinstance(record.get("spec"), dict) else None
+    if EXCESS in deployment and record is not None:
+        return _of_outline(deployment, record, templates)
     template, problem = _template(deployment, request, record, templates)
     if template is None:
         return _without(deployment, request, record, problem)
@@ -106,7 +127,7 @@ def template_part(deployment: Resource, templates: TemplateSource, *, granted: b
         problem = Choice(reason="InvalidSpec", message=f"{_named(template)} cannot be used: {contribution.unusable}")
         return _without(deployment, request, record, problem)
     digest_ = own_digest(deployment)
-    if record is not None and _keeps(deployment, record, contribution, digest_, granted=granted):
+    if record is not None and (refused or _keeps(deployment, record, contribution, digest_, granted=granted)):
         given, hash_ = record["spec"], str(record.get("hash", ""))
     else:
         given, hash_ = contribution.spec, contribution.hash
@@ -123,11 +144,15 @@ def template_part(deployment: Resource, templates: TemplateSource, *, granted: b
     if hash_ != contribution.hash:
         published["newerHash"] = contribution.hash
         new = contribution.spec
-        changed = sorted(key for key in given.keys() | new.keys() if given.get(key) != new.get(key))
-        text += (
-            " as it was before its last change: the next change of the deployment's own spec, or a new value of the "
-            f"annotation {names.ADOPT}, takes the new values ({', '.join(changed)})"
-        )
+        changed = ", ".join(sorted(key for key in given.keys() | new.keys() if given.get(key) != new.get(key)))
+        text += " as it was before its last change: "
+        if refused:
+            text += f"the new values ({changed}) are refused ({'; '.join(map(str, refused))})"
+        else:
+            text += (
+                f"the next change of the deployment's own spec, or a new value of the annotation {names.ADOPT}, takes "
+                f"the new values ({changed})"
+            )
     elif given != contribution.spec:
         taken = "with the node affinity for the nodes that were there when its values were taken"
         if _without_nodes(published, contribution):
@@ -145,6 +170,28 @@ def template_part(deployment: Resource, templates: TemplateSource, *, granted: b
     )
 
 
+def is_judged(deployment: Resource, part: TemplatePart) -> bool:
+    """Whether this generation was accepted with what its template gives now. Other values make another spec without a
+    new generation, which nothing has judged yet.
+    """
+    return is_accepted(deployment) and _given_by(part.status) == _given_by(deployment.get("status"))
+
+
+def keeps_record(deployment: Resource, part: TemplatePart) -> bool:
+    """Whether the deployment goes on with what is recorded if the values of `part` are refused: it has served with it,
+    and a template must not stop what serves.
+    """
+    record = _record(deployment)
+    asked = dig(part.status, "effectiveTemplate", "asked")
+    return (
+        record is not None
+        and EXCESS not in deployment
+        and record.get("asked") == asked
+        and record["spec"] != _given_by(part.status)
+        and is_true(deployment, SERVED)
+    )
+
+
 def newest_hash(deployment: Resource, templates: TemplateSource) -> str:
     """The hash of what the template in use gives now; empty where there is none, or it cannot be used."""
     request, record = request_of(own_spec(deployment)), dig(deployment, "status", "effectiveTemplate")
@@ -157,17 +204,50 @@ def newest_hash(deployment: Resource, templates: TemplateSource) -> str:
 
 def own_digest(deployment: Resource) -> str:
     """The digest of a deployment's own spec and its adopt annotation, without replica counts, gateway and suspend."""
-    spec = {key: value for key, value in own_spec(deployment).items() if key not in _PASSING}
+    spec = {key: value for key, value in _without_replicas(own_spec(deployment)).items() if key not in _PASSING}
+    return digest([spec, annotations_of(deployment).get(names.ADOPT, "")])
+
+
+def judged_digest(deployment: Resource, part: TemplatePart) -> str:
+    """The digest of all that rules and policy judge of a deployment but replica counts, which scaling changes."""
+    return digest([_without_replicas(own_spec(deployment)), _given_by(part.status)])
+
+
+def _without_replicas(spec: Resource) -> Resource:
     scaling = spec.get("scaling")
-    if isinstance(scaling, dict):
-        kept = {key: value for key, value in scaling.items() if key != "replicas"}
-        spec["scaling"] = {
+    if not isinstance(scaling, dict):
+        return spec
+    kept = {key: value for key, value in scaling.items() if key != "replicas"}
+    return {
+        **spec,
+        "scaling": {
             key: {field: each for field, each in value.items() if field != "replicas"}
             if isinstance(value, dict)
             else value
             for key, value in kept.items()
-        }
-    return digest([spec, annotations_of(deployment).get(names.ADOPT, "")])
+        },
+    }
+
+
+def _record(deployment: Resource) -> Resource | None:
+    record = dig(deployment, "status", "effectiveTemplate")
+    return record if isinstance(record, dict) and isinstance(record.get("spec"), dict) else None
+
+
+def _given_by(status: object) -> object:
+    return dig(status, "effectiveTemplate", "spec")
+
+
+def _of_outline(deployment: Resource, record: Resource, templates: TemplateSource) -> TemplatePart:
+    """The part of a deployment that is too large, of which the cache has only an outline: its record goes on. Before it
+    has served, the newest values of the template are taken, because they may be smaller.
+    """
+    ref = record.get("ref")
+    template = templates.find(ObjectKey(text_at(ref, "namespace"), text_at(ref, "name")))
+    contribution = templates.contribution(template) if template is not None else None
+    if contribution is not None and not contribution.unusable and not is_true(deployment, SERVED):
+        record = {**record, "hash": contribution.hash, "spec": contribution.spec}
+    return TemplatePart(deployment=deployment, status={"effectiveTemplate": record})
 
 
 def _template(

@@ -60,11 +60,13 @@ def choose_engine(
             return _none(
                 f"the healthy providers are used only when named: set provider.name ({named})" if named else NO_HEALTHY
             )
+    by_name = sorted(considered, key=lambda p: p.name)
+    offers = [(engine, p.name) for p in by_name for engine in p.engines if fits(engine, request)]
+    # An engine that some provider runs with all that is needed comes first.
+    offers = [(engine, name) for engine, name in offers if request.needs <= engine.flags] or offers
     fitting: dict[str, str] = {}
-    for provider in sorted(considered, key=lambda p: p.name):
-        for engine in provider.engines:
-            if fits(engine, request):
-                fitting.setdefault(engine.name, provider.name)
+    for engine, name in offers:
+        fitting.setdefault(engine.name, name)
     if not fitting:
         with_gpus = replace(request, gpu=True)
         if pinned and any(fits(engine, with_gpus) for provider in considered for engine in provider.engines):
@@ -227,12 +229,12 @@ def is_accepted(deployment: Resource) -> bool:
     return validated.get("status") == "True" and validated.get("observedGeneration") == generation
 
 
-def unsettled(deployment: Resource, found: Sequence[Violation]) -> list[Violation]:
-    """Returns the violations that count: none for a spec that was validated before, if it can still be parsed.
+def unsettled(deployment: Resource, found: Sequence[Violation], *, accepted: bool) -> list[Violation]:
+    """Returns the violations that count: none for a spec that was `accepted` before, if it can still be parsed.
 
     A newer release may have more rules; it does not stop what an older release has accepted.
     """
-    if not found or not is_accepted(deployment):
+    if not found or not accepted:
         return list(found)
     try:
         defaulted_spec(deployment["spec"], engine=None)
@@ -248,14 +250,16 @@ def forbidden_by(policy: Policy, deployment: Resource, *, namespace_labels: Mapp
     return violations(policy, deployment["spec"], engine=engine, provider=provider, namespace_labels=namespace_labels)
 
 
-def forbidden_now(policy: Policy, deployment: Resource, *, namespace_labels: Mapping[str, str]) -> list[Violation]:
-    """Returns what the policy forbids in a reconcile pass; the deployment may have been accepted before.
+def forbidden_now(
+    policy: Policy, deployment: Resource, *, namespace_labels: Mapping[str, str], accepted: bool
+) -> list[Violation]:
+    """Returns what the policy forbids in a reconcile pass of a deployment that may have been `accepted` before.
 
     An accepted deployment stays accepted. The exception is a provider that the spec does not name and that was chosen
     later by a custom selector or another writer of the status: it was not part of the review. A provider that has
     already created an upstream object stays.
     """
-    if not is_accepted(deployment):
+    if not accepted:
         return forbidden_by(policy, deployment, namespace_labels=namespace_labels)
     chosen = dig(deployment, "status", "provider", default={})
     if dig(deployment, "spec", "provider", "name") or not chosen.get("name") or chosen.get("resourceName"):

@@ -17,6 +17,7 @@ from airunway.selection.choice import (
     EngineChoice,
     forbidden_by,
     forbidden_now,
+    is_accepted,
     select_engine,
     select_provider,
     unsettled,
@@ -126,8 +127,9 @@ def explain(
     policy = policy or Policy()
     labels = {**(namespace_labels or {}), NAMESPACE_NAME: key_of(deployment).namespace}
     grants = policy.grants(labels)
-    violations = tuple(unsettled(deployment, validate(deployment)))
-    violations = violations or tuple(forbidden_now(policy, deployment, namespace_labels=labels))
+    accepted = is_accepted(deployment)
+    violations = tuple(unsettled(deployment, validate(deployment), accepted=accepted))
+    violations = violations or tuple(forbidden_now(policy, deployment, namespace_labels=labels, accepted=accepted))
     model = str(dig(deployment, "spec", "model", "id", default=""))
     explanation = Explanation(key=key_of(deployment), model=model, violations=violations)
     spec = deployment.get("spec")

@@ -105,6 +105,7 @@ _REGISTERED_REASONS = (
         "Recreating", Category.PROGRESS, "the upstream object is deleted and made again, because the change needs it"
     ),
     Reason("WaitingForController", Category.PROGRESS, "no controller has looked at the deployment yet"),
+    Reason("Paused", Category.PROGRESS, "the deployment is paused, and nothing was decided before"),
     Reason("WaitingForProvider", Category.PROGRESS, "a provider was selected and has not reported yet"),
     Reason("WaitingForValidation", Category.PROGRESS, "the newest generation of the spec has not been validated yet"),
     Reason("WaitingForConfig", Category.PROGRESS, "core and provider do not see the same runtime config yet"),

@@ -13,7 +13,7 @@ from airunway.api import names
 from airunway.artifacts.claims import access_mode_of
 from airunway.artifacts.deployments import CONDITION, CacheFacts, artifact_of, decide_cache, request_of
 from airunway.controller.decision import decide as decide_core
-from airunway.controller.templates import source_among, template_part
+from airunway.controller.templates import is_judged, source_among, template_part
 from airunway.kube import previous_content
 from airunway.owned.objects import is_ours
 from airunway.owned.plan import Action, Step, conflict_text
@@ -105,7 +105,7 @@ def assigned(deployment: Resource, around: Surroundings, *, now: datetime) -> Re
     resolution = resolve_among(deployment, around.configs)
     decision = decide_core(
         deployment,
-        violations=unsettled(deployment, validate(judged)),
+        violations=unsettled(deployment, validate(judged), accepted=is_judged(deployment, template)),
         providers=[provider_facts(config) for config in around.providers],
         selector=True,
         now=now,

@@ -1,0 +1,127 @@
+"""What a provider runs keeps its provider, whatever happens to configs, flags and names."""
+
+from __future__ import annotations
+
+import pytest
+from core.tests.controller.test_handover import NOW, provider, switched
+
+from airunway.api import names
+from airunway.controller.decision import CoreDecision, decide
+from airunway.resource import Resource, condition_of
+from airunway.selection import EngineFacts, ProviderFacts
+
+TRTLLM = EngineFacts(name="trtllm", modes=frozenset({"aggregated"}), gpu=True, cpu=False, flags=frozenset())
+
+
+def running(
+    *, named: str | None = None, chosen: str = "matched capabilities: engine=vllm", core: bool = True
+) -> Resource:
+    """A deployment that llmd runs; the core chose it, or else a custom selector did."""
+    deployment = switched()
+    deployment["spec"]["provider"] = {"name": named} if named else {}
+    deployment["status"]["provider"]["selectedReason"] = chosen
+    manager = names.CORE_MANAGER if core else "my-selector"
+    fields: Resource = {"f:status": {"f:provider": {"f:name": {}, "f:selectedReason": {}}}}
+    deployment["metadata"]["managedFields"] = [{"manager": manager, "subresource": "status", "fieldsV1": fields}]
+    said = {"type": "ProviderSelected", "status": "True", "reason": "AutoSelected", "message": "m"}
+    deployment["status"]["conditions"].append(said)
+    return deployment
+
+
+def decided(deployment: Resource, *providers: ProviderFacts, selector: bool = True) -> CoreDecision:
+    return decide(deployment, violations=(), providers=providers, selector=selector, now=NOW)
+
+
+def words(decision: CoreDecision, type_: str) -> tuple[str, str, str]:
+    found = condition_of({"status": decision.status}, type_) or {}
+    return str(found.get("status")), str(found.get("reason")), str(found.get("message"))
+
+
+@pytest.mark.parametrize("engine", ["vllm", None])
+def test_switching_the_selector_off_takes_nothing_from_what_the_core_chose(engine: str | None) -> None:
+    deployment = running()
+    deployment["spec"]["engine"] = {"type": engine} if engine else {}
+    found = decided(deployment, provider("llmd"), selector=False)
+    assert found.status["provider"]["name"] == "llmd"
+    assert words(found, "ProviderSelected") == ("True", "AutoSelected", "Provider llmd auto-selected")
+    assert not any(happening.reason == "ProviderSelected" for happening in found.events)
+
+
+def test_what_a_custom_selector_chose_is_left_to_it() -> None:
+    found = decided(running(core=False), provider("llmd"), selector=False)
+    assert "provider" not in found.status
+    assert words(found, "ProviderSelected")[0] == "None"
+
+
+def test_paused_too_it_is_left_to_it() -> None:
+    deployment = running(core=False)
+    deployment["metadata"]["annotations"] = {names.PAUSED: "true"}
+    found = decided(deployment, provider("llmd"), selector=False)
+    assert "provider" not in found.status
+    assert words(found, "ProviderSelected")[0] == "None"
+    kept = decided(deployment, provider("llmd"))
+    assert kept.status["provider"]["name"] == "llmd"
+    assert words(kept, "ProviderSelected")[0] == "True"
+
+
+@pytest.mark.parametrize("selector", [True, False])
+def test_a_name_that_is_taken_out_of_the_spec_stays_and_is_no_longer_called_explicit(selector: bool) -> None:
+    deployment = running(chosen="explicit provider selection")
+    found = decided(deployment, provider("llmd"), selector=selector)
+    assert found.status["provider"] == {"name": "llmd", "selectedReason": "kept: spec.provider.name named it before"}
+    assert words(found, "ProviderSelected")[1:] == (
+        "AutoSelected",
+        "Provider llmd stays: spec.provider.name named it before",
+    )
+    deployment["status"]["provider"] |= found.status["provider"]
+    again = decided(deployment, provider("llmd"), selector=selector)
+    assert again.status["provider"] == found.status["provider"]
+
+
+def test_a_config_that_is_deleted_takes_nothing_from_a_named_provider_that_runs_it() -> None:
+    found = decided(running(named="llmd", chosen="explicit provider selection"), provider("other"))
+    assert found.status["provider"]["name"] == "llmd"
+    status, reason, message = words(found, "ProviderSelected")
+    assert (status, reason) == ("False", "ProviderNotFound")
+    assert message == (
+        "provider 'llmd' is not registered (registered: other); what provider 'llmd' runs stays as it is until then"
+    )
+    back = decided(running(named="llmd"), provider("llmd"))
+    assert words(back, "ProviderSelected")[:2] == ("True", "ExplicitSelection")
+
+
+@pytest.mark.parametrize("named", ["llmd", None])
+def test_a_provider_without_a_config_is_not_called_well(named: str | None) -> None:
+    found = decided(running(named=named), provider("other"))
+    assert words(found, "ProviderResponsive") == (
+        "False",
+        "ProviderStale",
+        "provider 'llmd' is not registered (registered: other); the status may be stale",
+    )
+    assert words(found, "DependenciesReachable")[0] == "False"
+
+
+def test_a_named_provider_that_cannot_run_it_takes_nothing_away() -> None:
+    deployment = running(named="other")
+    found = decided(deployment, provider("llmd"), provider("other", engines=(TRTLLM,)))
+    assert found.status["provider"]["name"] == "llmd"
+    status, reason, message = words(found, "ProviderSelected")
+    assert (status, reason) == ("False", "NoProviderSelected")
+    assert message == "other does not support vllm engine; what provider 'llmd' runs stays as it is until then"
+
+
+def test_a_deployment_that_was_created_paused_has_all_parents_and_says_so() -> None:
+    deployment = switched(holds=False)
+    deployment["metadata"]["annotations"] = {names.PAUSED: "true"}
+    unseen = {"type": "Ready", "status": "Unknown", "reason": "WaitingForController", "message": "w"}
+    deployment["status"] = {"phase": "Pending", "reason": "WaitingForController", "conditions": [unseen]}
+    found = decided(deployment, provider("kaito"))
+    assert (found.status["phase"], found.status["reason"]) == ("Pending", "Paused")
+    assert names.PAUSED in found.status["message"]
+    assert words(found, "Ready")[:2] == ("False", "Paused")
+    types = [each["type"] for each in found.status["conditions"]]
+    assert len(types) == len(set(types))
+    assert {"Paused", "ConfigValid", "AuthValid", "DependenciesReachable"} <= set(types)
+    deployment["status"] = found.status
+    again = decided(deployment, provider("kaito"))
+    assert again.status == found.status
