@@ -700,7 +700,7 @@ def test_a36_without_a_slot_it_is_queued_without_a_timer() -> None:
 )
 def test_a_download_that_cannot_start_holds_no_slot(phase: str, reason: str, minutes: int, holds: bool) -> None:
     begun = measured()
-    known = {"object": "Pod/ml/p", "field": "", "message": "why", "remedy": ""}
+    known: Any = {"object": "Pod/ml/p", "field": "", "message": "why", "remedy": ""}
     cause = RootCause(reason=reason, code=reason, since=NOW, **known) if reason else None
     pods = (pod_of(begun, phase),) if phase else ()
     decision = decide_artifact(replace(begun, pods=pods, cause=cause, now=NOW + timedelta(minutes=minutes)))
