@@ -16,7 +16,7 @@ settings.register_profile("explore", deadline=None)
 settings.register_profile("repeat", deadline=None, derandomize=True)
 settings.load_profile("repeat" if os.environ.get("CI") else "explore")
 
-pytest_plugins = ("tools.second_look", "tools.longest_first")
+pytest_plugins = ("tools.second_look", "tools.longest_first", "tools.slow_files")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -33,8 +33,9 @@ from airunway.resource import ObjectKey, Resource, dig
 from airunway.snapshots.loads import PodMetrics, Scope
 from airunway.snapshots.reading import MOST_REQUESTS, read_snapshot
 from airunway.snapshots.serving import ask, endpoint_of
-from airunway.view import deployment_view, fleet_view
+from airunway.view import deployment_view
 from airunway.view.answers import PATHS, AnswerReader, Task, request_body
+from airunway.view.fleet import fleet_view
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.faults import running
 from airunway_testing.kubelet import Kubelet, running_kubelet

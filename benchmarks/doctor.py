@@ -29,12 +29,12 @@ from airunway.doctor.snapshot import GUARDED
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import DEPLOYMENT, LEASE, NAMESPACE, SERVICE_ACCOUNT, Client, Kind, load_config
 from airunway.plugins.host import ProviderHost
+from airunway.plugins.provider_config import config_object
 from airunway.plugins.registry import discover, load
 from airunway.process.effective_settings import PART_OF, EffectiveSettings
 from airunway.rbac.admission_policies import provider_guard
 from airunway.rbac.rights import Rights, core_rights, leader_election_rights, provider_rights, roles
 from airunway.resource import Resource, format_time, key_of
-from airunway.runtime.application import config_object
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.operator import install_definitions
 

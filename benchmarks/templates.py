@@ -34,7 +34,8 @@ from airunway.kinds import MODEL_DEPLOYMENT, MODEL_TEMPLATE
 from airunway.kube import NAMESPACE, Client, load_config
 from airunway.plugins.registry import load
 from airunway.resource import Resource, dig, digest
-from airunway.templates import choose, contribution_of, expand, request_of
+from airunway.templates import choose, expand, request_of
+from airunway.templates.contribution import contribution_of
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.expectations import running_at

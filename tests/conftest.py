@@ -13,6 +13,7 @@ from airunway.kube import Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource
+from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import (
     install_definitions,
     remove_leftovers,
@@ -48,6 +49,15 @@ async def operator(kubeconfig: Path, installed: None, kaito: ProviderHost) -> As
         running_simulator(kubeconfig, kaito, level="api"),
     ):
         yield
+
+
+@pytest.fixture
+async def home(namespace: str, kubectl: Kubectl) -> AsyncIterator[str]:
+    """The operator's namespace."""
+    name = namespace.replace("test-", "home-")
+    kubectl("create", "namespace", name)
+    yield name
+    kubectl("delete", "namespace", name, "--wait=false")
 
 
 @pytest.fixture

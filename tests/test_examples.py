@@ -11,6 +11,8 @@ import pytest
 from tests.console import Shell, steps
 from tests.test_tutorial import environment as environment  # noqa: PLC0414 - a fixture of that module
 
+from airunway_testing.controlplane import Cluster
+
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "docs" / "providers" / "examples"
 PAGE = (EXAMPLES / "README.md").read_text(encoding="utf-8")
@@ -42,8 +44,17 @@ def made(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("name", NAMES)
-def test_it_holds_the_contract_and_lives_through_everything(made: Path, environment: dict[str, str], name: str) -> None:
-    """All tests of the skeleton, the run end to end too, with the example's provider in it."""
+def test_it_holds_the_contract_and_lives_through_everything(
+    made: Path, environment: dict[str, str], control_plane: Cluster, cluster: Cluster, name: str
+) -> None:
+    """All tests of the skeleton, the run end to end too, with the example's provider in it.
+
+    They use the control planes of this run: that they start some themselves is for test_tutorial.py.
+    """
+    there = {
+        "AIRUNWAY_TEST_KUBECONFIG": str(control_plane.kubeconfig),
+        "AIRUNWAY_TEST_CLUSTER_KUBECONFIG": str(cluster.kubeconfig),
+    }
     python = made / ".venv" / "bin" / "python"
     record = ["-m", "airunway_testing.conformance.digests", name, "tests/digests.json", "--write"]
     chart = ["-m", "airunway_testing.conformance.chart", name, "chart"]
@@ -51,7 +62,7 @@ def test_it_holds_the_contract_and_lives_through_everything(made: Path, environm
         done = subprocess.run(
             [python, *arguments],
             cwd=made / f"airunway-{name}",
-            env={**environment, "TMPDIR": str(made)},
+            env={**environment, **there, "TMPDIR": str(made)},
             capture_output=True,
             text=True,
             check=False,

@@ -19,7 +19,7 @@ from airunway_testing.audit import AuditReader
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import condition_is, phase_is
 from airunway_testing.fixtures import Kubectl
-from airunway_testing.operator import gone, running_core, running_provider, running_simulator, until
+from airunway_testing.operator import event_about, gone, running_core, running_provider, running_simulator, until
 
 pytestmark = pytest.mark.apiserver
 
@@ -28,16 +28,6 @@ EVENT = Kind(group="events.k8s.io", version="v1", kind="Event", plural="events",
 
 Make = Callable[..., Resource]
 Create = Callable[[Resource], Awaitable[ObjectKey]]
-
-
-async def event_of(client: Client, key: ObjectKey, reason: str) -> Resource:
-    """Wait for an event with that reason about the deployment."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            for event in await client.list_all(EVENT, namespace=key.namespace):
-                if event["reason"] == reason and dig(event, "regarding", "name") == key.name:
-                    return event
-            await asyncio.sleep(0.05)
 
 
 async def test_apply_to_running(
@@ -58,7 +48,7 @@ async def test_apply_to_running(
     kubectl("wait", "--for=condition=Ready", "md/gemma", "-n", namespace, "--timeout=10s")
     line = kubectl("get", "md", "-o", "wide", "-n", namespace).stdout.splitlines()[1].split()
     assert line[:6] == ["gemma", "Running", manifest()["spec"]["model"]["id"], "llamacpp", "kaito", "1/1"]
-    await event_of(client, key, "ResourceCreated")
+    await event_about(client, key, "ResourceCreated")
     story = kubectl("describe", "md/gemma", "-n", namespace).stdout
     for word in ("ProviderSelected", "EngineSelected", "Created Workspace 'gemma'", "matched capabilities"):
         assert word in story
@@ -159,7 +149,7 @@ async def test_29_drift_is_reverted_and_names_field_and_manager(
     assert live["inference"] == before["inference"]
     assert live["metadata"]["labels"]["their"] == "own"  # fields of others are left alone
     assert uid_of(live) == uid_of(before)
-    event = await event_of(client, key, "DriftDetected")
+    event = await event_about(client, key, "DriftDetected")
     assert "kubectl-edit" in event["note"]
     assert names.MODEL_DEPLOYMENT in event["note"]
     assert "inference.template.spec.containers" in event["note"]
@@ -185,7 +175,7 @@ async def test_9_an_identity_field_recreates_and_says_so_first(
     after = await client.get(WORKSPACE, key)
     assert uid_of(after) != uid_of(before)
     assert "other.gguf" in str(after["inference"])
-    event = await event_of(client, key, "ResourceRecreated")
+    event = await event_about(client, key, "ResourceRecreated")
     assert "spec.model.id" in event["note"]
 
 

@@ -21,9 +21,9 @@ from airunway.kinds import (
 )
 from airunway.kube import NAMESPACE, Client, NotFound
 from airunway.resource import ObjectKey, Resource, key_of
-from airunway.templates import choose, contribution_of, effective
+from airunway.templates import choose, effective
 from airunway.templates import request_of as request_for
-from airunway.templates.contribution import EXCLUDED
+from airunway.templates.contribution import EXCLUDED, contribution_of
 from airunway_testing.operator import gone, install_definitions
 
 FOLDER = Path(__file__).parents[1] / "samples" / "runtime-configs"

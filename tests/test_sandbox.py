@@ -122,7 +122,7 @@ def follow_page(environment: dict[str, str], manifests: Path, *, programs: Path)
 
 
 def test_killing_the_sandbox_leaves_no_process_behind(environment: dict[str, str], tmp_path: Path) -> None:
-    options = ("--level", "api", "--no-gateway", "--no-storage", "--no-catalogue")
+    options = ("--providers", "vllm", "--level", "api", "--no-gateway", "--no-storage", "--no-catalogue")
     with sandbox(environment, tmp_path, *options) as running:
         running.kill()
         deadline = time.monotonic() + 30

@@ -97,7 +97,7 @@ def test_h6_the_page_says_in_one_sentence_what_the_right_to_create_means() -> No
 
 def test_every_option_on_the_page_exists() -> None:
     command = typer.main.get_command(app)
-    controller = command.commands["controller"]  # type: ignore[attr-defined]
+    controller = command.get_command(None, "controller")  # type: ignore[attr-defined]
     known = {option for parameter in controller.params for option in (*parameter.opts, *parameter.secondary_opts)}
     of_others = {"--admission-control-config-file"}  # the API server's
     ours = re.sub(r"^spec\.engine\..*$", "", PAGE, flags=re.MULTILINE)  # warnings about options of engines

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.definitions import with_types_only
 
 from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
@@ -113,20 +114,6 @@ def without_rules(crd: Resource) -> Resource:
         for key in ("x-kubernetes-validations", "required"):
             schema.pop(key, None)
         schema["properties"]["spec"] = {"x-kubernetes-preserve-unknown-fields": True}
-    return crd
-
-
-def with_types_only(crd: Resource) -> Resource:
-    """The CRD as the Go project's is: types and enums, hardly a limit, no rule."""
-    crd = copy_of(crd)
-    pending: list[Any] = [crd["spec"]["versions"]]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, dict):
-            for key in ("x-kubernetes-validations", "maxLength", "maxItems", "maxProperties", "pattern"):
-                if not isinstance(node.get(key), dict):
-                    node.pop(key, None)
-        pending.extend(node.values() if isinstance(node, dict) else node if isinstance(node, list) else ())
     return crd
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
 
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
-from airunway.kube import EVENT, Client, Kind, NotFound
+from airunway.kube import Client, Kind, NotFound
 from airunway.plugins.contract import (
     Compatibility,
     Component,
@@ -32,8 +31,9 @@ from airunway.plugins.registry import host_of
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.runtime.crd_versions import schema_hash
 from airunway_testing import operator
+from airunway_testing.clocks import TimeOfDay
 from airunway_testing.eventually import PATIENCE
-from airunway_testing.operator import install_definitions, remove_definition
+from airunway_testing.operator import event_about, install_definitions, remove_definition
 
 GROUP = "tiny.example.com"
 SCHEMA: Resource = {
@@ -189,15 +189,7 @@ def seen(client: Client) -> Callable[[Kind, ObjectKey, Callable[[Resource], bool
 def event_of(client: Client) -> Callable[[ObjectKey, str], Awaitable[Resource]]:
     """Wait for an event with a reason about a deployment; returns it."""
 
-    async def event_of_(key: ObjectKey, reason: str) -> Resource:
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                for event in await client.list_all(EVENT, namespace=key.namespace):
-                    if event["reason"] == reason and dig(event, "regarding", "name") == key.name:
-                        return event
-                await asyncio.sleep(0.05)
-
-    return event_of_
+    return partial(event_about, client)
 
 
 @pytest.fixture
@@ -210,16 +202,6 @@ def edit(client: Client) -> Callable[[ObjectKey, Resource], Awaitable[Resource]]
     return edit_
 
 
-class Clock:
-    """The time of day, and what a test adds to it."""
-
-    def __init__(self) -> None:
-        self.ahead = timedelta()
-
-    def __call__(self) -> datetime:
-        return datetime.now(UTC) + self.ahead
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> TimeOfDay:
+    return TimeOfDay()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 
@@ -16,6 +15,7 @@ from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import NAMESPACE, Client, Kind, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, is_deleting, uid_of
+from airunway_testing.clocks import TimeOfDay
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.expectations import phase_is
 from airunway_testing.faultproxy import Fault, FaultProxy
@@ -33,12 +33,6 @@ Gone = Callable[[Kind, ObjectKey], Awaitable[None]]
 Seen = Callable[[Kind, ObjectKey, Callable[[Resource], bool]], Awaitable[Resource]]
 EventOf = Callable[[ObjectKey, str], Awaitable[Resource]]
 Edit = Callable[[ObjectKey, Resource], Awaitable[Resource]]
-
-
-class Clock(Protocol):
-    ahead: timedelta
-
-    def __call__(self) -> datetime: ...
 
 
 CAUSES = {
@@ -61,7 +55,7 @@ async def test_case_24_whatever_keeps_the_upstream_object_five_minutes_are_the_l
     edit: Edit,
     gone: Gone,
     event_of: EventOf,
-    clock: Clock,
+    clock: TimeOfDay,
 ) -> None:
     async with (
         FaultProxy(kubeconfig) as proxy,
@@ -111,7 +105,7 @@ async def test_case_24_a_deployment_whose_provider_is_gone_is_let_go_by_the_core
     edit: Edit,
     gone: Gone,
     event_of: EventOf,
-    clock: Clock,
+    clock: TimeOfDay,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """By a timer of its own: nobody touches a namespace that is being deleted. (Five minutes: test_release.py.)"""

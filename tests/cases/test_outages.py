@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 
@@ -18,6 +17,7 @@ from airunway.kube import Client, Kind, load_config
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true
 from airunway.runtime.application import ProviderApplication
+from airunway_testing.clocks import TimeOfDay
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.operator import running_core, running_provider, running_simulator, until
@@ -31,12 +31,6 @@ Create = Callable[[Resource], Awaitable[ObjectKey]]
 Gone = Callable[[Kind, ObjectKey], Awaitable[None]]
 EventOf = Callable[[ObjectKey, str], Awaitable[Resource]]
 Edit = Callable[[ObjectKey, Resource], Awaitable[Resource]]
-
-
-class Clock(Protocol):
-    ahead: timedelta
-
-    def __call__(self) -> datetime: ...
 
 
 def phase_is(phase: str) -> Callable[[Resource], bool]:
@@ -58,7 +52,7 @@ LASTING = {
 @pytest.mark.parametrize("what", LASTING)
 async def test_aim_46_a_failure_to_write_that_lasts_is_said_ages_and_heals(
     what: str, installed: None, client: Client, kubeconfig: Path, kaito: ProviderHost, manifest: Make, create: Create,
-    edit: Edit, clock: Clock,
+    edit: Edit, clock: TimeOfDay,
 ) -> None:  # fmt: skip
     fault, reason = LASTING[what]
     async with (
@@ -93,7 +87,7 @@ async def test_aim_46_a_failure_to_write_that_lasts_is_said_ages_and_heals(
 
 
 @asynccontextmanager
-async def blind_provider(proxy: FaultProxy, host: ProviderHost, clock: Clock) -> AsyncIterator[None]:
+async def blind_provider(proxy: FaultProxy, host: ProviderHost, clock: TimeOfDay) -> AsyncIterator[None]:
     """A provider that may not read what it made. It never is ready: nobody can wait for that."""
     for verb in ("list", "watch", "get"):
         proxy.inject(Fault("status", verb=verb, resource="workspaces", status=403, count=None))
@@ -108,7 +102,7 @@ async def blind_provider(proxy: FaultProxy, host: ProviderHost, clock: Clock) ->
 
 async def test_case_24_upstream_objects_that_cannot_be_read_hold_a_deletion_for_five_minutes(
     installed: None, client: Client, kubeconfig: Path, kaito: ProviderHost, manifest: Make, create: Create, gone: Gone,
-    event_of: EventOf, edit: Edit, clock: Clock,
+    event_of: EventOf, edit: Edit, clock: TimeOfDay,
 ) -> None:  # fmt: skip
     async with running_core(kubeconfig), running_simulator(kubeconfig, kaito, level="api"):
         async with running_provider(kubeconfig, kaito):

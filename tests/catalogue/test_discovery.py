@@ -9,17 +9,21 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from tests.catalogue.conftest import Ground, reasons, running_catalogue
 
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_SOURCE, MODEL_TEMPLATE, RUNTIME_CONFIG
-from airunway.kube import JOB, POD, Client, Kind, load_config
-from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, uid_of
+from airunway.kube import JOB, POD, Client, Kind, Reflector, load_config
+from airunway.kube.reflector import Handler
+from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, labels_of, uid_of
+from airunway_catalogue import templates
 from airunway_catalogue.application import CatalogueApplication
 from airunway_catalogue.discovery import job_name, request_of, spec_hash
 from airunway_catalogue.pull_secrets import SECRET
+from airunway_testing.background import in_background
 from airunway_testing.eventually import eventually
 from airunway_testing.faultproxy import Fault, FaultProxy, ProxiedRequest
 from airunway_testing.registry import model_image
@@ -35,28 +39,31 @@ PASSWORD = "hunter2-is-long-enough"
 WRITES = {"apply", "create", "patch", "update", "delete"}
 
 
-@pytest.mark.parametrize("shared", [False, True], ids=["namespaced", "cluster"])
 async def test_a_success_fills_profile_and_sources(
-    ground: Ground, runner: PodRunner, catalogue: CatalogueApplication, *, shared: bool
+    ground: Ground, runner: PodRunner, catalogue: CatalogueApplication
 ) -> None:
-    key = await ground.template(cluster=shared, discovery={**IMAGE, "args": ["--seconds=1"]})
-    where = ground.home if shared else ground.namespace
-    await ground.until(key, "Progressing", reason="JobRunning")
-    (job,) = await ground.jobs(where)
-    assert labels_of(job)["airunway.ai/template"] == key.name
-    assert labels_of(job)["app.kubernetes.io/component"] == "discovery"
-    (owner,) = job["metadata"]["ownerReferences"]
-    template = await ground.get(key)
-    assert (owner["kind"], owner["name"], owner["uid"]) == (template["kind"], key.name, uid_of(template))
-    ready = await ground.until(key, "Ready")
-    status = ready["status"]
-    assert reasons(ready)["DiscoveryReady"] == ("True", "Discovered")
-    assert status["profile"] == model_image.REPORT["profile"]
-    assert status["modelSources"] == [{"modelId": "acme/tiny", "uri": "hf://acme/tiny", "size": "1610612736"}]
-    assert (status["discovery"]["attempts"], status["discovery"]["job"]) == (1, key_of(job).name)
-    if not shared:  # events of cluster-scoped objects are in the namespace default, which is not watched here
-        await ground.event(key, "DiscoveryStarted")
-        await ground.event(key, "TemplateReady")
+    """Of a template of a namespace, and of one of the cluster."""
+    discovery = {**IMAGE, "args": ["--seconds=1"]}
+    keys = [await ground.template(cluster=shared, discovery=discovery) for shared in (False, True)]
+    for key, where in zip(keys, (ground.namespace, ground.home), strict=True):
+        await ground.until(key, "Progressing", reason="JobRunning")
+        (job,) = await ground.jobs(where)
+        assert labels_of(job)["airunway.ai/template"] == key.name
+        assert labels_of(job)["app.kubernetes.io/component"] == "discovery"
+        (owner,) = job["metadata"]["ownerReferences"]
+        template = await ground.get(key)
+        assert (owner["kind"], owner["name"], owner["uid"]) == (template["kind"], key.name, uid_of(template))
+    for key, where in zip(keys, (ground.namespace, ground.home), strict=True):
+        ready = await ground.until(key, "Ready")
+        status = ready["status"]
+        (job,) = await ground.jobs(where)
+        assert reasons(ready)["DiscoveryReady"] == ("True", "Discovered")
+        assert status["profile"] == model_image.REPORT["profile"]
+        assert status["modelSources"] == [{"modelId": "acme/tiny", "uri": "hf://acme/tiny", "size": "1610612736"}]
+        assert (status["discovery"]["attempts"], status["discovery"]["job"]) == (1, key_of(job).name)
+    # Events of cluster-scoped objects are in the namespace default, which is not watched here.
+    await ground.event(keys[0], "DiscoveryStarted")
+    await ground.event(keys[0], "TemplateReady")
 
 
 async def test_a_failure_backs_off_and_the_next_try_comes_when_it_is_due(
@@ -82,36 +89,36 @@ async def test_a_failure_backs_off_and_the_next_try_comes_when_it_is_due(
     assert ready["status"]["discovery"]["attempts"] == 1
 
 
-@pytest.mark.parametrize("output", ["INFO it starts", "[" * 3000, '{"profile": NaN}'], ids=["noise", "nested", "nan"])
-async def test_an_output_that_cannot_be_read_is_no_success(
-    ground: Ground, runner: PodRunner, catalogue: CatalogueApplication, output: str
+UNREADABLE = "the output is no JSON"
+OUTPUTS = {
+    "noise": (["--output=INFO it starts"], UNREADABLE),
+    "nested": ([f"--output={'[' * 3000}"[:1024]], UNREADABLE),
+    "nan": (['--output={"profile": NaN}'], UNREADABLE),
+    "small": (["--bytes=3000"], ""),
+    "medium": (["--bytes=32768"], ""),
+    "most": (["--bytes=45000"], ""),
+    "file": (["--into=file"], ""),
+    "endless": (["--endless"], "printed more than 262144 bytes"),
+    "large": (["--bytes=200000"], "at most 12288 can be read"),
+}
+"""Arguments of the image, and why what it prints is a failed try; nothing: a pod can carry it, and it is read."""
+
+
+async def test_an_output_is_read_if_a_pod_can_carry_it_and_is_else_a_failed_try(
+    ground: Ground, runner: PodRunner, catalogue: CatalogueApplication
 ) -> None:
-    key = await ground.template(discovery={**IMAGE, "args": [f"--output={output}"[:1024]]})
-    failed = await ground.until(key, "Failed", reason="JobFailed")
-    assert "the output is no JSON" in failed["status"]["message"]
-
-
-@pytest.mark.parametrize("arguments", [["--bytes=3000"], ["--bytes=32768"], ["--bytes=45000"], ["--into=file"]])
-async def test_a_report_of_any_size_that_a_pod_can_carry_is_read(
-    ground: Ground, runner: PodRunner, catalogue: CatalogueApplication, arguments: list[str]
-) -> None:
-    key = await ground.template(discovery={**IMAGE, "args": arguments})
-    ready = await ground.until(key, "Ready")
-    assert ready["status"]["profile"] == model_image.REPORT["profile"]
-    assert ready["status"]["discovery"]["attempts"] == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [(["--endless"], "printed more than 262144 bytes"), (["--bytes=200000"], "at most 12288 can be read")],
-    ids=["endless", "large"],
-)
-async def test_a_report_that_a_pod_cannot_carry_is_a_failed_try(
-    ground: Ground, runner: PodRunner, catalogue: CatalogueApplication, arguments: list[str], why: str
-) -> None:
-    key = await ground.template(discovery={**IMAGE, "args": arguments})
-    failed = await ground.until(key, "Failed", reason="JobFailed")
-    assert why in failed["status"]["message"]
+    keys = {
+        name: await ground.template(name, discovery={**IMAGE, "args": arguments})
+        for name, (arguments, _) in OUTPUTS.items()
+    }
+    for name, (_, why) in OUTPUTS.items():
+        if why:
+            failed = await ground.until(keys[name], "Failed", reason="JobFailed")
+            assert why in failed["status"]["message"], name
+        else:
+            ready = await ground.until(keys[name], "Ready")
+            assert ready["status"]["profile"] == model_image.REPORT["profile"], name
+            assert ready["status"]["discovery"]["attempts"] == 1, name
 
 
 @asynccontextmanager
@@ -128,22 +135,29 @@ async def source_of(ground: Ground, registry: LocalRegistry) -> AsyncIterator[No
         await ground.client.delete(MODEL_SOURCE, key)
 
 
-@pytest.mark.parametrize("shared", [False, True], ids=["namespaced", "cluster"])
 async def test_the_program_of_an_image_is_known_from_its_registry(
-    ground: Ground, runner: PodRunner, catalogue: CatalogueApplication, *, shared: bool
+    ground: Ground, runner: PodRunner, catalogue: CatalogueApplication
 ) -> None:
-    image = Image("team/tiny", "1.0", entrypoint=[MODEL_SERVER], platforms=("linux/arm64", "linux/amd64"))
-    async with container_registry([image]) as registry, source_of(ground, registry):
-        key = await ground.template(cluster=shared, discovery={"image": f"{registry.host}/team/tiny:1.0"})
-        ready = await ground.until(key, "Ready")
-        assert ready["status"]["profile"] == model_image.REPORT["profile"]
-        asked = [each.repository for each in registry.requests].count("team/tiny")
-        assert asked == 3, "index, manifest and configuration, once"
-        (job,) = await ground.jobs(ground.home if shared else ground.namespace)
-        first = dig(job, "spec", "template", "spec", "initContainers")[0]
-        assert first["args"] == [MODEL_SERVER, "dry-run", "--format=json"]
+    """Of a template of a namespace, and of one of the cluster with an image of its own."""
+    images = {False: "team/tiny", True: "platform/tiny"}
+    platforms = ("linux/arm64", "linux/amd64")
+    offered = [Image(name, "1.0", entrypoint=[MODEL_SERVER], platforms=platforms) for name in images.values()]
+    async with container_registry(offered) as registry, source_of(ground, registry):
+        keys = {
+            shared: await ground.template(cluster=shared, discovery={"image": f"{registry.host}/{name}:1.0"})
+            for shared, name in images.items()
+        }
+        for shared, name in images.items():
+            ready = await ground.until(keys[shared], "Ready")
+            assert ready["status"]["profile"] == model_image.REPORT["profile"]
+            asked = [each.repository for each in registry.requests].count(name)
+            assert asked == 3, "index, manifest and configuration, once"
+            (job,) = await ground.jobs(ground.home if shared else ground.namespace)
+            first = dig(job, "spec", "template", "spec", "initContainers")[0]
+            assert first["args"] == [MODEL_SERVER, "dry-run", "--format=json"]
         await asyncio.sleep(1)
-        assert [each.repository for each in registry.requests].count("team/tiny") == asked, "none at rest"
+        again = Counter(each.repository for each in registry.requests)
+        assert {name: again[name] for name in images.values()} == dict.fromkeys(images.values(), 3), "none at rest"
 
 
 def login(namespace: str, host: str) -> Resource:
@@ -212,21 +226,27 @@ async def test_an_image_that_cannot_be_pulled_says_so_and_its_job_goes(
     await ground.eventually(gone)
 
 
-@pytest.mark.parametrize("shared", [False, True], ids=["namespaced", "cluster"])
-async def test_jobs_go_with_their_template(
-    ground: Ground, runner: PodRunner, catalogue: CatalogueApplication, *, shared: bool
-) -> None:
-    key = await ground.template(cluster=shared, discovery={**IMAGE, "args": ["--seconds=600"]})
-    where = ground.home if shared else ground.namespace
-    await ground.until(key, "Progressing")
-    assert await ground.jobs(where)
-    await ground.client.delete(CLUSTER_MODEL_TEMPLATE if shared else MODEL_TEMPLATE, key)
+async def test_jobs_go_with_their_template(ground: Ground, runner: PodRunner, catalogue: CatalogueApplication) -> None:
+    """With one of a namespace, and with one of the cluster, whose Jobs are in the operator's namespace."""
+    kinds = {ground.namespace: MODEL_TEMPLATE, ground.home: CLUSTER_MODEL_TEMPLATE}
+    keys = {
+        where: await ground.template(
+            cluster=kind is CLUSTER_MODEL_TEMPLATE, discovery={**IMAGE, "args": ["--seconds=600"]}
+        )
+        for where, kind in kinds.items()
+    }
+    for where, key in keys.items():
+        await ground.until(key, "Progressing")
+        assert await ground.jobs(where)
+    for where, kind in kinds.items():
+        await ground.client.delete(kind, keys[where])
 
-    async def gone() -> bool:
+    async def gone(where: str) -> bool:
         jobs = await ground.client.list_all(JOB, namespace=where)
         return not jobs and not await ground.client.list_all(POD, namespace=where)
 
-    await ground.eventually(gone)
+    for where in kinds:
+        await ground.eventually(partial(gone, where))
 
 
 async def test_a_job_of_another_owner_is_left_alone_and_named(
@@ -254,8 +274,9 @@ async def test_a_job_of_another_owner_is_left_alone_and_named(
 
 
 async def test_a_job_that_a_quota_refuses_takes_no_place_from_others(
-    ground: Ground, runner: PodRunner, client: Client
+    ground: Ground, runner: PodRunner, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(templates, "REFUSED_RETRY", 2.0)
     quota = {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
@@ -278,7 +299,7 @@ async def test_a_job_that_a_quota_refuses_takes_no_place_from_others(
         other = await ground.template("other", cluster=True, discovery=IMAGE)
         await ground.until(other, "Ready")
         await client.delete(RESOURCE_QUOTA, ObjectKey(ground.namespace, "none"))
-        ready = await ground.until(refused, "Ready")  # tried again every 30 seconds
+        ready = await ground.until(refused, "Ready")  # it is tried again
     assert ready["status"]["discovery"]["attempts"] == 1
 
 
@@ -289,14 +310,15 @@ async def test_at_most_so_many_run_at_once_and_the_others_in_their_turn(
     async with running_catalogue(
         client, namespaces=[ground.namespace, ground.home], home=ground.home, max_discoveries=most
     ):
-        keys = [await ground.template(f"t{n}", discovery={**IMAGE, "args": ["--seconds=1"]}) for n in range(number)]
+        for each in range(number):
+            await ground.template(f"t{each}", discovery={**IMAGE, "args": ["--seconds=1"]})
         seen = set[int]()
 
         async def all_ready() -> bool:
             jobs = await ground.jobs()
             seen.add(sum(not dig(each, "status", "completionTime") for each in jobs))
-            templates = [await ground.get(key) for key in keys]
-            return all(dig(each, "status", "phase") == "Ready" for each in templates)
+            there = await ground.client.list_all(MODEL_TEMPLATE, namespace=ground.namespace)
+            return [dig(each, "status", "phase") for each in there] == ["Ready"] * number
 
         await ground.eventually(all_ready)
     assert max(seen) == most
@@ -375,6 +397,16 @@ async def test_a_process_that_ends_at_any_write_makes_one_job_for_each_try(
     assert set(pods.values()) == {1}
 
 
+@asynccontextmanager
+async def watched(ground: Ground, kind: Kind, handler: Handler) -> AsyncIterator[None]:
+    """While it lasts, `handler` hears of every change of the namespace's objects of a kind."""
+    reflector = Reflector(ground.client, kind, namespace=ground.namespace)
+    reflector.add_handler(handler)
+    async with in_background(reflector.run()):
+        await reflector.synced.wait()
+        yield
+
+
 async def attempts(ground: Ground, key: ObjectKey) -> int:
     template: Resource = await ground.get(key)
     found: int = dig(template, "status", "discovery", "attempts")
@@ -405,28 +437,35 @@ async def test_a_life_behind_a_proxy_that_breaks_things_ends_the_same(
 
 
 @pytest.mark.timeout(900)
-async def test_a_hundred_templates_ten_at_once_and_a_process_that_is_ended_again_and_again(
-    ground: Ground, runner: PodRunner
+@pytest.mark.parametrize(
+    ("number", "skip"), [pytest.param(40, 9, id="40"), pytest.param(100, 23, id="100", marks=pytest.mark.soak)]
+)
+async def test_many_templates_ten_at_once_and_a_process_that_is_ended_again_and_again(
+    ground: Ground, runner: PodRunner, number: int, skip: int
 ) -> None:
-    number = 100
-    async with FaultProxy(ground.kubeconfig) as proxy:
+    async with FaultProxy(ground.kubeconfig) as proxy, AsyncExitStack() as watching:
         part = Crashes(ground, proxy)
         await part.start()
         done, most = asyncio.Event(), 0
-        killing = asyncio.create_task(part.live(done, skip=23))
+        running, ready = set[ObjectKey](), set[ObjectKey]()
+
+        def on_job(key: ObjectKey, _old: Resource | None, new: Resource | None) -> None:
+            nonlocal most
+            works = new is not None and not is_deleting(new) and not dig(new, "status", "completionTime")
+            (running.add if works else running.discard)(key)
+            most = max(most, len(running))
+
+        def on_template(key: ObjectKey, _old: Resource | None, new: Resource | None) -> None:
+            (ready.add if dig(new, "status", "phase") == "Ready" else ready.discard)(key)
+
+        killing = asyncio.create_task(part.live(done, skip=skip))
         try:
             discovery = {**IMAGE, "args": ["--seconds=0.3"]}
+            await watching.enter_async_context(watched(ground, JOB, on_job))
+            await watching.enter_async_context(watched(ground, MODEL_TEMPLATE, on_template))
             keys = [await ground.template(f"t{each}", discovery=discovery) for each in range(number)]
 
-            async def all_ready() -> bool:
-                nonlocal most
-                running = [each for each in await ground.jobs() if not dig(each, "status", "completionTime")]
-                most = max(most, len(running))
-                templates = await ground.client.list_all(MODEL_TEMPLATE, namespace=ground.namespace)
-                ready = [each for each in templates if dig(each, "status", "phase") == "Ready"]
-                return len(ready) == number
-
-            await eventually(all_ready, patience=600)
+            await eventually(lambda: len(ready) == number, patience=600)
         finally:
             done.set()
             await killing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind, served_kinds_by_name
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
-from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, uid_of
+from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, labels_of, uid_of
 from airunway.runtime.informers import kind_in
 from airunway.view.plan import DeploymentPlan
 from airunway_testing.conformance.cases import merged_spec
@@ -115,19 +115,21 @@ async def kinds_of(client: Client, host: ProviderHost) -> list[Kind]:
     return found
 
 
-async def objects_of(client: Client, kinds: list[Kind], key: ObjectKey, provider: str) -> Objects:
-    label = f"{names.MODEL_DEPLOYMENT}={key.name},{names.PROVIDER}={provider}"
-    found: dict[tuple[str, str], Seen] = {}
+async def objects_in(client: Client, kinds: list[Kind], namespace: str, provider: str) -> dict[str, Objects]:
+    """The upstream objects of every deployment of a namespace, by its name."""
+    found: dict[str, dict[tuple[str, str], Seen]] = {}
     for kind in kinds:
-        for obj in await client.list_all(kind, namespace=key.namespace, label_selector=label):
+        label = f"{names.MODEL_DEPLOYMENT},{names.PROVIDER}={provider}"
+        for obj in await client.list_all(kind, namespace=namespace, label_selector=label):
             metadata = {k: obj["metadata"].get(k) for k in ("labels", "annotations")}
             content = {k: v for k, v in obj.items() if k not in ("status", "metadata")}
-            found[kind.kind, key_of(obj).name] = Seen(
+            of_one = found.setdefault(labels_of(obj)[names.MODEL_DEPLOYMENT], {})
+            of_one[kind.kind, key_of(obj).name] = Seen(
                 uid=uid_of(obj),
                 generation=dig(obj, "metadata", "generation"),
                 content={**content, "metadata": metadata},
             )
-    return found
+    return {what: found.get(what, {}) for what in EDITS}
 
 
 def expected(plan: DeploymentPlan, before: Objects, after: Objects) -> list[str]:
@@ -180,20 +182,16 @@ async def test_what_is_planned_is_what_happens(provider: str, client: Client, ku
                 client, key, running_at(1) if provider in SIMULATED else condition_is("ResourceCreated", "True")
             )
         edited = {what: document(namespace, what, edit, provider) for what, edit in EDITS.items()}
-        before = {what: await objects_of(client, kinds, key, provider) for what, key in keys.items()}
+        before = await objects_in(client, kinds, namespace, provider)
         reader = EditReader(client, load=_plugin, choose=_chosen)
         plans = {what: await reader.plan(edit) for what, edit in edited.items()}
-        for what in EDITS:
-            assert await objects_of(client, kinds, keys[what], provider) == before[what], "planning writes nothing"
+        assert await objects_in(client, kinds, namespace, provider) == before, "planning writes nothing"
         for body in edited.values():
             await client.apply(MODEL_DEPLOYMENT, body, manager="kubectl", force=True)
-        problems: dict[str, list[str]] = {}
-        for what, key in keys.items():
+        for key in keys.values():
             await until(client, key, _handled)
-            problems[what] = await _until_right(
-                partial(objects_of, client, kinds, key, provider), plans[what], before[what]
-            )
-        assert {what: found for what, found in problems.items() if found} == {}
+        read = partial(objects_in, client, kinds, namespace, provider)
+        assert await _until_right(read, plans, before) == {}
         for what, body in edited.items():
             again = await reader.plan(body)
             assert not again.differs, (what, again.as_resource())
@@ -210,12 +208,19 @@ def _handled(deployment: Resource) -> bool:
     return bool(validated.get("observedGeneration") == deployment["metadata"]["generation"])
 
 
-async def _until_right(read: Callable[[], Any], plan: DeploymentPlan, before: Objects) -> list[str]:
-    wrong: list[str] = []
+async def _until_right(
+    read: Callable[[], Awaitable[dict[str, Objects]]], plans: Mapping[str, DeploymentPlan], before: dict[str, Objects]
+) -> dict[str, list[str]]:
+    """In what objects differ from the plans, by deployment, once nothing does or they have had their time."""
+    wrong: dict[str, list[str]] = {}
     try:
         async with asyncio.timeout(PATIENCE):
-            while wrong := expected(plan, before, await read()):
-                await asyncio.sleep(0.05)
+            while True:
+                after = await read()
+                problems = {what: expected(plan, before[what], after[what]) for what, plan in plans.items()}
+                wrong = {what: found for what, found in problems.items() if found}
+                if not wrong:
+                    return {}
+                await asyncio.sleep(0.1)
     except TimeoutError:
         return wrong
-    return []

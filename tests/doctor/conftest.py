@@ -50,6 +50,7 @@ from airunway.kube import (
     NotFound,
     wait_until_established,
 )
+from airunway.plugins.provider_config import config_object
 from airunway.plugins.registry import load
 from airunway.process.effective_settings import PART_OF, EffectiveSettings
 from airunway.rbac.admission_policies import provider_guard
@@ -64,7 +65,6 @@ from airunway.rbac.rights import (
     webhook_rights,
 )
 from airunway.resource import ObjectKey, Resource, copy_of, format_time, is_true, key_of
-from airunway.runtime.application import config_object
 from airunway.webhook.cert_rotator import SECRET
 from airunway.webhook.certificates import new_authority
 from airunway.webhook.configuration import CONFIGURATION_KIND, configuration_object, webhook_settings

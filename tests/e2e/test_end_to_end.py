@@ -11,6 +11,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from tests.platform.fleet import process_of
 
 from airunway.api.crds import custom_resource_definitions
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
@@ -26,8 +27,6 @@ from airunway_testing.operator import (
     install_definitions,
     remove_definition,
     remove_leftovers,
-    running_core,
-    running_provider,
     running_simulator,
 )
 from airunway_testing.simulators import simulators_for
@@ -102,37 +101,28 @@ async def test_every_step_passes_and_nothing_is_left(
     assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"], "somebody else's"
 
 
-async def test_where_ai_runway_runs_nothing_is_started_here_and_what_does_not_run_is_missing(
-    kubeconfig: Path, client: Client, upstreams: None, tmp_path: Path
-) -> None:
-    async with running_core(kubeconfig), running_provider(kubeconfig, load("kaito")):
-        process = await started(kubeconfig, tmp_path, "--providers", "kaito,vllm", "--patience", "150")
-        output, _ = await process.communicate()
-        assert (tmp_path / "report.md").exists(), output.decode()
-        page = (tmp_path / "report.md").read_text(encoding="utf-8")
-        assert process.returncode == 0, output.decode() + page
-        assert "| AI Runway | runs in the cluster |" in page
-        assert "vllm: the provider does not run in the cluster, although the core does" in page
-        assert [suite.get("name") for suite in ElementTree.parse(tmp_path / "junit.xml").getroot()] == ["kaito"]
-        assert await runs(client) == []
-        registered = await client.list_all(INFERENCE_PROVIDER_CONFIG)
-        assert [key_of(config).name for config in registered] == ["kaito"], "what was there stays"
-
-
-async def test_where_a_gateway_is_usable_a_deployment_is_routed_and_a_younger_one_conflicts(
+async def test_where_ai_runway_runs_nothing_is_started_here_and_a_usable_gateway_is_used(
     kubeconfig: Path, client: Client, namespace: str, upstreams: None, tmp_path: Path
 ) -> None:
+    """A provider that does not run there is missing; of two deployments that want one route the younger conflicts."""
     await install_definitions(client, gateway_definitions())
     await client.apply(CLUSTER_ROLE, picker_role(), manager="tests", force=True)
     await client.create(GATEWAY_CLASS, gateway_class())
     await client.create(GATEWAY, gateway("closed", namespace, listeners=[listener(admits="Same")]))
     await client.create(GATEWAY, gateway("open", namespace))
     try:
-        async with running_gateway_controller(kubeconfig):
-            process = await started(kubeconfig, tmp_path, "--providers", "vllm", "--patience", "150")
+        async with running_gateway_controller(kubeconfig), process_of(kubeconfig, tmp_path, "vllm"):
+            process = await started(kubeconfig, tmp_path, "--providers", "kaito,vllm", "--patience", "150")
             output, _ = await process.communicate()
-        page = (tmp_path / "report.md").read_text(encoding="utf-8")
-        assert process.returncode == 0, output.decode() + page
+            assert (tmp_path / "report.md").exists(), output.decode()
+            page = (tmp_path / "report.md").read_text(encoding="utf-8")
+            assert process.returncode == 0, output.decode() + page
+            assert "| AI Runway | runs in the cluster |" in page
+            assert "kaito: the provider does not run in the cluster, although the core does" in page
+            assert [suite.get("name") for suite in ElementTree.parse(tmp_path / "junit.xml").getroot()] == ["vllm"]
+            assert await runs(client) == []
+            registered = await client.list_all(INFERENCE_PROVIDER_CONFIG)
+            assert [key_of(config).name for config in registered] == ["vllm"], "what was there stays"
         assert f"Gateway {namespace}/open: path /airunway-e2e/" in page
         assert "conflict; " in page
         assert page.rstrip().endswith("Nothing."), "nothing is left behind"
@@ -148,7 +138,7 @@ async def test_an_interrupted_run_cleans_up_and_still_reports(
 ) -> None:
     for crd in custom_resource_definitions():  # a cluster that has never seen AI Runway
         await remove_definition(client, key_of(crd).name)
-    process = await started(kubeconfig, tmp_path, "--providers", "kaito", "--patience", "150")
+    process = await started(kubeconfig, tmp_path, "--providers", "vllm", "--patience", "150")
     assert process.stdout is not None
     said = b""
     while b"sample" not in said:  # the first one has been lived through, the run is in the middle of its work

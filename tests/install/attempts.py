@@ -36,7 +36,7 @@ from airunway.routing import (
     pool_objects,
     route,
 )
-from airunway.templates import contribution_of, warm_requests
+from airunway.templates.contribution import contribution_of, warm_requests
 
 __all__ = [
     "CONFIG_MAP",

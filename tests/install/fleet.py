@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -48,6 +48,16 @@ class Fleet:
         """Roll one part back to its release before."""
         name = "airunway-crds" if part == "crds" else self.made.charts[part]
         self.made.helm("rollback", name, "-n", NAMESPACE)
+
+    def reinstalled(self, helm: Helm, *, pods: int) -> Fleet:
+        """The same models, and the release before installed anew by another helm, with so many pods of each part."""
+        self.made.uninstall()
+        helm = replace(helm, kubeconfig=self.made.plane.kubeconfig)
+        fleet = replace(self, made=replace(self.made, helm=helm, values=_values(self.made.charts, pods)))
+        for part in ("crds", *fleet.made.charts):
+            fleet.made.bring("install", part, self.before)
+        fleet.settled()
+        return fleet
 
     def running(self) -> None:
         """Wait until every deployment runs."""
@@ -129,11 +139,15 @@ def fleet_of(
     nodes = [replace(server, capacity={**server.capacity, **room}) for server in servers]
     with ExitStack() as stack:
         ports = stack.enter_context(reserved_ports(3 * len(charts)))
-        # Passes are counted in the metrics.
-        values = {process: [f"--set=replicas={pods}", "--set=metrics.enabled=true"] for process in charts}
         made = stack.enter_context(
             installation(
-                helm, ports, values, namespaces=[TEAM], charts=charts, before=before, nodes=[*nodes, cpu_node("cpu-0")]
+                helm,
+                ports,
+                _values(charts, pods),
+                namespaces=[TEAM],
+                charts=charts,
+                before=before,
+                nodes=[*nodes, cpu_node("cpu-0")],
             )
         )
         audit = AuditReader(made.plane.audit_log or Path())
@@ -142,3 +156,8 @@ def fleet_of(
         fleet = Fleet(made=made, audit=audit, before=before)
         fleet.settled()
         yield fleet
+
+
+def _values(charts: Mapping[str, str], pods: int) -> Mapping[str, Sequence[str]]:
+    """Options of helm by process. Passes are counted in the metrics."""
+    return {process: [f"--set=replicas={pods}", "--set=metrics.enabled=true"] for process in charts}

@@ -16,7 +16,8 @@ import yaml
 from tests.install.helm import NAMESPACE, Helm
 from tests.install.kept import TAG, Release
 
-from airunway.resource import Resource
+from airunway.api.names import ENDPOINT_PICKER_ROLE
+from airunway.resource import Resource, dig
 from airunway_testing.controlplane import ControlPlane, learn_kinds
 from airunway_testing.controlplane.nodes import DEFAULT_NODES, SimulatedNode
 from airunway_testing.controlplane.stages import OUTCOME
@@ -106,6 +107,28 @@ class Installation:
             self.helm(verb, name, chart, "-n", NAMESPACE)
         else:
             self.install(verb, part, *([f"--set=image.tag={TAG}"] if before else []), chart=chart)
+
+    def authority(self) -> str:
+        """The certificate authority by which the API server trusts the webhook; the core writes it."""
+        (configuration,) = self.objects("validatingwebhookconfigurations")
+        return str(dig(configuration, "webhooks")[0]["clientConfig"].get("caBundle", ""))
+
+    def uninstall(self) -> None:
+        """Uninstall everything; what the CRDs define stays."""
+        for chart in reversed(list(self.charts.values())):
+            self.helm("uninstall", chart, "-n", NAMESPACE)
+        self.helm("uninstall", "airunway-crds", "-n", NAMESPACE)
+
+    def left(self) -> list[str]:
+        """What an uninstallation should have taken along. Raises AssertionError if it took the pickers' ClusterRole."""
+        kinds = ["clusterroles", "clusterrolebindings", "validatingwebhookconfigurations"]
+        kinds += ["validatingadmissionpolicies", "validatingadmissionpolicybindings"]
+        left = self.objects(",".join(kinds), "-l", "app.kubernetes.io/part-of=airunway")
+        left += self.objects("secrets", "-n", NAMESPACE)  # the chart brought the certificates' Secret
+        found = {f"{obj['kind']}/{obj['metadata']['name']}" for obj in left}
+        kept = f"ClusterRole/{ENDPOINT_PICKER_ROLE}"
+        assert kept in found, "pickers of another installation may need it"
+        return sorted(found - {kept})
 
     def until_ready(self, process: str, *, patience: float = 60) -> None:
         """Wait until a process says by its probe that it is ready. Raises AssertionError."""

@@ -29,8 +29,8 @@ from tests.install.helm import NAMESPACE
 from tests.install.installation import Installation
 from tests.install.kept import TAG, Release
 
-from airunway.kube import POD, Client, load_config
-from airunway.resource import Resource, annotations_of, dig, is_deleting, uid_of
+from airunway.kube import CONFIG_MAP, POD, Client, Kind, NotFound, load_config
+from airunway.resource import Resource, annotations_of, dig, is_deleting, key_of, uid_of
 from airunway_testing.controlplane.stages import OUTCOME
 
 __all__ = ["Node", "Run", "Start", "containers", "either", "processes"]
@@ -55,11 +55,16 @@ _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 @dataclass(frozen=True, kw_only=True)
 class Pod:
-    """A pod with its volumes as folders: `mounts` gives the folder of a path, None for an empty one."""
+    """A pod with its volumes as folders: `mounts` gives the folder of a path, None for an empty one.
+
+    `token` is one of its account that ends with the pod, `configurations` are the namespace's ConfigMaps by name.
+    """
 
     made: Installation
     live: Resource
     folder: Path
+    token: str
+    configurations: Mapping[str, Resource]
 
     @property
     def container(self) -> Resource:
@@ -87,10 +92,7 @@ class Pod:
                 continue
             folder.mkdir(exist_ok=True)
             if "configMap" in volume:
-                (configuration,) = self.made.objects(
-                    "configmaps", "-n", NAMESPACE, f"--field-selector=metadata.name={volume['configMap']['name']}"
-                )
-                for key, text in configuration["data"].items():
+                for key, text in self.configurations[volume["configMap"]["name"]]["data"].items():
                     (folder / key).write_text(text)
             else:
                 assert mount["mountPath"] == _ACCOUNT, mount
@@ -98,23 +100,12 @@ class Pod:
             found[mount["mountPath"]] = folder
         return found
 
-    def token(self) -> str:
-        """A token of the pod's account that ends with the pod. Raises LookupError for a pod that is gone already."""
-        bound = ("--bound-object-kind=Pod", f"--bound-object-name={self.live['metadata']['name']}")
-        said = self.made.kubectl(
-            *("create", "token", self.live["spec"]["serviceAccountName"], "-n", NAMESPACE), *bound, check=False
-        ).strip()
-        if "error" in said:
-            assert "not found" in said, said
-            raise LookupError(said)
-        return said
-
     def _account(self, folder: Path) -> None:
         admin = yaml.load(self.made.plane.kubeconfig.read_text(), Loader=yaml.CSafeLoader)
         authority = base64.b64decode(admin["clusters"][0]["cluster"]["certificate-authority-data"])
         (folder / "ca.crt").write_bytes(authority)
         (folder / "namespace").write_text(NAMESPACE)
-        (folder / "token").write_text(self.token())
+        (folder / "token").write_text(self.token)
         for path in (folder, *folder.iterdir()):
             path.chmod(0o755)
 
@@ -136,7 +127,7 @@ def either(before: Release) -> Start:
 
 def _process(pod: Pod, python: Path) -> Run:
     content = yaml.load(pod.made.plane.kubeconfig.read_text(), Loader=yaml.CSafeLoader)
-    content["users"] = [{"name": entry["name"], "user": {"token": pod.token()}} for entry in content["users"]]
+    content["users"] = [{"name": entry["name"], "user": {"token": pod.token}} for entry in content["users"]]
     kubeconfig = pod.folder / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(content))
     arguments = list(pod.container["args"])
@@ -169,6 +160,15 @@ def containers(configuration: Path) -> Start:
         )
 
     return start
+
+
+async def _token(client: Client, pod: Resource) -> str:
+    """A token of the pod's account that ends with the pod. Raises NotFound for a pod that is gone already."""
+    kind = Kind("", "v1", "TokenRequest", f"serviceaccounts/{pod['spec']['serviceAccountName']}/token")
+    bound = {"kind": "Pod", "apiVersion": "v1", "name": key_of(pod).name, "uid": uid_of(pod)}
+    metadata = {"namespace": key_of(pod).namespace, "name": pod["spec"]["serviceAccountName"]}
+    made = await client.create(kind, {"metadata": metadata, "spec": {"boundObjectRef": bound}})
+    return str(made["status"]["token"])
 
 
 def _template(pod: Resource) -> str:
@@ -229,12 +229,12 @@ class Node:
         config = load_config(kubeconfig=self._made.plane.kubeconfig)
         async with Client(config, user_agent="airunway-tests-node") as client:
             while not self._stop.is_set():
-                self._look(await client.list_all(POD, namespace=NAMESPACE))
+                await self._look(client)
                 await asyncio.sleep(0.2)
 
-    def _look(self, found: Sequence[Resource]) -> None:
+    async def _look(self, client: Client) -> None:
         pods: dict[str, list[Resource]] = {}
-        for pod in found:
+        for pod in await client.list_all(POD, namespace=NAMESPACE):
             if not is_deleting(pod) and annotations_of(pod).get(OUTCOME, _NOT_YET) == _NOT_YET:
                 pods.setdefault(pod["metadata"]["labels"]["app.kubernetes.io/name"], []).append(pod)
         for part in {*pods, *self._running}:
@@ -243,20 +243,27 @@ class Node:
             if part in self._running and self._running[part][0] not in map(uid_of, newest):
                 self._end(part)
             if newest and part not in self._running:
-                with suppress(LookupError):  # gone while it was looked at: there will be another
-                    self._run(part, newest[-1])
-            waiting = [pod["metadata"]["name"] for pod in newest if OUTCOME in annotations_of(pod)]
+                with suppress(NotFound):  # gone while it was looked at: there will be another
+                    await self._run(client, part, newest[-1])
+            waiting = [key_of(pod) for pod in newest if OUTCOME in annotations_of(pod)]
             if waiting and _is_ready(newest[-1]):
                 self.took.setdefault(part, time.monotonic() - self._since[part])
-                self._made.kubectl("annotate", "pods", "-n", NAMESPACE, *waiting, f"{OUTCOME}-", check=False)
+                for key in waiting:
+                    with suppress(NotFound):
+                        await client.merge_patch(POD, key, {"metadata": {"annotations": {OUTCOME: None}}})
 
-    def _run(self, part: str, live: Resource) -> None:
+    async def _run(self, client: Client, part: str, live: Resource) -> None:
         folder = self._folder / live["metadata"]["name"]
         folder.mkdir(exist_ok=True)
-        run = self._start(Pod(made=self._made, live=live, folder=folder))
+        token = await _token(client, live)
+        found = {key_of(each).name: each for each in await client.list_all(CONFIG_MAP, namespace=NAMESPACE)}
+        self._begin(part, Pod(made=self._made, live=live, folder=folder, token=token, configurations=found))
+
+    def _begin(self, part: str, pod: Pod) -> None:
+        run = self._start(pod)
         with self.log(part).open("a") as output:
             process = subprocess.Popen(run.command, stdout=output, stderr=output, env=run.environment)
-        self._running[part] = (uid_of(live), run, process)
+        self._running[part] = (uid_of(pod.live), run, process)
         self._since[part] = time.monotonic()
 
     def _end(self, part: str) -> None:

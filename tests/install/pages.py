@@ -13,9 +13,10 @@ import yaml
 from tests.console import Shell, steps
 from tests.install.helm import CHARTS, Helm
 from tests.install.images import Images
-from tests.install.installation import CHARTS_OF, RESTRICTED, Installation, simulated
+from tests.install.installation import CHARTS_OF, RESTRICTED, Installation, account, simulated
 from tests.install.node import Node, Start
 
+from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.controlplane.ports import reserved_ports
 from airunway_testing.kubetools import kubectl_path
@@ -41,7 +42,7 @@ def newcomer(helm: Helm, folder: Path, images: Images | None) -> Iterator[tuple[
     """A cluster with an upstream and nothing of ours, and what its administrator has: kubectl, helm, the charts."""
     programs = folder / "bin"
     programs.mkdir()
-    with reserved_ports(3 * len(CHARTS_OF)) as ports, ControlPlane("cluster", roomy=True) as plane:
+    with reserved_ports(3 * len(CHARTS_OF)) as ports, ControlPlane("cluster", audit="Metadata", roomy=True) as plane:
         made = Installation(plane=plane, helm=helm, ports=ports)
         made.kubectl("apply", "-f", "-", stdin=RESTRICTED)
         for process, chart in CHARTS_OF.items():
@@ -56,11 +57,14 @@ def newcomer(helm: Helm, folder: Path, images: Images | None) -> Iterator[tuple[
 
 
 def follow(helm: Helm, folder: Path, start: Start, images: Images | None = None) -> None:
-    """Type what the pages say, in their order."""
+    """Type what the pages say, in their order. Until the last, which uninstalls, no account lacks a right."""
     commands = 0
     with newcomer(helm, folder, images) as (made, environment), Node(made, folder, start) as node:
+        audit = AuditReader(made.plane.audit_log or Path())
         with simulated(made, folder, "kaito"), Shell(folder, environment) as shell:
             for name in ORDER:
+                if name == ORDER[-1]:
+                    assert _refused(audit) == []
                 for block in BLOCK.finditer((PAGES / name).read_text(encoding="utf-8")):
                     if block["file"]:
                         (folder / block["file"]).write_text(block["text"])
@@ -68,7 +72,16 @@ def follow(helm: Helm, folder: Path, start: Start, images: Images | None = None)
                         for command, shown in steps(block["text"]):
                             shell.show(command, shown)
                             commands += 1
+        assert made.left() == []
         for part, seconds in node.took.items():
             print(f"{part}: ready {seconds:.1f} s after its start")  # noqa: T201
             assert "Traceback" not in node.log(part).read_text()
     assert commands >= 30
+
+
+def _refused(audit: AuditReader) -> list[str]:
+    """Requests of the accounts of the installation that RBAC or a guard refused."""
+    accounts, seen = {account(process) for process in CHARTS_OF}, audit.read(watches=True)
+    assert {request.user for request in seen} >= accounts
+    refused = [request for request in seen if request.user in accounts and request.code == 403]
+    return [f"{r.user} {r.verb} {r.resource} {r.namespace}/{r.name}" for r in refused]

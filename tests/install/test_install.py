@@ -1,4 +1,7 @@
-"""The charts on a real cluster: pods are accepted, the rights are enough and all used, and helm's whole life works."""
+"""The charts on a real cluster: pods are accepted, the rights are enough and all used, and helm's whole life works.
+
+For all namespaces, and by helm 3: tests/install/test_pages.py and test_upgrade.py.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from tests.install.node import Node, processes
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Forbidden, load_config
-from airunway.resource import ObjectKey, dig
+from airunway.resource import ObjectKey
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane.ports import reserved_ports
 
@@ -37,18 +40,15 @@ class Running:
     seen: list[Request]
 
 
-@pytest.fixture(scope="module", params=[(3, False), (4, True)], ids=["helm3", "helm4-namespaces"])
-def running(
-    request: pytest.FixtureRequest, helms: dict[Major, Helm], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Running]:
-    """Installed on a cluster of its own; one sample of each provider runs."""
-    major, limited = request.param
-    values = {process: [f"--set=watchNamespaces={{{TEAM}}}"] if limited else [] for process in CHARTS_OF}
+@pytest.fixture(scope="module")
+def running(helms: dict[Major, Helm], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Installed by helm 4 for one namespace, on a cluster of its own; one sample of each provider runs."""
+    values = {process: [f"--set=watchNamespaces={{{TEAM}}}"] for process in CHARTS_OF}
     folder = tmp_path_factory.mktemp("programs")
     with ExitStack() as stack:
         ports = stack.enter_context(reserved_ports(3 * len(CHARTS_OF)))
         # Roles for namespaces that are watched can only be made where these are.
-        made = stack.enter_context(installation(helms[major], ports, values, namespaces=[TEAM]))
+        made = stack.enter_context(installation(helms[4], ports, values, namespaces=[TEAM]))
         audit = AuditReader(made.plane.audit_log or Path())
         stack.enter_context(simulated(made, folder, "kaito"))
         node = stack.enter_context(Node(made, folder, processes))
@@ -79,8 +79,6 @@ def test_no_right_is_missing(running: Running) -> None:
 
 
 def test_with_namespaces_nobody_looks_beyond_them(running: Running) -> None:
-    if not any(running.made.values.values()):
-        pytest.skip("this installation is for all namespaces")
     accounts = {account(process) for process in CHARTS_OF}
     namespaced = {"modeldeployments", "pods", "workspaces", "deployments", "events", "persistentvolumeclaims", "jobs"}
     seen = {r.namespace for r in running.seen if r.user in accounts and r.resource in namespaced}
@@ -121,11 +119,6 @@ def test_users_get_our_kinds_with_view_and_edit(running: Running) -> None:
         assert made.kubectl("auth", "can-i", verb, "md", "-n", TEAM, f"--as={user}", check=False).strip() == allowed
 
 
-def bundle(made: Installation) -> str:
-    (configuration,) = made.objects("validatingwebhookconfigurations")
-    return str(dig(configuration, "webhooks")[0]["clientConfig"].get("caBundle", ""))
-
-
 def identities(made: Installation) -> dict[str, tuple[str, int]]:
     """What the samples came to: uid and generation of each object, and of their pods."""
     found = made.objects("workspaces,deployments,statefulsets,pods", "-n", TEAM)
@@ -137,7 +130,7 @@ def identities(made: Installation) -> dict[str, tuple[str, int]]:
 
 def test_upgrades_and_rollbacks_take_nothing_from_the_operator_and_nothing_from_what_runs(running: Running) -> None:
     made = running.made
-    before, authority = identities(made), bundle(made)
+    before, authority = identities(made), made.authority()
     assert len(before) >= 4
     assert authority
     for process, chart in CHARTS_OF.items():
@@ -146,7 +139,7 @@ def test_upgrades_and_rollbacks_take_nothing_from_the_operator_and_nothing_from_
         made.install("upgrade", process)
     made.helm("upgrade", "airunway-crds", "airunway-crds", "-n", NAMESPACE, "--set=labels.team=platform")
     made.helm("rollback", "airunway-crds", "1", "-n", NAMESPACE)
-    assert bundle(made) == authority
+    assert made.authority() == authority
     made.kubectl("rollout", "status", "deployment", "-n", NAMESPACE, "--timeout=180s")
     assert identities(made) == before
     test_the_webhook_judges_by_what_the_cluster_has(running)
@@ -155,15 +148,7 @@ def test_upgrades_and_rollbacks_take_nothing_from_the_operator_and_nothing_from_
 def test_uninstalling_leaves_crds_and_deployments_and_what_runs(running: Running) -> None:
     made = running.made
     before = identities(made)
-    for chart in reversed(CHARTS_OF.values()):
-        made.helm("uninstall", chart, "-n", NAMESPACE)
-    made.helm("uninstall", "airunway-crds", "-n", NAMESPACE)
+    made.uninstall()
+    assert made.left() == []
     assert identities(made) == before
     assert {md["metadata"]["name"] for md in made.objects("md", "-n", TEAM)} == {"gemma-cpu", "plain-8b"}
-    kinds = ["clusterroles", "clusterrolebindings", "validatingwebhookconfigurations"]
-    kinds += ["validatingadmissionpolicies", "validatingadmissionpolicybindings"]
-    left = made.objects(",".join(kinds), "-l", "app.kubernetes.io/part-of=airunway")
-    kept = [(obj["kind"], obj["metadata"]["name"]) for obj in left]
-    assert kept == [("ClusterRole", "airunway-endpoint-picker")], "pickers of another installation may need it"
-    secrets = [secret["metadata"]["name"] for secret in made.objects("secrets", "-n", NAMESPACE)]
-    assert secrets == [], "the chart brought the certificates' Secret, and takes it along"

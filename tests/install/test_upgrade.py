@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Literal
@@ -23,6 +23,8 @@ pytestmark = [pytest.mark.chart, pytest.mark.cluster, pytest.mark.slow, pytest.m
 
 MODELS = 20
 PARTS = ("crds", *CHARTS_OF)
+MOVES = {"crds": ("crds",), "core": ("core",), "providers": ("kaito", "vllm")}
+"""Parts that are moved one right after the other: providers do not depend on each other."""
 
 
 def models(number: int) -> Iterator[Resource]:
@@ -43,16 +45,10 @@ def models(number: int) -> Iterator[Resource]:
         }
 
 
-@pytest.fixture(scope="module", params=[3, 4], ids=["helm3", "helm4"])
-def fleet(
-    request: pytest.FixtureRequest,
-    helms: dict[Major, Helm],
-    before: Release,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Fleet]:
-    helm = helms[request.param]
+@pytest.fixture(scope="module")
+def fleet(helms: dict[Major, Helm], before: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     # Of a part's pods one program runs at a time here: a second pod is one more start of the same, twice a step.
-    with fleet_of(helm, before, tmp_path_factory.mktemp("fleet"), CHARTS_OF, pods=1 if helm.major == 4 else 2) as fleet:
+    with fleet_of(helms[4], before, tmp_path_factory.mktemp("fleet"), CHARTS_OF, pods=1) as fleet:
         made = fleet.made
         made.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(models(MODELS)))
         fleet.running()
@@ -64,33 +60,28 @@ def webhook_answers(made: Installation) -> bool:
     return "created" in made.kubectl("create", "--dry-run=server", "-f", "-", stdin=probe)
 
 
-def steps(*, directions: Literal[1, 2]) -> Iterator[str]:
-    """Parts to be moved, one after the other: between any two neighbouring mixes of old and new, once in each of so
-    many directions, and home again.
+def steps(moves: Sequence[str], *, directions: Literal[1, 2]) -> Iterator[str]:
+    """What to move, one after the other: between any two neighbouring mixes of old and new, once in each of so many
+    directions, and home again. (In one direction, an odd number of moves has the first of them in both.)
 
     Mixes are the corners of a cube; the walk along its edges is an Eulerian circuit, found by Hierholzer's algorithm.
     """
-    ways = {frozenset(mix): list(PARTS) for size in range(len(PARTS) + 1) for mix in combinations(PARTS, size)}
+    again = moves[:1] if directions == 1 and len(moves) % 2 else ()
+    mixes = (frozenset(mix) for size in range(len(moves) + 1) for mix in combinations(moves, size))
+    ways = {mix: [*moves, *again] for mix in mixes}
     trail: list[tuple[frozenset[str], str]] = [(frozenset(), "")]
     walk: list[str] = []
     while trail:
         mix, arrived_by = trail[-1]
         if ways[mix]:
-            part = ways[mix].pop()
+            move = ways[mix].pop()
             if directions == 1:
-                ways[mix ^ {part}].remove(part)
-            trail.append((mix ^ {part}, part))
+                ways[mix ^ {move}].remove(move)
+            trail.append((mix ^ {move}, move))
         else:
             trail.pop()
             walk.append(arrived_by)
-    return iter([part for part in reversed(walk) if part])
-
-
-def tour() -> Iterator[str]:
-    """Parts to be moved, one after the other: through every mix of old and new once, and back (a Gray code)."""
-    for number in range(1, 2 ** len(PARTS)):
-        yield PARTS[(number & -number).bit_length() - 1]
-    yield PARTS[-1]
+    return iter([move for move in reversed(walk) if move])
 
 
 def test_a_checkout_without_the_history_says_what_to_do(tmp_path: Path) -> None:
@@ -99,39 +90,38 @@ def test_a_checkout_without_the_history_says_what_to_do(tmp_path: Path) -> None:
         archived(tmp_path)
 
 
-def test_the_tour_sees_every_mix() -> None:
-    mix: frozenset[str] = frozenset()
-    seen = [mix := mix ^ {part} for part in tour()]
-    assert len(set(seen)) == len(seen) == 2 ** len(PARTS)
-    assert not seen[-1]
-
-
-@pytest.mark.parametrize("directions", [1, 2])
-def test_the_walk_has_every_step_of_every_order(directions: Literal[1, 2]) -> None:
+@pytest.mark.parametrize(
+    ("moves", "directions", "twice"),
+    [(tuple(MOVES), 1, {"crds"}), (PARTS, 1, set()), (PARTS, 2, set(PARTS))],
+    ids=["every-day", "once", "soak"],
+)
+def test_the_walk_has_every_step_of_every_order(
+    moves: Sequence[str], directions: Literal[1, 2], twice: set[str]
+) -> None:
     mix: frozenset[str] = frozenset()
     seen = []
-    for part in steps(directions=directions):
-        seen.append((mix if directions == 2 else mix | {part}, part))
-        mix ^= {part}
+    for move in steps(moves, directions=directions):
+        seen.append((mix if move in twice else mix | {move}, move))
+        mix ^= {move}
     assert not mix
-    assert len(set(seen)) == len(seen) == directions * 2 ** len(PARTS) * len(PARTS) // 2
+    assert len(set(seen)) == len(seen)
+    assert len(seen) == 2 ** (len(moves) - 1) * (len(moves) + len(twice))
 
 
 def test_upgrades_and_back_in_any_order_leave_every_model_as_it_is(fleet: Fleet) -> None:
-    """By helm 4 between any two neighbouring mixes once, with one pod of each part; by helm 3, which applies in another
-    way but in no other order, every mix, with two.
-    """
-    lives_through(fleet, steps(directions=1) if fleet.made.helm.major == 4 else tour())
+    """Between any two neighbouring mixes once, with one pod of each part."""
+    lives_through(fleet, (part for move in steps(tuple(MOVES), directions=1) for part in MOVES[move]))
 
 
 @pytest.mark.soak
 def test_every_step_of_every_order_leaves_every_model_as_it_is(fleet: Fleet) -> None:
-    lives_through(fleet, steps(directions=2))
+    lives_through(fleet, steps(PARTS, directions=2))
 
 
-def lives_through(fleet: Fleet, walk: Iterator[str]) -> None:
+def lives_through(fleet: Fleet, walk: Iterable[str]) -> None:
     """Move the parts one after the other; no model may be changed by that."""
-    before = fleet.identities()
+    before, authority = fleet.identities(), fleet.made.authority()
+    assert authority
     assert len([name for name in before if name.startswith("Pod/")]) >= MODELS
     fleet.upstream_writes()
     new: set[str] = set()
@@ -146,6 +136,7 @@ def lives_through(fleet: Fleet, walk: Iterator[str]) -> None:
             assert fleet.identities() == before, (number, part, new)
     fleet.settled()
     assert fleet.identities() == before
+    assert fleet.made.authority() == authority
     assert fleet.upstream_writes() == []
     assert len(fleet.made.objects("md", "-n", TEAM, "--field-selector=status.phase=Running")) == MODELS
 
@@ -166,3 +157,15 @@ def test_a_release_that_does_not_get_ready_leaves_the_old_one_serving(fleet: Fle
     made.helm("rollback", CHARTS_OF["core"], "-n", NAMESPACE)
     fleet.settled()
     assert fleet.upstream_writes() == []
+
+
+def test_by_helm_3_upgrades_and_back_leave_every_model_as_it_is(fleet: Fleet, helms: dict[Major, Helm]) -> None:
+    """Helm 3 applies in another way, but in no other order: each part there and back once, with two pods of each."""
+    fleet.upstream_writes()
+    before = fleet.identities()
+    again = fleet.reinstalled(helms[3], pods=2)
+    assert again.identities() == before
+    assert again.upstream_writes() == []
+    lives_through(again, (*PARTS, *PARTS))
+    again.made.uninstall()
+    assert again.identities() == before

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from airunway.rbac.rights import core_rights, model_cache_rights
 from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, uid_of
 from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
-from airunway_testing.fixtures import Kubectl
 from airunway_testing.modelhub.serving import Stall
 from airunway_testing.rights import applied, granted, requests_until_used, unused
 
@@ -30,15 +29,6 @@ RARE = {
     **{(verb, "leases"): "only one of several replicas asks for a lease" for verb in ("create", "get", "update")},
 }
 """Rights that are needed, and that the audit log of one replica cannot show."""
-
-
-@pytest.fixture
-async def home(namespace: str, kubectl: Kubectl) -> AsyncIterator[str]:
-    """The operator's namespace."""
-    name = namespace.replace("test-", "home-")
-    kubectl("create", "namespace", name)
-    yield name
-    kubectl("delete", "namespace", name, "--wait=false")
 
 
 @pytest.mark.parametrize("limited", [False, True], ids=["everywhere", "namespaces"])

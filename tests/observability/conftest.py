@@ -33,7 +33,7 @@ from airunway.webhook.configuration import CONFIGURATION_KIND
 from airunway_kaito_simulator.kinds import WORKSPACE
 from airunway_testing.controlplane import Cluster
 from airunway_testing.faultproxy import Fault, FaultProxy
-from airunway_testing.operator import install_definitions, running_simulator, until
+from airunway_testing.operator import event_about, install_definitions, running_simulator, until
 from airunway_testing.simulators import load_simulator
 from airunway_testing.simulators.scenarios import ANNOTATION as SCENARIO
 
@@ -133,7 +133,7 @@ def start() -> Start:
 @pytest.fixture
 def told() -> Told:
     """Waits for an event with a reason about a deployment, and gives it."""
-    return wait_for_event
+    return event_about
 
 
 @pytest.fixture
@@ -314,19 +314,19 @@ async def live_through(client: Client, namespace: str, proxy: FaultProxy) -> Non
     await until(client, story, is_running, what="Running")
     patch = {"metadata": {"labels": {f"{names.GROUP}/team": "red"}}}
     await client.merge_patch(MODEL_DEPLOYMENT, story, patch, manager="user")
-    await wait_for_event(client, story, "ResourceUpdated")
+    await event_about(client, story, "ResourceUpdated")
     drift = {"metadata": {"labels": {f"{names.GROUP}/team": "blue"}}}
     await client.merge_patch(WORKSPACE, story, drift, manager="somebody")
-    await wait_for_event(client, story, "DriftDetected")
+    await event_about(client, story, "DriftDetected")
     await client.merge_patch(MODEL_DEPLOYMENT, story, {"spec": {"model": {"id": "other/model.gguf"}}}, manager="user")
-    await wait_for_event(client, story, "ResourceRecreated")
+    await event_about(client, story, "ResourceRecreated")
     await until(client, story, lambda d: is_running(d) and is_current(d), what="Running again")
     broken = {"metadata": {"annotations": {SCENARIO: "degrades:ContainerOOMKilled"}}}
     await client.merge_patch(WORKSPACE, story, broken, manager="somebody")
-    await wait_for_event(client, story, "ProviderError")
+    await event_about(client, story, "ProviderError")
     await until(client, named, is_running, what="Running")
     await lack_a_secret(client, named)
-    await wait_for_event(client, named, "SecretNotFound")
+    await event_about(client, named, "SecretNotFound")
     proxy.cut_all()
 
 
@@ -382,19 +382,6 @@ async def wait_until(holds: Callable[[], Awaitable[bool]], *, otherwise: Callabl
                 await asyncio.sleep(0.1)
     except TimeoutError as error:
         raise AssertionError(f"waited in vain; {otherwise()}") from error
-
-
-async def wait_for_event(client: Client, key: ObjectKey, reason: str) -> Resource:
-    """The event with that reason about the deployment, once it is there."""
-    found: list[Resource] = []
-
-    async def there() -> bool:
-        events = await client.list_all(EVENT, namespace=key.namespace)
-        found[:] = [e for e in events if e["reason"] == reason and dig(e, "regarding", "name") == key.name]
-        return bool(found)
-
-    await wait_until(there, otherwise=lambda: f"no event {reason} about {key}")
-    return found[0]
 
 
 async def probe(http: aiohttp.ClientSession, url: str) -> tuple[int, str]:

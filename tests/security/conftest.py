@@ -7,7 +7,6 @@ import base64
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeAlias
 
@@ -16,6 +15,7 @@ from aiohttp import web
 
 from airunway.kube import ApiError, Client, Kind
 from airunway.resource import ObjectKey, Resource
+from airunway_testing.clocks import TimeOfDay
 from airunway_testing.controlplane.certificates import new_authority
 from airunway_testing.controlplane.ports import reserved_ports
 from airunway_testing.eventually import PATIENCE
@@ -28,19 +28,9 @@ Refuse: TypeAlias = Callable[[Resource], str]
 """The admission request in, why it is refused out; an empty text allows it."""
 
 
-class Clock:
-    """The time of day, and what a test adds to it."""
-
-    def __init__(self) -> None:
-        self.ahead = timedelta()
-
-    def __call__(self) -> datetime:
-        return datetime.now(UTC) + self.ahead
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> TimeOfDay:
+    return TimeOfDay()
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ from airunway.resource import ObjectKey, Resource, key_of, labels_of
 from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
 from airunway_testing.eventually import Eventually
-from airunway_testing.fixtures import Kubectl
 from airunway_testing.gatewayapi.controller import running_gateway_controller
 from airunway_testing.gatewayapi.kinds import (
     CLASS_NAME,
@@ -42,15 +41,6 @@ RARE = {
     **{(verb, "leases"): "only one of several replicas asks for a lease" for verb in ("create", "get", "update")},
 }
 """Rights that are needed, and that the audit log of one replica cannot show."""
-
-
-@pytest.fixture
-async def home(namespace: str, kubectl: Kubectl) -> AsyncIterator[str]:
-    """The operator's namespace."""
-    name = namespace.replace("test-", "home-")
-    kubectl("create", "namespace", name)
-    yield name
-    kubectl("delete", "namespace", name, "--wait=false")
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tests.console import ran, ran_now
 
 from airunway.api import names
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Invalid, Kind, NotFound
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, Client, Invalid, Kind, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true, key_of, uid_of
 from airunway.runtime.application import ProviderSettings
@@ -104,19 +104,15 @@ Look = Callable[[], Awaitable[dict[str, State]]]
 
 
 @pytest.fixture
-async def without_kaito(client: Client, namespace: str) -> AsyncIterator[None]:
+async def without_kaito(client: Client) -> AsyncIterator[None]:
     """None of KAITO's CRDs nor what was registered, before and after."""
     await install_definitions(client)
     await remove_leftovers(client)
     await remove_definition(client, CRD.name)
     await remove_definition(client, "inferencesets.kaito.sh")  # with it, several replicas are possible
     yield
-    for deployment in await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
-        with suppress(NotFound):
-            await client.delete(MODEL_DEPLOYMENT, key_of(deployment))
-            await client.merge_patch(MODEL_DEPLOYMENT, key_of(deployment), {"metadata": {"finalizers": None}})
-    await remove_definition(client, CRD.name)
     await remove_leftovers(client)
+    await remove_definition(client, CRD.name)
 
 
 def definition(recordings: Path, release: str) -> Resource:
@@ -153,8 +149,8 @@ async def settled(look: Look) -> dict[str, State]:
     """What there is once nothing has changed for a while."""
     async with asyncio.timeout(120):
         before, calm = await look(), 0
-        while calm < 10:
-            await asyncio.sleep(0.3)
+        while calm < 4:
+            await asyncio.sleep(0.5)
             now = await look()
             # A Workspace goes when its garbage is collected, and of a new CRD the collector learns after 30 seconds.
             leaving = any(dig(state.workspace or {}, "metadata", "deletionTimestamp") for state in now.values())
@@ -188,13 +184,13 @@ class Stage:
     """Twenty deployments, and KAITO's CRDs as a test has them."""
 
     def __init__(self, client: Client, kubeconfig: Path, namespace: str, recordings: Path) -> None:
-        self._client = client
-        self._kubeconfig = kubeconfig
-        self._namespace = namespace
-        self._recordings = recordings
+        self.client = client
+        self.kubeconfig = kubeconfig
+        self.namespace = namespace
+        self.recordings = recordings
 
     async def look(self) -> dict[str, State]:
-        workspaces = await self._client.list_all(WORKSPACE, namespace=self._namespace)
+        workspaces = await self.client.list_all(WORKSPACE, namespace=self.namespace)
         by_name = {key_of(found).name: found for found in workspaces}
         return {
             (name := key_of(deployment).name): State(workspace=by_name.get(name), complaint=complaint(deployment))
@@ -202,16 +198,16 @@ class Stage:
         }
 
     async def _deployments(self) -> list[Resource]:
-        return await self._client.list_all(MODEL_DEPLOYMENT, namespace=self._namespace)
+        return await self.client.list_all(MODEL_DEPLOYMENT, namespace=self.namespace)
 
     async def begin(self, release: str) -> dict[str, State]:
         """Everything as it is under a release, one deployment paused."""
-        await installed(self._client, definition(self._recordings, release))
+        await installed(self.client, definition(self.recordings, release))
         for name, spec in DEPLOYMENTS.items():
-            metadata = {"name": name, "namespace": self._namespace}
+            metadata = {"name": name, "namespace": self.namespace}
             provider = {**spec.get("provider", {}), "name": "kaito"}
             body = {"apiVersion": names.API_VERSION, "kind": "ModelDeployment", "metadata": metadata}
-            await self._client.create(MODEL_DEPLOYMENT, {**body, "spec": {**spec, "provider": provider}})
+            await self.client.create(MODEL_DEPLOYMENT, {**body, "spec": {**spec, "provider": provider}})
         # A slow machine makes some of them long after the others, and of a Workspace that is yet to be made preflight
         # rightly says something else than of one that is there.
         async with asyncio.timeout(PATIENCE):
@@ -222,24 +218,24 @@ class Stage:
 
     async def ask(self, release: str) -> tuple[int, dict[str, Resource]]:
         """The exit code of preflight, and what it says of each deployment."""
-        code, said = await asyncio.to_thread(preflight, self._kubeconfig, self._namespace, self._recordings, release)
+        code, said = await asyncio.to_thread(preflight, self.kubeconfig, self.namespace, self.recordings, release)
         return code, {entry["name"]: entry for entry in said["deployments"]}
 
     async def upgrade(self, release: str) -> dict[str, State]:
-        await installed(self._client, definition(self._recordings, release))
+        await installed(self.client, definition(self.recordings, release))
         return await settled(self.look)
 
     async def set_variable(self) -> None:
         """Another variable in every deployment's spec."""
         for name, spec in DEPLOYMENTS.items():
             variables = [*spec.get("env", ()), {"name": "B", "value": "2"}]
-            key, patch = ObjectKey(self._namespace, name), {"spec": {"env": variables}}
-            await self._client.merge_patch(MODEL_DEPLOYMENT, key, patch, manager="user")
+            key, patch = ObjectKey(self.namespace, name), {"spec": {"env": variables}}
+            await self.client.merge_patch(MODEL_DEPLOYMENT, key, patch, manager="user")
 
     async def annotate(self, annotations: dict[str, str], *which: str) -> None:
         for name in which or DEPLOYMENTS:
-            key, patch = ObjectKey(self._namespace, name), {"metadata": {"annotations": annotations}}
-            await self._client.merge_patch(MODEL_DEPLOYMENT, key, patch, manager="user")
+            key, patch = ObjectKey(self.namespace, name), {"metadata": {"annotations": annotations}}
+            await self.client.merge_patch(MODEL_DEPLOYMENT, key, patch, manager="user")
 
 
 @pytest.fixture
@@ -251,6 +247,15 @@ async def stage(
         yield Stage(client, kubeconfig, namespace, recordings)
 
 
+@pytest.fixture
+async def other(stage: Stage, client: Client) -> AsyncIterator[Stage]:
+    """The same deployments in another namespace, with the same core and provider."""
+    name = f"{stage.namespace}-b"
+    await client.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    yield Stage(client, stage.kubeconfig, name, stage.recordings)
+    await client.delete(NAMESPACE, ObjectKey("", name))
+
+
 def effects(before: dict[str, State], after: dict[str, State]) -> dict[str, str]:
     return {name: effect(before[name], after[name]) for name in DEPLOYMENTS}
 
@@ -258,34 +263,79 @@ def effects(before: dict[str, State], after: dict[str, State]) -> dict[str, str]
 @pytest.mark.parametrize(
     ("old", "new", "at_once", "on_change", "exits"),
     [
-        ("v0.10.0", "v0.12.0", {"leave", "create"}, {"leave", "update", "recreate"}, 5),
         ("v0.4.6", "v0.12.0", {"leave", "create"}, {"leave", "update", "recreate"}, 5),
         ("v0.12.0", "v0.10.0", {"leave", "break"}, {"leave", "update", "recreate", "break"}, 3),
         ("v0.12.0", "v0.4.5", {"leave", "update", "break"}, {"leave", "recreate", "break"}, 3),
     ],
 )
 async def test_what_preflight_says_is_what_an_upgrade_does(
-    stage: Stage, old: str, new: str, at_once: set[str], on_change: set[str], exits: int
+    stage: Stage, tmp_path: Path, old: str, new: str, at_once: set[str], on_change: set[str], exits: int
 ) -> None:
     before = await stage.begin(old)
+    if new == "v0.10.0":
+        await _asks_for_a_field(stage, tmp_path)
+    if new == "v0.4.5":
+        await _is_refused(stage)
     code, said = await stage.ask(new)
     after = await stage.upgrade(new)
     real = effects(before, after)
     await stage.annotate({names.ADOPT: "1"})
     later = effects(after, await settled(stage.look))
-    assert {name: entry["now"] for name, entry in said.items()} == real
-    assert {name: entry["onAdopt"] for name, entry in said.items()} == later
+    _holds(said, now=real, later=later)
     assert (set(real.values()), set(later.values())) == (at_once, on_change), "each of them was there to be foreseen"
     assert code == exits
 
 
-async def test_what_preflight_says_of_a_change_of_env_is_what_it_does(stage: Stage, client: Client) -> None:
-    """A Workspace with a preset has no place for variables in which they could be changed: it is made anew."""
-    await stage.begin("v0.10.0")
+def _holds(said: dict[str, Resource], *, now: dict[str, str], later: dict[str, str]) -> None:
+    assert {name: entry["now"] for name, entry in said.items()} == now
+    assert {name: entry["onAdopt"] for name, entry in said.items()} == later
+
+
+async def _asks_for_a_field(stage: Stage, folder: Path) -> None:
+    """A release that asks for another field has an exit code of its own: nothing is written at once, so nothing breaks;
+    the next change would be refused.
+    """
+    crd = definition(stage.recordings, "v0.12.0")
+    for version in crd["spec"]["versions"]:
+        resource = version["schema"]["openAPIV3Schema"]["properties"]["resource"]
+        resource["properties"]["pool"] = {"type": "string"}
+        resource["required"] = [*resource.get("required", ()), "pool"]
+    path = folder / "workspaces.yaml"
+    path.write_text(yaml.safe_dump(crd))
+    settings = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={json.dumps(value)}")]
+    cluster = ("-n", stage.namespace, "--kubeconfig", str(stage.kubeconfig))
+    done = await ran("preflight", "--upstream", f"kaito={path}", *settings, *cluster)
+    assert done.code == 5, done.out + done.err
+    now, on_change = done.out.splitlines()[-2].split("; on change ")
+    assert "break" not in now
+    assert "break" in on_change
+    assert "Because of the upgrade the next change of" in done.out.splitlines()[-1]
+
+
+async def _is_refused(stage: Stage) -> None:
+    """A release that the API server refuses is called so."""
+    code, said = await asyncio.to_thread(preflight, stage.kubeconfig, stage.namespace, stage.recordings, "v0.4.2")
+    assert code == 3
+    assert "may still be stored as v1beta1" in said["changes"][0]["refused"][0]
+    refused = definition(stage.recordings, "v0.4.2")
+    with pytest.raises(Invalid, match="storedVersions"):
+        await stage.client.apply(CUSTOM_RESOURCE_DEFINITION, refused, manager="kubectl", force=True)
+
+
+async def test_what_preflight_says_of_a_change_of_env_is_what_it_does(stage: Stage, other: Stage) -> None:
+    """A Workspace with a preset has no place for variables in which they could be changed: it is made anew.
+
+    Deployments of another namespace adopt meanwhile what the release brings.
+    """
+    before_of_other, _ = await asyncio.gather(other.begin("v0.10.0"), stage.begin("v0.10.0"))
     code, said = await stage.ask("v0.12.0")
+    code_of_other, said_of_other = await other.ask("v0.12.0")
     before = await stage.upgrade("v0.12.0")
+    after_of_other = await settled(other.look)
     await stage.set_variable()
+    await other.annotate({names.ADOPT: "1"})
     real = effects(before, await settled(stage.look))
+    adopted = effects(after_of_other, await settled(other.look))
     # Of the one whose override is refused as it is, nothing can be foreseen; the other's would be by a variable.
     refused = {"preset-partition", "preset-adapters"}
     foreseen = {name: entry["changes"].get("env") for name, entry in said.items()}
@@ -301,28 +351,10 @@ async def test_what_preflight_says_of_a_change_of_env_is_what_it_does(stage: Sta
     )
     assert {entry["now"] for entry in said.values()} == {"leave", "create"}
     assert code == 5, "the upgrade has presets made anew by their next change"
-
-
-async def test_a_field_that_the_new_release_asks_for_is_told_by_an_exit_code_of_its_own(
-    stage: Stage, recordings: Path, tmp_path: Path, kubeconfig: Path, namespace: str
-) -> None:
-    """Nothing is written at once, so nothing breaks; the next change would be refused."""
-    await stage.begin("v0.12.0")
-    crd = definition(recordings, "v0.12.0")
-    for version in crd["spec"]["versions"]:
-        resource = version["schema"]["openAPIV3Schema"]["properties"]["resource"]
-        resource["properties"]["pool"] = {"type": "string"}
-        resource["required"] = [*resource.get("required", ()), "pool"]
-    path = tmp_path / "workspaces.yaml"
-    path.write_text(yaml.safe_dump(crd))
-    settings = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={json.dumps(value)}")]
-    command = ("--upstream", f"kaito={path}", *settings, "-n", namespace, "--kubeconfig", str(kubeconfig))
-    done = await ran("preflight", *command)
-    assert done.code == 5, done.out + done.err
-    now, on_change = done.out.splitlines()[-2].split("; on change ")
-    assert "break" not in now
-    assert "break" in on_change
-    assert "Because of the upgrade the next change of" in done.out.splitlines()[-1]
+    now = effects(before_of_other, after_of_other)
+    _holds(said_of_other, now=now, later=adopted)
+    assert (set(now.values()), set(adopted.values())) == ({"leave", "create"}, {"leave", "update", "recreate"})
+    assert code_of_other == 5
 
 
 async def test_from_release_to_release_what_runs_goes_on_as_it_was_said(stage: Stage, recordings: Path) -> None:
@@ -368,18 +400,6 @@ def answered(deployment: Resource) -> bool:
     if dig(deployment, "spec", "suspend"):
         return bool(dig(deployment, "status", "reason") == "Suspended")
     return bool(complaint(deployment)) or is_true(deployment, "ResourceCreated")
-
-
-async def test_a_release_that_the_api_server_refuses_is_called_so(
-    without_kaito: None, client: Client, kubeconfig: Path, namespace: str, recordings: Path, kaito: ProviderHost
-) -> None:
-    async with running_provider(kubeconfig, kaito):
-        await installed(client, definition(recordings, "v0.12.0"))
-    code, said = await asyncio.to_thread(preflight, kubeconfig, namespace, recordings, "v0.4.2")
-    assert code == 3
-    assert "may still be stored as v1beta1" in said["changes"][0]["refused"][0]
-    with pytest.raises(Invalid, match="storedVersions"):
-        await client.apply(CUSTOM_RESOURCE_DEFINITION, definition(recordings, "v0.4.2"), manager="kubectl", force=True)
 
 
 async def test_the_cluster_of_a_context_is_asked(without_kaito: None, kubeconfig: Path, recordings: Path) -> None:

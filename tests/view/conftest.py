@@ -5,25 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import pytest
 from tests.console import Ran, is_shown, ran, steps
+from tests.one_pod import cluster_operator, deploy
 
 from airunway.kube import Client, Kind
-from airunway.plugins.host import ProviderHost
-from airunway.resource import ObjectKey, Resource
+from airunway.resource import ObjectKey
 from airunway_testing.controlplane import Cluster
-from airunway_testing.controlplane.stages import OUTCOME
-from airunway_testing.faults import BY_HAND
 from airunway_testing.kubelet import Kubelet, running_kubelet
-from airunway_testing.operator import Deploy, deployments, playing
 from airunway_testing.served import create_deployment
+
+__all__ = ["cluster_operator", "deploy"]
 
 ROLE = Kind("rbac.authorization.k8s.io", "v1", "Role", "roles")
 ROLE_BINDING = Kind("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
-
-IMAGE = "registry.example/team/vllm:1.0"
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "status.md"
@@ -58,30 +55,6 @@ def run(kubeconfig: Path) -> Run:
         return await ran(*arguments, "--kubeconfig", str(kubeconfig or default))
 
     return run_
-
-
-@pytest.fixture
-async def cluster_operator(kubeconfig: Path, client: Client, kaito: ProviderHost) -> AsyncIterator[None]:
-    async with playing(kubeconfig, client, kaito, level="cluster"):
-        yield
-
-
-@pytest.fixture
-async def deploy(cluster_operator: None, client: Client, namespace: str) -> AsyncIterator[Deploy]:
-    """Creates a deployment of one pod; `by_hand`: the test plays that pod's kubelet. Deleted after the test."""
-    base: Resource = {
-        "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"},
-        "engine": {"type": "vllm"},
-        "provider": {"name": "kaito"},
-        "image": IMAGE,
-    }
-    async with deployments(client, namespace, base) as create:
-
-        async def create_(name: str, *, gpus: int = 1, by_hand: bool = True, **spec: Any) -> ObjectKey:
-            resources = {"gpu": {"count": gpus}}
-            return await create(name, outcome=BY_HAND[OUTCOME] if by_hand else "", **{"resources": resources, **spec})
-
-        yield create_
 
 
 @pytest.fixture

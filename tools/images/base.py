@@ -18,13 +18,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import yaml
 from tools.generated import ROOT
 from tools.images.architectures import ARCHITECTURES, Architecture, here
 
-__all__ = ["DESCRIPTION", "Package", "apt_missing", "fetch", "packages_of", "sources", "write_rootfs"]
+__all__ = ["DESCRIPTION", "Package", "apt_missing", "fetch", "packages_of", "rootfs", "sources", "write_rootfs"]
 
 DESCRIPTION = ROOT / "images" / "base.yaml"
 _KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
@@ -44,6 +44,10 @@ _LINKS = {
     "etc/os-release": "../usr/lib/os-release",
 }
 _FOLDERS = {"home/nonroot": (0o700, 65532), "tmp": (0o1777, 0), "usr/sbin": (0o755, 0)}
+
+
+Rootfs: TypeAlias = dict[str, tuple[tarfile.TarInfo, bytes]]
+"""The entries of the archive, with their contents, by path."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,14 +123,9 @@ def packages_of(folder: Path) -> list[Package]:
     return sorted((_package(path) for path in folder.glob("*.deb")), key=lambda package: package.name)
 
 
-def write_rootfs(
-    packages: Sequence[Package], target: Path, *, architecture: Architecture, time: int, only: str = "", but: str = ""
-) -> None:
-    """Write the archive: names sorted, everything of one `time` (seconds) and, but for nonroot's home, root's.
-
-    With `only` nothing but what is below that path is in it, and of `but` nothing.
-    """
-    entries: dict[str, tuple[tarfile.TarInfo, bytes]] = {}
+def rootfs(packages: Sequence[Package], architecture: Architecture) -> Rootfs:
+    """Every file of the root file system: root's, but for nonroot's home."""
+    entries: Rootfs = {}
     certificates: list[bytes] = []
     for package in packages:
         for info, content in _kept(package, architecture):
@@ -146,6 +145,14 @@ def write_rootfs(
         made.mode, made.uid = _FOLDERS.get(name, (0o755, 0))
         made.gid = made.uid
         entries[name] = (made, b"")
+    return entries
+
+
+def write_rootfs(entries: Rootfs, target: Path, *, time: int, only: str = "", but: str = "") -> None:
+    """Write the archive: names sorted, everything of one `time` (seconds).
+
+    With `only` nothing but what is below that path is in it, and of `but` nothing.
+    """
     with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as archive:
         for name, (info, content) in sorted(entries.items()):
             if (only and not name.startswith(f"{only}/")) or (but and name.startswith(f"{but}/")):
@@ -224,7 +231,7 @@ def main() -> int:
         architecture = ARCHITECTURES[arguments.architecture]
         packages = fetch(Path(folder), architecture, mirror=arguments.mirror)
         time = int(os.environ.get("SOURCE_DATE_EPOCH", "0"))
-        write_rootfs(packages, arguments.target, architecture=architecture, time=time)
+        write_rootfs(rootfs(packages, architecture), arguments.target, time=time)
     return 0
 
 

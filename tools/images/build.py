@@ -28,7 +28,7 @@ from tools.charts.generate import manifests
 from tools.charts.package import UNRELEASED
 from tools.generated import ROOT
 from tools.images.architectures import ARCHITECTURES, Architecture, here
-from tools.images.base import Package, apt_missing, fetch, packages_of, write_rootfs
+from tools.images.base import Package, apt_missing, fetch, packages_of, rootfs, write_rootfs
 from tools.images.bill import bill, problems
 from tools.images.lock import moved
 from tools.images.programs import toolbox_programs
@@ -113,11 +113,11 @@ class Builder:
         own, runs, library = self.architecture, here(), "usr/lib/python3.13"
         with _folder(self.work, "base") as context:
             shutil.copy(_CONTEXT / "compile.py", context)
-            compiler, rootfs = context / "compiler.tar", context / "rootfs-without-library.tar"
-            write_rootfs(self.packages[runs.name], compiler, architecture=runs, time=self.time)
-            write_rootfs(self.packages[own.name], rootfs, architecture=own, time=self.time, but=library)
-            only = context / "library.tar"
-            write_rootfs(self.packages[own.name], only, architecture=own, time=self.time, only=library)
+            files = rootfs(self.packages[own.name], own)
+            compiler = files if runs == own else rootfs(self.packages[runs.name], runs)
+            write_rootfs(compiler, context / "compiler.tar", time=self.time)
+            write_rootfs(files, context / "rootfs-without-library.tar", time=self.time, but=library)
+            write_rootfs(files, context / "library.tar", time=self.time, only=library)
             return self._build(BASE, context, _CONTEXT / "Containerfile.base", {})
 
     def all(self) -> dict[str, str]:

@@ -17,13 +17,14 @@ from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches, SharedCache
 from airunway.process.jobs import Slots
 from airunway.process.manager import Lead
+from airunway.process.metrics import phase_points
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.resource import ObjectKey, Resource, annotations_of, dig, is_deleting, key_of, label_value, uid_of
 from airunway_catalogue.caches import TemplateCaches, used_template
 from airunway_catalogue.entrypoints import Entrypoints, KnownRegistry
 from airunway_catalogue.gpu_models import GpuModels, installed_models
 from airunway_catalogue.hardware import Demand, HardwareFit, demand_of, find_hardware
-from airunway_catalogue.metrics import Discoveries, Scans, source_points, template_points
+from airunway_catalogue.metrics import Discoveries, Scans, source_points
 from airunway_catalogue.names import CATALOGUE_MANAGER
 from airunway_catalogue.nodes import NodeGroup
 from airunway_catalogue.registry import Limits
@@ -119,7 +120,9 @@ class CatalogueApplication:
             home=settings.home,
             clock=clock,
         )
-        self.metrics.add_source("templates", lambda: template_points(self._all_templates()))
+        self.metrics.add_source(
+            "templates", lambda: phase_points("airunway_modeltemplate_total", self._all_templates())
+        )
         self.metrics.add_source("discoveries", lambda: self._slots.points("airunway_discoveries"))
 
     def unready(self) -> str | None:

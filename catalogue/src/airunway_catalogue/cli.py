@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from airunway.cli import options, processes
+from airunway.cli import processes
+from airunway.cli.parameters import SwitchCommand
+from airunway.cli.process_options import Common, with_options
 
 if TYPE_CHECKING:
     from airunway.kube import Client
@@ -16,10 +18,10 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
 
 
-@app.command("catalogue", short_help="Run the catalogue.", cls=options.SwitchCommand)
-@options.with_options
+@app.command("catalogue", short_help="Run the catalogue.", cls=SwitchCommand)
+@with_options
 def catalogue(
-    common: options.Common,
+    common: Common,
     max_discoveries: Annotated[
         int,
         typer.Option(min=1, help="Discovery Jobs at a time; the other templates wait in the order of their creation."),

@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from airunway.process.metrics import NO_PHASE, OBJECT_LIMIT, OTHER, Metrics, Point
-from airunway.resource import ObjectKey, Resource, condition_of, dig
+from airunway.process.metrics import Metrics, Point, phase_of
+from airunway.resource import Resource, condition_of, dig
 from airunway_catalogue.source_status import Scan
 from airunway_catalogue.template_state import DISCOVERED
 
 _RESULTS = ("succeeded", "failed")
 
 
-def template_points(templates: Sequence[tuple[ObjectKey, Resource]], *, limit: int = OBJECT_LIMIT) -> Iterator[Point]:
-    """Counts of all templates by namespace (empty: ClusterModelTemplates) and phase."""
-    found: Counter[tuple[str, str]] = Counter()
-    for key, template in templates:
-        phase, namespace = str(dig(template, "status", "phase", default=NO_PHASE)), key.namespace
-        if (namespace, phase) not in found and len(found) >= limit:
-            namespace = OTHER
-        found[namespace, phase] += 1
-    for labels, number in found.items():
-        yield "airunway_modeltemplate_total", labels, number
-
-
 def source_points(sources: Iterable[Resource]) -> Iterator[Point]:
     """Counts of all ModelSources by phase."""
-    found = Counter(str(dig(source, "status", "phase", default=NO_PHASE)) for source in sources)
+    found = Counter(map(phase_of, sources))
     for phase, number in found.items():
         yield "airunway_modelsource_total", (phase,), number
 

@@ -43,7 +43,6 @@ from airunway.resource import (
     label_value,
     uid_of,
 )
-from airunway_catalogue.addresses import RegistryAddress
 from airunway_catalogue.crawl import Crawl, Full
 from airunway_catalogue.credentials import Credentials
 from airunway_catalogue.labels import ImageLabels
@@ -78,8 +77,6 @@ PER_REGISTRY = 2
 SCAN_TIME = 600.0
 """Seconds that one scan may take."""
 
-OpenRegistry = Callable[[RegistryAddress, Credentials | None], Registry]
-
 
 class SourceReconciler:
     """Reconciles ModelSources.
@@ -106,8 +103,6 @@ class SourceReconciler:
         scans: Scans,
         clock: Callable[[], datetime],
         limits: Limits | None = None,
-        scan_time: float = SCAN_TIME,
-        open_registry: OpenRegistry | None = None,
     ) -> None:
         self._client = client
         self._sources = sources
@@ -118,8 +113,7 @@ class SourceReconciler:
         self._events = events
         self._scans = scans
         self._clock = clock
-        self._scan_time = scan_time
-        self._open = open_registry or (lambda address, found: Registry(address, credentials=found, limits=limits))
+        self._limits = limits
         self._status = StatusWriter(client=client, kind=MODEL_SOURCE, objects=sources, manager=CATALOGUE_MANAGER)
         self._turns = Turns(most=PER_REGISTRY, wake=wake)
         self._recent: dict[str, set[str]] = {}
@@ -184,13 +178,13 @@ class SourceReconciler:
         retry_after, missing = None, ""
         try:
             credentials = await self._credentials(plan)
-            async with self._open(plan.address, credentials) as registry:
+            async with Registry(plan.address, credentials=credentials, limits=self._limits) as registry:
                 crawl = Crawl(registry, plan, known=made.complete, make=made.make, on_progress=on_progress)
                 try:
-                    async with asyncio.timeout(self._scan_time):
+                    async with asyncio.timeout(SCAN_TIME):
                         await crawl.run()
                 except TimeoutError:
-                    crawl.time_is_up(self._scan_time)
+                    crawl.time_is_up(SCAN_TIME)
             results, notes, retry_after = crawl.in_order(), crawl.notes, crawl.retry_after
         except RegistryError as error:
             results = _all_failed(plan, error)

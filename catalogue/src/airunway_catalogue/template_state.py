@@ -44,7 +44,7 @@ from airunway.status import (
 from airunway.status.evidence import parse_moment
 from airunway.status.rollup import Verdict, summary_of
 from airunway.status.rootcause import RootCause, root_cause_status
-from airunway.templates import Contribution, contribution_of
+from airunway.templates.contribution import Contribution, contribution_of
 from airunway_catalogue.discovery import (
     NO_SHELL,
     TTL,

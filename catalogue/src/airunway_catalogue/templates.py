@@ -23,7 +23,7 @@ from airunway.status import Condition
 from airunway.status.conditions import change_of, is_fault
 from airunway.status.evidence import Evidence, pod_facts
 from airunway.status.rootcause import RootCause, find_root_cause
-from airunway.templates import contribution_of, keeps_warm, warm_requests
+from airunway.templates.contribution import contribution_of, keeps_warm, warm_requests
 from airunway_catalogue.caches import MARK, TemplateCaches
 from airunway_catalogue.discovery import pull_secrets_of, request_of
 from airunway_catalogue.entrypoints import AskedImage, Entrypoints

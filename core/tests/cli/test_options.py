@@ -161,7 +161,7 @@ SEEN: dict[str, dict[str, str]] = {
     "catalogue": dict.fromkeys(("--max-discoveries", *COMMON_OPTIONS), CATALOGUE),
     "controller": {**CORE_OPTIONS, **dict.fromkeys(COMMON_OPTIONS, CORE)},
     "run": {
-        # The core's and the providers' are defined once, for all commands that have them (`airunway.cli.options`).
+        # The core's and the providers' are defined once, in `airunway.cli.process_options`.
         **CORE_OPTIONS,
         **dict.fromkeys(("--set", "--unknown-schema", "--policy", *COMMON_OPTIONS), SEVERAL),
     },
@@ -329,7 +329,7 @@ def functions_of(path: Path) -> dict[str, ast.AST]:
 )
 def test_switches_take_a_value_as_in_go(given: list[str], meant: tuple[bool, bool]) -> None:
     """Charts and manifests of the Go project are written so."""
-    command = typer.main.get_command(app).commands["controller"]  # type: ignore[attr-defined]
+    command = typer.main.get_command(app).get_command(None, "controller")  # type: ignore[attr-defined]
     parsed = command.make_context("controller", given).params
     assert (parsed["enable_provider_selector"], parsed["leader_elect"]) == meant
 

@@ -35,20 +35,30 @@ def test_imports_are_light(statement: str, absent: set[str]) -> None:
     assert imported_by(statement) & absent == set()
 
 
-@pytest.mark.parametrize("words", [["--help"], ["provider", "--help"], ["__complete", ""]])
-def test_a_list_of_commands_imports_none_of_them(words: list[str]) -> None:
+def run_with_imports(
+    words: list[str], *, folder: Path | None = None
+) -> tuple[subprocess.CompletedProcess[str], set[str]]:
+    """A command that has ended, and the modules that it imported."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "airunway", *words],
         capture_output=True,
         text=True,
         timeout=60,
-        check=True,
+        check=False,
+        cwd=folder,
     )
-    found = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    ours = {*HEAVY, "asyncio", "yaml", "airunway_testing"} - {"pydantic"}  # which typer imports for any option
-    assert {name.split(".")[0] for name in found} & ours == set()
+    return done, {
+        line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")
+    }
+
+
+@pytest.mark.parametrize("words", [["--help"], ["version"], ["provider", "--help"], ["__complete", ""]])
+def test_a_list_of_commands_imports_none_of_them(words: list[str]) -> None:
+    done, found = run_with_imports(words)
+    assert done.returncode == 0
+    assert {name.split(".")[0] for name in found} & {*HEAVY, "asyncio", "yaml", "airunway_testing"} == set()
     assert {name for name in found if name.startswith("airunway.cli.")} <= {
-        f"airunway.cli.{name}" for name in ("main", "options", "completion", "cluster")
+        f"airunway.cli.{name}" for name in ("main", "parameters", "completion", "cluster")
     }
 
 
@@ -154,7 +164,7 @@ DEPLOYMENT = """
 apiVersion: airunway.ai/v1alpha1
 kind: ModelDeployment
 metadata: {name: llama}
-spec: {model: {id: org/llama}}
+spec: {model: {id: org/llama}, resources: {gpu: {count: 1}}}
 """
 KUBECONFIG = """
 apiVersion: v1
@@ -197,3 +207,37 @@ def test_a_command_alone_imports_all_that_it_needs(words: list[str], tmp_path: P
     assert done.returncode != 0
     assert "127.0.0.1:1" in done.stderr, done
     assert "Traceback" not in done.stderr
+
+
+PROCESSES = {"cryptography", "kopf", "prometheus_client", "rich", "airunway.process", "airunway.cli.process_options"}
+"""What only commands need that start the core or providers."""
+RULES = {"pydantic", "jsonschema", "pluggy", "airunway.api.crds", "airunway.artifacts", "airunway.plugins"}
+"""What only commands need that judge manifests."""
+CLUSTER = {"aiohttp", "airunway.kube"}
+"""What only commands need that ask a cluster."""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "absent"),
+    [
+        (["status", "md/llama", "--kubeconfig", "config"], 1, PROCESSES | RULES | {"airunway.status.texts"}),
+        (["status", "md/llama", "--wait=1s", "-o", "json", "--kubeconfig", "config"], 1, PROCESSES | RULES),
+        (["logs", "md/llama", "--kubeconfig", "config"], 1, PROCESSES | RULES),
+        (["chat", "md/llama", "hello", "--kubeconfig", "config"], 1, PROCESSES | RULES),
+        (["top", "-A", "--kubeconfig", "config"], 1, PROCESSES | RULES),
+        (["validate", "deployment.yaml"], 0, PROCESSES | CLUSTER | {"airunway.view", "airunway.artifacts"}),
+        (["render", "-f", "deployment.yaml", "--provider", "vllm"], 0, PROCESSES | CLUSTER | {"airunway.view"}),
+        (["explain", "-f", "deployment.yaml", "--providers", "installed"], 0, PROCESSES | CLUSTER),
+    ],
+    ids=lambda given: " ".join(given[:3]) if isinstance(given, list) else "",
+)
+def test_a_command_imports_nothing_that_only_others_need(
+    words: list[str], code: int, absent: set[str], tmp_path: Path
+) -> None:
+    pytest.importorskip("airunway_vllm")
+    (tmp_path / "config").write_text(KUBECONFIG)
+    (tmp_path / "deployment.yaml").write_text(DEPLOYMENT)
+    done, found = run_with_imports(words, folder=tmp_path)
+    assert done.returncode == code, (done.stdout, done.stderr[-2000:])
+    parents = {".".join(parts[:count]) for name in found for parts in [name.split(".")] for count in range(1, 4)}
+    assert parents & absent == set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import orjson
@@ -18,6 +17,7 @@ from airunway.runtime.translate import parsed
 from airunway.selection import is_denied
 from airunway.selection.provider import DENIED
 from airunway.validation import validate
+from airunway_testing.memory import memory_of
 
 MANAGER = "airunway-controller"
 MOST = 64 * 2**10
@@ -40,16 +40,6 @@ def deployment(*, metadata: Resource | None = None, status: Resource | None = No
 def kept(obj: Resource) -> Resource:
     decoded: Resource = orjson.loads(orjson.dumps(obj))
     return DeploymentProjection([MANAGER])(decoded)
-
-
-def memory(value: Any) -> int:
-    """Bytes of a JSON value as Python objects; what is shared inside it counts each time."""
-    below = 0
-    if isinstance(value, dict):
-        below = sum(memory(key) + memory(child) for key, child in value.items())
-    elif isinstance(value, list | tuple):
-        below = sum(memory(child) for child in value)
-    return sys.getsizeof(value) + below
 
 
 FIELDS: Resource = {f"f:{i}": {"f:x": {}} for i in range(40_000)}
@@ -78,7 +68,7 @@ HUGE: dict[str, Resource] = {
 def test_whatever_is_huge_takes_64_kib_at_most(title: str) -> None:
     assert len(orjson.dumps(HUGE[title])) > 200_000
     found = kept(HUGE[title])
-    assert memory(found) <= MOST
+    assert memory_of(found) <= MOST
     assert (found["metadata"]["uid"], found["metadata"]["generation"], found["status"]["phase"]) == ("u", 2, "Running")
     assert found["spec"]["provider"]["name"] == "p"
     assert found["spec"]["model"]["id"] == "org/model"
@@ -107,7 +97,7 @@ def test_a_large_spec_that_is_allowed_is_kept_small_and_comes_back_whole(spec: R
     obj = deployment(**spec)
     found = kept(obj)
     assert EXCESS not in found
-    assert memory(found) <= MOST
+    assert memory_of(found) <= MOST
     assert found["spec"]["provider"]["name"] == "p"  # what is read without a pass
     assert whole(found) == obj
     assert validate(whole(found)) == validate(obj)
@@ -143,7 +133,7 @@ def test_fields_that_are_nested_too_deeply_do_not_keep_an_object_whole() -> None
         deep = {"f:x": deep}
     obj = deployment(metadata={"managedFields": [{"manager": MANAGER, "fieldsV1": {"f:spec": deep}}]})
     obj["spec"]["affinity"] = {"x": [[]] * 430_000}
-    assert memory(DeploymentProjection([MANAGER])(obj)) <= MOST
+    assert memory_of(DeploymentProjection([MANAGER])(obj)) <= MOST
 
 
 def test_a_pass_sees_the_whole_spec() -> None:

@@ -13,21 +13,14 @@ from hypothesis import strategies as st
 from airunway.kube import Priority, WorkQueue
 from airunway.process.base_controller import BURST, INTERVAL, BaseController, EditRateLimiter
 from airunway.resource import ObjectKey, Resource
+from airunway_testing.clocks import Seconds
 from airunway_testing.eventually import PATIENCE
 
 KEY = ObjectKey("team", "llama")
 
 
-class Time:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def test_l3_the_first_edits_are_acted_on_at_once_and_then_one_a_second() -> None:
-    now = Time()
+    now = Seconds()
     edits: EditRateLimiter[str] = EditRateLimiter(now)
     passes, rests_until = 0, 0.0
     for number in range(500):  # fifty a second, for ten
@@ -42,7 +35,7 @@ def test_l3_the_first_edits_are_acted_on_at_once_and_then_one_a_second() -> None
 
 
 def test_l3_edits_at_a_quiet_pace_never_rest() -> None:
-    now = Time()
+    now = Seconds()
     edits: EditRateLimiter[str] = EditRateLimiter(now)
     for _ in range(100):
         assert edits.rest_after("a") == 0
@@ -50,7 +43,7 @@ def test_l3_edits_at_a_quiet_pace_never_rest() -> None:
 
 
 def test_l3_a_burst_is_whole_again_after_a_while() -> None:
-    now = Time()
+    now = Seconds()
     edits: EditRateLimiter[str] = EditRateLimiter(now)
     for _ in range(100):
         edits.rest_after("a")
@@ -61,7 +54,7 @@ def test_l3_a_burst_is_whole_again_after_a_while() -> None:
 
 @given(st.lists(st.floats(0, 3), max_size=60))
 def test_l3_no_rest_is_longer_than_the_interval(pauses: list[float]) -> None:
-    now = Time()
+    now = Seconds()
     edits: EditRateLimiter[str] = EditRateLimiter(now)
     for pause in pauses:
         now.now += pause
@@ -69,7 +62,7 @@ def test_l3_no_rest_is_longer_than_the_interval(pauses: list[float]) -> None:
 
 
 def test_l3_objects_that_are_edited_no_more_are_forgotten() -> None:
-    now = Time()
+    now = Seconds()
     edits: EditRateLimiter[int] = EditRateLimiter(now)
     for number in range(100_000):
         now.now += 0.01

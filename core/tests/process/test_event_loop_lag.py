@@ -9,20 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.process.metrics import INTERVAL, WINDOW, EventLoopLag, Metrics
+from airunway_testing.clocks import Seconds
 from airunway_testing.eventually import PATIENCE
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 40), st.floats(0, 10)), max_size=30))
 def test_h7_the_longest_gap_of_the_last_minute_is_shown(story: list[tuple[float, float]]) -> None:
-    clock = Clock()
+    clock = Seconds()
     gaps = EventLoopLag(clock=clock)
     noted: list[tuple[float, float]] = []
     for pause, seconds in story:
@@ -35,7 +28,7 @@ def test_h7_the_longest_gap_of_the_last_minute_is_shown(story: list[tuple[float,
 
 
 async def test_h7_a_pass_that_keeps_the_loop_is_measured_and_shown() -> None:
-    clock = Clock()
+    clock = Seconds()
     metrics = Metrics("test", event_loop_lag=EventLoopLag(clock=clock))
     looking = asyncio.create_task(metrics.event_loop_lag.run())
     await asyncio.sleep(0)

@@ -12,23 +12,17 @@ import pytest
 from airunway.kube import ApiError
 from airunway.owned.writer import Refused
 from airunway.runtime.memory import CAP, SCHEMA_TRIES, Attempts, Subject, without_numbers
+from airunway_testing.clocks import Seconds
 
 SUBJECT = Subject(uid="u", generation=1, wanted=("apply", "Workspace 'gemma' abc"))
 
 
-class Time:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def attempts(time: Time) -> Attempts[str]:
+def attempts(time: Seconds) -> Attempts[str]:
     return Attempts(clock=time, rng=random.Random(1))
 
 
 def test_h2_a_failure_stands_until_its_time_has_come_and_each_one_longer() -> None:
-    time = Time()
+    time = Seconds()
     tries, pauses = attempts(time), []
     for _ in range(16):
         left = tries.failed(SUBJECT, what="no", text="no").left
@@ -44,7 +38,7 @@ def test_h2_a_failure_stands_until_its_time_has_come_and_each_one_longer() -> No
 
 
 def test_h2_another_spec_wish_or_upstream_is_tried_at_once_and_begins_anew() -> None:
-    tries = attempts(Time())
+    tries = attempts(Seconds())
     for _ in range(5):
         tries.failed(SUBJECT, what="no", text="no")
     for other in (
@@ -58,7 +52,7 @@ def test_h2_another_spec_wish_or_upstream_is_tried_at_once_and_begins_anew() -> 
 
 
 def test_h2_the_first_of_words_that_differ_in_numbers_only_stays() -> None:
-    tries = attempts(Time())
+    tries = attempts(Seconds())
     tries.failed(SUBJECT, what="first", text="read tcp 10.0.0.4:41822->10.0.0.9:443: reset, id 7f3a91bc")
     again = tries.failed(SUBJECT, what="second", text="read tcp 10.0.0.4:50011->10.0.0.9:443: reset, id deadbeef")
     assert (again.what, again.attempt) == ("first", 2)
@@ -75,7 +69,7 @@ class Held:
 )
 def test_h1_a_failure_that_is_remembered_keeps_nothing_of_its_pass(failure: Callable[[], Exception]) -> None:
     """Thousands may stand at once, and the frames of each hold a whole deployment and all that it comes to."""
-    tries: Attempts[Exception] = Attempts(clock=Time(), rng=random.Random(1))
+    tries: Attempts[Exception] = Attempts(clock=Seconds(), rng=random.Random(1))
 
     def one_pass(wanted: Held) -> weakref.ref[Held]:
         try:
@@ -94,7 +88,7 @@ def test_h1_a_failure_that_is_remembered_keeps_nothing_of_its_pass(failure: Call
 
 
 def test_what_the_schema_refuses_is_tried_a_few_times_and_then_with_another_schema_only() -> None:
-    time = Time()
+    time = Seconds()
     tries = attempts(time)
     for _ in range(SCHEMA_TRIES):
         failed_try = tries.failed(SUBJECT, what="no", text="no", lasts=True)
@@ -105,7 +99,7 @@ def test_what_the_schema_refuses_is_tried_a_few_times_and_then_with_another_sche
 
 
 def test_the_server_s_own_pause_counts() -> None:
-    left = attempts(Time()).failed(SUBJECT, what="later", text="later", at_least=17.0).left
+    left = attempts(Seconds()).failed(SUBJECT, what="later", text="later", at_least=17.0).left
     assert left is not None
     assert left >= 17.0
 

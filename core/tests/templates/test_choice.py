@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.resource import Resource
-from airunway.templates import Choice, choose, contribution_of, request_of
+from airunway.templates import Choice, choose, request_of
+from airunway.templates.contribution import contribution_of
 
 
 def template(name: str, *, namespace: str = "", phase: str = "Ready", tier: int | None = None, **spec: Any) -> Resource:

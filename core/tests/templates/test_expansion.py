@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from airunway.api.crds import custom_resource_definitions
 from airunway.resource import Resource
-from airunway.templates import contribution_of, effective, expand, is_default, request_of
+from airunway.templates import effective, expand, is_default, request_of
+from airunway.templates.contribution import contribution_of
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6),

@@ -9,7 +9,8 @@ import pytest
 from airunway.artifacts.deployments import request_of
 from airunway.configs import EffectiveConfig, resolve
 from airunway.resource import Resource, dig
-from airunway.templates import contribution_of, expand, keeps_warm, warm_requests
+from airunway.templates import expand
+from airunway.templates.contribution import contribution_of, keeps_warm, warm_requests
 
 
 def template(**spec: Any) -> Resource:

@@ -13,15 +13,9 @@ from hypothesis import strategies as st
 
 from airunway.cli.status import status_lines
 from airunway.resource import Resource
-from airunway.view import (
-    DeploymentSnapshot,
-    FleetFilter,
-    TreeNode,
-    Unseen,
-    deployment_view,
-    fleet_view,
-)
+from airunway.view import DeploymentSnapshot, TreeNode, Unseen, deployment_view
 from airunway.view.deployment import LONGEST
+from airunway.view.fleet import FleetFilter, fleet_view
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e\u2066 token=hf_0123456789abcdef \r\n\x00" + "x" * 2**20

@@ -15,12 +15,25 @@ from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import Client, NotFound
 from airunway.resource import ObjectKey, Resource
 from airunway.webhook import WebhookSettings
+from airunway.webhook.configuration import PATH
 from airunway_testing.operator import install_definitions, remove_leftovers
 from airunway_testing.reviews import WebhookClient
 from airunway_testing.webhook import local_settings, running_webhook
 
 Register = Callable[..., Awaitable[str]]
 Deployment = Callable[..., Resource]
+
+
+def head(length: int, *more: str) -> bytes:
+    """The head of a review whose body has so many bytes."""
+    lines = [f"POST {PATH} HTTP/1.1", "Host: webhook", f"Content-Length: {length}", *more]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def status_of(answer: bytes) -> int:
+    """The HTTP status of an answer."""
+    assert answer.startswith(b"HTTP/1."), answer
+    return int(answer.split()[1])
 
 
 @pytest.fixture

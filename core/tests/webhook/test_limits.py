@@ -15,7 +15,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from core.tests.webhook.conftest import Deployment, Register
+from core.tests.webhook.conftest import Deployment, Register, head, status_of
 
 from airunway.controller.application import CoreApplication, CoreSettings
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -25,9 +25,8 @@ from airunway.process.metrics import Metrics
 from airunway.resource import condition_of, key_of
 from airunway.webhook import WebhookSettings
 from airunway.webhook.application import Webhook
-from airunway.webhook.configuration import PATH
 from airunway.webhook.server import AdmissionServer, Limits
-from airunway_testing.eventually import PATIENCE
+from airunway_testing.eventually import PATIENCE, eventually
 from airunway_testing.reviews import Streams, WebhookClient, connected, exchanged, review_of
 from airunway_testing.webhook import local_settings, running_webhook
 
@@ -66,22 +65,6 @@ class Port:
     async def raw(self, *parts: bytes) -> bytes:
         """What comes back for these bytes, until the server ends the connection."""
         return await exchanged(self.place.bind_address, *parts)
-
-
-def head(length: int, *more: str) -> bytes:
-    lines = [f"POST {PATH} HTTP/1.1", "Host: webhook", f"Content-Length: {length}", *more]
-    return "\r\n".join([*lines, "", ""]).encode()
-
-
-def status_of(answer: bytes) -> int:
-    assert answer.startswith(b"HTTP/1."), answer
-    return int(answer.split()[1])
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not holds():
-            await asyncio.sleep(0.01)
 
 
 @pytest.fixture
@@ -153,12 +136,12 @@ async def test_h3b_unfinished_bodies_have_a_budget_and_keep_nobody_out(port: Por
             _, writer = await stack.enter_async_context(port.connection())
             writer.write(head(port.limits.body_bytes) + part)
         intake = port.server.intake
-        await until(lambda: port.turned_away(Cause.BUSY) >= 24)
+        await eventually(lambda: port.turned_away(Cause.BUSY) >= 24)
         assert intake.held_bytes <= port.limits.memory_bytes + MIB
         await good()
         assert intake.most_held_bytes <= port.limits.memory_bytes + MIB
         assert intake.held_bytes >= port.limits.memory_bytes
-    await until(lambda: intake.held_bytes == 0)
+    await eventually(lambda: intake.held_bytes == 0)
 
 
 async def test_h3b_large_reviews_are_answered(port: Port, client: Client, deployment: Deployment) -> None:
@@ -215,7 +198,7 @@ async def test_h3c_a_flood_of_large_reviews_stops_neither_reviews_nor_reconcilin
     async with asyncio.TaskGroup() as group:
         for _ in range(6):
             group.create_task(flood())
-        await until(lambda: len(seen) >= 3)
+        await eventually(lambda: len(seen) >= 3)
         for _ in range(3):
             await good()
         done.set()

@@ -6,7 +6,7 @@ The same limits as in test_limits.py, where there is an API server behind the po
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,6 +16,7 @@ from typing import Any, cast
 import aiohttp
 import orjson
 import pytest
+from core.tests.webhook.conftest import head, status_of
 
 from airunway.process.connections import Cause
 from airunway.resource import Resource
@@ -25,7 +26,7 @@ from airunway.webhook.certificates import Material, new_authority
 from airunway.webhook.configuration import PATH
 from airunway.webhook.server import AdmissionServer, Limits
 from airunway_testing.controlplane.ports import reserved_ports
-from airunway_testing.eventually import PATIENCE
+from airunway_testing.eventually import PATIENCE, eventually
 from airunway_testing.reviews import Streams, connected, exchanged, review_of, unverified
 
 MIB = 2**20
@@ -102,27 +103,11 @@ async def port(limits: Limits) -> AsyncIterator[Port]:
                 pass
 
         serving = asyncio.create_task(serve())
-        await until(lambda: server.listening)
+        await eventually(lambda: server.listening)
         assert server.unready is None
         yield found
         serving.cancel()
         await asyncio.wait([serving])
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not holds():
-            await asyncio.sleep(0.01)
-
-
-def head(length: int, *more: str) -> bytes:
-    lines = [f"POST {PATH} HTTP/1.1", "Host: webhook", f"Content-Length: {length}", *more]
-    return "\r\n".join([*lines, "", ""]).encode()
-
-
-def status_of(answer: bytes) -> int:
-    assert answer.startswith(b"HTTP/1."), answer
-    return int(answer.split()[1])
 
 
 REVIEW = orjson.dumps(review_of(OBJECT))
@@ -183,9 +168,9 @@ async def test_a_body_that_breaks_off_is_forgotten(port: Port) -> None:
     async with port.connection() as (_, writer):
         writer.write(head(3 * MIB) + b" " * MIB)
         await writer.drain()
-        await until(lambda: port.server.intake.held_bytes == 3 * MIB)
-    await until(lambda: port.server.intake.held_bytes == 0)
-    await until(lambda: len(port.server.connections) == 0)
+        await eventually(lambda: port.server.intake.held_bytes == 3 * MIB)
+    await eventually(lambda: port.server.intake.held_bytes == 0)
+    await eventually(lambda: len(port.server.connections) == 0)
 
 
 # ------------------------------------------------------------------------------------------------------ what it holds
@@ -204,7 +189,7 @@ async def test_where_there_is_no_room_the_one_goes_that_waited_longest_and_never
         port.judges.clear()
         judged = await stack.enter_async_context(port.connection())
         judged[1].write(head(len(REVIEW)) + REVIEW)
-        await until(lambda: port.judged == 2)
+        await eventually(lambda: port.judged == 2)
         idle = [await stack.enter_async_context(port.connection()) for _ in range(4)]
         async with asyncio.timeout(PATIENCE):
             for reader, _ in idle[:2]:
@@ -230,13 +215,13 @@ async def test_large_bodies_have_a_budget_and_small_reviews_pass_beside_them(por
         for _ in range(2):
             _, writer = await stack.enter_async_context(port.connection())
             writer.write(head(4 * MIB) + b" " * MIB)
-        await until(lambda: port.server.intake.held_bytes == 8 * MIB)
+        await eventually(lambda: port.server.intake.held_bytes == 8 * MIB)
         status, _, headers = await port.post(REVIEW + b" " * MIB)
         assert (status, headers["Retry-After"]) == (503, "1")
         assert port.turned_away == [Cause.BUSY]
         assert (await port.post(REVIEW + b" " * (32 * 2**10 - len(REVIEW))))[0] == 200, "small: up to 32 KiB"
         assert (await port.post(REVIEW + b" " * (32 * 2**10 - len(REVIEW) + 1)))[0] == 503
-    await until(lambda: port.server.intake.held_bytes == 0)
+    await eventually(lambda: port.server.intake.held_bytes == 0)
     assert (await port.post(REVIEW + b" " * MIB))[0] == 200
 
 
@@ -244,7 +229,7 @@ async def test_large_bodies_have_a_budget_and_small_reviews_pass_beside_them(por
 async def test_so_many_reviews_at_a_time_and_the_others_are_told_to_come_back(port: Port) -> None:
     port.judges.clear()
     asked = [asyncio.create_task(port.post(REVIEW)) for _ in range(5)]
-    await until(lambda: len(port.turned_away) == 2)
+    await eventually(lambda: len(port.turned_away) == 2)
     assert port.server.intake.most_judged == port.judged == 3
     port.judges.set()
     assert sorted(status for status, _, _ in await asyncio.gather(*asked)) == [200, 200, 200, 503, 503]
@@ -257,10 +242,10 @@ async def test_of_large_reviews_one_is_judged_at_a_time(port: Port) -> None:
     port.judges.clear()
     large = REVIEW + b" " * MIB
     first = asyncio.create_task(port.post(large))
-    await until(lambda: port.judged == 1)
+    await eventually(lambda: port.judged == 1)
     assert (await port.post(large))[0] == 503
     small = asyncio.create_task(port.post(REVIEW))
-    await until(lambda: port.judged == 2)
+    await eventually(lambda: port.judged == 2)
     port.judges.set()
     assert {(await first)[0], (await small)[0]} == {200}
 

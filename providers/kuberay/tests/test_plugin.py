@@ -12,9 +12,9 @@ from airunway.api.modeldeployment import parse_deployment
 from airunway.plugins.contract import SelectionMode
 from airunway.plugins.errors import SettingsError
 from airunway.plugins.host import ProviderHost
+from airunway.plugins.provider_config import config_object
 from airunway.plugins.registry import load
 from airunway.resource import Resource, canonical_json
-from airunway.runtime.application import config_object
 from airunway.selection import choose_provider, provider_facts, request_of
 from airunway_kuberay.objects import RESERVED
 from airunway_testing.determinism import outputs_of_processes, reordered

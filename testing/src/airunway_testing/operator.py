@@ -22,6 +22,7 @@ from airunway.controller.application import CoreApplication, CoreSettings
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import (
     CUSTOM_RESOURCE_DEFINITION,
+    EVENT,
     LEASE,
     POD,
     Client,
@@ -39,13 +40,13 @@ from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.manager import Application, Lead, Supervisor, Work
 from airunway.process.metric_catalogue import MetricsRole
 from airunway.process.metrics import Metrics
-from airunway.resource import ObjectKey, Resource, digest, is_deleting, key_of, uid_of
+from airunway.resource import ObjectKey, Resource, dig, digest, is_deleting, key_of, uid_of
 from airunway.runtime.application import ProviderApplication, ProviderSettings
 from airunway.runtime.crd_versions import crd_facts
 from airunway_testing.background import in_background
 from airunway_testing.controlplane import learn_kinds
 from airunway_testing.controlplane.stages import OUTCOME
-from airunway_testing.eventually import PATIENCE, pause
+from airunway_testing.eventually import PATIENCE, eventually, pause
 from airunway_testing.simulators import Level, simulators_for
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "Deploy",
     "Limits",
     "deployments",
+    "event_about",
     "gone",
     "install_definitions",
     "playing",
@@ -328,6 +330,18 @@ async def deployments(client: Client, namespace: str, base: Resource) -> AsyncIt
     async with asyncio.timeout(PATIENCE):
         while await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
             await asyncio.sleep(0.1)
+
+
+async def event_about(client: Client, key: ObjectKey, reason: str) -> Resource:
+    """Wait for an event with that reason about a deployment; returns it."""
+
+    async def found() -> Resource | None:
+        events = await client.list_all(EVENT, namespace=key.namespace)
+        return next((e for e in events if e["reason"] == reason and dig(e, "regarding", "name") == key.name), None)
+
+    event = await eventually(found)
+    assert isinstance(event, dict)
+    return event
 
 
 async def pods_of(client: Client, key: ObjectKey) -> list[Resource]:

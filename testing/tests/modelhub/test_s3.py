@@ -35,12 +35,6 @@ async def store() -> AsyncIterator[ObjectStore]:
         yield running
 
 
-@pytest.fixture
-async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession() as made:
-        yield made
-
-
 def signed(
     store: ObjectStore,
     path: str,

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import AsyncIterator
 
 import aiohttp
-import pytest
 
 from airunway_testing.registry.faults import Garbage, HttpStatus, Redirect
 from airunway_testing.registry.server import Image, container_registry
 
 LABELS = {"org.example/model": "llama"}
-
-
-@pytest.fixture
-async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession() as made:
-        yield made
 
 
 async def test_tags_manifest_and_configuration(session: aiohttp.ClientSession) -> None:

@@ -46,7 +46,7 @@ def installed_configs(names: list[str] | None = None) -> list[Resource]:
 
 def ready_configs(hosts: Sequence[ProviderHost]) -> list[Resource]:
     """The config of each provider, as if it were ready. Raises PluginError."""
-    from airunway.runtime.application import config_object
+    from airunway.plugins.provider_config import config_object
 
     configs = [config_object(host.manifest) for host in hosts]
     return [{**config, "status": {"ready": True}} for config in configs]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from airunway.cli import options
+from airunway.cli.parameters import Command, Group, SwitchCommand
 
 _DEVELOPMENT = {
     "controlplane": "A Kubernetes control plane on this machine: no root, no Docker.",
@@ -31,6 +32,11 @@ _DEVELOPMENT_OF_PROVIDERS = {
 _ADDONS = {"catalogue": "Run the catalogue."}
 """Commands of add-ons, with their help; the distribution `airunway-NAME` has each."""
 
+_COLLECTED_AFTER = 10_000
+"""Additional containers after which the garbage collector runs: with Python's 700 it does so a hundred times while a
+command is imported, walks what stays, and finds next to nothing (a fifteenth of the time of `airunway status`).
+"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Command:
@@ -40,8 +46,10 @@ class _Command:
     """Module below `airunway.cli`."""
     summary: str
     """What lists of commands say of it."""
-    cls: str = ""
-    """Class of the module that parses its words, if it needs one of its own."""
+    function: str = ""
+    """Function of the module, if it has not the command's name."""
+    cls: type[Command] | str = Command
+    """Class that parses its words; a text is the name of a class of the module."""
 
 
 _COMMANDS = {
@@ -68,13 +76,28 @@ _COMMANDS = {
     "top": _Command(module="top", summary="Show how busy deployments are, from their engines' metrics."),
     "completion": _Command(module="completion", summary="Print a script that completes words in bash, zsh or fish."),
 }
+_PROCESSES = {
+    "controller": _Command(module="run", summary="Run the core controller.", cls=SwitchCommand),
+    "run": _Command(
+        module="run",
+        summary="Run the core and every installed provider in one process.",
+        cls=SwitchCommand,
+    ),
+}
 _GROUPS = {
     "template": _Command(
         module="template", summary="List model templates, and show what they give and which one is chosen."
     )
 }
 _COMMANDS_OF_PROVIDERS = {
-    "schema": _Command(module="crds", summary="Print versions and schema hashes of an upstream's CRD.")
+    "run": _Command(
+        module="run",
+        summary="Run providers: register them, translate their deployments, report their status.",
+        function="provider_run",
+        cls=SwitchCommand,
+    ),
+    "list": _Command(module="run", summary="The provider plugins that are installed.", function="provider_list"),
+    "schema": _Command(module="crds", summary="Print versions and schema hashes of an upstream's CRD."),
 }
 
 
@@ -82,9 +105,9 @@ _COMMANDS_OF_PROVIDERS = {
 def _imported(name: str, command: _Command) -> Any:
     """The command as typer makes it of its function, or group of commands."""
     module = import_module(f"airunway.cli.{command.module}")
-    found = getattr(module, name)
-    cls = {"cls": getattr(module, command.cls)} if command.cls else {}
-    return _made(name, found, short_help=command.summary, **cls)
+    found = getattr(module, command.function or name)
+    cls = getattr(module, command.cls) if isinstance(command.cls, str) else command.cls
+    return _made(name, found, short_help=command.summary, cls=cls)
 
 
 @cache
@@ -121,13 +144,13 @@ def _made(name: str, found: Any, **settings: Any) -> Any:
     return typer.main.get_group(above).commands[name]
 
 
-class CommandTree(TyperGroup):
+class CommandTree(Group):
     """Our commands, and those of `airunway-testing` and of add-ons, each of which is imported when it is called.
 
     `commands` has a placeholder of each with its summary, for lists and for suggestions after a typing error.
     """
 
-    own: Mapping[str, _Command] = _COMMANDS | _GROUPS
+    own: Mapping[str, _Command] = _COMMANDS | _PROCESSES | _GROUPS
     borrowed: Mapping[str, str] = _DEVELOPMENT | _ADDONS
     within: tuple[str, ...] = ()
 
@@ -184,7 +207,7 @@ def _options(
     """One Kubernetes API for LLM inference: ModelDeployments, and the providers that run them."""
 
 
-@app.command()
+@app.command(cls=Command)
 def version() -> None:
     """Print the version."""
     from airunway import __version__
@@ -192,71 +215,8 @@ def version() -> None:
     typer.echo(f"airunway {__version__}")
 
 
-@app.command(short_help="Run the core controller.", cls=options.SwitchCommand)
-@options.with_options
-def controller(core: options.CoreOptions, common: options.Common) -> None:
-    """Run the core controller: admission, validation, engine and provider selection."""
-    from airunway.cli import processes
-
-    processes.run(common, core=core)
-
-
-@app.command("run", short_help="Run the core and every installed provider in one process.", cls=options.SwitchCommand)
-@options.with_options
-def run_all(
-    core: options.CoreOptions,
-    given: options.ProviderOptions,
-    common: options.Common,
-    name: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="The providers' names (default: all installed).")
-    ] = None,
-) -> None:
-    """Run the core and every installed provider, or these, in one process: for a laptop, or a small cluster.
-
-    They share one connection and one cache of deployments. Each has its own Lease, registration and failures.
-    """
-    from airunway.cli import processes
-
-    providers = processes.named(name) if name else processes.installed()
-    processes.run(common, core=core, providers=providers, given=given)
-
-
-@provider.command("run", cls=options.SwitchCommand)
-@options.with_options
-def provider_run(
-    given: options.ProviderOptions,
-    common: options.Common,
-    name: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME...", help="The providers' names (their entry points).")
-    ] = None,
-    *,
-    all_: Annotated[bool, typer.Option("--all", help="Run every provider that is installed.")] = False,
-) -> None:
-    """Run providers: register them, translate their deployments, report their status.
-
-    Several run in one process and share its caches; each has its own Lease, registration and failures.
-    """
-    if all_ == bool(name):
-        raise typer.BadParameter("name the providers to run, or use --all")
-    from airunway.cli import processes
-
-    processes.run(common, providers=processes.installed() if all_ else processes.named(name or []), given=given)
-
-
-@provider.command("list")
-def provider_list() -> None:
-    """The provider plugins that are installed."""
-    from airunway.plugins.registry import discover
-
-    found = discover()
-    if not found:
-        typer.echo("no provider plugins are installed", err=True)
-        raise typer.Exit(1)
-    width = max(len(distribution.name) for distribution in found)
-    for distribution in found:
-        typer.echo(f"{distribution.name:<{width}}  {distribution.distribution} {distribution.version}")
-
-
+for name, entry in _PROCESSES.items():
+    app.command(name, short_help=entry.summary)(lambda: None)
 for name, entry in _COMMANDS_OF_PROVIDERS.items():
     provider.command(name, short_help=entry.summary)(lambda: None)
 for tree, borrowed in ((provider, _DEVELOPMENT_OF_PROVIDERS), (app, CommandTree.borrowed)):
@@ -266,6 +226,7 @@ for tree, borrowed in ((provider, _DEVELOPMENT_OF_PROVIDERS), (app, CommandTree.
 
 def main() -> None:
     """The entry point of the `airunway` and `kubectl airunway` commands."""
+    gc.set_threshold(_COLLECTED_AFTER)
     if sys.argv[1:2] == ["__complete"]:
         from airunway.cli.completion import complete
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
 
-from airunway.cli.options import Common, CoreOptions, ProviderOptions, parse_settings
+from airunway.cli.options import parse_settings
+from airunway.cli.process_options import Common, CoreOptions, ProviderOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from typer.core import TyperCommand
 
 from airunway.cli.cluster import Access, Namespace, Target, about_deployment, duration
 from airunway.cli.options import Context, Kubeconfig
+from airunway.cli.parameters import Command
 from airunway.cli.printing import Line, Screen, as_document, is_ascii, object_name, terminal_width, wrapped
 from airunway.redaction import bounded
 from airunway.templates import TEMPLATE_READY
@@ -45,7 +45,7 @@ _PATIENCE = "30m"
 Output = Literal["text", "json", "yaml", "name"]
 
 
-class StatusCommand(TyperCommand):
+class StatusCommand(Command):
     """A command whose ``--wait`` may stand without a value."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -14,6 +14,7 @@ from airunway.cli import inputs
 from airunway.cli.cluster import Access, Namespace, fail, on_cluster
 from airunway.cli.manifests import in_namespace
 from airunway.cli.options import Context, Kubeconfig
+from airunway.cli.parameters import Command, Group
 from airunway.cli.printing import as_document, terminal_width
 from airunway.redaction import bounded, printable
 from airunway.resource import LAST_APPLIED, Resource, annotations_of, dig, filled, key_of
@@ -28,7 +29,7 @@ NOT_CHOSEN = 3
 """Exit code of ``why``: no template would be chosen."""
 
 template = typer.Typer(
-    help="List model templates, and show what they give and which one is chosen.", no_args_is_help=True
+    cls=Group, help="List model templates, and show what they give and which one is chosen.", no_args_is_help=True
 )
 
 _Files = Annotated[
@@ -45,7 +46,7 @@ _Name = Annotated[
 ]
 
 
-@template.command("list", short_help="List the templates of a namespace and of the cluster.")
+@template.command("list", cls=Command, short_help="List the templates of a namespace and of the cluster.")
 def list_(
     *,
     all_namespaces: Annotated[
@@ -89,7 +90,7 @@ def list_(
         raise typer.Exit(1)
 
 
-@template.command(short_help="Show one template: its state, what it gives, and who uses it.")
+@template.command(cls=Command, short_help="Show one template: its state, what it gives, and who uses it.")
 def show(
     name: _Name,
     *,
@@ -122,7 +123,7 @@ def show(
         typer.echo(as_document([template_resource(_stored(wanted), users)], output), nl=False)
 
 
-@template.command(short_help="Print the ModelDeployment that a template makes.")
+@template.command(cls=Command, short_help="Print the ModelDeployment that a template makes.")
 def render(
     name: Annotated[
         str, typer.Argument(metavar="[NAME]", help="A template, as for show. Default: those of the deployments of -f.")
@@ -175,7 +176,9 @@ def render(
         raise typer.Exit(1)
 
 
-@template.command(short_help="Show which template is chosen for a model, and what speaks against the others.")
+@template.command(
+    cls=Command, short_help="Show which template is chosen for a model, and what speaks against the others."
+)
 def why(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model, as in spec.templateRef.modelName.")],
     *,
@@ -196,7 +199,8 @@ def why(
     A deployment that runs keeps its template: the answer is for a new one. Exits with 3 if none would be chosen.
     """
     from airunway.cli.template_view import choice_resource, choice_text
-    from airunway.templates import choose, contribution_of, request_of
+    from airunway.templates import choose, request_of
+    from airunway.templates.contribution import contribution_of
 
     asked = {
         "modelName": model,

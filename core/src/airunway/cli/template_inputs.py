@@ -12,12 +12,12 @@ from airunway.cli import cluster
 from airunway.cli.manifests import ManifestError
 from airunway.redaction import printable
 from airunway.resource import ObjectKey, Resource, dig, key_of
-from airunway.view import Unseen
 
 if TYPE_CHECKING:
     from airunway.controller.templates import TemplatePart
     from airunway.kube import Client, Kind
     from airunway.status import Fault
+    from airunway.view import Unseen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,20 +90,22 @@ def expanded(deployments: Sequence[Resource], templates: Sequence[Resource]) -> 
 
     Raises ManifestError for a spec that no API server would store.
     """
-    from airunway.controller.templates import source_among, template_part
     from airunway.templates import effective
 
-    found = []
-    for each in deployments:
-        if not _is_open(each):
-            found.append(Expanded(own=each, deployment=effective(each)))
-            continue
-        try:
-            part = template_part(each, source_among(templates))
-        except TypeError as error:  # nested deeper than is written as JSON, or a number beyond 64 bits
-            raise ManifestError(f"ModelDeployment {key_of(each)}: its spec cannot be read: {error}") from error
-        found.append(Expanded(own=each, deployment=part.deployment, part=part))
-    return found
+    return [
+        _expanded(each, templates) if _is_open(each) else Expanded(own=each, deployment=effective(each))
+        for each in deployments
+    ]
+
+
+def _expanded(deployment: Resource, templates: Sequence[Resource]) -> Expanded:
+    from airunway.controller.templates import source_among, template_part
+
+    try:
+        part = template_part(deployment, source_among(templates))
+    except TypeError as error:  # nested deeper than is written as JSON, or a number beyond 64 bits
+        raise ManifestError(f"ModelDeployment {key_of(deployment)}: its spec cannot be read: {error}") from error
+    return Expanded(own=deployment, deployment=part.deployment, part=part)
 
 
 def _is_open(deployment: Resource) -> bool:
@@ -158,6 +160,7 @@ async def read_all(client: Client, *, namespace: str) -> TemplateSet:
 async def _read(client: Client, wanted: Sequence[tuple[Kind, ObjectKey]]) -> TemplateSet:
     """The objects, and the lists where a key has no name. A cluster without the kinds has none."""
     from airunway.kube import ApiError, ErrorKind, Forbidden
+    from airunway.view import Unseen
 
     found: dict[tuple[str, ObjectKey], Resource] = {}
     unseen: list[Unseen] = []

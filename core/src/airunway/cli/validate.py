@@ -121,18 +121,20 @@ def _stored_problems(obj: Resource) -> Iterator[str]:
     """Warnings for what a runtime config or a template may have and cannot be used; the API server stores it all the
     same.
     """
-    from airunway.configs import check
-    from airunway.templates import CLUSTER_KIND, KIND, contribution_of
+    from airunway.templates import CLUSTER_KIND, KIND
 
     if obj.get("kind") in (KIND, CLUSTER_KIND):
+        from airunway.templates.contribution import contribution_of
+
         contribution = contribution_of(obj)
         yield from (f"{problem.field}: {problem.message}" for problem in contribution.problems)
         if contribution.unusable:
             yield f"no deployment can use it: {contribution.unusable}"
-    if obj.get("kind") not in ("RuntimeConfig", "ClusterRuntimeConfig"):
-        return
-    for problem in check(obj):
-        yield f"{problem.field}: {problem.message}"
+    if obj.get("kind") in ("RuntimeConfig", "ClusterRuntimeConfig"):
+        from airunway.configs import check
+
+        for problem in check(obj):
+            yield f"{problem.field}: {problem.message}"
 
 
 def _unknown_options(obj: Resource) -> Iterator[str]:

@@ -12,7 +12,6 @@ from typing import Any
 
 from airunway.api import names
 from airunway.api.bounds import EXCESS
-from airunway.process.deployment_cache import own_spec
 from airunway.resource import (
     ObjectKey,
     Resource,
@@ -32,14 +31,14 @@ from airunway.templates import (
     KIND,
     TEMPLATE_READY,
     Choice,
-    Contribution,
     Request,
     answers,
     choose,
-    contribution_of,
     effective,
+    own_spec,
     request_of,
 )
+from airunway.templates.contribution import Contribution, contribution_of
 from airunway.validation import Violation
 
 _PASSING = ("gateway", "suspend")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import aiohttp
 import orjson
 
 from airunway.artifacts.jobs import PROGRESS_PORT
-from airunway.process.metrics import NO_PHASE, OBJECT_LIMIT, OTHER, Metrics, Point
+from airunway.process.metrics import OBJECT_LIMIT, Metrics, Point, phase_of, phase_points
 from airunway.quantity import parse_quantity
 from airunway.resource import ObjectKey, Resource, condition_of, dig
 from airunway.status.conditions import is_fault
@@ -100,19 +99,11 @@ class ProgressReader:
 _RESULTS = ("succeeded", "failed")
 
 
-def artifact_points(artifacts: Sequence[tuple[ObjectKey, Resource]], *, limit: int = OBJECT_LIMIT) -> Iterator[Point]:
-    """Counts of all ModelArtifacts; series of the first `limit` of them, in the cache's order, which is stable."""
-    by_namespace: Counter[tuple[str, str]] = Counter()
-    for key, artifact in artifacts:
-        phase = _phase(artifact)
-        namespace = key.namespace
-        if (namespace, phase) not in by_namespace and len(by_namespace) >= limit:
-            namespace = OTHER
-        by_namespace[namespace, phase] += 1
-    for labels, number in by_namespace.items():
-        yield "airunway_modelartifact_total", labels, number
-    for key, artifact in islice(artifacts, limit):
-        yield "airunway_modelartifact_phase", (*key, _phase(artifact)), 1.0
+def artifact_points(artifacts: Sequence[tuple[ObjectKey, Resource]]) -> Iterator[Point]:
+    """Counts of all ModelArtifacts; series of the first of them, in the cache's order, which is stable."""
+    yield from phase_points("airunway_modelartifact_total", artifacts)
+    for key, artifact in islice(artifacts, OBJECT_LIMIT):
+        yield "airunway_modelartifact_phase", (*key, phase_of(artifact)), 1.0
         users = dig(artifact, "status", "users")
         yield "airunway_modelartifact_users", tuple(key), float(users) if isinstance(users, int) else 0.0
         for state, count in _bytes(artifact):
@@ -129,10 +120,6 @@ def _bytes(artifact: Resource) -> Iterator[tuple[str, float]]:
     done = dig(status, "progress", "downloadedBytes")
     if dig(status, "phase") == "Progressing" and isinstance(done, int):
         yield "downloading", float(done)
-
-
-def _phase(artifact: Resource) -> str:
-    return str(dig(artifact, "status", "phase", default=NO_PHASE))
 
 
 class Tries:

@@ -21,7 +21,7 @@ from airunway.process.caches import Caches, SharedCache
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.process.templates import TemplateProjection
 from airunway.resource import ObjectKey, Resource, key_of, label_value, labels_of
-from airunway.templates import contribution_of, keeps_warm, warm_requests
+from airunway.templates.contribution import contribution_of, keeps_warm, warm_requests
 
 log = logging.getLogger(__name__)
 

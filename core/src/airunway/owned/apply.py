@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from airunway.api import names
 from airunway.kube import EventRecorder, changed_fields, soonest
 from airunway.owned.objects import Identity, Mark, identity_in, named
-from airunway.owned.plan import Action, Plan, Rules, Step, conflict_text, plan_of, recreation_text
+from airunway.owned.plan import Action, Plan, Step, conflict_text, plan_of, recreation_text
 from airunway.owned.writer import Occupied, Refused, Writer
 from airunway.resource import Resource, annotations_of, is_deleting
 
@@ -233,7 +233,6 @@ async def apply_objects(
     events: EventRecorder,
     history: WriteHistory,
     now: datetime,
-    rules: Rules | None = None,
     dependent: Collection[Identity] = (),
 ) -> Applied:
     """Create and update the `wanted` objects (of `complete`) in their order, then delete all others of the owner with
@@ -244,7 +243,7 @@ async def apply_objects(
     one. An object that must be replaced is deleted; the pass after its deletion creates it. Raises KubeError.
     """
     manager = writer.manager
-    plan = plan_of(wanted, live, owner=owner, mark=mark, manager=manager, rules=rules)
+    plan = plan_of(wanted, live, owner=owner, mark=mark, manager=manager)
     sure, refused = False, list[Refused]()
     while True:
         fought, held, again = contested(plan, history.fights(now))
@@ -265,7 +264,7 @@ async def apply_objects(
             break
         except Occupied:  # the caches know our own objects only
             found = await writer.look_up(wanted, live)
-            plan = plan_of(wanted, found, owner=owner, mark=mark, manager=manager, rules=rules)
+            plan = plan_of(wanted, found, owner=owner, mark=mark, manager=manager)
             sure = True
     for step in plan.of(Action.REPLACE):
         if not is_deleting(step.subject):

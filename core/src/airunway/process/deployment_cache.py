@@ -30,13 +30,10 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, compact_bytes, compact_objects
 from airunway.resource import LAST_APPLIED, Resource, dig, finalizers_of, key_of, uid_of
 from airunway.selection import REFUSED_BY, is_denied, refused_by
-from airunway.templates import effective
+from airunway.templates import OWN_SPEC, effective
 
 _PACKED = f"{GROUP}/packed-spec"
 """Key of a cached object's spec as JSON; objects of the API server never have it."""
-
-_OWN_SPEC = f"{GROUP}/own-spec"
-"""Key of a cached object's spec without what its template gives; only where it names one."""
 
 _AT_HAND = 24 * 2**10
 """Approximate bytes of memory that a spec may take as objects; a larger one is packed."""
@@ -98,8 +95,8 @@ class DeploymentProjection:
         if found:
             obj[EXCESS] = found
             obj["spec"] = outline(spec)
-            if _OWN_SPEC in obj:
-                obj[_OWN_SPEC] = outline(obj[_OWN_SPEC])
+            if OWN_SPEC in obj:
+                obj[OWN_SPEC] = outline(obj[OWN_SPEC])
         elif size.length + _PER_VALUE * size.values > _AT_HAND:
             obj[_PACKED] = compact_bytes(orjson.dumps(spec))
             obj["spec"] = outline(spec)
@@ -123,7 +120,7 @@ class DeploymentProjection:
         spec = obj.get("spec")
         if not isinstance(spec, dict) or "templateRef" not in spec:
             return
-        obj[_OWN_SPEC] = spec
+        obj[OWN_SPEC] = spec
         record = dig(obj, "status", "effectiveTemplate")
         given, hash_ = dig(record, "spec"), dig(record, "hash")
         if isinstance(given, dict) and isinstance(hash_, str):
@@ -180,20 +177,14 @@ class DeploymentProjection:
             metadata["managedFields"] = kept
 
 
-def own_spec(obj: Resource) -> Resource:
-    """The spec as its user wrote it: without what a template gives. `obj` is a cached or a stored deployment."""
-    spec = obj.get(_OWN_SPEC, obj.get("spec"))
-    return spec if isinstance(spec, dict) else {}
-
-
 def to_validate(obj: Resource) -> Resource:
     """The object as the API server could have it: with its effective spec, and with its user's own while it names a
     template that is not resolved.
     """
-    if _OWN_SPEC not in obj:
+    if OWN_SPEC not in obj:
         return obj
-    kept = {key: value for key, value in obj.items() if key != _OWN_SPEC}
-    return {**kept, "spec": obj[_OWN_SPEC]} if dig(obj, "spec", "templateRef") is not None else kept
+    kept = {key: value for key, value in obj.items() if key != OWN_SPEC}
+    return {**kept, "spec": obj[OWN_SPEC]} if dig(obj, "spec", "templateRef") is not None else kept
 
 
 def whole(obj: Resource) -> Resource:

@@ -281,32 +281,35 @@ def deployment_points(
     deployments: Sequence[tuple[ObjectKey, Resource]], *, limit: int = OBJECT_LIMIT
 ) -> Iterator[Point]:
     """Counts of all deployments; series of the first `limit` of them, in the cache's order, which is stable."""
-    by_namespace: Counter[tuple[str, str]] = Counter()
-    by_provider: Counter[tuple[str, str]] = Counter()
-    for key, deployment in deployments:
-        phase = _phase(deployment)
-        namespace = key.namespace
-        if (namespace, phase) not in by_namespace and len(by_namespace) >= limit:
-            namespace = OTHER
-        by_namespace[namespace, phase] += 1
-        provider = _provider(deployment)
-        if (provider, phase) not in by_provider and len(by_provider) >= limit:
-            provider = OTHER
-        by_provider[provider, phase] += 1
-    for labels, count in by_namespace.items():
-        yield "airunway_modeldeployment_total", labels, count
-    for labels, count in by_provider.items():
-        yield "airunway_deployment_status", labels, count
+    yield from phase_points("airunway_modeldeployment_total", deployments, limit=limit)
+    providers = ((_provider(deployment), phase_of(deployment)) for _, deployment in deployments)
+    yield from _counts("airunway_deployment_status", providers, limit=limit)
     yield "airunway_objects_left_out", (), max(0, len(deployments) - limit)
     for key, deployment in islice(deployments, limit):
         yield from _object_points(key, deployment)
+
+
+def phase_points(
+    metric: str, objects: Iterable[tuple[ObjectKey, Resource]], *, limit: int = OBJECT_LIMIT
+) -> Iterator[Point]:
+    """Counts of objects by namespace and phase."""
+    return _counts(metric, ((key.namespace, phase_of(obj)) for key, obj in objects), limit=limit)
+
+
+def _counts(metric: str, labels: Iterable[tuple[str, str]], *, limit: int) -> Iterator[Point]:
+    """How often each pair of labels occurs; beyond `limit` pairs the first label is `OTHER`."""
+    found: Counter[tuple[str, str]] = Counter()
+    for first, phase in labels:
+        found[(first if (first, phase) in found or len(found) < limit else OTHER), phase] += 1
+    for pair, count in found.items():
+        yield metric, pair, count
 
 
 def _object_points(key: ObjectKey, deployment: Resource) -> Iterator[Point]:
     model = str(dig(deployment, "spec", "model", "id", default=""))
     engine = str(dig(deployment, "status", "engine", "type", default=""))
     yield "airunway_modeldeployment_info", (*key, _provider(deployment), engine, model), 1.0
-    yield "airunway_deployment_phase", (*key, _phase(deployment)), 1.0
+    yield "airunway_deployment_phase", (*key, phase_of(deployment)), 1.0
     yield from _condition_points("airunway_modeldeployment_condition", tuple(key), deployment)
     if dig(deployment, "spec", "suspend") is True:
         yield "airunway_deployment_suspended", tuple(key), 1.0
@@ -334,8 +337,9 @@ def _condition_points(metric: str, labels: tuple[str, ...], obj: Resource) -> It
         yield metric, (*labels, str(condition.get("type")), str(condition.get("status"))), 1.0
 
 
-def _phase(deployment: Resource) -> str:
-    return str(dig(deployment, "status", "phase", default=NO_PHASE))
+def phase_of(obj: Resource) -> str:
+    """The phase of an object, as a label."""
+    return str(dig(obj, "status", "phase", default=NO_PHASE))
 
 
 def _provider(deployment: Resource) -> str:
@@ -364,7 +368,7 @@ class Transitions:
             old = None
         if new is None:
             return
-        phase = _phase(new)
+        phase = phase_of(new)
         if old is None:
             # An edited deployment that does not run now may have run before.
             if phase in (NO_PHASE, "Pending", "Deploying") and dig(new, "metadata", "generation") == 1:
@@ -374,7 +378,7 @@ class Transitions:
         if self.counting:
             self._count_selection(old, new, provider)
             self._count_errors(old, new, provider)
-        if (before := _phase(old)) != phase:
+        if (before := phase_of(old)) != phase:
             self._count_phase(key, before, phase, provider)
 
     def _label(self, provider: str) -> str:

@@ -12,20 +12,10 @@ from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE
 from airunway.kube import AnyReflector, compact_objects
 from airunway.process.caches import Caches, ScopedCaches, SharedCache
-from airunway.process.deployment_cache import own_spec
 from airunway.process.runtime_configs import OnChange
 from airunway.resource import ObjectKey, Resource, condition_of, dig, kept, key_of
-from airunway.templates import (
-    CLUSTER_KIND,
-    KIND,
-    USABLE,
-    Choice,
-    Contribution,
-    Request,
-    choose,
-    contribution_of,
-    request_of,
-)
+from airunway.templates import CLUSTER_KIND, KIND, USABLE, Choice, Request, choose, own_spec, request_of
+from airunway.templates.contribution import Contribution, contribution_of
 
 _METADATA = (
     "name",

@@ -10,14 +10,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-import orjson
-
 from airunway.api import names
 from airunway.configs import CONFIG_READY, RoutingRequest, propagated, routing_request
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import Client, KubeError, NotFound, Priority, needs_apply, wait_until_synced
-from airunway.plugins.contract import ProviderManifest
 from airunway.plugins.host import ProviderHost
+from airunway.plugins.provider_config import config_object
 from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
@@ -25,7 +23,7 @@ from airunway.process.manager import Lead
 from airunway.process.metrics import Metrics
 from airunway.process.predicates import RelevantMetadata, has_our_prefix, needs_reconcile
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.resource import ObjectKey, Resource, condition_of, dig, filled, format_time, labels_of
+from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time, labels_of
 from airunway.runtime.crd_versions import Installed
 from airunway.runtime.evidence import EvidenceCollector
 from airunway.runtime.gate import cache_reads
@@ -34,73 +32,6 @@ from airunway.runtime.reconcile import ProviderReconciler
 from airunway.selection import HEARTBEAT_INTERVAL
 from airunway.status import Condition, written
 from airunway.templates import TEMPLATE_READY
-
-
-def config_object(manifest: ProviderManifest) -> Resource:
-    """The InferenceProviderConfig (spec and annotations) for a manifest."""
-    engines = [
-        filled(
-            name=engine.name,
-            servingModes=list(engine.serving_modes),
-            gpuSupport=engine.gpu_support,
-            cpuSupport=engine.cpu_support,
-            apiFormats=list(engine.api_formats),
-            requiresCRD=engine.requires_crd,
-            modelCache=engine.model_cache or None,
-            pathRouting=engine.path_routing or None,
-            scaleToZero=engine.scale_to_zero or None,
-            multiNode=engine.multi_node or None,
-            modelCacheHelpers=(engine.model_cache and engine.cache_helpers) or None,
-            gateway=dict(engine.gateway or {}),
-        )
-        for engine in manifest.engines
-    ]
-    help_ = manifest.installation
-    installation = filled(
-        description=help_.description,
-        defaultNamespace=help_.default_namespace,
-        helmRepos=[dict(repo) for repo in help_.helm_repos],
-        helmCharts=[dict(chart) for chart in help_.helm_charts],
-        steps=[dict(step) for step in help_.steps],
-    )
-    upstream = [
-        {
-            "group": kind.group,
-            "kind": kind.kind,
-            "versions": list(kind.versions),
-            "requiresCRD": kind.required and not kind.builtin,
-        }
-        for kind in sorted(manifest.upstream, key=lambda kind: not kind.primary)
-    ]
-    spec = filled(
-        capabilities={"engines": engines},
-        selection=manifest.selection.value,
-        contractVersions=list(manifest.contract_versions),
-        upstream=upstream,
-        selectionRules=[{"condition": rule.condition, "priority": rule.priority} for rule in manifest.selection_rules],
-        installation=installation,
-        documentation=manifest.documentation,
-    )
-    # The Go project's dashboards read these annotations (spec/api.md, "InferenceProviderConfig").
-    annotations = {
-        f"{names.GROUP}/display-name": manifest.display_name or manifest.name,
-        f"{names.GROUP}/description": manifest.description,
-        f"{names.GROUP}/default-namespace": help_.default_namespace,
-        f"{names.GROUP}/documentation-url": manifest.documentation,
-        f"{names.GROUP}/documentation": manifest.documentation,
-        f"{names.GROUP}/capabilities": orjson.dumps({"engines": engines}).decode(),
-        f"{names.GROUP}/installation": orjson.dumps(installation).decode() if installation else "",
-    }
-    return {
-        "apiVersion": names.API_VERSION,
-        "kind": "InferenceProviderConfig",
-        "metadata": {"name": manifest.name, "annotations": filled(**annotations)},
-        "spec": spec,
-    }
-
-
-# ---------------------------------------------------------------------------------------------------- the registration
-
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,7 @@
-"""Model templates: which one a deployment uses, what it gives, and the effective spec. Pure (platform.md)."""
+"""Model templates: which one a deployment uses, what it gives, and the effective spec. Pure (platform.md).
+
+What a template gives is in `airunway.templates.contribution`, apart: it needs `artifacts`, and the views do not.
+"""
 
 from airunway.templates.choice import (
     CLUSTER_KIND,
@@ -10,35 +13,34 @@ from airunway.templates.choice import (
     choose,
     request_of,
 )
-from airunway.templates.contribution import Contribution, contribution_of, keeps_warm, warm_requests
 from airunway.templates.expansion import (
+    OWN_SPEC,
     TEMPLATE_READY,
     Expansion,
     effective,
     effective_model,
     expand,
     is_default,
+    own_spec,
     recorded_contribution,
 )
 
 __all__ = [
     "CLUSTER_KIND",
     "KIND",
+    "OWN_SPEC",
     "TEMPLATE_READY",
     "USABLE",
     "Choice",
-    "Contribution",
     "Expansion",
     "Request",
     "answers",
     "choose",
-    "contribution_of",
     "effective",
     "effective_model",
     "expand",
     "is_default",
-    "keeps_warm",
+    "own_spec",
     "recorded_contribution",
     "request_of",
-    "warm_requests",
 ]

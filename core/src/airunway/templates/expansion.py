@@ -11,11 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from airunway.api.names import GROUP
 from airunway.resource import Resource, dig
 from airunway.templates.choice import request_of
 
 TEMPLATE_READY = "TemplateReady"
 """Condition of a deployment: its template was found, and what it gives is recorded."""
+
+OWN_SPEC = f"{GROUP}/own-spec"
+"""Key of a cached deployment's spec without what its template gives; only where it names one."""
 
 MAX_DEPTH = 64
 """Levels down to which objects are merged; below that the deployment's own value counts as a whole."""
@@ -62,6 +66,12 @@ def effective(deployment: Resource) -> Resource:
     if request is not None and dig(deployment, "status", "effectiveTemplate", "asked") == request.digest:
         del merged["templateRef"]
     return {**deployment, "spec": merged}
+
+
+def own_spec(obj: Resource) -> Resource:
+    """The spec as its user wrote it: without what a template gives. `obj` is a cached or a stored deployment."""
+    spec = obj.get(OWN_SPEC, obj.get("spec"))
+    return spec if isinstance(spec, dict) else {}
 
 
 def recorded_contribution(deployment: Resource) -> Resource | None:

@@ -19,7 +19,6 @@ from airunway.view.deployment import (
     outcome_of,
     timeline_of,
 )
-from airunway.view.fleet import FleetFilter, FleetGroup, FleetRow, FleetView, fleet_view
 from airunway.view.pods import ContainerRow, EndingRow, Health, PodRow, container_names, pod_row, role_of
 from airunway.view.tree import TreeNode, tree_of
 
@@ -30,10 +29,6 @@ __all__ = [
     "DeploymentSnapshot",
     "DeploymentView",
     "EndingRow",
-    "FleetFilter",
-    "FleetGroup",
-    "FleetRow",
-    "FleetView",
     "Health",
     "Outcome",
     "PodRow",
@@ -46,7 +41,6 @@ __all__ = [
     "container_names",
     "deployment_view",
     "event_time",
-    "fleet_view",
     "outcome_of",
     "pod_row",
     "role_of",
