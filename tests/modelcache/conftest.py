@@ -22,7 +22,8 @@ from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.manager import Work
 from airunway.process.metric_catalogue import MetricsRole
 from airunway.process.metrics import Metrics
-from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, labels_of
+from airunway.resource import ObjectKey, Resource, condition_of, dig, digest, is_deleting, labels_of
+from airunway.templates import request_of
 from airunway_testing.background import in_background
 from airunway_testing.eventually import Eventually
 from airunway_testing.modelhub.hub import Hub, Repository, model_hub
@@ -101,8 +102,8 @@ class Ground:
         )
         return await self.validate(made)
 
-    async def validate(self, deployment: Resource) -> Resource:
-        """Say what the core says of a valid generation."""
+    async def validate(self, deployment: Resource, *, given: Resource | None = None) -> Resource:
+        """Say what the core says of a valid generation, and of what its template gives."""
         condition = {
             "type": "Validated",
             "status": "True",
@@ -111,15 +112,20 @@ class Ground:
             "lastTransitionTime": "2026-01-01T00:00:00Z",
             "observedGeneration": deployment["metadata"]["generation"],
         }
+        status: Resource = {
+            "conditions": [condition],
+            "engine": {"type": "vllm"},
+            "provider": {"name": self.provider},
+        }
+        if given is not None:
+            asked = request_of(deployment["spec"])
+            assert asked is not None, "the deployment names a template"
+            status["effectiveTemplate"] = {"hash": digest(given), "asked": asked.digest, "spec": given}
         body = {
             "apiVersion": names.API_VERSION,
             "kind": "ModelDeployment",
             "metadata": {"name": deployment["metadata"]["name"], "namespace": self.namespace},
-            "status": {
-                "conditions": [condition],
-                "engine": {"type": "vllm"},
-                "provider": {"name": self.provider},
-            },
+            "status": status,
         }
         return await self.client.apply(
             MODEL_DEPLOYMENT, body, manager=names.CORE_MANAGER, force=True, subresource="status"
@@ -176,6 +182,14 @@ class Ground:
         found = await self.eventually(look)
         assert isinstance(found, PlayedPod)
         return found
+
+    async def until_not(self, reason: str, name: str = "llama") -> None:
+        """Wait until ModelCacheReady has another reason."""
+
+        async def look() -> bool:
+            return (condition_of(await self.get(name), "ModelCacheReady") or {}).get("reason") != reason
+
+        await self.eventually(look)
 
     async def until(self, reason: str, name: str = "llama") -> Resource:
         """The deployment once ModelCacheReady has this reason."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession
-from tests.modelcache.conftest import Ground, running_part
+from tests.modelcache.conftest import MODEL, Ground, running_part
 
 from airunway.api import names
 from airunway.artifacts.claims import claim_name
@@ -114,6 +114,22 @@ async def test_a33_weights_that_serve_are_in_use_until_the_new_ones_serve(ground
         await serves(after["claimName"])
         await ground.eventually(lambda: unused(before["artifactName"]))
         assert not await unused(after["artifactName"])
+
+
+async def test_an_edited_template_is_answered_anew_although_the_generation_stays(ground: Ground) -> None:
+    """The effective spec changes with ``status.effectiveTemplate``: first it gives a cache, then another model."""
+    shared: Resource = {"mode": "Shared"}
+    async with running_part(ground.client, namespace=ground.namespace):
+        made = await ground.deploy("one", model={}, templateRef={"name": "t"})
+        await ground.validate(made, given={"model": {"id": MODEL}})
+        await ground.validate(made, given={"model": {"id": MODEL, "cache": shared}})
+        before = (await ground.until("Ready", "one"))["status"]
+        assert before["modelCache"]["templateHash"] == before["effectiveTemplate"]["hash"]
+        await ground.validate(made, given={"model": {"id": "acme/other", "cache": shared}})
+        await ground.until_not("Ready", "one")
+        after = (await ground.until("Ready", "one"))["status"]
+        assert after["modelCache"]["templateHash"] == after["effectiveTemplate"]["hash"]
+        assert after["modelCache"]["artifactName"] != before["modelCache"]["artifactName"]
 
 
 async def test_a7_a_dedicated_cache_goes_with_its_deployment(ground: Ground) -> None:
@@ -528,21 +544,28 @@ async def test_a13_a_quota_is_said_on_artifact_and_deployment_and_its_end_is_not
         "apiVersion": "v1",
         "kind": "ResourceQuota",
         "metadata": {"name": "none", "namespace": ground.namespace},
-        "spec": {"hard": {"persistentvolumeclaims": "0"}},
+        "spec": {"hard": {f"{ground.class_name}.storageclass.storage.k8s.io/persistentvolumeclaims": "0"}},
     }
     await ground.client.create(RESOURCE_QUOTA, quota)
+    other = f"{ground.class_name}-free"
+    await ground.client.create(STORAGE_CLASS, storage_class(other, waits=True))
 
     async def counted() -> bool:
         live = await ground.client.get(RESOURCE_QUOTA, ObjectKey(ground.namespace, "none"))
         return dig(live, "status", "hard") is not None
 
     await ground.eventually(counted)
-    async with running_part(ground.client, namespace=ground.namespace):
+    settings = ModelCacheSettings(max_downloads=1)
+    async with running_part(ground.client, namespace=ground.namespace, settings=settings):
         await ground.deploy(cache=SIZED)
         await ground.until("QuotaExceeded")
         artifact = await ground.artifact()
         assert (condition_of(artifact, "StorageReady") or {})["reason"] == "QuotaExceeded"
         assert await ground.downloads() == [], "no download starts without its claim"
+        await ground.deploy("free", cache={**SIZED, "storageClassName": other})
+        await ground.until("Ready", "free")  # what is refused holds no slot
+        await ground.until("QuotaExceeded")
+        await ground.client.delete(STORAGE_CLASS, ObjectKey("", other))
         await ground.client.delete(RESOURCE_QUOTA, ObjectKey(ground.namespace, "none"))
         await ground.until("Ready")
 

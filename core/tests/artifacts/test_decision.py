@@ -90,6 +90,17 @@ def ready() -> ArtifactFacts:
     return after(decide_artifact(done), done, claims=done.claims)
 
 
+def running() -> ArtifactFacts:
+    """The weights are fetched by a pod."""
+    found = measured()
+    return replace(found, pods=(pod_of(found, "Running"),))
+
+
+def pod_of(found: ArtifactFacts, phase: str) -> Resource:
+    labels = {"batch.kubernetes.io/job-name": found.jobs[-1]["metadata"]["name"]}
+    return {"metadata": {"name": "p", "labels": labels}, "status": {"phase": phase}}
+
+
 def of_class(name: str, claims: tuple[Resource, ...]) -> tuple[Resource, ...]:
     return tuple({**claim, "spec": {**claim["spec"], "storageClassName": name}} for claim in claims)
 
@@ -106,9 +117,8 @@ def kinds(decision: ArtifactDecision) -> list[str]:
 def test_from_nothing_to_ready() -> None:
     first = facts(artifact())
     assert kinds(decide_artifact(first)) == ["Job"]
-    running = measured()
-    assert [c["spec"]["resources"]["requests"]["storage"] for c in running.claims] == ["6Gi"]
-    decision = decide_artifact(running)
+    assert [c["spec"]["resources"]["requests"]["storage"] for c in measured().claims] == ["6Gi"]
+    decision = decide_artifact(running())
     assert (state(decision), decision.wants_slot) == (("Progressing", "Downloading"), True)
     finished = decide_artifact(ready())
     assert (state(finished), finished.wants_slot, kinds(finished)) == (
@@ -351,12 +361,12 @@ def test_a13_a_claim_that_is_made_anew_names_its_own_class(gone: str) -> None:
 
 
 def test_a13_a_class_that_goes_stops_no_download_on_a_bound_claim() -> None:
-    running = replace(measured(), claims=of_class("gone", measured().claims))
-    decision = decide_artifact(running)
+    fetching = replace(running(), claims=of_class("gone", measured().claims))
+    decision = decide_artifact(fetching)
     assert (state(decision), decision.wants_slot) == (("Progressing", "Downloading"), True)
-    assert running.jobs[-1]["metadata"]["name"] in decision.kept
-    assert state(decide_artifact(ended(running, {"ok": FETCHED}, complete=True)))[0] == "Ready"
-    pending = replace(running, claims=({**running.claims[0], "status": {"phase": "Pending"}},))
+    assert fetching.jobs[-1]["metadata"]["name"] in decision.kept
+    assert state(decide_artifact(ended(fetching, {"ok": FETCHED}, complete=True)))[0] == "Ready"
+    pending = replace(fetching, claims=({**fetching.claims[0], "status": {"phase": "Pending"}},))
     waiting = decide_artifact(pending)
     assert (state(waiting), waiting.wants_slot) == (("NotAvailable", "StorageClassNotFound"), True)
     assert not decide_artifact(replace(pending, jobs=())).wants_slot
@@ -409,6 +419,30 @@ def test_a16_the_access_mode_is_that_of_the_claim_else_of_the_artifact_else_of_i
         if (said := decide_cache(replace(asked, access_mode=mode)).condition) is not None
     ]
     assert reasons == ["Starting", "AccessModeConflict"]
+
+
+@pytest.mark.parametrize(("size", "remark"), [(None, False), ("6Gi", False), ("7Gi", True)])
+def test_a_size_that_is_raised_later_is_said_to_change_nothing(size: str | None, remark: bool) -> None:
+    cache = {"mode": "Shared", **({"size": size} if size else {})}
+    validated = {"type": "Validated", "status": "True", "observedGeneration": 1}
+    deployment = {
+        "metadata": {"name": "chat", "namespace": "ml", "uid": "d1", "generation": 1},
+        "spec": {"model": {"id": "a/b", "cache": cache}},
+        "status": {"conditions": [validated]},
+    }
+    request, engine = request_of(deployment, None), {"name": "vllm", "modelCache": True}
+    said = decide_cache(
+        CacheFacts(deployment=deployment, request=request, artifact=whole(request, ready()), engine=engine)
+    ).condition
+    assert said is not None
+    assert (said.reason, "raise spec.size of ModelArtifact" in said.message) == ("Ready", remark)
+
+
+def whole(request: CacheRequest | None, done: ArtifactFacts) -> Resource:
+    """The artifact of a request, complete."""
+    assert request is not None
+    assert request.artifact is not None
+    return {**request.artifact, "status": done.artifact["status"]}
 
 
 @pytest.mark.parametrize("jobs", [True, False])
@@ -649,6 +683,32 @@ def test_a31_an_edited_default_class_starts_no_second_download(
 def test_a36_without_a_slot_it_is_queued_without_a_timer() -> None:
     waiting = decide_artifact(replace(measured(), jobs=(), slot=False))
     assert (state(waiting), waiting.wants_slot, waiting.requeue_after) == (("Pending", "Queued"), True, None)
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason", "minutes", "holds"),
+    [
+        ("", "", 0, True),
+        ("Pending", "", 4, True),
+        ("Pending", "", 5, False),
+        ("", "", 5, False),
+        ("Pending", "SecretNotFound", 0, False),
+        ("Pending", "InsufficientCapacity", 0, False),
+        ("Running", "", 600, True),
+        ("Running", "RateLimited", 600, True),
+    ],
+)
+def test_a_download_that_cannot_start_holds_no_slot(phase: str, reason: str, minutes: int, holds: bool) -> None:
+    begun = measured()
+    known: Any = {"object": "Pod/ml/p", "field": "", "message": "why", "remedy": ""}
+    cause = RootCause(reason=reason, code=reason, since=NOW, **known) if reason else None
+    pods = (pod_of(begun, phase),) if phase else ()
+    decision = decide_artifact(replace(begun, pods=pods, cause=cause, now=NOW + timedelta(minutes=minutes)))
+    assert decision.wants_slot is holds
+    if phase != "Running":
+        assert condition_of({"status": decision.status}, "DownloadReady")["reason"] == (reason or "Starting")  # type: ignore[index]
+        starts_soon = holds and not reason
+        assert (decision.requeue_after == (5 - minutes) * 60) is starts_soon, "time alone ends the wait"
 
 
 @pytest.mark.parametrize("why", ["slot", "config", "class"])

@@ -10,7 +10,9 @@ from core.tests.any_json import anything, changed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airunway.api.bounds import EXCESS
 from airunway.api.modeldeployment import volume_claim_name
+from airunway.artifacts.deployments import CacheFacts, decide_cache
 from airunway.artifacts.volumes import VolumeFacts, claims_named, decide_volumes, has_volumes
 from airunway.configs import resolve
 from airunway.resource import Resource, dig
@@ -64,6 +66,7 @@ def facts(*volumes: Resource, live: Resource | None = None, ours: bool = True, *
 
 
 GROWN = {**SIZED, "size": "40Gi"}
+DRY = {"airunway.ai/dry-run": "true"}
 STUCK: dict[str, Resource] = {"shared": {"allowVolumeExpansion": False}}
 WAITS: dict[str, Resource] = {"shared": {"volumeBindingMode": "WaitForFirstConsumer"}}
 
@@ -140,6 +143,27 @@ WAITS: dict[str, Resource] = {"shared": {"volumeBindingMode": "WaitForFirstConsu
             id="X5: dry run",
         ),
         pytest.param(
+            facts(live=claim(), deployment=deployment(GROWN, annotations=DRY)),
+            [],
+            "Bound",
+            "dry run: would expand claim llama-kernels from 20Gi to 40Gi",
+            id="X5: dry run of a claim that grows",
+        ),
+        pytest.param(
+            facts(live=claim(), deployment=deployment(GROWN, {**SIZED, "name": "new"}, annotations=DRY)),
+            [],
+            "DryRun",
+            "would create the claims llama-new; would expand claim llama-kernels from 20Gi to 40Gi",
+            id="X5: dry run of both",
+        ),
+        pytest.param(
+            facts(live=claim(), deployment=deployment(SIZED, annotations=DRY)),
+            [],
+            "Bound",
+            "is bound",
+            id="X5: dry run without a change",
+        ),
+        pytest.param(
             facts(deployment=deployment(SIZED, annotations={"airunway.ai/dry-run": "false"})),
             ["20Gi"],
             "Starting",
@@ -189,6 +213,16 @@ def test_what_is_not_decided_yet_is_left_as_it_is() -> None:
         assert (decision.write_status, decision.claims) == (False, ())
     none = decide_volumes(facts(deployment=deployment()))
     assert (none.write_status, none.condition) == (True, None)
+
+
+@pytest.mark.parametrize(("over", "writes"), [({}, True), ({EXCESS: [["metadata.labels", "too large", "x"]]}, False)])
+def test_what_is_known_of_an_object_over_the_limits_of_size_stays(over: Resource, writes: bool) -> None:
+    """It is cached without its volumes and its cache: that is no wish to have none."""
+    outline = {**deployment(), **over}
+    assert decide_volumes(facts(deployment=outline)).write_status is writes
+    assert decide_cache(CacheFacts(deployment=outline, request=None)).write_status is writes
+    newer = {**outline, "metadata": {**outline["metadata"], "generation": 4}}
+    assert not decide_cache(CacheFacts(deployment=newer, request=None)).write_status, "not validated yet"
 
 
 def test_a28_names_of_claims_are_short_valid_and_different() -> None:

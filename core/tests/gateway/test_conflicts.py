@@ -32,9 +32,14 @@ async def test_r7_the_older_of_two_has_the_path_and_the_younger_gets_it_when_the
         assert (event["type"], event["regarding"]["name"]) == ("Warning", "second")
         assert f"held by ModelDeployment {ground.namespace}/first" in event["note"]
         assert await ground.paths("second") == ["/"]
+        # A provider's finalizer: the deployment stays for a while, and its older route would keep the requests.
+        await ground.annotate("first", finalizers=["testing.airunway.ai/provider"])
         await ground.delete("first")
         await ground.until("RouteAccepted", "second")
         assert await ground.paths("second") == ["/chat", "/"]
+        await ground.until_gone(HTTP_ROUTE, "first")
+        assert (await ground.get("first"))["metadata"]["deletionTimestamp"]
+        await ground.annotate("first", finalizers=None)
 
 
 async def test_r7_made_in_the_same_second_the_name_decides_also_after_a_restart(ground: Ground) -> None:

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from core.tests.gateway.ground import ASKED, Ground, Part, running_part
 
-from airunway.gateway.application import ask
+from airunway.gateway.application import ask, reads_of_status
 from airunway.resource import ObjectKey, dig
 
 CUSTOM = {"source": "custom"}
@@ -90,6 +90,13 @@ async def test_r27_a_server_that_is_not_there_is_a_problem_and_no_error() -> Non
     async with aiohttp.ClientSession() as session:
         for url in ("http://127.0.0.1:1", "http://no.such.host.invalid", "not a url", "http://[::1", ""):
             assert (await ask(session, url)).problem, url
+
+
+@pytest.mark.parametrize("field", ["hash", "asked"])
+def test_an_edited_template_brings_a_pass_because_it_may_give_another_name(field: str) -> None:
+    used = {"hash": "a", "asked": "b"}
+    before, after = ({"status": {"effectiveTemplate": each}, "metadata": {}} for each in (used, {**used, field: "c"}))
+    assert reads_of_status(before) != reads_of_status(after)
 
 
 @pytest.mark.apiserver

@@ -8,8 +8,9 @@ from typing import Any
 
 from airunway.api import names
 from airunway.configs import EffectiveConfig, Scope
-from airunway.resource import ObjectKey, Resource
-from airunway.routing import Decision, Facts, Flags, decide
+from airunway.owned.objects import complete, our_labels
+from airunway.resource import ObjectKey, Resource, annotations_of
+from airunway.routing import MARK, Decision, Facts, Flags, decide
 
 UID = "12345678-90ab"
 ENGINE: Resource = {"name": "vllm", "pathRouting": True, "gateway": {"endpointPicker": {}}}
@@ -92,8 +93,11 @@ def facts(obj: Resource | None = None, **parts: Any) -> Facts:
 
 def owned(obj: Resource, uid: str = UID, generation: int = 1, namespace: str = "ml") -> Resource:
     """The object as it is in the cluster, controlled by the deployment."""
+    owner = {"kind": "ModelDeployment", "metadata": {"name": "llama", "namespace": namespace}}
+    written = complete(obj, owner={**deployment(), **owner}, labels=our_labels(owner, MARK))
     metadata = {
         **obj["metadata"],
+        "annotations": annotations_of(written),
         "namespace": namespace,
         "generation": generation,
         "labels": {**(obj["metadata"].get("labels") or {}), names.PART: "gateway"},

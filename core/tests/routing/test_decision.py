@@ -372,6 +372,19 @@ def test_our_pool_and_picker() -> None:
     assert made["DestinationRule"]["spec"]["host"] == made["Service"]["metadata"]["name"]
 
 
+def test_a_propagated_label_by_which_the_pool_selects_is_not_on_its_picker() -> None:
+    labels = {"upstream.example/workspace": "llama", "example.com/team": "x"}
+    status = {"selector": "upstream.example/workspace=llama"}
+    settings = config(labelPropagation={"enabled": True, "match": ["*/*"]})
+    obj = deployment(gateway=asked(), metadata={"labels": labels}, status=status)
+    made = {item["kind"]: item for item in objects_of(decide(with_pool(obj, config=settings)))}
+    pod = made["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    selector = made["InferencePool"]["spec"]["selector"]["matchLabels"]
+    assert selector == {"upstream.example/workspace": "llama"}
+    assert not selector.items() <= pod.items(), "the picker would be an endpoint of its own pool"
+    assert pod["example.com/team"] == "x"
+
+
 def test_an_unknown_release_of_the_picker_means_no_pool_of_ours() -> None:
     decision = decide(with_pool(flags=Flags(epp_image="x/epp:latest")))
     assert kinds_of(decision) == ["HTTPRoute"]
@@ -469,6 +482,29 @@ def test_x5_a_dry_run_says_what_would_be_made() -> None:
     assert said(decision) == (False, "DryRun")
     for expected in ("HTTPRoute llama", "InferencePool llama", "Deployment llama-epp"):
         assert expected in message(decision)
+
+
+@pytest.mark.parametrize(
+    ("spec", "would"),
+    [
+        ({}, "would change nothing"),
+        ({"pathTemplate": "/new"}, "would update HTTPRoute llama"),
+        ({"pathTemplate": "/"}, "would delete HTTPRoute llama: PathTemplateInvalid"),
+        ({"enabled": False}, "would delete HTTPRoute llama, InferencePool llama, Deployment llama-epp"),
+    ],
+    ids=["as it is", "another path", "no path", "switched off"],
+)
+def test_x5_a_dry_run_of_a_route_that_serves_reports_it_and_says_what_would_become_of_it(
+    spec: Resource, would: str
+) -> None:
+    base = with_pool(deployment(gateway=asked()))
+    there = serving(base)
+    before = decide(there)
+    annotated = deployment(gateway=asked(**spec), metadata={"annotations": {names.DRY_RUN: "true"}})
+    decision = decide(at(there, annotated))
+    assert (decision.objects, said(decision)) == (None, (True, "RouteAccepted"))
+    assert decision.gateway == before.gateway
+    assert message(decision).split("; dry run: ")[1].startswith(would)
 
 
 def test_a_dry_run_of_what_cannot_be_made_says_why() -> None:

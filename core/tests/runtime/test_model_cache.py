@@ -164,6 +164,27 @@ def test_ready_weights_are_mounted_and_recorded(host: ProviderHost, plain: MakeD
                  made(host, deployment, FIRST))  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("published_for", "made_"),
+    [("new", True), (None, True), ("old", False)],
+    ids=["for this template", "by a part of an older release", "for the template as it was"],
+)
+@pytest.mark.parametrize("alive", [False, True], ids=["nothing exists", "it serves"])
+def test_an_edited_template_waits_for_its_own_weights(
+    host: ProviderHost, plain: MakeDeployment, published_for: str | None, made_: bool, alive: bool
+) -> None:
+    template: Resource = {"effectiveTemplate": {"hash": "new", "spec": {}}}
+    deployment = answered(plain(model=OTHER), claim="first", served=alive, **template)
+    if published_for is not None:
+        deployment["status"]["modelCache"]["templateHash"] = published_for
+    objects = [made(host, plain(model=SHARED), FIRST)] if alive else []
+    decision = decided(host, deployment, NONE, *objects)
+    assert decision.do is (Do.APPLY if made_ else Do.OBSERVE_ONLY)
+    if not made_:
+        (result,) = [result for result in decision.results if result.blocks_ready]
+        assert result.reason == "WaitingForModelCache"
+
+
 def test_a_record_says_nothing_of_a_cache_that_is_not_there(host: ProviderHost, plain: MakeDeployment) -> None:
     record = orjson.loads(annotations_of(made(host, plain(), None))[names.RUNTIME_SETTINGS])
     assert record.keys() == {"for", "config"}

@@ -220,6 +220,11 @@ class ModelCacheStatus(ApiModel):
     access_mode: str | None = Field(
         default=None, max_length=64, description="Access mode of the claim, such as ReadWriteMany."
     )
+    template_hash: str | None = Field(
+        default=None,
+        max_length=64,
+        description="The hash of effectiveTemplate for which the part has answered; absent without a template.",
+    )
     ready: bool = Field(default=False, description="Whether the weights are complete. Default: false.")
 
 

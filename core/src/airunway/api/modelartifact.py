@@ -134,7 +134,8 @@ class ModelArtifactSpec(ApiModel):
         default=None, max_length=1024, description="Image of the downloader. Default: that of the installation."
     )
     retention: Retention = Field(
-        default_factory=Retention, description="When unused weights are deleted. Default: never."
+        default_factory=Retention,
+        description="When unused weights are deleted; no effect on an artifact that a user made. Default: never.",
     )
 
 

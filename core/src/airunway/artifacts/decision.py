@@ -64,7 +64,7 @@ from airunway.resource import (
     text_at,
     uid_of,
 )
-from airunway.status import CAPACITY_PATIENCE, DEPENDENCY_GRACE, Condition
+from airunway.status import CAPACITY_PATIENCE, DEPENDENCY_GRACE, Category, Condition, category_of
 from airunway.status.evidence import parse_moment
 from airunway.status.rollup import Verdict
 from airunway.status.rootcause import RootCause
@@ -74,6 +74,9 @@ _ABANDONED = timedelta(minutes=5)
 
 _TTL = timedelta(hours=24)
 """``retention.ttlAfterUnused`` if the spec does not say it."""
+
+_START = timedelta(minutes=5)
+"""How long a download keeps its slot before its pod runs: one that cannot start must not hold back those of others."""
 
 _NAMED = 16
 """Users that the status names."""
@@ -175,6 +178,8 @@ class _Work:
         """When the next try is due."""
         self.look: datetime | None = None
         """When to look again for a pod that has not been seen."""
+        self.until: datetime | None = None
+        """Until when a download that has not started keeps its slot; None: it has started, or there is none."""
         size = dig(status, "discoveredSizeBytes")
         self.size: int | None = size if is_count(size) and 0 < size <= MAX_BYTES else None
         """Measured size in bytes."""
@@ -191,10 +196,25 @@ class _Work:
         """What the status says about the last try."""
         self.unused = None if facts.users else parse_moment(dig(status, "unusedSince")) or facts.now
         """Since when nothing uses it; None while something does."""
-        self.wants_slot = any(downloads(job) and not finished(job) for job in facts.jobs)
+        self.wants_slot = any(self._takes_slot(job) for job in facts.jobs)
         """Whether it downloads or waits for its turn; a try that failed and waits for the next holds back no other."""
         self.verdicts: dict[str, Verdict] = {}
         """What each child condition says, by its type."""
+
+    def _takes_slot(self, job: Resource) -> bool:
+        """Whether a Job fetches, or may be about to: its pod runs or has run, or nothing is wrong and it is new."""
+        if not downloads(job) or finished(job):
+            return False
+        pod, now = newest_pod(self.facts.pods, key_of(job).name), self.facts.now
+        if _has_begun(pod):
+            return True
+        cause = self.facts.cause
+        if cause is not None and category_of(cause.reason) is not Category.PROGRESS:
+            return False
+        made = parse_moment(dig(pod, "metadata", "creationTimestamp"))
+        began = max((each for each in (parse_moment(self.last), made) if each is not None and each <= now), default=now)
+        self.until = began + _START
+        return now < self.until
 
     def seconds_left(self) -> float | None:
         """Seconds until the artifact is deleted because nothing uses it; None: it stays."""
@@ -298,11 +318,11 @@ class _Work:
         """What a Job that exists came to; the Job of the next try if its time has come."""
         end, ended, now = finished(live), ended_at(live), self.facts.now
         if not end:
-            self._say_running(step)
+            self._say_running(step, live)
             return None
         result = result_of(newest_pod(self.facts.pods, key_of(live).name), step)
         if not result.ok and result.at is None and ended is not None and abs(now - ended) < POD_LAG:
-            self._say_running(step)
+            self._say_running(step, live)
             self.look = now + POD_LAG
             return None
         if end == "Complete" and result.ok:
@@ -318,7 +338,7 @@ class _Work:
             return None
         return self._start(step, attempt=self.attempts + 1)
 
-    def _say_running(self, step: Step) -> None:
+    def _say_running(self, step: Step, job: Resource) -> None:
         if self.facts.cause is not None:
             self._say(self.facts.cause.reason, self.facts.cause.message)
         elif (failed := self._last_failure(step)) is not None:
@@ -327,8 +347,10 @@ class _Work:
             self._say("JobRunning", "the size of the weights is measured")
         elif dig(self.facts.progress, "phase") == "Verifying":
             self._say("Verifying", "the files are compared with what their source says")
-        else:
+        elif finished(job) or _has_begun(newest_pod(self.facts.pods, key_of(job).name)):
             self._say("Downloading", "the weights are fetched")
+        else:
+            self._say("Starting", "the pod of the download has not started yet")
 
     def _last_failure(self, step: Step) -> Result | None:
         """What ended the newest pod of a Job that has not given up; None while that pod waits or runs, and after an
@@ -476,8 +498,8 @@ class _Work:
         status |= {key: value for key, value in parts.items() if value is not None}
         # A try that is due and has not begun waits for a change: a slot, its config, its class.
         due = (self.next - now).total_seconds() if self.next is not None and self.next > now else None
-        look = (self.look - now).total_seconds() if self.look is not None else None
-        waits = [each for each in (wake, left, due, look) if each is not None]
+        looks = [(each - now).total_seconds() for each in (self.look, self.until) if each is not None and each > now]
+        waits = [each for each in (wake, left, due, *looks) if each is not None]
         return ArtifactDecision(
             objects=objects,
             kept=self._kept_jobs(claim),
@@ -494,6 +516,11 @@ class _Work:
         return frozenset(
             key_of(job).name for job in jobs if is_deleting(job) or finished(job) or _is_for(job, name, live)
         )
+
+
+def _has_begun(pod: Resource | None) -> bool:
+    """Whether the pod of a Job runs, or has ended; one that could never be scheduled has not."""
+    return dig(pod, "status", "phase") in ("Running", "Succeeded", "Failed")
 
 
 def _is_for(job: Resource, claim: str, live: Resource | None) -> bool:

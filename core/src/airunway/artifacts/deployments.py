@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from airunway.api import names
-from airunway.artifacts.claims import artifact_name
+from airunway.api.bounds import EXCESS
+from airunway.artifacts.claims import artifact_name, is_smaller
 from airunway.artifacts.status import is_made
 from airunway.configs import EffectiveConfig, config_name
 from airunway.resource import (
@@ -94,25 +95,32 @@ def decide_cache(facts: CacheFacts) -> CacheDecision:
     deployment = facts.deployment
     if is_deleting(deployment) or annotations_of(deployment).get(names.PAUSED) == "true":
         return CacheDecision(write_status=False)
+    if not is_valid(deployment):  # of one over the limits of size the spec is an outline
+        return CacheDecision(write_status=False)
     if facts.request is None:
         return CacheDecision()
     if (waiting := _not_yet(facts)) is not None:
         return waiting
     request, artifact = facts.request, facts.artifact
     if (problem := _problem(facts)) is not None:
-        return _no(request, *problem, claim=_kept_claim(facts))
+        return _for_template(deployment, _no(request, *problem, claim=_kept_claim(facts)))
     if artifact is None:
-        return _without_artifact(facts, request)
-    return _with_artifact(facts, request, artifact)
+        return _for_template(deployment, _without_artifact(facts, request))
+    return _for_template(deployment, _with_artifact(facts, request, artifact))
+
+
+def _for_template(deployment: Resource, decision: CacheDecision) -> CacheDecision:
+    """The decision with the hash of what the deployment's template gives: an edited template changes the effective spec
+    without a new generation, and a provider must know an answer to the spec of before.
+    """
+    given = text_at(deployment, "status", "effectiveTemplate", "hash")
+    if decision.model_cache is None or not given:
+        return decision
+    return replace(decision, model_cache={**decision.model_cache, "templateHash": given})
 
 
 def _not_yet(facts: CacheFacts) -> CacheDecision | None:
-    """The decision while the spec, its config or its provider are not known; None once they are."""
-    deployment = facts.deployment
-    validated = condition_of(deployment, "Validated") or {}
-    generation = dig(deployment, "metadata", "generation")
-    if validated.get("status") != "True" or validated.get("observedGeneration") != generation:
-        return CacheDecision(write_status=False)
+    """The decision while the config or the provider are not known; None once they are."""
     if facts.engine is None:  # no provider yet, or one that has not registered: its own conditions say so
         return CacheDecision(write_status=False)
     if facts.engine.get("modelCache") is not True:  # the core calls it incompatible, and nothing is made for it
@@ -121,6 +129,15 @@ def _not_yet(facts: CacheFacts) -> CacheDecision | None:
         text = "The runtime config that the deployment names does not exist; the cache waits for it"
         return _no(facts.request, "WaitingForConfig", text, claim=_kept_claim(facts))
     return None
+
+
+def is_valid(deployment: Resource) -> bool:
+    """Whether the core has validated this generation, and the object is within the limits of size: an object over them
+    is cached without most of its spec, which asks for nothing then.
+    """
+    validated = condition_of(deployment, "Validated") or {}
+    current = validated.get("observedGeneration") == dig(deployment, "metadata", "generation")
+    return validated.get("status") == "True" and current and EXCESS not in deployment
 
 
 def _problem(facts: CacheFacts) -> tuple[str, str] | None:
@@ -176,7 +193,7 @@ def _with_artifact(facts: CacheFacts, request: CacheRequest, artifact: Resource)
     if is_usable(artifact):
         claim = artifact["status"]["persistentVolumeClaim"]
         cache = _model_cache(request, claim, ready=True) | {"accessMode": _access_mode(facts, request)}
-        text = f"ModelArtifact {request.name} is Ready on claim {claim}"
+        text = f"ModelArtifact {request.name} is Ready on claim {claim}{_size_remark(facts, artifact)}"
         condition = Condition(type=CONDITION, status=True, reason="Ready", message=text)
         return CacheDecision(model_cache=cache, condition=condition)
     reason, message = _unready(artifact, request)
@@ -184,6 +201,17 @@ def _with_artifact(facts: CacheFacts, request: CacheRequest, artifact: Resource)
         text = f"the cached weights are gone and are fetched again: {message}"
         return _no(request, "CacheLost", text, claim=_kept_claim(facts))
     return _no(request, reason, message)
+
+
+def _size_remark(facts: CacheFacts, artifact: Resource) -> str:
+    """What the message adds where the deployment asks for a larger claim than there is."""
+    asked, there = dig(facts.deployment, "spec", "model", "cache", "size"), dig(artifact, "status", "allocatedSize")
+    if not is_smaller(there, asked):
+        return ""
+    return (
+        f"; spec.model.cache.size {asked} changes nothing, because the claim exists with {there}: raise spec.size of "
+        f"ModelArtifact {key_of(artifact).name}"
+    )
 
 
 def _unready(artifact: Resource, request: CacheRequest) -> tuple[str, str]:

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from airunway.api import names
 from airunway.api.modeldeployment import volume_claim_name
 from airunway.artifacts.claims import Wish, claim_of, claim_verdict, is_smaller, possible
+from airunway.artifacts.deployments import is_valid
 from airunway.configs import EffectiveConfig
 from airunway.resource import (
     Resource,
     annotations_of,
-    condition_of,
     controller_owner,
     dig,
     is_deleting,
@@ -93,20 +93,22 @@ def decide_volumes(facts: VolumeFacts) -> VolumeDecision:
     deployment = facts.deployment
     if is_deleting(deployment) or annotations_of(deployment).get(names.PAUSED) == "true":
         return VolumeDecision(write_status=False)
+    if not is_valid(deployment):
+        return VolumeDecision(write_status=False)
     volumes = list(_volumes(deployment, facts.config))
     if not volumes:
         return VolumeDecision()
-    validated = condition_of(deployment, "Validated") or {}
-    current = validated.get("observedGeneration") == dig(deployment, "metadata", "generation")
-    if validated.get("status") != "True" or not current or not dig(deployment, "status", "provider", "name"):
+    if not dig(deployment, "status", "provider", "name"):
         return VolumeDecision(write_status=False)
     if facts.config_missing:
         text = "The runtime config that the deployment names does not exist; claims of volumes wait for it"
         return VolumeDecision(condition=_condition(Verdict(ready=False, reason="WaitingForConfig", message=text)))
     absent = [volume.claim for volume in volumes if volume.wish is not None and volume.claim not in facts.ours]
-    if absent and (held := _held_back(deployment, absent)) is not None:
+    if absent and (held := _held_back(facts, volumes, absent)) is not None:
         return VolumeDecision(condition=_condition(held))
     made = tuple(claim for volume in volumes if (claim := _claim(facts, volume)) is not None)
+    if _is_dry_run(deployment):
+        made = ()
     return VolumeDecision(claims=made, condition=_condition(_worst([_verdict(facts, volume) for volume in volumes])))
 
 
@@ -133,10 +135,17 @@ def _wish(volume: object, size: str, config: EffectiveConfig | None) -> Wish:
     )
 
 
-def _held_back(deployment: Resource, absent: list[str]) -> Verdict | None:
+def _is_dry_run(deployment: Resource) -> bool:
+    return annotations_of(deployment).get(names.DRY_RUN) == "true"
+
+
+def _held_back(facts: VolumeFacts, volumes: list[_Volume], absent: list[str]) -> Verdict | None:
     """Why claims that are missing are not made."""
-    if annotations_of(deployment).get(names.DRY_RUN) == "true":
-        return Verdict(ready=False, reason="DryRun", message=f"would create the claims {', '.join(absent)}")
+    deployment = facts.deployment
+    if _is_dry_run(deployment):
+        would = [f"would create the claims {', '.join(absent)}"]
+        would += [text for volume in volumes if (text := _expansion(facts, volume))]
+        return Verdict(ready=False, reason="DryRun", message="; ".join(would))
     if dig(deployment, "spec", "suspend") is True:
         text = "The deployment is suspended; the claims of its volumes are created when it is resumed"
         return Verdict(ready=False, reason="Suspended", message=text)
@@ -149,6 +158,15 @@ def _claim(facts: VolumeFacts, volume: _Volume) -> Resource | None:
     if volume.wish is None or (live is not None and (volume.claim not in facts.ours or is_deleting(live))):
         return None
     return claim_of(volume.claim, possible(volume.wish, live, _class_of(facts, volume)))
+
+
+def _expansion(facts: VolumeFacts, volume: _Volume) -> str:
+    """What a dry run says of a claim that would grow; empty if it would not."""
+    live, made = facts.claims.get(volume.claim), _claim(facts, volume)
+    if live is None or made is None:
+        return ""
+    before, after = (dig(each, "spec", "resources", "requests", "storage") for each in (live, made))
+    return f"would expand claim {volume.claim} from {before} to {after}" if is_smaller(before, after) else ""
 
 
 def _class_of(facts: VolumeFacts, volume: _Volume) -> Resource | None:
@@ -216,6 +234,8 @@ def _with_difference(found: Verdict, facts: VolumeFacts, volume: _Volume, live: 
     differs = []
     if is_smaller(can_be.size, wish.size):
         differs.append(f"it stays at {can_be.size} of {wish.size}, because its StorageClass cannot expand volumes")
+    elif _is_dry_run(facts.deployment) and (would := _expansion(facts, volume)):
+        differs.append(f"dry run: {would}")
     elif is_smaller(dig(live, "status", "capacity", "storage"), can_be.size):
         differs.append(f"its volume is being expanded to {can_be.size}")
     if wish.class_name is not None and wish.class_name != (can_be.class_name or ""):

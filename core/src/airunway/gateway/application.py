@@ -276,7 +276,7 @@ def _may_use(deployment: Resource, gateway: ObjectKey) -> bool:
     return used == (gateway.namespace, gateway.name) or bool(dig(deployment, "spec", "gateway", "httpRouteRef"))
 
 
-def _reads_of_status(deployment: Resource) -> object:
+def reads_of_status(deployment: Resource) -> object:
     """What a pass reads of the status that others write; their writes to anything else bring no pass."""
     status = deployment.get("status") or {}
     validated = condition_of(deployment, "Validated") or {}
@@ -288,10 +288,12 @@ def _reads_of_status(deployment: Resource) -> object:
         status.get("phase") in ("Running", "Degraded"),
         serves_generation(deployment),
         (validated.get("status"), validated.get("observedGeneration")),
+        dig(status, "effectiveTemplate", "hash"),  # an edited template changes the effective spec
+        dig(status, "effectiveTemplate", "asked"),
     )
 
 
-_RELEVANT = RelevantMetadata(labels=lambda _: True, annotations=lambda _: True, status=_reads_of_status)
+_RELEVANT = RelevantMetadata(labels=lambda _: True, annotations=lambda _: True, status=reads_of_status)
 
 
 # ---------------------------------------------------------------------------------- asking a model server for its name

@@ -26,6 +26,7 @@ from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deletin
 from airunway.routing import (
     CONDITION,
     MARK,
+    Claim,
     Claims,
     Decision,
     Facts,
@@ -36,6 +37,8 @@ from airunway.routing import (
     decide,
     intent_of,
 )
+from airunway.routing.gateways import verdict_of
+from airunway.routing.routes import claims_in
 from airunway.sdk.picker import ACCOUNT
 from airunway.status.conditions import SERVED, Change, Condition, change_of, conditions_in, written
 from airunway.status.events import EVENTS
@@ -44,6 +47,12 @@ log = logging.getLogger(__name__)
 
 _TRANSIENT = 2.0
 """Seconds for which a first status waits for a state that usually lasts for moments only."""
+
+_HANDOVER = 3.0
+"""Seconds for which the route of a deployment in deletion waits for the route of the next one."""
+
+_LOOK = 0.25
+"""Seconds between two looks at that one."""
 
 _ROLE_KNOWN = 60.0
 """Seconds for which it is remembered that the ClusterRole of pickers exists."""
@@ -62,6 +71,8 @@ class _Memory:
     """The newest answer of the model server."""
     pool_refused: bool = False
     """The API server refused the pool, or an object of its picker, and there is no pool."""
+    deleted_since: datetime | None = None
+    """When it was first known to be in deletion."""
     waiting_since: datetime | None = None
     """When a transient state without a status began."""
 
@@ -152,7 +163,7 @@ class RouteReconciler:
             return None
         if is_deleting(deployment):
             self.claim(key, None)
-            return None
+            return await self._release(deployment)
         memory, wanted = self._memories.of(deployment), self._wanted(deployment)
         intent = intent_of(wanted)
         self._wake_all(self._claims.put(claimant_of(deployment), claims_of(wanted, intent)))
@@ -172,6 +183,33 @@ class RouteReconciler:
             wake = soonest(wake, again)
         late = await self._report(deployment, decision, condition, memory)
         return soonest(wake, late)
+
+    async def _release(self, deployment: Resource) -> float | None:
+        """Delete the route of a deployment that is being deleted; returns the seconds until it may go.
+
+        Its provider may need minutes, and of two routes with one path a gateway follows the older one. The route of
+        the deployment that has the path now is accepted first, so that no request falls between the two.
+        """
+        live = self._wanted(deployment).own_route
+        if live is None:
+            return None
+        memory, now = self._memories.of(deployment), self._clock()
+        memory.deleted_since = memory.deleted_since or now
+        left = _HANDOVER - (now - memory.deleted_since).total_seconds()
+        if left > 0 and any(self._is_late(claim) for claim in claims_in(live)):
+            return min(left, _LOOK)
+        await self._writer.delete(live)
+        return None
+
+    def _is_late(self, claim: Claim) -> bool:
+        """Whether a deployment has this path or model name now, and its route does not serve it yet."""
+        holder = self._claims.holder(claim)
+        if holder is None:
+            return False
+        route = self._caches.find(HTTP_ROUTE, holder)
+        if route is None or claim not in claims_in(route):
+            return True
+        return verdict_of(route, gateways=self._caches.gateways()).ready is not True
 
     async def _carry_out(
         self, deployment: Resource, decision: Decision, memory: _Memory

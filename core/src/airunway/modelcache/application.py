@@ -395,6 +395,8 @@ def _read_of(deployment: Resource | None, *, own: bool) -> tuple[object, ...] | 
         status.get("engine"),
         dig(status, "provider", "name"),
         (validated.get("status"), validated.get("observedGeneration")),
+        dig(status, "effectiveTemplate", "hash"),  # an edited template changes the effective spec
+        dig(status, "effectiveTemplate", "asked"),
         labels_of(deployment) if has_volumes(deployment) else None,
     )
     if not own:

@@ -130,8 +130,10 @@ class ArtifactReconciler:
         again = None
         if decision.objects is not None:
             again = await self._carry_out(artifact, facts, decision, memory)
+            if memory.refused is not None and any(obj["kind"] == JOB.kind for obj in decision.objects):
+                self._slots.give_back(key)  # until the next try: others must not wait for it
             if facts.refused != memory.refused:
-                decision = decide_artifact(self._facts(artifact, memory))
+                decision = decide_artifact(replace(self._facts(artifact, memory), slot=facts.slot))
         await self._report(artifact, decision)
         return soonest(decision.requeue_after, again)
 

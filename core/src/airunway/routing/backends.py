@@ -270,10 +270,12 @@ def pool_objects(
 ) -> list[Resource]:
     """Pool and picker of a deployment, in the order of their creation.
 
-    `labels` are the propagated ones, on all objects and on the picker's pod. `destination_rule` is the API version of
+    `labels` are the propagated ones, on all objects and on the picker's pod; but none that the pool selects pods by,
+    else the picker would be an endpoint of its own pool. `destination_rule` is the API version of
     Istio's DestinationRule, empty where it is not served.
     """
-    model, propagated = _model(name), labels or {}
+    model = _model(name)
+    propagated = {key: value for key, value in (labels or {}).items() if key not in backend.selector}
     made = picker_sdk.objects(
         model,
         pool=picker_sdk.pool_of(model, selector=backend.selector, port=backend.port),

@@ -11,8 +11,18 @@ from dataclasses import dataclass, replace
 
 from airunway.api import names
 from airunway.configs import RoutingRequest, propagated
+from airunway.owned.objects import complete, our_labels
 from airunway.redaction import bounded
-from airunway.resource import Resource, condition_of, is_deleting, mapping_at, number_at, text_at
+from airunway.resource import (
+    Resource,
+    annotations_of,
+    condition_of,
+    is_deleting,
+    mapping_at,
+    number_at,
+    text_at,
+    uid_of,
+)
 from airunway.routing.backends import (
     Backend,
     BackendKind,
@@ -30,6 +40,7 @@ from airunway.routing.claims import ClaimKind, Conflict
 from airunway.routing.gateways import Target, gateway_key, gateway_status, parent_of, verdict_of
 from airunway.routing.intent import (
     CONDITION,
+    MARK,
     Facts,
     Intent,
     has_place,
@@ -41,7 +52,7 @@ from airunway.routing.intent import (
     is_suspended,
     keeps_unasked,
 )
-from airunway.routing.routes import Rules, annotations_for, request_timeout, route
+from airunway.routing.routes import Rules, annotations_for, request_timeout, route, rules_in
 from airunway.status import Category, category_of
 from airunway.status.conditions import Condition
 from airunway.status.rollup import Verdict
@@ -104,7 +115,7 @@ def decide(facts: Facts, intent: Intent | None = None) -> Decision:
         named_for = number_at(condition_of(deployment, CONDITION), "observedGeneration")
         decision = replace(decision, observed_generation=named_for)
     if is_dry_run(deployment):
-        return _dry(facts, decision)
+        return _dry(facts, intent, decision)
     return decision
 
 
@@ -488,28 +499,75 @@ def _status(
     )
 
 
-def _dry(facts: Facts, decision: Decision) -> Decision:
-    """The same without changes; the message says what would be."""
-    if decision.objects is None or (not decision.objects and decision.condition is None):
+_IN_A_PLAN = ("HTTPRoute", "InferencePool", "Deployment")
+"""Kinds of which a dry run says what would become."""
+
+
+def _dry(facts: Facts, intent: Intent, decision: Decision) -> Decision:
+    """The same without changes: the status has what is there, and the message says what would be."""
+    if decision.objects is None:
+        return replace(decision, probe=False)
+    changes, live, found = _changes(facts, decision.objects), facts.own_route, decision.condition
+    if not any(changes.values()) and not decision.objects and found is None:
         return replace(decision, objects=None, probe=False)
-    live = {
-        ("HTTPRoute", text_at(facts.route, "metadata", "name")),
-        ("InferencePool", text_at(facts.pool, "metadata", "name")),
-    }
-    listed = [
-        f"{kind} {name}"
-        for obj in decision.objects
-        if (kind := text_at(obj, "kind")) in ("HTTPRoute", "InferencePool", "Deployment")
-        and (kind, name := text_at(obj, "metadata", "name")) not in live
-    ]
-    would = f"would create {', '.join(listed)}" if listed else "would create nothing new"
-    found = decision.condition
-    if found is not None and not listed and found.status is not True:
+    would = "; ".join(f"would {verb} {', '.join(names)}" for verb, names in changes.items() if names)
+    would = f"dry run: {would or 'would change nothing'}"
+    moves = any(each.startswith("HTTPRoute ") for names in changes.values() for each in names)
+    goes = any(each.startswith("HTTPRoute ") for each in changes["delete"])
+    if found is not None and found.status is not True and (goes if live is not None else not changes["create"]):
         would = f"{would}: {found.reason}: {found.message}"
-    return replace(
-        decision,
-        objects=None,
-        condition=Condition(type=CONDITION, status=False, reason="DryRun", message=bounded(f"dry run: {would}")),
-        probe=False,
-        transient=False,
+    gateway = decision.gateway
+    if live is not None:
+        seen = verdict_of(live, gateways=facts.gateways, pool=facts.pool_behind)
+        gateway = _live_status(facts, intent, live, ready=seen.ready)
+        shown = found if found is not None and not moves else _condition(seen)
+    elif found is not None and found.status is True and not any(changes.values()):
+        shown = found
+    else:
+        shown = None
+    condition = (
+        Condition(type=CONDITION, status=False, reason="DryRun", message=bounded(would))
+        if shown is None
+        else replace(shown, message=bounded(f"{shown.message}; {would}"))
+    )
+    return replace(decision, objects=None, condition=condition, gateway=gateway, probe=False, transient=False)
+
+
+def _changes(facts: Facts, wanted: Sequence[Resource]) -> dict[str, list[str]]:
+    """What would be created, updated and deleted of route, pool and picker."""
+    live = dict(zip(_IN_A_PLAN, (facts.route, facts.pool, facts.picker), strict=True))
+    found: dict[str, list[str]] = {"create": [], "update": [], "delete": []}
+    for obj in wanted:
+        kind, name = text_at(obj, "kind"), text_at(obj, "metadata", "name")
+        if kind not in _IN_A_PLAN:
+            continue
+        known = live.pop(kind)
+        if known is None:
+            found["create"].append(f"{kind} {name}")
+        elif facts.own(known) is not None and _is_changed(facts, obj, known):
+            found["update"].append(f"{kind} {name}")
+    for kind, known in live.items():
+        if facts.own(known) is not None:
+            found["delete"].append(f"{kind} {text_at(known, 'metadata', 'name')}")
+    return found
+
+
+def _is_changed(facts: Facts, obj: Resource, live: Resource) -> bool:
+    """Whether an object of ours would be written otherwise than it was, by the digest that it has."""
+    metadata = {"namespace": facts.key.namespace, "name": facts.key.name, "uid": uid_of(facts.deployment)}
+    owner = {"apiVersion": names.API_VERSION, "kind": "ModelDeployment", "metadata": metadata}
+    made = complete(obj, owner=owner, labels=our_labels(owner, MARK))
+    return annotations_of(live).get(names.SPEC_HASH) != annotations_of(made)[names.SPEC_HASH]
+
+
+def _live_status(facts: Facts, intent: Intent, live: Resource, *, ready: bool | None) -> Resource:
+    """``status.gateway`` by the route that exists, whatever is asked for now."""
+    rules = rules_in(live)
+    return _status(
+        facts,
+        replace(intent, model_name=rules.model_name or intent.model_name),
+        ready=ready,
+        target=parent_of(live),
+        backend=live_backend(facts.deployment, route=live, pool=facts.own_pool),
+        rules=rules,
     )

@@ -44,7 +44,10 @@ class Flags:
     """``--epp-image``."""
     epp_version: str = ""
     """``--epp-version``."""
-    role_command: str = "helm upgrade --install airunway (the chart brings the ClusterRole)"
+    role_command: str = (
+        f"helm upgrade --install airunway $CHARTS/airunway --namespace {names.DEFAULT_NAMESPACE} "
+        "($CHARTS is the location of your release's charts)"
+    )
     """The command that installs the ClusterRole of pickers, for a message."""
 
 

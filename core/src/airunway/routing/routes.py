@@ -160,6 +160,12 @@ def _is_key(key: str) -> bool:
     return len(prefix) <= 253 and all(map(_LABEL.fullmatch, labels)) and _NAME.fullmatch(name) is not None
 
 
+def rules_in(live: Resource) -> Rules:
+    """The rules of a route of ours that exists."""
+    found = {claim.kind: claim.value for claim in reversed(claims_in(live))}
+    return Rules(path=found.get(ClaimKind.PATH, ""), model_name=found.get(ClaimKind.MODEL_NAME, ""))
+
+
 def claims_in(live: Resource) -> tuple[Claim, ...]:
     """The paths and model names that a route of ours takes on its Gateways."""
     found = []

@@ -200,7 +200,11 @@ def with_cache(gate: Gate, state: ClusterState, host: ProviderHost, *, changed: 
     on, found = names.MODEL_CACHE_PART in state.parts, state.condition(CONDITION)
     published = dig(state.deployment, "status", "modelCache")
     status, reason = (found.get("status"), str(found.get("reason"))) if found is not None else (None, "")
-    if on and status == "True" and dig(published, "ready") is True and dig(published, "claimName"):
+    # An edited template changes the effective spec without a new generation. A part of an older release does not say
+    # for which template it has answered.
+    template = dig(state.deployment, "status", "effectiveTemplate", "hash")
+    is_for_this = dig(published, "templateHash") in (None, "", template)
+    if on and status == "True" and is_for_this and dig(published, "ready") is True and dig(published, "claimName"):
         ready = _cache(published)
         return replace(gate, cache=ready, planned=f"pods mount claim {ready.claim} at {ready.mount_path}")
     kept = state.recorded.cache if state.recorded is not None else None
@@ -224,7 +228,7 @@ def with_cache(gate: Gate, state: ClusterState, host: ProviderHost, *, changed: 
     else:
         late = f"The newest spec is applied once the model cache is Ready for it; {_WHERE}"
     waits = StepResult(component=CACHE_COMPONENT, reason="WaitingForModelCache", message=late, blocks_ready=True)
-    unanswered = on and status != "False" and state.primary is None
+    unanswered = on and (status != "False" or not is_for_this) and state.primary is None
     text = "Waiting until the model cache part has answered for this spec"
     return replace(gate, closed=True, results=(replace(waits, message=text),) if unanswered else (), late=waits)
 
