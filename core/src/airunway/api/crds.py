@@ -184,10 +184,10 @@ _DEFINITIONS = (
         model=modelsource.ModelSource,
         columns=(
             _column("Phase", ".status.phase", "State as one word."),
-            _column("Registry", ".spec.registry", "Registry that is scanned."),
             _column("Models", ".status.models", "Templates made from this source.", type="integer"),
-            _column("Last-Sync", ".status.lastSyncTime", "Time since the last scan.", type="date"),
+            _column("Last-Scan", ".status.lastSyncTime", "Time since the last scan.", type="date"),
             _AGE,
+            _column("Registry", ".spec.registry", "Registry that is scanned.", wide=True),
             _column("Reason", ".status.reason", "Why, as one word.", wide=True),
             _column("Message", ".status.message", "Why the state is what it is.", wide=True),
         ),
