@@ -56,7 +56,11 @@ class Fleet:
         fleet = replace(self, made=replace(self.made, helm=helm, values=_values(self.made.charts, pods)))
         for part in ("crds", *fleet.made.charts):
             fleet.made.bring("install", part, self.before)
-        fleet.settled()
+        fleet.passed()
+        deadline = time.monotonic() + 60
+        while not fleet.made.authority():  # the leader writes it
+            assert time.monotonic() < deadline, "the core has not written the webhook's authority"
+            time.sleep(0.2)
         return fleet
 
     def running(self) -> None:
