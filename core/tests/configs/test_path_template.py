@@ -97,7 +97,7 @@ ROWS: tuple[tuple[str, str, str | None], ...] = (
     ("grammar-resource-version-in-brackets", "/{.metadata['resourceVersion']}", REFUSED),
     ("grammar-star-hides-the-resource-version", "/{[*].resourceVersion}", REFUSED),
     ("grammar-managed-fields", "/{.metadata.managedFields[0].time}", REFUSED),
-    ("grammar-generation", "/{.metadata.generation}", REFUSED),
+    ("grammar-generation", "/{.metadata.generation}", "/2"),
     ("grammar-root", "/{$}", REFUSED),
     ("grammar-two-fields", "/{.metadata.name .metadata.namespace}", REFUSED),
     ("grammar-no-dot", "/{metadata.name}", REFUSED),

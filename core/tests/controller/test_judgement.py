@@ -194,6 +194,51 @@ async def test_scaling_does_not_bring_a_stricter_policy_over_what_was_accepted()
     assert team.verdict()[0] == "False"
 
 
+async def test_what_was_accepted_with_values_of_before_is_judged_again_with_them() -> None:
+    team = Team()
+    team.templates = [template(**GOOD)]
+    await team.passes()
+    team.templates = [template(**{**GOOD, "image": "good.example/llama:2"})]
+    await team.passes()
+    team.policy = parse_policy("rules: [{images: ['good.example/llama:2']}]")
+    team.obj["spec"]["scaling"] = {"replicas": 2}
+    team.obj["metadata"]["generation"] = 2
+    await team.passes()
+    assert team.verdict()[0] == "True", "scaled with what is accepted now"
+    team.templates = [template(**GOOD)]
+    await team.passes()
+    assert team.verdict()[0] == "False"
+
+
+async def test_another_template_ends_being_too_large() -> None:
+    team = Team(env=[{"name": f"A{number}", "value": "x" * 1000} for number in range(20)])
+    large = template(**GOOD, env=[{"name": f"B{number}", "value": "y" * 1000} for number in range(15)])
+    small = {**template(**GOOD), "metadata": {"name": "small", "namespace": KEY.namespace}}
+    team.templates = [large, small]
+    await team.passes(at_most=6)
+    assert team.verdict()[0] == "False"
+    team.obj["spec"]["templateRef"] = {"name": "small"}
+    team.obj["metadata"]["generation"] = 2
+    assert await team.passes(at_most=6) <= 3
+    assert team.verdict()[0] == "True"
+
+
+async def test_values_that_were_refused_make_way_for_the_next_ones() -> None:
+    team = Team()
+    team.templates = [template(**GOOD)]
+    await team.passes()
+    team.serves()
+    other = {"name": "other", "namespace": KEY.namespace}
+    team.templates = [{**template(**EVIL), "metadata": other}]
+    team.obj["spec"]["templateRef"] = {"name": "other"}
+    team.obj["metadata"]["generation"] = 2
+    await team.passes()
+    assert team.verdict()[0] == "False"
+    team.templates = [{**template(**GOOD), "metadata": other}]
+    await team.passes()
+    assert (team.verdict()[0], team.image()) == ("True", "good.example/llama:1")
+
+
 async def test_another_object_of_the_name_was_not_accepted() -> None:
     team = Team()
     team.obj["spec"] = {"model": {"id": "org/m"}, "engine": {"type": "llamacpp"}, "image": "good.example/llama:1"}

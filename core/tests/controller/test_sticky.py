@@ -14,15 +14,23 @@ TRTLLM = EngineFacts(name="trtllm", modes=frozenset({"aggregated"}), gpu=True, c
 
 
 def running(
-    *, named: str | None = None, chosen: str = "matched capabilities: engine=vllm", core: bool = True
+    *,
+    named: str | None = None,
+    chosen: str = "matched capabilities: engine=vllm",
+    core: bool = True,
+    confirmed_by: str = "",
 ) -> Resource:
-    """A deployment that llmd runs; the core chose it, or else a custom selector did."""
+    """A deployment that llmd runs; the core chose it, or else a custom selector did. `confirmed_by` wrote the message."""
     deployment = switched()
     deployment["spec"]["provider"] = {"name": named} if named else {}
     deployment["status"]["provider"]["selectedReason"] = chosen
     manager = names.CORE_MANAGER if core else "my-selector"
-    fields: Resource = {"f:status": {"f:provider": {"f:name": {}, "f:selectedReason": {}}}}
-    deployment["metadata"]["managedFields"] = [{"manager": manager, "subresource": "status", "fieldsV1": fields}]
+    chosen_fields: Resource = {"f:provider": {"f:name": {}, "f:selectedReason": {}}}
+    said_fields: Resource = {"f:conditions": {'k:{"type":"ProviderSelected"}': {"f:message": {}}}}
+    deployment["metadata"]["managedFields"] = [
+        {"manager": who, "subresource": "status", "fieldsV1": {"f:status": fields}}
+        for who, fields in ((manager, chosen_fields), (confirmed_by or manager, said_fields))
+    ]
     said = {"type": "ProviderSelected", "status": "True", "reason": "AutoSelected", "message": "m"}
     deployment["status"]["conditions"].append(said)
     return deployment
@@ -49,6 +57,12 @@ def test_switching_the_selector_off_takes_nothing_from_what_the_core_chose(engin
 
 def test_what_a_custom_selector_chose_is_left_to_it() -> None:
     found = decided(running(core=False), provider("llmd"), selector=False)
+    assert "provider" not in found.status
+    assert words(found, "ProviderSelected")[0] == "None"
+
+
+def test_what_a_custom_selector_has_confirmed_is_its_own_from_then_on() -> None:
+    found = decided(running(confirmed_by="my-selector"), provider("llmd"), selector=False)
     assert "provider" not in found.status
     assert words(found, "ProviderSelected")[0] == "None"
 
@@ -99,6 +113,29 @@ def test_a_provider_without_a_config_is_not_called_well(named: str | None) -> No
         "provider 'llmd' is not registered (registered: other); the status may be stale",
     )
     assert words(found, "DependenciesReachable")[0] == "False"
+
+
+@pytest.mark.parametrize(
+    ("spec", "engines"),
+    [
+        ({}, [("a", True, "disaggregated"), ("b", False, "aggregated")]),
+        ({"model": {"id": "o/m", "cache": {"mode": "Shared"}}}, [("a", True, "aggregated")]),
+    ],
+)
+def test_nor_does_one_that_has_no_engine_with_all_that_is_needed(
+    spec: Resource, engines: list[tuple[str, bool, str]]
+) -> None:
+    deployment = running(named="other")
+    deployment["spec"] = {"model": {"id": "o/m"}, "provider": {"name": "other"}, **spec}
+    facts = tuple(
+        EngineFacts(name=name, modes=frozenset({mode}), gpu=not cpu, cpu=cpu, flags=frozenset())
+        for name, cpu, mode in engines
+    )
+    found = decided(deployment, provider("llmd"), provider("other", engines=facts))
+    assert found.status["provider"]["name"] == "llmd"
+    assert words(found, "ProviderSelected")[2].startswith(
+        "provider 'other' has no engine with all that the deployment needs; what provider 'llmd' runs stays"
+    )
 
 
 def test_a_named_provider_that_cannot_run_it_takes_nothing_away() -> None:

@@ -102,8 +102,8 @@ def _parsed(text: str) -> Template:
     return Template(text=text, pieces=tuple(pieces))
 
 
-_CHANGING = ("generation", "managedFields", "resourceVersion")
-"""Fields of the metadata that our own writes, or a new replica count, change: a path with one would bring the next."""
+_CHANGING = ("managedFields", "resourceVersion")
+"""Fields of the metadata that our own writes change: a path with one would bring the next."""
 
 
 def _expression(text: str, start: int) -> _Expression:

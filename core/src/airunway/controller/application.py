@@ -18,7 +18,7 @@ from airunway.controller.policies import Policies, PolicyFile
 from airunway.controller.provider_configs import ProviderConfigReconciler
 from airunway.controller.reconciler import CoreReconciler
 from airunway.controller.runtime_configs import PAUSE, RuntimeConfigReconciler, progress_of
-from airunway.controller.templates import TemplateSource, newest_hash, template_part
+from airunway.controller.templates import TemplateSource, template_part
 from airunway.controller.waves import cache_progress_of, mounts_old_claim
 from airunway.first_seen import FirstSeen
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
@@ -155,7 +155,7 @@ class CoreApplication:
             everywhere=not settings.namespaces,
             clock=self._clock,
             on_grant=self._queue.add,
-            newest_template=lambda deployment: newest_hash(deployment, self._template_source),
+            newest_template=lambda deployment: self._reconciler.newest_template(deployment),
         )
         self._reconciler = CoreReconciler(
             client=client,
@@ -172,6 +172,7 @@ class CoreApplication:
             parts=settings.parts,
             templates=self._template_source,
             is_template_granted=self._runtime_config_reconciler.templates.is_granted,
+            on_refused=lambda deployment: self._runtime_config_queue.add(self._wave_of(deployment)),
         )
         self._config_reconciler = ProviderConfigReconciler(
             client=client,

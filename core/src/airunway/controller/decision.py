@@ -54,6 +54,7 @@ from airunway.selection import (
     select_provider,
     unsupported,
 )
+from airunway.selection.choice import fits
 from airunway.status import (
     OVERALL,
     SERVED,
@@ -347,11 +348,22 @@ class _Pass:
         cache = condition_of(self.deployment, "ModelCacheReady") or {}
         if cache.get("reason") == "CacheLost":  # ruling 31: the next one could not start before the new copy is there
             return "CacheLost", f"The weights are fetched again before provider '{named}' takes over; {stays}"
+        if misfit := self._misfit(next_):
+            return "NoProviderSelected", f"{misfit}; {stays}"
+        return None
+
+    def _misfit(self, provider: ProviderFacts) -> str:
+        """Why a provider cannot run the deployment, as far as its capabilities tell; empty if it may."""
         engine = dig(self.deployment, "spec", "engine", "type")
         request = request_of(defaulted_spec(self.deployment["spec"], engine=engine))
-        if misfits := unsupported(request, next_, engine=engine):
-            return "NoProviderSelected", f"{'; '.join(each.message for each in misfits)}; {stays}"
-        return None
+        usable = [each for each in provider.engines if each.name == engine or not engine]
+        if any(
+            fits(each, request) and request.needs <= each.flags and self.grants.allows_engine(each.name)
+            for each in usable
+        ):
+            return ""
+        found = [each.message for each in unsupported(request, provider, engine=engine)]
+        return "; ".join(found) or f"provider '{provider.name}' has no engine with all that the deployment needs"
 
     def _hold_back(self, reason: str, message: str) -> Fault:
         """Keep the previous selection, and say why the named provider has not got the deployment yet."""
@@ -484,7 +496,7 @@ class _Pass:
         self.keep("engine", "selection", "effectiveTemplate")
         self.keep_provider()
         kept_types = CORE_CONDITIONS - {"Paused", CONFIG_READY}
-        if not self.chose and (condition_of(self.deployment, "ProviderSelected") or {}).get("message") != NO_SELECTOR:
+        if not self.selector and not _owns_message(self.deployment):
             kept_types -= {"ProviderSelected"}  # a custom selector's
         text = f"Reconciliation is paused by the annotation {names.PAUSED}"
         self.say("Paused", True, "Paused", text)
@@ -493,7 +505,7 @@ class _Pass:
             pass  # the phase is the provider's
         elif unseen:
             # Paused from the start: nothing else would say why nothing happens, and parents are always present.
-            self.own.extend(parent_conditions([]))
+            self.own.extend(parent_conditions(self._written(self.own)))
             self._add_phase(Fault(component="Paused", reason="Paused", message=text, pending=True))
         else:
             self.status |= {field: self.live[field] for field in ("phase", "reason", "message") if field in self.live}
@@ -549,6 +561,19 @@ def _unless_only_newer(before: Resource | None, condition: Resource) -> Resource
 
 
 def _chose(deployment: Resource) -> bool:
-    """Whether the core itself wrote ``status.provider.name``."""
+    """Whether the core itself wrote ``status.provider.name``, and no custom selector has confirmed it since, with words
+    of its own.
+    """
+    confirmed = condition_of(deployment, "ProviderSelected") is not None and not _owns_message(deployment)
+    return not confirmed and _owns(deployment, "f:provider", "f:name")
+
+
+def _owns_message(deployment: Resource) -> bool:
+    """Whether the message of ``ProviderSelected`` is the core's."""
+    return _owns(deployment, "f:conditions", 'k:{"type":"ProviderSelected"}', "f:message")
+
+
+def _owns(deployment: Resource, *path: str) -> bool:
+    """Whether the core has applied a field of the status."""
     ours = managed_by(deployment, names.CORE_MANAGER)
-    return any(dig(entry, "fieldsV1", "f:status", "f:provider", "f:name") is not None for entry in ours)
+    return any(dig(entry, "fieldsV1", "f:status", *path) is not None for entry in ours)

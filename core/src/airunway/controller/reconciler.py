@@ -20,6 +20,7 @@ from airunway.controller.templates import (
     is_judged,
     judged_digest,
     keeps_record,
+    newest_hash,
     template_part,
 )
 from airunway.first_seen import FirstSeen
@@ -27,7 +28,18 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Conflict, EventRecorder, MutationCache, StatusWriter, remove_finalizers
 from airunway.process.deployment_cache import to_validate, with_all_finalizers
 from airunway.process.logs import log_phase
-from airunway.resource import ObjectKey, Resource, dig, digest, finalizers_of, is_deleting, key_of, parse_time, uid_of
+from airunway.resource import (
+    ObjectKey,
+    Resource,
+    dig,
+    digest,
+    finalizers_of,
+    is_deleting,
+    key_of,
+    parse_time,
+    text_at,
+    uid_of,
+)
 from airunway.selection import ProviderFacts, forbidden_now, unsettled
 from airunway.status import OVERALL
 from airunway.status.events import EVENTS
@@ -68,10 +80,12 @@ class CoreReconciler:
         parts: Sequence[str] = (),
         templates: TemplateSource = NO_TEMPLATES,
         is_template_granted: Callable[[Resource], bool] = lambda _deployment: False,
+        on_refused: Callable[[Resource], None] = lambda _deployment: None,
     ) -> None:
         self._resolve = resolve
         self._templates = templates
         self._is_template_granted = is_template_granted
+        self._on_refused = on_refused
         self._is_granted = is_granted
         self._granted_claim = granted_claim
         self._parts = tuple(parts)
@@ -91,8 +105,10 @@ class CoreReconciler:
         self._guarded = guarded
         self._releaser = OrphanFinalizer(client=client, providers=providers, events=events, clock=clock)
         self._verdicts: dict[ObjectKey, tuple[str, int, list[Violation]]] = {}
-        self._accepted: dict[ObjectKey, tuple[str, int, str]] = {}
-        """Of each accepted deployment its uid, its generation, and its `judged_digest`."""
+        self._accepted: dict[ObjectKey, tuple[str, str, str]] = {}
+        """Of each accepted deployment its uid, its generation with what its template gives, and its `judged_digest`."""
+        self._refused: dict[ObjectKey, str] = {}
+        """Of deployments that go on with their values the hash of their template's, which are refused."""
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         """One pass; returns the seconds until the next pass if time alone changes the result."""
@@ -100,6 +116,7 @@ class CoreReconciler:
         if deployment is None or is_deleting(deployment):
             self._verdicts.pop(key, None)
             self._accepted.pop(key, None)
+            self._refused.pop(key, None)
             if deployment is None:
                 self._releaser.forget(key)
                 return None
@@ -109,9 +126,17 @@ class CoreReconciler:
             return None  # the watch of namespaces lags; its event triggers the pass
         template = template_part(deployment, self._templates, granted=self._is_template_granted(deployment))
         violations = self._violations(key, template, policy, labels)
+        refused = ""
         if violations and keeps_record(deployment, template):
-            template = template_part(deployment, self._templates, refused=violations)
-            violations = self._violations(key, template, policy, labels)
+            kept = template_part(deployment, self._templates, refused=violations)
+            if (left := self._violations(key, kept, policy, labels)) != violations:  # else the template is not at fault
+                refused = text_at(template.status, "effectiveTemplate", "hash")
+                template, violations = kept, left
+        elif violations and dig(template.status, "effectiveTemplate", "newerHash"):  # what is recorded is refused
+            newest = template_part(deployment, self._templates, granted=True)
+            if not self._violations(key, newest, policy, labels):
+                template, violations = newest, []
+        self._note_refused(deployment, refused)
         deployment = template.deployment
         resolution = self._resolve(deployment)
         decision = decide(
@@ -183,16 +208,33 @@ class CoreReconciler:
         )
 
     def _is_accepted(self, key: ObjectKey, template: TemplatePart) -> bool:
-        """Whether the deployment was accepted before: this generation, or an earlier one that differs in nothing but
-        replica counts. An autoscaler must not be stopped by a rule or a policy that came later.
+        """Whether the deployment was accepted before: this generation, or the last one that this process has seen
+        accepted, if it differs in nothing but replica counts. A stricter policy must not stop an autoscaler.
         """
         deployment, known = template.deployment, self._accepted.get(key)
-        state = (uid_of(deployment), dig(deployment, "metadata", "generation", default=0))
+        uid = uid_of(deployment)
         if is_judged(deployment, template):
+            state = (uid, f"{dig(deployment, 'metadata', 'generation')} {_given(template.status)}")
             if known is None or known[:2] != state:
                 self._accepted[key] = (*state, judged_digest(deployment, template))
             return True
-        return known is not None and (known[0], known[2]) == (state[0], judged_digest(deployment, template))
+        return known is not None and (known[0], known[2]) == (uid, judged_digest(deployment, template))
+
+    def newest_template(self, deployment: Resource) -> str:
+        """The hash of the newest values of a deployment's template; empty if there are none that it may take."""
+        newest = newest_hash(deployment, self._templates)
+        return newest if newest != self._refused.get(key_of(deployment)) else ""
+
+    def _note_refused(self, deployment: Resource, hash_: str) -> None:
+        """Remember the hash of the template's values that are refused; a wave does not wait for these."""
+        key = key_of(deployment)
+        if self._refused.get(key, "") == hash_:
+            return
+        if hash_:
+            self._refused[key] = hash_
+        else:
+            del self._refused[key]
+        self._on_refused(deployment)
 
     async def _write(self, deployment: Resource, status: Resource) -> bool:
         """Apply without force, so that the fields of a provider that took over meanwhile are not overwritten.

@@ -117,7 +117,7 @@ def template_part(
     if request is None or (EXCESS in deployment and record is None):
         return TemplatePart(deployment=deployment, status={})
     if EXCESS in deployment and record is not None:
-        return _of_outline(deployment, record, templates)
+        return _of_outline(deployment, request, record, templates)
     template, problem = _template(deployment, request, record, templates)
     if template is None:
         return _without(deployment, request, record, problem)
@@ -152,7 +152,7 @@ def template_part(
                 f"the next change of the deployment's own spec, or a new value of the annotation {names.ADOPT}, takes "
                 f"the new values ({changed})"
             )
-    elif given != contribution.spec:
+    elif given != contribution.spec and not refused:
         taken = "with the node affinity for the nodes that were there when its values were taken"
         if _without_nodes(published, contribution):
             taken = "without the node affinity for its GPUs, which was not known when its values were taken"
@@ -208,7 +208,7 @@ def own_digest(deployment: Resource) -> str:
 
 
 def judged_digest(deployment: Resource, part: TemplatePart) -> str:
-    """The digest of all that rules and policy judge of a deployment but replica counts, which scaling changes."""
+    """The digest of the effective spec that rules and policy judge, but for replica counts, which scaling changes."""
     return digest([_without_replicas(own_spec(deployment)), _given_by(part.status)])
 
 
@@ -237,15 +237,19 @@ def _given_by(status: object) -> object:
     return dig(status, "effectiveTemplate", "spec")
 
 
-def _of_outline(deployment: Resource, record: Resource, templates: TemplateSource) -> TemplatePart:
-    """The part of a deployment that is too large, of which the cache has only an outline: its record goes on. Before it
-    has served, the newest values of the template are taken, because they may be smaller.
+def _of_outline(deployment: Resource, request: Request, record: Resource, templates: TemplateSource) -> TemplatePart:
+    """The part of a deployment that is too large, of which the cache has only an outline: what it has served with goes
+    on. Otherwise the newest values of the template are taken, because they may be smaller; with another request the
+    record goes, and the next pass looks for that template.
     """
-    ref = record.get("ref")
-    template = templates.find(ObjectKey(text_at(ref, "namespace"), text_at(ref, "name")))
-    contribution = templates.contribution(template) if template is not None else None
-    if contribution is not None and not contribution.unusable and not is_true(deployment, SERVED):
-        record = {**record, "hash": contribution.hash, "spec": contribution.spec}
+    if not is_true(deployment, SERVED):
+        ref = record.get("ref")
+        template = templates.find(ObjectKey(text_at(ref, "namespace"), text_at(ref, "name")))
+        if record.get("asked") != request.digest or template is None or not answers(template, request):
+            return TemplatePart(deployment=deployment, status={})
+        contribution = templates.contribution(template)
+        if not contribution.unusable:
+            record = {**record, "hash": contribution.hash, "spec": contribution.spec}
     return TemplatePart(deployment=deployment, status={"effectiveTemplate": record})
 
 
