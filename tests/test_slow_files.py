@@ -30,7 +30,8 @@ def test_a_file_without_the_word_is_left_out(file: Path, expression: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "expression", ["", "not (slow or soak)", "slow or apiserver", "slow and soak or ray", "slower"]
+    "expression",
+    ["", "not (slow or soak)", "slow or apiserver", "slow and soak or ray", "slow and not (soak) or ray", "slower"],
 )
 def test_any_other_run_imports_it(file: Path, expression: str) -> None:
     assert slow_files.imported(file, expression)

@@ -20,7 +20,7 @@ def running(
     core: bool = True,
     confirmed_by: str = "",
 ) -> Resource:
-    """A deployment that llmd runs; the core chose it, or else a custom selector did. `confirmed_by` wrote the message."""
+    """A deployment that llmd runs, as the core or else a custom selector chose; `confirmed_by` wrote the message."""
     deployment = switched()
     deployment["spec"]["provider"] = {"name": named} if named else {}
     deployment["status"]["provider"]["selectedReason"] = chosen

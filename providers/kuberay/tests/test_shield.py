@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -103,6 +104,23 @@ def test_ray_is_no_open_shell_by_a_variable_of_the_runtime_config(
     harmless = RuntimeSettings(env=({"name": "RAY_AUTH", "value": "disabled"},))
     assert host.can_handle(deployment(), context(runtime=harmless)).ok
     assert host.can_handle(deployment(), context(runtime=config, first=True)).ok, "no upgrade refuses what runs open"
+
+
+def test_a_variable_of_the_config_that_what_runs_has_already_is_a_warning_that_says_how_to_end_it(
+    host: ProviderHost, deployment: Any, context: Any, service: Any
+) -> None:
+    """A release of before let it through: no upgrade stops what runs, nor its autoscaler."""
+    config = RuntimeSettings(env=({"name": "RAY_AUTH_MODE", "value": "disabled"},))
+    live = service(deployment(env=[{"name": "A", "value": "1"}]), context())
+    live["metadata"]["annotations"] = {"note": '"RAY_AUTH_MODE"'}
+    ctx = replace(context(runtime=config), live=live)
+    assert not host.can_handle(deployment(), ctx).ok, "a word of the user's is no variable"
+    (worker,) = live["spec"]["rayClusterConfig"]["workerGroupSpecs"]
+    worker["template"]["spec"]["containers"][0].setdefault("env", []).append(dict(config.env[0]))
+    found = host.can_handle(deployment(), ctx)
+    assert found.ok
+    (warning,) = (each for each in found.warnings if each.reason == "RayIsOpen")
+    assert "airunway.ai/adopt" in warning.message
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ class _Option(TyperOption):
         vars(self).update(vars(option))
 
     def get_runtime_param(self) -> Any:
-        return _Conversion(self.type_descriptor, super().get_runtime_param)
+        return _with_words_as_they_are(self, super().get_runtime_param)
 
 
 class _Argument(TyperArgument):
@@ -113,7 +113,13 @@ class _Argument(TyperArgument):
         vars(self).update(vars(argument))
 
     def get_runtime_param(self) -> Any:
-        return _Conversion(self.type_descriptor, super().get_runtime_param)
+        return _with_words_as_they_are(self, super().get_runtime_param)
+
+
+def _with_words_as_they_are(parameter: Any, typers: Callable[[], Any]) -> Any:
+    """The conversion of a parameter; typer's own if a release of typer describes types otherwise."""
+    descriptor = getattr(parameter, "type_descriptor", None)
+    return typers() if descriptor is None else _Conversion(descriptor, typers)
 
 
 @cache  # click compares parameters by identity

@@ -376,6 +376,7 @@ def _shown(artifact: Resource | None) -> tuple[object, ...] | None:
         status.get("reason"),
         status.get("message"),
         status.get("persistentVolumeClaim"),
+        status.get("allocatedSize"),
         dig(status, "completed", "claimUID"),
         done // 10 if isinstance(done, int) else None,
     )

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from weakref import WeakValueDictionary
 
 from airunway.api import names
@@ -53,6 +53,8 @@ class _Memory:
     """The root cause of the last pass."""
     refused: Condition | None = None
     """What kept the last pass from writing."""
+    held_until: datetime | None = None
+    """When a refused Job is tried again; until then it takes no slot, and what refused it still stands."""
 
 
 class ArtifactReconciler:
@@ -120,22 +122,29 @@ class ArtifactReconciler:
         if decision.delete_self:
             await self._delete(artifact)
             return None
-        if decision.wants_slot:
+        held = self._held_for(memory)
+        wants_slot = decision.wants_slot and held <= 0
+        if wants_slot:
             self._slots.take(artifact)
         else:
             self._slots.give_back(key)
-        if decision.wants_slot and not facts.slot and self._slots.take(artifact):
+        if wants_slot and not facts.slot and self._slots.take(artifact):
             facts = self._facts(artifact, memory)
             decision = decide_artifact(facts)
         again = None
         if decision.objects is not None:
             again = await self._carry_out(artifact, facts, decision, memory)
-            if memory.refused is not None and any(obj["kind"] == JOB.kind for obj in decision.objects):
+            if self._held_for(memory) > 0:
                 self._slots.give_back(key)  # until the next try: others must not wait for it
             if facts.refused != memory.refused:
                 decision = decide_artifact(replace(self._facts(artifact, memory), slot=facts.slot))
         await self._report(artifact, decision)
-        return soonest(decision.requeue_after, again)
+        return soonest(decision.requeue_after, again, held if held > 0 else None)
+
+    def _held_for(self, memory: _Memory) -> float:
+        """Seconds until a refused Job is tried again; 0 if none was refused."""
+        left = (memory.held_until - self._clock()).total_seconds() if memory.held_until is not None else 0.0
+        return max(left, 0.0)
 
     # ----------------------------------------------------------------------------------------------------------- facts
 
@@ -190,14 +199,17 @@ class ArtifactReconciler:
         claims = [obj for obj in wanted if obj["kind"] != JOB.kind]
         jobs = [obj for obj in wanted if obj["kind"] == JOB.kind and identity_in(obj) not in stay]
         applied = await self._apply(claims, known, artifact, facts=facts, memory=memory)
-        memory.refused = _trouble(applied)
+        before, memory.refused = memory.refused, _trouble(applied)
         filled = [live for identity, live in applied.live.items() if identity in map(identity_in, claims)]
         if memory.refused is None and jobs and len(filled) == len(claims):
             known = {identity: obj for identity, obj in known.items() if identity.kind == JOB.kind} | {**applied.live}
             jobs = [bound_to(job, claim) for job in jobs for claim in filled] if claims else jobs
             made = await self._apply([*claims, *jobs], known, artifact, facts=facts, memory=memory)
             memory.refused = _trouble(made)
+            memory.held_until = facts.now + timedelta(seconds=REFUSED_RETRY) if memory.refused is not None else None
             applied = replace(made, again=soonest(applied.again, made.again))
+        elif memory.refused is None and memory.held_until is not None and facts.now < memory.held_until:
+            memory.refused = before
         if applied.refused:
             log.info("%s: %s", key, applied.refused[0])
             return REFUSED_RETRY

@@ -33,8 +33,20 @@ from airunway.owned.writer import Refused, Writer, missing_of
 from airunway.plugins.contract import api_version, namesake_of
 from airunway.plugins.host import ProviderHost
 from airunway.process.deployment_cache import with_all_finalizers
+from airunway.quantity import parse_quantity
 from airunway.redaction import redacted
-from airunway.resource import ObjectKey, Resource, dig, digest, finalizers_of, is_deleting, key_of, parse_time, uid_of
+from airunway.resource import (
+    ObjectKey,
+    Resource,
+    controller_owner,
+    dig,
+    digest,
+    finalizers_of,
+    is_deleting,
+    key_of,
+    parse_time,
+    uid_of,
+)
 from airunway.runtime.informers import UpstreamInformers
 from airunway.runtime.memory import Announced, Memory, Subject
 from airunway.runtime.plan import Decision
@@ -114,7 +126,8 @@ class Executor:
         first = plan.primary
         live = {identity_in(step.live): step.live for step in plan.steps if step.live is not None}
         if first.action is Action.FOREIGN:
-            return Outcome(results=(_in_the_way(first, first),), again=CONFLICT_RETRY)  # other objects stay
+            found = _in_the_way(first, first, exists=state.primary is not None)
+            return Outcome(results=(found,), again=CONFLICT_RETRY)  # other objects stay
         if first.action is Action.REPLACE:
             return await self._replace(state, plan, memory)
         obsolete = plan.of(Action.DELETE)
@@ -146,7 +159,7 @@ class Executor:
         prunes = obsolete and not writes and not held and not dependents and decision.prunes
         for step in obsolete if prunes else ():
             await self._writer.delete(step.subject)
-        results = [_in_the_way(foreign[0], first) if foreign else _created(first)]
+        results = [_in_the_way(foreign[0], first, exists=first.live is not None) if foreign else _created(first)]
         if fought:
             text = fight_text(fought)
             results.append(StepResult(condition="DriftFight", ok=True, reason="RevertedTooOften", message=text))
@@ -204,14 +217,20 @@ class Executor:
         """Announce the replacement, then delete; the deletion's watch event triggers the creation (rulings 9, 10,
         15).
 
-        While a foreign object has a name that the new primary object needs, the old one stays.
+        While a foreign object has the name of one that is wanted, the old one stays; unless the foreign one belongs to
+        an object that goes, and goes with it.
         """
         step, old = plan.primary, plan.primary.subject
         if is_deleting(old):
             holding, again = _held_by([old], now=state.now)
             return _recreating(f"Waiting until the old {named(old)} is gone{holding}", leaves=True, again=again)
-        if foreign := plan.of(Action.FOREIGN):
-            return Outcome(results=(_in_the_way(foreign[0], step),), again=CONFLICT_RETRY)
+        goes = {uid_of(other.subject) for other in (*plan.of(Action.REPLACE), *plan.of(Action.DELETE))}
+        foreign = [
+            each for each in plan.of(Action.FOREIGN) if dig(controller_owner(each.live or {}), "uid") not in goes
+        ]
+        if foreign:
+            memory.announced = None  # it is rehearsed and announced anew
+            return Outcome(results=(_in_the_way(foreign[0], step, exists=True),), again=CONFLICT_RETRY)
         text = recreation_text(step)
         announced = Announced(uid=uid_of(old), generation=state.deployment["metadata"].get("generation", 0))
         if memory.announced != announced:
@@ -316,9 +335,9 @@ def _created(first: Step) -> StepResult:
     )
 
 
-def _in_the_way(step: Step, first: Step) -> StepResult:
+def _in_the_way(step: Step, first: Step, *, exists: bool) -> StepResult:
     """The result for a foreign object. Running objects stay; it blocks readiness only if the primary object cannot be
-    written because of it.
+    written because of it. `exists`: there is a primary object, which may serve.
     """
     assert step.wanted is not None, "a foreign object is in the way of a wanted one"
     assert step.live is not None, "a foreign object exists"
@@ -327,7 +346,7 @@ def _in_the_way(step: Step, first: Step) -> StepResult:
         reason="ResourceConflict",
         message=conflict_text(step.wanted, step.live),
         blocks_ready=first.action is not Action.KEEP,
-        only_degrades=first is not step and first.live is not None,
+        only_degrades=exists,
     )
 
 
@@ -355,7 +374,7 @@ async def rehearse(
             await writer.apply(trial, found, sure=sure or not step.writes, dry_run=True)
         except Refused as refused:
             others, message = [obj for obj in absent if obj is not wanted], in_own_name(refused.message, trial, wanted)
-            if refused.kind is ErrorKind.QUOTA and _frees_its_place(step):
+            if refused.kind is ErrorKind.QUOTA and _frees_its_place(step) and _is_only_full(message):
                 continue
             if missing_of(message, wanted, others) is None:
                 raise Refused(wanted, message, refused.kind) from refused
@@ -367,6 +386,21 @@ def _frees_its_place(step: Step) -> bool:
     return (
         not step.writes and wanted is not None and live is not None and identity_in(live)[:2] == identity_in(wanted)[:2]
     )
+
+
+_QUOTA = re.compile(r"used: (?P<used>[^:]{1,1000}), limited: (?P<limited>[^:\s]{1,1000})$")
+
+
+def _is_only_full(message: str) -> bool:
+    """Whether a quota is full and not exceeded already: ``…, used: count/pods=3, limited: count/pods=3``."""
+    found = _QUOTA.search(message)
+    if found is None:
+        return False
+    used, limited = (dict(part.partition("=")[::2] for part in found[name].split(",")) for name in ("used", "limited"))
+    try:
+        return all(parse_quantity(amount) <= parse_quantity(limited[name]) for name, amount in used.items())
+    except (KeyError, ValueError):
+        return False
 
 
 def in_own_name(message: str, trial: Resource, wanted: Resource) -> str:

@@ -149,10 +149,10 @@ CREATION: tuple[MessagePattern, ...] = (
         "API server, while a CRD is being deleted whose objects are still there",
     ),
     _row(
-        r'(?:^|forbidden: )User "[^"]*" cannot ',
+        r'(?:^|forbidden: )User "[^"]*" cannot |cannot set blockOwnerDeletion|attempting to grant RBAC permissions',
         "Forbidden",
         "Provider.Rejected",
-        "API server, the authorizer: no role allows a controller to create the object",
+        "API server, the authorizer and what asks it: no role allows a controller to create the object",
     ),
     _row(
         r'serviceaccount "[^"]*" not found|error looking up service account',
@@ -167,7 +167,7 @@ CREATION: tuple[MessagePattern, ...] = (
         "API server: a webhook for pods does not answer (recorded: LeaderWorkerSet's, while its manager is down)",
     ),
     _row(
-        r"forbidden: |denied the request|is invalid",
+        r"is forbidden: |denied the request|\" is invalid: ",
         "InvalidSpec",
         "Provider.Rejected",
         "API server: LimitRange, PodSecurity, admission policies and webhooks",

@@ -20,7 +20,7 @@ ERRORS = (
     ),
     # Before the refused credentials: the API server also answers 403 for a quota, a policy, or a namespace's deletion.
     *CREATION,
-    *meanings((r"\b401\b|\b403\b|unauthorized", "AuthFailed")),
+    *meanings((r"\b401\b|\b403\b|unauthorized|forbidden", "AuthFailed")),
     *NETWORK,
     *meanings((r"\b50[0-9]\b|internal error", "ServerError")),
 )

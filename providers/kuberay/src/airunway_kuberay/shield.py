@@ -80,7 +80,7 @@ def shield_findings(
         )
         yield False, Finding(path="spec.provider.name", reason="RayIsOpen", message=text)
         return
-    yield from ((True, finding) for finding in _weakened(deployment, context))
+    yield from _weakened(deployment, context)
     if shield is Shield.POLICY:
         text = (
             f"{_why(context, version)}: a NetworkPolicy keeps other pods away from it, where the network of this "
@@ -104,22 +104,38 @@ def _why(context: Context[Settings], version: str) -> str:
     return f"Ray {version or 'of an unknown version'} cannot ask for a token, which needs 2.52"
 
 
-def _weakened(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
-    """Blockers for settings that would remove the protection: authentication variables, also of the runtime config, and
-    Ray's ports on the open one.
+def _variables_in(node: object) -> Iterator[str]:
+    """The names of the variables of all containers in an object."""
+    if isinstance(node, dict):
+        for entry in entries if isinstance(entries := node.get("env"), list) else ():
+            if isinstance(name := dig(entry, "name"), str):
+                yield name
+    for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from _variables_in(child)
+
+
+def _weakened(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[tuple[bool, Finding]]:
+    """Findings about settings that would remove the protection: authentication variables, also of the runtime config,
+    and Ray's ports on the open one. Variables of a config that a live object has already are a warning: an upgrade must
+    not stop it.
     """
+    there = set(_variables_in(context.live))
     for position, entry in enumerate(deployment.spec.env):
         if entry.name in _VARIABLES:
             text = f"{entry.name} says who may use the Ray cluster; KubeRay sets it: remove it"
-            yield blocker(f"spec.env[{position}]", text)
+            yield True, blocker(f"spec.env[{position}]", text)
     for name in sorted({str(entry.get("name")) for entry in context.runtime.env} & {*_VARIABLES}):
         text = (
             f"{name}, which the runtime config has, says who may use the Ray cluster; KubeRay sets it: have it removed "
             "from the runtime config"
         )
-        yield blocker("spec.env", text)
+        if name in there:
+            text += f", then give the deployment's annotation {labels.ADOPT} a new value: its pods have it"
+            yield False, Finding(path="spec.env", reason="RayIsOpen", message=text)
+        else:
+            yield True, blocker("spec.env", text)
     given = dig(overridden(deployment, "head"), "rayStartParams")
     for name, value in (given if isinstance(given, dict) else {}).items():
         if "port" in name and str(PORT) in str(value).split(","):
             path = f"spec.provider.overrides.head.rayStartParams[{name}]"
-            yield blocker(path, f"port {PORT} is open to all pods, and serves the model: take another one")
+            yield True, blocker(path, f"port {PORT} is open to all pods, and serves the model: take another one")
