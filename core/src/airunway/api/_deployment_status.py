@@ -223,7 +223,7 @@ class ModelCacheStatus(ApiModel):
     template_hash: str | None = Field(
         default=None,
         max_length=64,
-        description="The hash of effectiveTemplate for which the part has answered; absent without a template.",
+        description="Hash of effectiveTemplate for which the part has answered; absent without a template.",
     )
     ready: bool = Field(default=False, description="Whether the weights are complete. Default: false.")
 
