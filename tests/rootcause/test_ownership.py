@@ -60,7 +60,11 @@ async def test_the_overall_conditions_are_handed_over_and_back(
                 "apiVersion": INFERENCE_PROVIDER_CONFIG.api_version,
                 "kind": INFERENCE_PROVIDER_CONFIG.kind,
                 "metadata": {"name": OTHER},
-                "spec": {"capabilities": {"engines": [{"name": "llamacpp", "cpuSupport": True}]}},
+                "spec": {
+                    "capabilities": {
+                        "engines": [{"name": "llamacpp", "cpuSupport": True, "servingModes": ["aggregated"]}]
+                    }
+                },
             }
             await client.apply(INFERENCE_PROVIDER_CONFIG, config, manager="test")
             # What serves is let go only for a provider that is ready to take it.
