@@ -54,7 +54,7 @@ class _Memory:
     refused: Condition | None = None
     """What kept the last pass from writing."""
     held_until: datetime | None = None
-    """When a refused Job is tried again; until then it takes no slot, and what refused it still stands."""
+    """When a download that was refused, or whose claim was, is tried again; until then it takes no slot."""
 
 
 class ArtifactReconciler:
@@ -142,7 +142,7 @@ class ArtifactReconciler:
         return soonest(decision.requeue_after, again, held if held > 0 else None)
 
     def _held_for(self, memory: _Memory) -> float:
-        """Seconds until a refused Job is tried again; 0 if none was refused."""
+        """Seconds until a refused download is tried again; 0 if none was refused."""
         left = (memory.held_until - self._clock()).total_seconds() if memory.held_until is not None else 0.0
         return max(left, 0.0)
 
@@ -206,9 +206,12 @@ class ArtifactReconciler:
             jobs = [bound_to(job, claim) for job in jobs for claim in filled] if claims else jobs
             made = await self._apply([*claims, *jobs], known, artifact, facts=facts, memory=memory)
             memory.refused = _trouble(made)
-            memory.held_until = facts.now + timedelta(seconds=REFUSED_RETRY) if memory.refused is not None else None
             applied = replace(made, again=soonest(applied.again, made.again))
-        elif memory.refused is None and memory.held_until is not None and facts.now < memory.held_until:
+        if jobs:
+            memory.held_until = facts.now + timedelta(seconds=REFUSED_RETRY) if memory.refused is not None else None
+        elif (
+            memory.refused is None and before is not None and before.type == "DownloadReady" and self._held_for(memory)
+        ):
             memory.refused = before
         if applied.refused:
             log.info("%s: %s", key, applied.refused[0])
