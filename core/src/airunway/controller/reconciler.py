@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TypeAlias
 
 from airunway.api import names
 from airunway.api.bounds import EXCESS
@@ -17,6 +18,7 @@ from airunway.controller.templates import (
     NO_TEMPLATES,
     TemplatePart,
     TemplateSource,
+    given_by,
     is_judged,
     judged_digest,
     keeps_record,
@@ -28,17 +30,16 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Conflict, EventRecorder, MutationCache, StatusWriter, remove_finalizers
 from airunway.process.deployment_cache import to_validate, with_all_finalizers
 from airunway.process.logs import log_phase
+from airunway.process.memories import Memories
 from airunway.resource import (
     ObjectKey,
     Resource,
     dig,
-    digest,
     finalizers_of,
     is_deleting,
     key_of,
     parse_time,
     text_at,
-    uid_of,
 )
 from airunway.selection import ProviderFacts, forbidden_now, unsettled
 from airunway.status import OVERALL
@@ -52,6 +53,22 @@ log = logging.getLogger(__name__)
 _HANDED_OVER = ("f:phase", "f:reason", "f:message")
 _OVERALL_KEYS = frozenset(f'k:{{"type":"{type_}"}}' for type_ in OVERALL)
 _PROVIDER_MANAGERS = names.provider_manager("")
+
+
+_Judged: TypeAlias = tuple[int, object]
+"""What was judged: the generation of a deployment, and what its template gives."""
+
+
+@dataclass(kw_only=True)
+class _Memory:
+    """What is remembered of one deployment; nothing depends on it after a restart."""
+
+    verdict: tuple[_Judged, list[Violation]] | None = None
+    """What the rules say."""
+    accepted: tuple[_Judged, str] | None = None
+    """What was accepted last, and its `judged_digest`."""
+    refused: str = ""
+    """The hash of the template's values that are refused, while it goes on with its own."""
 
 
 class CoreReconciler:
@@ -104,19 +121,13 @@ class CoreReconciler:
         self._policies = policies
         self._guarded = guarded
         self._releaser = OrphanFinalizer(client=client, providers=providers, events=events, clock=clock)
-        self._verdicts: dict[ObjectKey, tuple[str, int, list[Violation]]] = {}
-        self._accepted: dict[ObjectKey, tuple[str, str, str]] = {}
-        """Of each accepted deployment its uid, its generation with what its template gives, and its `judged_digest`."""
-        self._refused: dict[ObjectKey, str] = {}
-        """Of deployments that go on with their values the hash of their template's, which are refused."""
+        self._memories = Memories(_Memory)
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         """One pass; returns the seconds until the next pass if time alone changes the result."""
         deployment = self._deployments.get(key)
         if deployment is None or is_deleting(deployment):
-            self._verdicts.pop(key, None)
-            self._accepted.pop(key, None)
-            self._refused.pop(key, None)
+            self._memories.forget(key)
             if deployment is None:
                 self._releaser.forget(key)
                 return None
@@ -124,19 +135,7 @@ class CoreReconciler:
         policy, labels = self._policy(key.namespace)
         if labels is None:
             return None  # the watch of namespaces lags; its event triggers the pass
-        template = template_part(deployment, self._templates, granted=self._is_template_granted(deployment))
-        violations = self._violations(key, template, policy, labels)
-        refused = ""
-        if violations and keeps_record(deployment, template):
-            kept = template_part(deployment, self._templates, refused=violations)
-            if (left := self._violations(key, kept, policy, labels)) != violations:  # else the template is not at fault
-                refused = text_at(template.status, "effectiveTemplate", "hash")
-                template, violations = kept, left
-        elif violations and dig(template.status, "effectiveTemplate", "newerHash"):  # what is recorded is refused
-            newest = template_part(deployment, self._templates, granted=True)
-            if not self._violations(key, newest, policy, labels):
-                template, violations = newest, []
-        self._note_refused(deployment, refused)
+        template, violations = self._judge(deployment, policy, labels)
         deployment = template.deployment
         resolution = self._resolve(deployment)
         decision = decide(
@@ -183,9 +182,32 @@ class CoreReconciler:
             return Policy(), {NAMESPACE_NAME: namespace}
         return self._policies.policy, self._policies.known_labels(namespace)
 
-    def _violations(
-        self, key: ObjectKey, template: TemplatePart, policy: Policy, labels: Mapping[str, str]
-    ) -> list[Violation]:
+    def _judge(
+        self, deployment: Resource, policy: Policy, labels: Mapping[str, str]
+    ) -> tuple[TemplatePart, list[Violation]]:
+        """The part of the template that the deployment takes, and what is wrong with it then.
+
+        If other values of its template are refused, what serves goes on with those that it has. If those are refused
+        that it has, it takes the newest ones, unless these are refused, too.
+        """
+        template = template_part(deployment, self._templates, granted=self._is_template_granted(deployment))
+        violations, refused = self._violations(template, policy, labels), ""
+        if violations and keeps_record(deployment, template):
+            kept = template_part(deployment, self._templates, refused=violations)
+            if (left := self._violations(kept, policy, labels)) != violations:  # else the template is not at fault
+                refused = text_at(template.status, "effectiveTemplate", "hash")
+                template, violations = kept, left
+        elif violations and dig(template.status, "effectiveTemplate", "newerHash"):
+            newest = template_part(deployment, self._templates, granted=True)
+            if not self._violations(newest, policy, labels):
+                template, violations = newest, []
+        memory = self._memories.of(deployment)
+        if memory.refused != refused:
+            memory.refused = refused
+            self._on_refused(deployment)
+        return template, violations
+
+    def _violations(self, template: TemplatePart, policy: Policy, labels: Mapping[str, str]) -> list[Violation]:
         """What is wrong with a deployment, by the rules or else by the policy. The rules are asked once per generation
         and for what its template gives: most passes follow a change of the status.
 
@@ -195,46 +217,18 @@ class CoreReconciler:
         deployment = template.deployment
         if EXCESS in deployment:
             return excesses(deployment)
-        identity = (
-            f"{uid_of(deployment)} {_given(template.status)}",
-            dig(deployment, "metadata", "generation", default=0),
-        )
-        known = self._verdicts.get(key)
-        if known is None or known[:2] != identity:
-            known = self._verdicts[key] = (*identity, validate(to_validate(deployment)))
-        accepted = self._is_accepted(key, template)
-        return unsettled(deployment, known[2], accepted=accepted) or forbidden_now(
+        memory, spec = self._memories.of(deployment), _judged(template)
+        if memory.verdict is None or memory.verdict[0] != spec:
+            memory.verdict = spec, validate(to_validate(deployment))
+        accepted = _is_accepted(template, memory)
+        return unsettled(deployment, memory.verdict[1], accepted=accepted) or forbidden_now(
             policy, deployment, namespace_labels=labels, accepted=accepted
         )
 
-    def _is_accepted(self, key: ObjectKey, template: TemplatePart) -> bool:
-        """Whether the deployment was accepted before: this generation, or the last one that this process has seen
-        accepted, if it differs in nothing but replica counts. A stricter policy must not stop an autoscaler.
-        """
-        deployment, known = template.deployment, self._accepted.get(key)
-        uid = uid_of(deployment)
-        if is_judged(deployment, template):
-            state = (uid, f"{dig(deployment, 'metadata', 'generation')} {_given(template.status)}")
-            if known is None or known[:2] != state:
-                self._accepted[key] = (*state, judged_digest(deployment, template))
-            return True
-        return known is not None and (known[0], known[2]) == (uid, judged_digest(deployment, template))
-
     def newest_template(self, deployment: Resource) -> str:
         """The hash of the newest values of a deployment's template; empty if there are none that it may take."""
-        newest = newest_hash(deployment, self._templates)
-        return newest if newest != self._refused.get(key_of(deployment)) else ""
-
-    def _note_refused(self, deployment: Resource, hash_: str) -> None:
-        """Remember the hash of the template's values that are refused; a wave does not wait for these."""
-        key = key_of(deployment)
-        if self._refused.get(key, "") == hash_:
-            return
-        if hash_:
-            self._refused[key] = hash_
-        else:
-            del self._refused[key]
-        self._on_refused(deployment)
+        newest, memory = newest_hash(deployment, self._templates), self._memories.find(deployment)
+        return newest if memory is None or newest != memory.refused else ""
 
     async def _write(self, deployment: Resource, status: Resource) -> bool:
         """Apply without force, so that the fields of a provider that took over meanwhile are not overwritten.
@@ -252,11 +246,20 @@ class CoreReconciler:
             return await self._status.write(deployment, status, compared=compared)
 
 
-def _given(status: Mapping[str, Any]) -> str:
-    """What identifies the values of a template: its hash is without what nodes must have."""
-    record = dig(status, "effectiveTemplate")
-    affinity = dig(record, "spec", "affinity")
-    return f"{dig(record, 'hash', default='')} {digest(affinity) if affinity else ''}"
+def _judged(template: TemplatePart) -> _Judged:
+    return dig(template.deployment, "metadata", "generation", default=0), given_by(template.status)
+
+
+def _is_accepted(template: TemplatePart, memory: _Memory) -> bool:
+    """Whether the deployment was accepted before: this generation, or the last one that this process has seen accepted,
+    if it differs in nothing but replica counts. A stricter policy must not stop an autoscaler.
+    """
+    spec, known = _judged(template), memory.accepted
+    if is_judged(template.deployment, template):
+        if known is None or known[0] != spec:
+            memory.accepted = spec, judged_digest(template.deployment, template)
+        return True
+    return known is not None and known[1] == judged_digest(template.deployment, template)
 
 
 def _without_handed_over(deployment: Resource) -> Resource:

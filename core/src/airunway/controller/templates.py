@@ -114,9 +114,9 @@ def template_part(
     """
     spec = own_spec(deployment)
     request, record = request_of(spec), _record(deployment)
-    if request is None or (EXCESS in deployment and record is None):
+    if request is None:
         return TemplatePart(deployment=deployment, status={})
-    if EXCESS in deployment and record is not None:
+    if EXCESS in deployment:
         return _of_outline(deployment, request, record, templates)
     template, problem = _template(deployment, request, record, templates)
     if template is None:
@@ -173,7 +173,7 @@ def is_judged(deployment: Resource, part: TemplatePart) -> bool:
     """Whether this generation was accepted with what its template gives now. Other values make another spec without a
     new generation, which nothing has judged yet.
     """
-    return is_accepted(deployment) and _given_by(part.status) == _given_by(deployment.get("status"))
+    return is_accepted(deployment) and given_by(part.status) == given_by(deployment.get("status"))
 
 
 def keeps_record(deployment: Resource, part: TemplatePart) -> bool:
@@ -186,15 +186,15 @@ def keeps_record(deployment: Resource, part: TemplatePart) -> bool:
         record is not None
         and EXCESS not in deployment
         and record.get("asked") == asked
-        and record["spec"] != _given_by(part.status)
+        and record["spec"] != given_by(part.status)
         and is_true(deployment, SERVED)
     )
 
 
 def newest_hash(deployment: Resource, templates: TemplateSource) -> str:
     """The hash of what the template in use gives now; empty where there is none, or it cannot be used."""
-    request, record = request_of(own_spec(deployment)), dig(deployment, "status", "effectiveTemplate")
-    if request is None or not isinstance(dig(record, "spec"), dict):
+    request, record = request_of(own_spec(deployment)), _record(deployment)
+    if request is None or record is None:
         return ""
     template, _ = _template(deployment, request, record, templates)
     contribution = templates.contribution(template) if template is not None else None
@@ -209,7 +209,7 @@ def own_digest(deployment: Resource) -> str:
 
 def judged_digest(deployment: Resource, part: TemplatePart) -> str:
     """The digest of the effective spec that rules and policy judge, but for replica counts, which scaling changes."""
-    return digest([_without_replicas(own_spec(deployment)), _given_by(part.status)])
+    return digest([_without_replicas(own_spec(deployment)), given_by(part.status)])
 
 
 def _without_replicas(spec: Resource) -> Resource:
@@ -233,15 +233,20 @@ def _record(deployment: Resource) -> Resource | None:
     return record if isinstance(record, dict) and isinstance(record.get("spec"), dict) else None
 
 
-def _given_by(status: object) -> object:
+def given_by(status: object) -> object:
+    """What a template gives by this status; None: nothing."""
     return dig(status, "effectiveTemplate", "spec")
 
 
-def _of_outline(deployment: Resource, request: Request, record: Resource, templates: TemplateSource) -> TemplatePart:
+def _of_outline(
+    deployment: Resource, request: Request, record: Resource | None, templates: TemplateSource
+) -> TemplatePart:
     """The part of a deployment that is too large, of which the cache has only an outline: what it has served with goes
     on. Otherwise the newest values of the template are taken, because they may be smaller; with another request the
     record goes, and the next pass looks for that template.
     """
+    if record is None:
+        return TemplatePart(deployment=deployment, status={})
     if not is_true(deployment, SERVED):
         ref = record.get("ref")
         template = templates.find(ObjectKey(text_at(ref, "namespace"), text_at(ref, "name")))
