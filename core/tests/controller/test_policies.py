@@ -16,10 +16,10 @@ from airunway.selection import (
     ProviderFacts,
     forbidden_by,
     forbidden_now,
-    is_accepted,
     is_denied,
     unsettled,
 )
+from airunway.status.conditions import is_validated
 from airunway.validation import Violation, validate
 from airunway.validation.policy import NAMESPACE_NAME, Grants, PolicyError, parse_policy
 
@@ -106,8 +106,8 @@ def test_the_policy_judges_the_provider_that_is_named_or_settled() -> None:
 )
 def test_a_spec_that_has_passed_before_is_not_judged_again(status: str, generation: int, accepted: bool) -> None:
     condition = {"type": "Validated", "status": status, "observedGeneration": generation}
-    assert is_accepted(deployment(status={"conditions": [condition]})) is accepted
-    assert not is_accepted(deployment())
+    assert is_validated(deployment(status={"conditions": [condition]})) is accepted
+    assert not is_validated(deployment())
 
 
 @pytest.mark.parametrize(
@@ -126,9 +126,9 @@ def test_a_rule_that_came_later_stops_nothing_that_has_passed(spec: Any, counts:
     obj = {**kind, **deployment(status={"conditions": [condition]}), "spec": spec}
     found = validate(obj)
     assert found
-    assert bool(unsettled(obj, found, accepted=is_accepted(obj))) is counts
+    assert bool(unsettled(obj, found, accepted=is_validated(obj))) is counts
     changed = {**obj, "metadata": {**obj["metadata"], "generation": 3}}
-    assert unsettled(changed, found, accepted=is_accepted(changed)) == found
+    assert unsettled(changed, found, accepted=is_validated(changed)) == found
 
 
 def test_a_violation_is_told_in_the_status() -> None:
@@ -199,7 +199,7 @@ def test_m6_the_provider_list_holds_for_what_is_chosen_after_the_spec_has_passed
     policy = parse_policy("rules: [{providers: [beta], images: [x]}]")
 
     def told(obj: Resource) -> list[str]:
-        found = forbidden_now(policy, obj, namespace_labels=LABELS, accepted=is_accepted(obj))
+        found = forbidden_now(policy, obj, namespace_labels=LABELS, accepted=is_validated(obj))
         return [violation.path for violation in found]
 
     assert told(accepted(name="alpha")) == ["spec.provider.name"]

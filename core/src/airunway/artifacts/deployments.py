@@ -30,7 +30,7 @@ from airunway.resource import (
     uid_of,
 )
 from airunway.status import Category, category_of
-from airunway.status.conditions import Condition
+from airunway.status.conditions import Condition, is_validated
 
 CONDITION = "ModelCacheReady"
 """The condition that this part writes on deployments that ask for a cache."""
@@ -135,9 +135,12 @@ def is_valid(deployment: Resource) -> bool:
     """Whether the core has validated this generation, and the object is within the limits of size: an object over them
     is cached without most of its spec, which asks for nothing then.
     """
-    validated = condition_of(deployment, "Validated") or {}
-    current = validated.get("observedGeneration") == dig(deployment, "metadata", "generation")
-    return validated.get("status") == "True" and current and EXCESS not in deployment
+    return is_validated(deployment) and EXCESS not in deployment
+
+
+def is_dry_run(deployment: Resource) -> bool:
+    """Whether only the status may be written for the deployment."""
+    return annotations_of(deployment).get(names.DRY_RUN) == "true"
 
 
 def _problem(facts: CacheFacts) -> tuple[str, str] | None:
@@ -179,7 +182,7 @@ def _without_artifact(facts: CacheFacts, request: CacheRequest) -> CacheDecision
     if dig(deployment, "spec", "suspend") is True:
         text = "The deployment is suspended; its weights are fetched when it is resumed"
         return _no(request, "Suspended", text, claim=_kept_claim(facts))
-    if annotations_of(deployment).get(names.DRY_RUN) == "true":
+    if is_dry_run(deployment):
         text = f"would create ModelArtifact {request.name} for {request.uri}, its claim and its download"
         return _no(request, "DryRun", text)
     if _had_cache(facts):

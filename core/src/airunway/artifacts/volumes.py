@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from airunway.api import names
 from airunway.api.modeldeployment import volume_claim_name
 from airunway.artifacts.claims import Wish, claim_of, claim_verdict, is_smaller, possible
-from airunway.artifacts.deployments import is_valid
+from airunway.artifacts.deployments import is_dry_run, is_valid
 from airunway.configs import EffectiveConfig
 from airunway.resource import (
     Resource,
@@ -106,10 +106,9 @@ def decide_volumes(facts: VolumeFacts) -> VolumeDecision:
     absent = [volume.claim for volume in volumes if volume.wish is not None and volume.claim not in facts.ours]
     if absent and (held := _held_back(facts, volumes, absent)) is not None:
         return VolumeDecision(condition=_condition(held))
-    made = tuple(claim for volume in volumes if (claim := _claim(facts, volume)) is not None)
-    if _is_dry_run(deployment):
-        made = ()
-    return VolumeDecision(claims=made, condition=_condition(_worst([_verdict(facts, volume) for volume in volumes])))
+    made = (claim for volume in volumes if (claim := _claim(facts, volume)) is not None)
+    claims = () if is_dry_run(deployment) else tuple(made)
+    return VolumeDecision(claims=claims, condition=_condition(_worst([_verdict(facts, volume) for volume in volumes])))
 
 
 def _volumes(deployment: Resource, config: EffectiveConfig | None) -> Iterator[_Volume]:
@@ -135,14 +134,10 @@ def _wish(volume: object, size: str, config: EffectiveConfig | None) -> Wish:
     )
 
 
-def _is_dry_run(deployment: Resource) -> bool:
-    return annotations_of(deployment).get(names.DRY_RUN) == "true"
-
-
 def _held_back(facts: VolumeFacts, volumes: list[_Volume], absent: list[str]) -> Verdict | None:
     """Why claims that are missing are not made."""
     deployment = facts.deployment
-    if _is_dry_run(deployment):
+    if is_dry_run(deployment):
         would = [f"would create the claims {', '.join(absent)}"]
         would += [text for volume in volumes if (text := _expansion(facts, volume))]
         return Verdict(ready=False, reason="DryRun", message="; ".join(would))
@@ -234,7 +229,7 @@ def _with_difference(found: Verdict, facts: VolumeFacts, volume: _Volume, live: 
     differs = []
     if is_smaller(can_be.size, wish.size):
         differs.append(f"it stays at {can_be.size} of {wish.size}, because its StorageClass cannot expand volumes")
-    elif _is_dry_run(facts.deployment) and (would := _expansion(facts, volume)):
+    elif is_dry_run(facts.deployment) and (would := _expansion(facts, volume)):
         differs.append(f"dry run: {would}")
     elif is_smaller(dig(live, "status", "capacity", "storage"), can_be.size):
         differs.append(f"its volume is being expanded to {can_be.size}")

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from airunway.api import names
-from airunway.api.modeldeployment import defaulted_spec
 from airunway.artifacts.deployments import wants_cache
 from airunway.configs import (
     CONFIG_READY,
@@ -45,16 +44,14 @@ from airunway.selection import (
     ProviderFacts,
     ProviderRefusal,
     is_undecided,
+    misfit,
     not_installed,
     not_registered,
     recorded,
     refusals,
-    request_of,
     select_engine,
     select_provider,
-    unsupported,
 )
-from airunway.selection.choice import fits
 from airunway.status import (
     OVERALL,
     SERVED,
@@ -348,22 +345,9 @@ class _Pass:
         cache = condition_of(self.deployment, "ModelCacheReady") or {}
         if cache.get("reason") == "CacheLost":  # ruling 31: the next one could not start before the new copy is there
             return "CacheLost", f"The weights are fetched again before provider '{named}' takes over; {stays}"
-        if misfit := self._misfit(next_):
-            return "NoProviderSelected", f"{misfit}; {stays}"
+        if problem := misfit(self.deployment, next_, grants=self.grants):
+            return "NoProviderSelected", f"{problem}; {stays}"
         return None
-
-    def _misfit(self, provider: ProviderFacts) -> str:
-        """Why a provider cannot run the deployment, as far as its capabilities tell; empty if it may."""
-        engine = dig(self.deployment, "spec", "engine", "type")
-        request = request_of(defaulted_spec(self.deployment["spec"], engine=engine))
-        usable = [each for each in provider.engines if each.name == engine or not engine]
-        if any(
-            fits(each, request) and request.needs <= each.flags and self.grants.allows_engine(each.name)
-            for each in usable
-        ):
-            return ""
-        found = [each.message for each in unsupported(request, provider, engine=engine)]
-        return "; ".join(found) or f"provider '{provider.name}' has no engine with all that the deployment needs"
 
     def _hold_back(self, reason: str, message: str) -> Fault:
         """Keep the previous selection, and say why the named provider has not got the deployment yet."""

@@ -24,8 +24,8 @@ from airunway.resource import (
     key_of,
     text_at,
 )
-from airunway.selection import is_accepted
 from airunway.status import SERVED, Condition, Fault
+from airunway.status.conditions import is_validated
 from airunway.templates import (
     CLUSTER_KIND,
     KIND,
@@ -173,7 +173,7 @@ def is_judged(deployment: Resource, part: TemplatePart) -> bool:
     """Whether this generation was accepted with what its template gives now. Other values make another spec without a
     new generation, which nothing has judged yet.
     """
-    return is_accepted(deployment) and given_by(part.status) == given_by(deployment.get("status"))
+    return is_validated(deployment) and given_by(part.status) == given_by(deployment.get("status"))
 
 
 def keeps_record(deployment: Resource, part: TemplatePart) -> bool:

@@ -29,6 +29,7 @@ from airunway.resource import (
     key_of,
 )
 from airunway.routing import CONDITION, Claims, Flags, PickerProblem, Probe, picker_for
+from airunway.status.conditions import verdict_in
 
 DEFAULT_PICKER_IMAGE = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
 """Image of endpoint pickers unless ``--epp-image`` names another one."""
@@ -279,7 +280,6 @@ def _may_use(deployment: Resource, gateway: ObjectKey) -> bool:
 def reads_of_status(deployment: Resource) -> object:
     """What a pass reads of the status that others write; their writes to anything else bring no pass."""
     status = deployment.get("status") or {}
-    validated = condition_of(deployment, "Validated") or {}
     return (
         status.get("endpoint"),
         status.get("selector"),
@@ -287,9 +287,7 @@ def reads_of_status(deployment: Resource) -> object:
         dig(status, "provider", "name"),
         status.get("phase") in ("Running", "Degraded"),
         serves_generation(deployment),
-        (validated.get("status"), validated.get("observedGeneration")),
-        dig(status, "effectiveTemplate", "hash"),  # an edited template changes the effective spec
-        dig(status, "effectiveTemplate", "asked"),
+        verdict_in(deployment),
     )
 
 

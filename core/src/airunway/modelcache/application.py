@@ -35,6 +35,7 @@ from airunway.resource import (
     labels_of,
     uid_of,
 )
+from airunway.status.conditions import verdict_in
 
 DEFAULT_DOWNLOADER_IMAGE = "ghcr.io/airunway/model-downloader:0.1.0"
 """Image of the downloader unless ``--downloader-image`` names another one."""
@@ -387,7 +388,6 @@ def _read_of(deployment: Resource | None, *, own: bool) -> tuple[object, ...] | 
     if deployment is None:
         return None
     status = deployment.get("status") or {}
-    validated = condition_of(deployment, "Validated") or {}
     read: tuple[object, ...] = (
         uid_of(deployment),
         dig(deployment, "metadata", "generation"),
@@ -395,9 +395,7 @@ def _read_of(deployment: Resource | None, *, own: bool) -> tuple[object, ...] | 
         annotations_of(deployment),
         status.get("engine"),
         dig(status, "provider", "name"),
-        (validated.get("status"), validated.get("observedGeneration")),
-        dig(status, "effectiveTemplate", "hash"),  # an edited template changes the effective spec
-        dig(status, "effectiveTemplate", "asked"),
+        verdict_in(deployment),
         labels_of(deployment) if has_volumes(deployment) else None,
     )
     if not own:

@@ -123,28 +123,25 @@ class ArtifactReconciler:
             await self._delete(artifact)
             return None
         held = self._held_for(memory)
-        wants_slot = decision.wants_slot and held <= 0
-        if wants_slot:
-            self._slots.take(artifact)
-        else:
+        if not decision.wants_slot or held is not None:
             self._slots.give_back(key)
-        if wants_slot and not facts.slot and self._slots.take(artifact):
+        elif self._slots.take(artifact) and not facts.slot:
             facts = self._facts(artifact, memory)
             decision = decide_artifact(facts)
         again = None
         if decision.objects is not None:
             again = await self._carry_out(artifact, facts, decision, memory)
-            if self._held_for(memory) > 0:
+            if self._held_for(memory) is not None:
                 self._slots.give_back(key)  # until the next try: others must not wait for it
             if facts.refused != memory.refused:
                 decision = decide_artifact(replace(self._facts(artifact, memory), slot=facts.slot))
         await self._report(artifact, decision)
-        return soonest(decision.requeue_after, again, held if held > 0 else None)
+        return soonest(decision.requeue_after, again, held)
 
-    def _held_for(self, memory: _Memory) -> float:
-        """Seconds until a refused download is tried again; 0 if none was refused."""
+    def _held_for(self, memory: _Memory) -> float | None:
+        """Seconds until a refused download is tried again; None if none is held."""
         left = (memory.held_until - self._clock()).total_seconds() if memory.held_until is not None else 0.0
-        return max(left, 0.0)
+        return left if left > 0 else None
 
     # ----------------------------------------------------------------------------------------------------------- facts
 
@@ -209,9 +206,7 @@ class ArtifactReconciler:
             applied = replace(made, again=soonest(applied.again, made.again))
         if jobs:
             memory.held_until = facts.now + timedelta(seconds=REFUSED_RETRY) if memory.refused is not None else None
-        elif (
-            memory.refused is None and before is not None and before.type == "DownloadReady" and self._held_for(memory)
-        ):
+        elif memory.refused is None and self._held_for(memory) is not None and _is_of_download(before):
             memory.refused = before
         if applied.refused:
             log.info("%s: %s", key, applied.refused[0])
@@ -289,6 +284,10 @@ class ArtifactReconciler:
         download = change_of(artifact, decision.status, "DownloadReady")
         if download.is_new_fault:
             self._events.emit(artifact, reason="DownloadFailed", note=download.text, warning=True, action="Download")
+
+
+def _is_of_download(refused: Condition | None) -> bool:
+    return refused is not None and refused.type == "DownloadReady"
 
 
 def _trouble(applied: Applied) -> Condition | None:

@@ -12,9 +12,9 @@ from datetime import datetime
 
 from airunway.api.base import ParseError
 from airunway.api.modeldeployment import defaulted_spec
-from airunway.resource import Resource, condition_of, dig
+from airunway.resource import Resource, dig
 from airunway.selection.facts import STALE_AFTER, EngineFacts, ProviderFacts, ProviderRefusal, Request, request_of
-from airunway.selection.provider import NO_HEALTHY, ProviderChoice, choose_provider, weigh_at_best
+from airunway.selection.provider import NO_HEALTHY, ProviderChoice, choose_provider, unsupported, weigh_at_best
 from airunway.validation import Violation
 from airunway.validation.policy import Grants, Policy, violations
 
@@ -63,7 +63,7 @@ def choose_engine(
     by_name = sorted(considered, key=lambda p: p.name)
     offers = [(engine, p.name) for p in by_name for engine in p.engines if fits(engine, request)]
     # An engine that some provider runs with all that is needed comes first.
-    offers = [(engine, name) for engine, name in offers if request.needs <= engine.flags] or offers
+    offers = [(engine, name) for engine, name in offers if _has_all(engine, request)] or offers
     fitting: dict[str, str] = {}
     for engine, name in offers:
         fitting.setdefault(engine.name, name)
@@ -93,6 +93,21 @@ def named_engine(name: str) -> EngineChoice:
 def fits(engine: EngineFacts, request: Request) -> bool:
     """Whether the engine, as this provider runs it, has the requested device and serving mode."""
     return (engine.gpu if request.gpu else engine.cpu) and request.mode in engine.modes
+
+
+def _has_all(engine: EngineFacts, request: Request) -> bool:
+    return fits(engine, request) and request.needs <= engine.flags
+
+
+def misfit(deployment: Resource, provider: ProviderFacts, *, grants: Grants) -> str:
+    """Returns why a provider cannot run a deployment, as far as its capabilities tell; empty if it may."""
+    engine = dig(deployment, "spec", "engine", "type")
+    request = request_of(defaulted_spec(deployment["spec"], engine=engine))
+    usable = (each for each in provider.engines if engine in (None, "", each.name) and grants.allows_engine(each.name))
+    if any(_has_all(each, request) for each in usable):
+        return ""
+    found = [each.message for each in unsupported(request, provider, engine=engine)]
+    return "; ".join(found) or f"provider '{provider.name}' has no engine with all that the deployment needs"
 
 
 def _silent(provider: ProviderFacts, now: datetime) -> bool:
@@ -220,13 +235,6 @@ def provider_for(spec: Resource, providers: Sequence[ProviderFacts], *, now: dat
     if pinned or engine is None:
         return pinned or None
     return choose_provider(request_of(defaulted_spec(spec, engine=engine)), providers, engine=engine, now=now).provider
-
-
-def is_accepted(deployment: Resource) -> bool:
-    """Whether this generation was validated before; later changes around it do not revoke that."""
-    validated = condition_of(deployment, "Validated") or {}
-    generation = dig(deployment, "metadata", "generation")
-    return validated.get("status") == "True" and validated.get("observedGeneration") == generation
 
 
 def unsettled(deployment: Resource, found: Sequence[Violation], *, accepted: bool) -> list[Violation]:

@@ -17,13 +17,13 @@ from airunway.selection.choice import (
     EngineChoice,
     forbidden_by,
     forbidden_now,
-    is_accepted,
     select_engine,
     select_provider,
     unsettled,
 )
 from airunway.selection.facts import ProviderFacts, ProviderRefusal, is_undecided, refusals
 from airunway.selection.provider import NO_HEALTHY, Candidate, not_registered
+from airunway.status.conditions import is_validated
 from airunway.validation import Violation, validate
 from airunway.validation.policy import NAMESPACE_NAME, Grants, Policy
 
@@ -127,7 +127,7 @@ def explain(
     policy = policy or Policy()
     labels = {**(namespace_labels or {}), NAMESPACE_NAME: key_of(deployment).namespace}
     grants = policy.grants(labels)
-    accepted = is_accepted(deployment)
+    accepted = is_validated(deployment)
     violations = tuple(unsettled(deployment, validate(deployment), accepted=accepted))
     violations = violations or tuple(forbidden_now(policy, deployment, namespace_labels=labels, accepted=accepted))
     model = str(dig(deployment, "spec", "model", "id", default=""))

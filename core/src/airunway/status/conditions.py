@@ -121,6 +121,22 @@ generation that was served. It stays when the deployment becomes unready, and is
 """
 
 
+def is_validated(deployment: Resource) -> bool:
+    """Whether the core has validated this generation of a deployment."""
+    validated = condition_of(deployment, "Validated") or {}
+    generation = dig(deployment, "metadata", "generation")
+    return validated.get("status") == "True" and validated.get("observedGeneration") == generation
+
+
+def verdict_in(deployment: Resource) -> tuple[object, ...]:
+    """What of the core's verdict a part depends on: which generation is valid, and with which values of a template, for
+    these change the effective spec without a new generation.
+    """
+    validated = condition_of(deployment, "Validated") or {}
+    template = dig(deployment, "status", "effectiveTemplate")
+    return validated.get("status"), validated.get("observedGeneration"), dig(template, "hash"), dig(template, "asked")
+
+
 def served_before(status: Resource, *, created: datetime | None) -> Resource | None:
     """Returns the condition ``Served`` of a status, if it counts for an object that was created at `created`.
 

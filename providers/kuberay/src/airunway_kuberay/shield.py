@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum
 
-from airunway.sdk import Context, Finding, ModelDeployment, Resource, blocker, dig, labels, overridden
+from airunway.sdk import Context, Finding, ModelDeployment, Resource, blocker, dig, labels, overridden, pod_specs
 from airunway_kuberay.manifest import PORT, SHIELDED, TOKENS
 from airunway_kuberay.releases import TOKENS_SINCE, numbers
 from airunway_kuberay.settings import Settings
@@ -104,14 +104,11 @@ def _why(context: Context[Settings], version: str) -> str:
     return f"Ray {version or 'of an unknown version'} cannot ask for a token, which needs 2.52"
 
 
-def _variables_in(node: object) -> Iterator[str]:
-    """The names of the variables of all containers in an object."""
-    if isinstance(node, dict):
-        for entry in entries if isinstance(entries := node.get("env"), list) else ():
-            if isinstance(name := dig(entry, "name"), str):
-                yield name
-    for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
-        yield from _variables_in(child)
+def _variables_in(live: Resource | None) -> Iterator[str]:
+    """The names of the variables of all containers of a live object."""
+    for spec in pod_specs(live):
+        for container in dig(spec, "containers") or ():
+            yield from (str(dig(entry, "name")) for entry in dig(container, "env") or ())
 
 
 def _weakened(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[tuple[bool, Finding]]:
