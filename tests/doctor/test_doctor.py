@@ -121,17 +121,17 @@ async def test_each_misconfiguration_is_found_and_nothing_else(
     found = run_checks(
         await gather(client, namespace=namespace, hosts=[load(each.name) for each in discover(on_request=True)])
     )
-    told = [
+    reported = [
         (finding["code"], finding["object"], finding["what"], finding["do"]) for finding in document(found)["findings"]
     ]
     faults = [case["fault"] for case in cases]
-    assert sorted({code for code, *_ in told}) == sorted(code for case in cases for code in case["finds"]), (
+    assert sorted({code for code, *_ in reported}) == sorted(code for case in cases for code in case["finds"]), (
         faults,
-        told,
+        reported,
     )
     says = [text for case in cases for text in case.get("says", ())]
     for words in (text.replace("$NAMESPACE", namespace) for text in says):
-        assert any(words in " ".join(each) for each in told), (words, told)
+        assert any(words in " ".join(each) for each in reported), (words, reported)
 
 
 async def test_nothing_is_found_where_core_webhook_and_provider_really_run(

@@ -117,7 +117,7 @@ async def test_what_a_kubelet_reports_has_the_same_code(
 
 
 async def are_told(client: Client, kubeconfig: Path, broken: Sequence[Broken]) -> None:
-    """Create the deployments, break a pod of each, hold what is told of it against its fault, and heal it again."""
+    """Create the deployments, break a pod of each, hold what is reported of it against its fault, and heal it again."""
     pods = {}
     for each in broken:
         provider, _, spec = SHAPES[each.shape]

@@ -99,7 +99,7 @@ def test_ready(observe: Any) -> None:
     ],
 )
 def test_workers_are_counted_in_every_release(observe: Any, status: Resource, ready: int) -> None:
-    """Which ones are ready is not told by KubeRay 1.1: what runs is counted, or there would never be a replica."""
+    """Which ones are ready is not reported by KubeRay 1.1: what runs is counted, or there would never be a replica."""
     running = {"serviceStatus": "Running", **RUNS}
     found = observe(service(**running), {"kind": "RayCluster", "metadata": {"name": ACTIVE}, "status": status})
     assert (only(found).ready, found.replicas) == (True, Replicas(desired=1, ready=ready, available=ready))
@@ -205,34 +205,34 @@ def test_given_up_is_dead(observe: Any) -> None:
     ],
 )
 def test_a_configuration_that_ray_does_not_take_is_told_by_an_event(observe: Any, note: str, reason: str) -> None:
-    told = event("FailedToUpdateServeApplications", f"Failed to update serve applications, err: {note}")
-    found = only(observe(service(NOT_READY, pendingServiceStatus=side(PENDING)), events=(told,), applied=NOW))
+    reported = event("FailedToUpdateServeApplications", f"Failed to update serve applications, err: {note}")
+    found = only(observe(service(NOT_READY, pendingServiceStatus=side(PENDING)), events=(reported,), applied=NOW))
     assert (found.reason, found.message) == (reason, f"Ray Serve has not taken the configuration: {note}")
 
 
 def test_what_was_written_since_outdates_an_event(observe: Any) -> None:
-    told = event("FailedToUpdateServeApplications", "err: 400", after=-1)
+    reported = event("FailedToUpdateServeApplications", "err: 400", after=-1)
     starts = service(NOT_READY, pendingServiceStatus=side(PENDING))
-    assert only(observe(starts, events=(told,), applied=NOW)).reason == "Progressing"
+    assert only(observe(starts, events=(reported,), applied=NOW)).reason == "Progressing"
     later = service(READY, **RUNS, lastUpdateTime=format_time(NOW))
-    assert only(observe(later, FULL, events=(told,))).ready is True
+    assert only(observe(later, FULL, events=(reported,))).ready is True
 
 
 def test_a_second_refusal_of_which_no_event_is_written_is_told(observe: Any) -> None:
     """Event recorders write the first of equal events, and for minutes no other (client-go)."""
-    told = event("FailedToUpdateServeApplications", "err: 400 Bad Request", after=-30)
+    reported = event("FailedToUpdateServeApplications", "err: 400 Bad Request", after=-30)
     before = format_time(NOW - timedelta(seconds=40))
     edited = service(READY, **RUNS, generation=2, lastUpdateTime=before)
     starts = service(NOT_READY, pendingServiceStatus=side(PENDING), generation=2, lastUpdateTime=before)
     for primary in (edited, starts):
-        young = observe(primary, FULL, events=(told,), applied=NOW, now=NOW + timedelta(seconds=4))
+        young = observe(primary, FULL, events=(reported,), applied=NOW, now=NOW + timedelta(seconds=4))
         assert (only(young).reason, young.requeue_after) == ("Progressing", 6)
-        late = observe(primary, FULL, events=(told,), applied=NOW, now=NOW + timedelta(seconds=10))
+        late = observe(primary, FULL, events=(reported,), applied=NOW, now=NOW + timedelta(seconds=10))
         assert (only(late).reason, only(late).only_degrades) == ("InvalidSpec", primary is edited)
     loads = service(
         NOT_READY, pendingServiceStatus=side(PENDING, app("DEPLOYING")), generation=2, lastUpdateTime=before
     )
-    late = observe(loads, events=(told,), applied=NOW, now=NOW + timedelta(seconds=60))
+    late = observe(loads, events=(reported,), applied=NOW, now=NOW + timedelta(seconds=60))
     assert only(late).reason == "Progressing", "something was taken, and may be what is wanted again"
 
 
@@ -353,14 +353,14 @@ def test_real_kuberay_6_what_only_an_event_of_the_raycluster_says_is_the_reason(
 ) -> None:
     """A missing ServiceAccount: "the Ray cluster starts", for ever, was all that was said."""
     starts = service(NOT_READY, pendingServiceStatus=side(PENDING))
-    told = replace(event(reason, note), kind="RayCluster", name=PENDING)
-    found = only(observe(starts, cluster(PENDING), events=(told,)))
+    reported = replace(event(reason, note), kind="RayCluster", name=PENDING)
+    found = only(observe(starts, cluster(PENDING), events=(reported,)))
     assert found.reason not in ("Progressing", "Starting")
     assert means in found.message
-    assert only(observe(starts, cluster(PENDING), events=(replace(told, name=ACTIVE),))).reason == "Progressing"
+    assert only(observe(starts, cluster(PENDING), events=(replace(reported, name=ACTIVE),))).reason == "Progressing"
     headed = cluster(PENDING)
     headed["status"]["head"] = {"podName": "h"}
-    assert only(observe(starts, headed, events=(told,))).reason == "Progressing", "it has passed"
+    assert only(observe(starts, headed, events=(reported,))).reason == "Progressing", "it has passed"
 
 
 @pytest.mark.parametrize(
@@ -377,8 +377,8 @@ def test_a_403_of_the_api_server_is_named_by_its_cause(observe: Any, refused: st
     starts, message = service(NOT_READY, pendingServiceStatus=side(PENDING)), f'pods "x" is forbidden: {refused}'
     failed = cluster(PENDING, condition("ReplicaFailure", "True", message=message))
     assert only(observe(starts, failed)).reason == expected
-    told = replace(event("FailedToCreateHeadPod", message), kind="RayCluster", name=PENDING)
-    assert only(observe(starts, cluster(PENDING), events=(told,))).reason == expected
+    reported = replace(event("FailedToCreateHeadPod", message), kind="RayCluster", name=PENDING)
+    assert only(observe(starts, cluster(PENDING), events=(reported,))).reason == expected
 
 
 def test_real_kuberay_10_the_first_failed_try_names_the_cause(observe: Any) -> None:
