@@ -16,6 +16,7 @@ from core.tests.routing.builders import (
     deployment,
     facts,
     gateway,
+    listener,
     matches_of,
     message,
     owned,
@@ -82,6 +83,25 @@ def test_a_route_of_another_owner_claims_nothing_for_the_deployment() -> None:
     foreign = owned(route_of(decide(facts(deployment(gateway=asked(pathTemplate="/theirs"))))), uid="of-another")
     paused = deployment(gateway=asked(), metadata={"annotations": {names.PAUSED: "true"}})
     assert {claim.value for claim in claims_of(facts(paused, route=foreign))} == {PATH, "Llama-8B"}
+
+
+@pytest.mark.parametrize(
+    "only",
+    [
+        pytest.param({"namespaces": {"from": "Same"}}, id="another namespace"),
+        pytest.param({"namespaces": {"from": "None"}}, id="none"),
+        pytest.param({"namespaces": {"from": "All"}, "kinds": [{"kind": "GRPCRoute"}]}, id="another kind"),
+    ],
+)
+def test_a_gateway_that_does_not_admit_the_namespace_has_no_claim_of_it(only: Resource) -> None:
+    closed = listener(allowedRoutes=only)
+    assert claims_of(facts(gateways=[gateway(listeners=[closed])])) == ()
+    assert claims_of(facts(gateways=[gateway(listeners=[closed, listener("open")])])) == claims_of(facts())
+    to_closed = deployment(gateway=asked(gatewayRef={"name": "gw", "namespace": "infra", "sectionName": "http"}))
+    both = [gateway(listeners=[closed, listener("open")])]
+    assert claims_of(facts(to_closed, gateways=both)) == ()
+    # A Gateway that does not exist yet is claimed.
+    assert claims_of(facts(to_closed, gateways=[]))
 
 
 def test_not_asked_and_without_a_place_claims_nothing() -> None:

@@ -187,10 +187,15 @@ def usable(choice: Choice, *, namespace: str) -> bool:
     The Gateway must exist, must not be in deletion, and must have a listener for HTTP that may admit the namespace.
     Its readiness does not count: a Gateway that is not programmed for a moment must not take routes away.
     """
+    return choice.gateway is not None and not is_deleting(choice.gateway) and not excludes(choice, namespace=namespace)
+
+
+def excludes(choice: Choice, *, namespace: str) -> bool:
+    """Whether the chosen Gateway exists and has no listener for HTTP that may admit the namespace."""
     gateway, target = choice.gateway, choice.target
-    if gateway is None or target is None or is_deleting(gateway):
+    if gateway is None or target is None:
         return False
-    return any(
+    return not any(
         admits(listener, gateway=target.gateway, namespace=namespace)
         for listener in listeners(gateway)
         if target.section in ("", listener.name)

@@ -25,7 +25,7 @@ from airunway.resource import (
     uid_of,
 )
 from airunway.routing.claims import Claim, ClaimKind, Conflict
-from airunway.routing.gateways import Choice, choose, gateway_key, parent_of, usable
+from airunway.routing.gateways import Choice, choose, excludes, gateway_key, parent_of, usable
 from airunway.routing.routes import claims_in, header_problem
 
 CONDITION = "GatewayReady"
@@ -248,9 +248,14 @@ def claims_of(facts: Facts, intent: Intent | None = None) -> tuple[Claim, ...]:
 
 
 def _wanted(facts: Facts, intent: Intent) -> tuple[Claim, ...]:
-    """The claims of the spec and the config, whatever route exists."""
+    """The claims of the spec and the config, whatever route exists.
+
+    On a Gateway that does not admit the namespace there are none: a tenant would take paths of others away.
+    """
     target = intent.choice.target
     if target is None or intent.user_route or is_suspended(facts.deployment):
+        return ()
+    if excludes(intent.choice, namespace=facts.key.namespace):
         return ()
     if intent.request is not RoutingRequest.REQUIRED and not has_place(facts, intent):
         return ()
