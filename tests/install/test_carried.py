@@ -152,7 +152,7 @@ def test_without_helm_kubectl_applies_prunes_and_deletes_what_is_printed(machine
     for command in ("install", "upgrade", "uninstall"):
         said = machine(command, "-n", "plain", code=1, program=command == "upgrade")
         assert (
-            "helm is not on PATH. Install helm 3.14 or newer, or install without helm:\n  airunway crds --apply\n"
+            "helm is not on PATH. Install helm 3.17 or newer, or install without helm:\n  airunway crds --apply\n"
             in said
         )
         assert "airunway manifests --providers NAMES --namespace plain | kubectl apply --server-side -f -" in said

@@ -55,7 +55,7 @@ def install(
 ) -> None:
     """Install CRDs, core and providers: pip install airunway airunway-kaito, then airunway install --providers kaito
 
-    Each part becomes a release of Helm, from the chart in its wheel, with the helm (3.14 or newer) on PATH. Without
+    Each part becomes a release of Helm, from the chart in its wheel, with the helm (3.17 or newer) on PATH. Without
     helm: airunway manifests.
 
     Before the first write it checks for problems: what helm refuses, CRDs that would take fields from objects, an
@@ -280,7 +280,7 @@ def _run(
 
     program = shutil.which("helm")
     if program is None:
-        fail(f"helm is not on PATH. Install helm 3.14 or newer, or install without helm:{_without_helm(namespace)}")
+        fail(f"helm is not on PATH. Install helm 3.17 or newer, or install without helm:{_without_helm(namespace)}")
     helm = Helm(program=program, namespace=namespace, images=registry, **access._asdict())
 
     async def main(client: Client) -> None:

@@ -45,7 +45,7 @@ class HelmRelease(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Helm:
-    """helm 3.14 or newer for one namespace; each release has the name of its part.
+    """helm 3.17 or newer for one namespace; each release has the name of its part.
 
     Every method raises HelmError.
     """
@@ -127,7 +127,7 @@ class Helm:
         output, complaint = await process.communicate()
         if process.returncode:
             text = complaint.decode(errors="replace").strip()
-            hint = " (this needs helm 3.14 or newer)" if "unknown flag" in text else ""
+            hint = " (this needs helm 3.17 or newer)" if "unknown flag" in text else ""
             raise HelmError(f"{self.program} {' '.join(arguments)}: {text}{hint}")
         return output.decode()
 

@@ -36,7 +36,7 @@ CAP = 300.0
 """Maximum seconds between retries."""
 
 SCHEMA_TRIES = 6
-"""Number of tries (about ten seconds) of a write that the schema refuses; after that, only a changed schema triggers
+"""Number of tries (about six seconds) of a write that the schema refuses; after that, only a changed schema triggers
 another. A changed CRD reaches the API servers of a control plane one after the other, and may reach us before them.
 """
 
