@@ -211,6 +211,40 @@ async def test_m7_a_provider_touches_no_object_that_belongs_to_no_deployment(
     await provider.delete(kind, mine)
 
 
+async def test_a_provider_touches_no_object_of_a_part_or_of_another_provider(
+    client: Client, provider: Client, manifest: Make, namespace: str
+) -> None:
+    """It neither deletes them nor takes them by its label (ruling 26); only the plan of a dry run moves."""
+    deployment = await client.get(MODEL_DEPLOYMENT, await deployed(client, manifest()))
+    await noted(client, namespace)
+    dynamo = {names.PROVIDER: "dynamo"}
+    content = {"resource": {"labelSelector": {"matchLabels": {"a": "b"}}}, "inference": {"preset": {"name": "x"}}}
+    taken = {"metadata": {"labels": {names.PROVIDER: "kaito", names.PART: None}}}
+    for kind, name, labels in (
+        (WORKSPACE, "gemma-epp", {names.PART: names.GATEWAY_PART}),
+        (CONFIG_MAP, "gemma-epp", {names.PART: names.GATEWAY_PART}),
+        (WORKSPACE, "gemma", dynamo),
+        (CONFIG_MAP, "gemma", dynamo),
+        (WORKSPACE, "gemma-airunway-plan", dynamo),  # a plan is a ConfigMap
+        (CONFIG_MAP, "other-airunway-plan", dynamo),  # not after its owner: no plan
+    ):
+        metadata = {"name": name, "namespace": namespace, "labels": labels}
+        metadata["ownerReferences"] = [owner_reference(deployment)]
+        made = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+        await client.create(kind, made | content if kind is WORKSPACE else made)
+        theirs, key = "a provider must not touch the objects of another", ObjectKey(namespace, name)
+        await refused(partial(provider.merge_patch, kind, key, taken, dry_run=True), theirs)
+        await refused(partial(provider.delete, kind, key, dry_run=True), theirs)
+
+    plan = {"name": "gemma-airunway-plan", "namespace": namespace, "labels": dynamo}
+    plan["ownerReferences"] = [owner_reference(deployment)]
+    await client.create(CONFIG_MAP, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": plan})
+    key = ObjectKey(namespace, "gemma-airunway-plan")
+    await provider.delete(CONFIG_MAP, key, dry_run=True)
+    await provider.merge_patch(CONFIG_MAP, key, taken)
+    await provider.delete(CONFIG_MAP, key)
+
+
 async def test_h4_a_provider_registers_itself_and_speaks_for_itself_only(
     client: Client, provider: Client, namespace: str
 ) -> None:

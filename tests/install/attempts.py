@@ -272,7 +272,13 @@ def of_a_provider(manifest: ProviderManifest) -> list[Attempt]:
     tried("finalizers", "an object that cannot go", "must not change the finalizers", kind, held)
     mine = {"metadata": {"ownerReferences": [OWNER], "labels": {names.PROVIDER: provider}}}
     nobodys = "must not touch an object that belongs to no ModelDeployment"
-    for of_whom, name, words in (("a user", "tenant", nobodys), (other, "others", "must not touch the objects of")):
+    another_s = "must not touch the objects of"
+    for of_whom, name, words in (
+        ("a user", "tenant", nobodys),
+        (other, "others", another_s),
+        (f"{other} and called as a plan is", "others-airunway-plan", another_s),
+        ("the gateway part", "picker", another_s),
+    ):
         patched("objects of others", f"take what is {of_whom}'s", words, kind, mine, name=name)
         deleted("objects of others", f"delete what is {of_whom}'s", words, kind, name=name)
     released = {"metadata": {"finalizers": None}}

@@ -193,10 +193,16 @@ async def customer(admin: Client, account: str) -> None:
         await admin.create(ROLE, {**meta(ROLE, namespace, "harmless"), "rules": []})
         return
     kind = to_kind(next(kind for kind in MANIFESTS[account].upstream if kind.primary))
-    for name, owner, provider in (("tenant", None, ""), ("others", foreign, other), ("held", mine, account)):
+    for name, owner, mark in (
+        ("tenant", None, {}),
+        ("others", foreign, {names.PROVIDER: other}),
+        ("others-airunway-plan", foreign, {names.PROVIDER: other}),
+        ("picker", mine, {names.PART: names.GATEWAY_PART}),
+        ("held", mine, {names.PROVIDER: account}),
+    ):
         obj = harmless(kind, namespace, name)
         if owner is not None:
-            obj["metadata"] |= {"ownerReferences": [owner_reference(owner)], "labels": {names.PROVIDER: provider}}
+            obj["metadata"] |= {"ownerReferences": [owner_reference(owner)], "labels": mark}
         if name == "held":
             obj["metadata"]["finalizers"] = ["upstream.example/hold"]
         await admin.create(kind, obj)

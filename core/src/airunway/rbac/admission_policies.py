@@ -496,10 +496,16 @@ _IS_OURS = PolicyRule(
 
 def _belongs_to(provider: str) -> list[PolicyRule]:
     """An object belongs to this provider by its label; only the plan of a dry run may move between providers."""
-    of_old = "(object == null ? oldObject : object).metadata.name.endsWith('-airunway-plan')"
+    kind = whose_kind(CONFIG_MAP.group, CONFIG_MAP.plural)
+    # By kind and owner: a deployment may itself be called `x-airunway-plan`, and so are its objects then.
+    plan = (
+        f"variables.kind == {kind} && "
+        f"variables.before.exists(r, {BY_DEPLOYMENT} && oldObject.metadata.name == r.name + '-airunway-plan')"
+    )
     return [
         PolicyRule(
-            expression=f"variables.whose in ['', {provider}] || {of_old}",
+            # Without the label it is an object of a part: a picker's Deployment, a download's claim.
+            expression=f"oldObject == null || variables.whose == {provider} || {plan}",
             message="a provider must not touch the objects of another",
         ),
         PolicyRule(
