@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from aiohttp.abc import AbstractResolver
+
 from airunway.api import names
 from airunway.gateway.application import GatewayApplication, GatewaySettings
 from airunway.gateway.caches import HTTP_ROUTE
@@ -60,16 +62,20 @@ class Part:
 
 @asynccontextmanager
 async def running_part(
-    client: Client, *, namespace: str, settings: GatewaySettings | None = None
+    client: Client,
+    *,
+    namespace: str,
+    settings: GatewaySettings | None = None,
+    resolver: AbstractResolver | None = None,
 ) -> AsyncIterator[Part]:
-    """The part in one namespace, until the context ends."""
+    """The part in one namespace, until the context ends. `resolver` finds model servers."""
     caches = Caches(
         client,
         project=DeploymentProjection(MANAGERS),
         metrics=Metrics(names.GATEWAY_MANAGER, role=MetricsRole.CORE),
         namespaces=[namespace],
     )
-    part = GatewayApplication(client=client, caches=caches, instance="test", settings=settings)
+    part = GatewayApplication(client=client, caches=caches, instance="test", settings=settings, resolver=resolver)
     found, reconcile = Part(application=part), part._reconciler.reconcile
 
     async def counted(key: ObjectKey) -> float | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import aiohttp
 import orjson
+from aiohttp.abc import AbstractResolver
 
 from airunway.api import names
 from airunway.configs import RoutingRequest, routing_request
@@ -27,6 +29,9 @@ from airunway.resource import (
     condition_of,
     dig,
     key_of,
+    mapping_at,
+    number_at,
+    text_at,
 )
 from airunway.routing import CONDITION, Claims, Flags, PickerProblem, Probe, picker_for
 from airunway.status.conditions import verdict_in
@@ -69,7 +74,9 @@ class GatewayApplication:
         instance: str = "",
         settings: GatewaySettings | None = None,
         clock: Callable[[], datetime] | None = None,
+        resolver: AbstractResolver | None = None,
     ) -> None:
+        """`resolver` finds the addresses of model servers; None: DNS."""
         settings = settings or GatewaySettings()
         self._workers = settings.workers
         self._base = BaseController(caches, component=names.GATEWAY_MANAGER, instance=instance)
@@ -94,6 +101,7 @@ class GatewayApplication:
         if isinstance(found, PickerProblem):
             self._picker_problem = found.message
         self._choice_changed = asyncio.Event()
+        self._resolver = resolver
         self._http: aiohttp.ClientSession | None = None
         self._probing: dict[ObjectKey, asyncio.Task[None]] = {}
         self._places = asyncio.Semaphore(_PROBES)
@@ -131,7 +139,8 @@ class GatewayApplication:
         # After a restart of this part the cache is full already, and announces nothing.
         for key in list(self._deployments.keys()):
             self._note_references(key, None, self._known.get(key))
-        async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as self._http:
+        connector = aiohttp.TCPConnector(resolver=self._resolver)
+        async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as self._http:
             try:
                 await self._base.run(self._follow, lead, self._work)
             finally:
@@ -244,17 +253,18 @@ class GatewayApplication:
 
     def _ask(self, deployment: Resource) -> None:
         """Ask the deployment's model server for its model name, in a task of its own."""
-        key, url = key_of(deployment), dig(deployment, "status", "endpoint", "url")
-        if key in self._probing or not isinstance(url, str) or not url:
+        key = key_of(deployment)
+        if key in self._probing or not dig(deployment, "status", "endpoint"):
             return
-        task = asyncio.create_task(self._probe(key, deployment, url), name=f"model name of {key}")
+        task = asyncio.create_task(self._probe(key, deployment), name=f"model name of {key}")
         self._probing[key] = task
 
-    async def _probe(self, key: ObjectKey, deployment: Resource, url: str) -> None:
+    async def _probe(self, key: ObjectKey, deployment: Resource) -> None:
         assert self._http is not None, "probes run while the part runs"
+        url = model_server_of(deployment)
         try:
             async with self._places:
-                answer = await ask(self._http, url)
+                answer = await ask(self._http, url) if url else Answer(problem="status.endpoint names no Service")
         finally:
             del self._probing[key]  # before the next pass, which may have to ask for a newer generation
         generation = deployment["metadata"].get("generation", 0)
@@ -305,6 +315,22 @@ _MOST = 2**20
 
 _LONGEST = 2048
 """Characters of a model name (`status.gateway.modelName`)."""
+
+
+_SERVICE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+
+
+def model_server_of(deployment: Resource) -> str:
+    """The address of the Service in ``status.endpoint``, in the deployment's namespace; empty without one.
+
+    Not ``endpoint.url``: a provider writes it, and the core would send a request to any address for it.
+    """
+    endpoint = mapping_at(deployment, "status", "endpoint")
+    service, port = text_at(endpoint, "service"), number_at(endpoint, "port")
+    if not _SERVICE.fullmatch(service) or not 0 < port < 65536:
+        return ""
+    scheme = "https" if text_at(endpoint, "scheme") == "https" else "http"
+    return f"{scheme}://{service}.{key_of(deployment).namespace}.svc:{port}"
 
 
 @dataclass(frozen=True, kw_only=True)
