@@ -113,7 +113,7 @@ async def answer(
     cluster: Cluster, obj: Resource, *, old: Resource | None = None, rights: Rights | None = None, pods: bool = False
 ) -> ReviewResult:
     reviewer = cast("AccessReviewer", rights)
-    admission = Admission(cluster, access=reviewer, pods=reviewer if pods else None, clock=lambda: NOW)
+    admission = Admission(cluster, access=reviewer, pods=reviewer if pods else None)
     return await admission.review(obj, old=old, user=ADA)
 
 
@@ -292,18 +292,36 @@ async def test_the_user_is_asked_about_the_provider_that_is_named() -> None:
     assert "no ConfigMap for ada" in found.refusal.message
 
 
-async def test_else_about_the_one_that_it_has_and_else_about_the_one_that_would_win() -> None:
+async def test_else_about_the_one_that_made_something_of_it() -> None:
     cluster = Cluster([ACME, provider("big", kind="Secret", rank=9)])
+    made = {"provider": {"name": "acme", "resourceName": "llama"}}
     rights = Rights()
-    await answer(cluster, deployment(image="a/b"), old={**deployment(), "status": {"provider": {"name": "acme"}}},
-                 rights=rights)  # fmt: skip
+    await answer(cluster, deployment(image="a/b"), old={**deployment(), "status": made}, rights=rights)
     assert rights.asked == ["ada ConfigMap team acme"]
-    rights = Rights("ConfigMap")
-    assert await answer(cluster, deployment(), rights=rights) == ReviewResult()
-    assert rights.asked == ["ada Secret team big"]
-    rights = Rights()
-    await answer(cluster, deployment(None), rights=rights)
-    assert rights.asked == ["ada Secret team big"], "with the engine that is chosen for it"
+
+
+@pytest.mark.parametrize(
+    ("old", "asked"),
+    [
+        (None, ["ConfigMap", "Secret"]),
+        ({}, ["ConfigMap", "Secret"]),
+        ({"provider": {"name": "big"}}, ["Secret", "ConfigMap"]),
+        ({"provider": {"name": "explicit"}}, ["Pod", "ConfigMap", "Secret"]),
+        ({"provider": {"name": "gone", "resourceName": "llama"}}, ["ConfigMap", "Secret"]),
+    ],
+    ids=["new", "none selected", "selected", "selected by name, no longer named", "its provider is gone"],
+)
+async def test_while_nothing_is_made_about_each_that_may_come_after_a_refusal(
+    old: Resource | None, asked: list[str]
+) -> None:
+    """A user who may not use the second would get it by a spec that the first refuses (ruling 33)."""
+    cluster = Cluster([ACME, provider("big", kind="Secret", rank=9), EXPLICIT])
+    before = None if old is None else {**deployment(provider={"name": "explicit"}), "status": old}
+    for spec in (deployment(image="a/b"), deployment(None, image="a/b")):
+        rights = Rights()
+        assert await answer(cluster, spec, old=before, rights=rights) == ReviewResult()
+        assert [question.split()[1] for question in rights.asked] == asked
+        assert (await answer(cluster, spec, old=before, rights=Rights("ConfigMap"))).refusal is not None
 
 
 PAUSED = {"annotations": {names.PAUSED: "true"}}
@@ -334,7 +352,7 @@ EXPLICIT = provider("explicit", kind="Pod", selection="Explicit")
         ),
     ],
 )
-async def test_where_none_would_win_now_all_count_that_may(
+async def test_without_a_name_all_count_that_may_be_chosen(
     cluster: Cluster, metadata: Resource, kinds: list[str]
 ) -> None:
     obj = deployment()
@@ -407,7 +425,7 @@ async def test_large_objects_are_judged_aside() -> None:
         ran.append(function.__name__)
         return function(*args)
 
-    admission = Admission(Cluster([ACME]), access=None, clock=lambda: NOW)
+    admission = Admission(Cluster([ACME]), access=None)
     await admission.review(deployment(), old=None, user=ADA, run=run)
     assert ran == ["_alone"]
     ran.clear()

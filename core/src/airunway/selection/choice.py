@@ -1,6 +1,6 @@
 """Selects the engine and the provider of a deployment, within the limits of the policy.
 
-Admission, the core's reconciler, ``airunway explain`` and ``airunway render`` all call `select_engine`,
+The core's reconciler, ``airunway explain`` and ``airunway render`` all call `select_engine`,
 `select_provider` or `provider_for`. The order is that of spec/core.md, "Order of a pass", step 6.
 """
 

@@ -13,25 +13,24 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from hashlib import sha256
 from time import monotonic
 from typing import Any, Protocol
 
 from airunway.api.base import ParseError
 from airunway.api.modeldeployment import KIND, PLURAL, defaulted_spec
-from airunway.api.names import GROUP, PAUSED
+from airunway.api.names import GROUP
 from airunway.api.rules import FORBIDDEN
 from airunway.kube import POD, Client, Kind, KubeError, served_resources
-from airunway.resource import ObjectKey, Resource, annotations_of, canonical_json, dig, is_deleting, key_of
+from airunway.resource import ObjectKey, Resource, canonical_json, dig, is_deleting, key_of
 from airunway.selection import (
     ProviderFacts,
     Request,
     UpstreamFacts,
     granted,
+    is_undecided,
     not_installed,
     not_registered,
-    provider_for,
     request_of,
     unsupported,
 )
@@ -134,12 +133,10 @@ class Admission:
         *,
         access: AccessReviewer | None,
         pods: AccessReviewer | None = None,
-        clock: Callable[[], datetime],
     ) -> None:
         self._view = view
         self._access = access
         self._pods = pods
-        self._clock = clock
 
     async def review(self, obj: Resource, *, old: Resource | None, user: User, run: Run = at_once) -> ReviewResult:
         """The result for `obj`, which is new (`old` None) or replaces `old`. Raises nothing but cancellation.
@@ -189,12 +186,11 @@ class Admission:
             if problem is not None:
                 return _not_allowed("spec", problem)
         if self._access is not None:
-            if settled in facts:
-                candidates = [facts[settled]]
-            else:
-                paused = annotations_of(obj).get(PAUSED) == "true"
-                candidates = self._candidates(spec, request, engine, policy.grants(labels), later=paused)
-            for provider in candidates:
+            undecided = old is None or is_undecided({**old, "spec": spec})
+            candidates = {settled: facts[settled]} if settled in facts else {}
+            if pinned is None and (undecided or not candidates):
+                candidates |= self._candidates(request, engine, policy.grants(labels))
+            for provider in candidates.values():
                 if provider.upstream is None:
                     continue  # it creates no kind of its own, so no right is needed
                 upstream, name = provider.upstream, provider.name
@@ -205,27 +201,19 @@ class Admission:
             warned.append(f"provider '{settled}' is registered but not ready: the deployment waits until it is")
         return None
 
-    def _candidates(
-        self, spec: Resource, request: Request | None, engine: str | None, grants: Grants, *, later: bool
-    ) -> list[ProviderFacts]:
-        """The providers that may get a deployment that names none.
+    def _candidates(self, request: Request | None, engine: str | None, grants: Grants) -> dict[str, ProviderFacts]:
+        """The providers that may get a deployment that names none: all that offer what is requested.
 
-        This is the one that would be selected now. If none would be (none is ready), if an external selector is used,
-        or if the selection comes `later`, it is every provider that offers what is requested: the user must be allowed
-        to use any of them. The same holds while it is not known what is requested (`request` None).
+        The user must be allowed to use each of them, not only the one that would be selected now. That one may refuse
+        the deployment, and the core, which does not know the user, chooses the next (ruling 33). While it is not known
+        what is requested (`request` None), all providers count.
         """
-        facts = list(self._view.providers().values())
-        allowed = granted(facts, grants)
-        if self._view.selector and not later and request is not None:
-            name = provider_for(spec, allowed, now=self._clock())
-            if name is not None:
-                return [each for each in facts if each.name == name]
-        return [
-            each
-            for each in allowed
+        return {
+            each.name: each
+            for each in granted(self._view.providers().values(), grants)
             if not (each.explicit_only and self._view.selector)
             and (request is None or not unsupported(request, each, engine=engine))
-        ]
+        }
 
 
 def _alone(obj: Resource, old: Resource | None) -> tuple[list[str], list[Violation]]:

@@ -39,7 +39,6 @@ class Webhook:
             view,
             access=reviewer if settings.access_review else None,
             pods=reviewer if settings.access_review_pods else None,
-            clock=clock,
         )
         self.server = AdmissionServer(
             self.admission,
