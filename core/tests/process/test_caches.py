@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airunway.kube import CONFIG_MAP, Client, load_config
+from airunway.kube import CONFIG_MAP, Client, Kind, load_config
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.metrics import Metrics
@@ -51,6 +51,29 @@ async def test_who_asks_for_the_same_reads_the_same(client: Client, kubeconfig: 
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
+
+
+@pytest.mark.parametrize("optional", [True, False])
+async def test_a_cluster_without_an_optional_kind_has_no_fault_in_its_metrics(client: Client, optional: bool) -> None:
+    """Else the alert AirunwayWatchStalled fires for ever on clusters without the Gateway API."""
+    metrics = Metrics("tests")
+    caches = Caches(client, project=DeploymentProjection([]), metrics=metrics)
+    absent = Kind("absent.example", "v1", "Thing", "things")
+    cache, present = caches.of(absent, project=unchanged, optional=optional), caches.of(CONFIG_MAP, project=unchanged)
+    tasks = [asyncio.create_task(each.run()) for each in (cache, present)]
+    await eventually(lambda: cache.answered.is_set() and present.synced.is_set())
+    page, _ = await metrics.page()
+    lines = page.decode().splitlines()
+    synced = {line for line in lines if line.startswith("airunway_watch_synced{")}
+    restarts = [line for line in lines if line.startswith("airunway_watch_restarts_total{")]
+    of_absent = set() if optional else {'airunway_watch_synced{resource="things"} 0.0'}
+    assert synced == {'airunway_watch_synced{resource="configmaps"} 1.0'} | of_absent
+    assert [line.rpartition(" ")[0] for line in restarts] == (
+        [] if optional else ['airunway_watch_restarts_total{cause="NotFound",resource="things"}']
+    )
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
 
 
 async def test_a_reader_that_ends_leaves_the_others_alone_and_nothing_behind(client: Client, namespace: str) -> None:

@@ -159,7 +159,8 @@ METRICS: tuple[Metric, ...] = (
     _gauge(
         "airunway_watch_synced",
         ("resource",),
-        "1 once the whole resource was read and as long as the API server serves it, else 0.",
+        "1 once the whole resource was read and as long as the API server serves it, else 0. Absent while an optional "
+        "one, such as those of the Gateway API, is not served.",
     ),
     _gauge("airunway_watch_objects", ("resource",), "Objects in the cache of a resource."),
     _counter(

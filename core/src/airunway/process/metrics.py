@@ -25,7 +25,7 @@ from prometheus_client.metrics_core import Metric as Family
 
 from airunway import __version__
 from airunway.gc_tuning import gc_paused
-from airunway.kube import AnyReflector, EventRecorder, PassResult, WorkQueue
+from airunway.kube import AnyReflector, EventRecorder, NotFound, PassResult, WorkQueue
 from airunway.process.connections import Cause
 from airunway.process.metric_catalogue import METRICS, MetricsRole, MetricType
 from airunway.resource import ObjectKey, Resource, age_seconds, condition_of, dig, digest, entries_at, uid_of
@@ -109,7 +109,8 @@ class Metrics:
                     metric.name, metric.help, metric.labels, registry=self.registry, buckets=metric.buckets
                 )
         self._leading: dict[str, bool] = {}
-        self._reflectors: list[AnyReflector] = []
+        self._reflectors: dict[AnyReflector, bool] = {}
+        """With each, whether its kind is optional."""
         self._queues: dict[str, tuple[str, WorkQueue[ObjectKey]]] = {}
         self._recorders: dict[str, EventRecorder] = {}
         self._sources: dict[str, Source] = {"own": self._own}
@@ -169,14 +170,22 @@ class Metrics:
             self._counters["airunway_reconcile_total"].labels(controller, result)
         return lambda result, _seconds: self.count("airunway_reconcile_total", controller, result)
 
-    def follow(self, reflector: AnyReflector) -> None:
-        """Show the number of objects and the restarts of `reflector`."""
-        reflector.on_restart = lambda cause: self.count("airunway_watch_restarts_total", reflector.kind.plural, cause)
-        self._reflectors.append(reflector)
+    def follow(self, reflector: AnyReflector, *, optional: bool = False) -> None:
+        """Show the number of objects and the restarts of `reflector`.
+
+        While the cluster does not serve an `optional` kind, no fault is shown of it.
+        """
+
+        def on_restart(cause: str) -> None:
+            if not (optional and cause == NotFound.__name__):
+                self.count("airunway_watch_restarts_total", reflector.kind.plural, cause)
+
+        reflector.on_restart = on_restart
+        self._reflectors[reflector] = optional
 
     def unfollow(self, reflector: AnyReflector) -> None:
         """Stop showing a reflector."""
-        self._reflectors.remove(reflector)
+        del self._reflectors[reflector]
 
     def show_queue(self, controller: str, queue: WorkQueue[ObjectKey], *, component: str) -> None:
         """Show the length of a queue; it replaces an earlier queue of that controller."""
@@ -215,8 +224,10 @@ class Metrics:
         for reflector in self._reflectors:
             resources.setdefault(reflector.kind.plural, []).append(reflector)
         for resource, group in resources.items():
-            synced = all(reflector.synced.is_set() and not reflector.missing for reflector in group)
-            points.append(("airunway_watch_synced", (resource,), float(synced)))
+            wanted = [reflector for reflector in group if not (reflector.missing and self._reflectors[reflector])]
+            synced = all(reflector.synced.is_set() and not reflector.missing for reflector in wanted)
+            if wanted:
+                points.append(("airunway_watch_synced", (resource,), float(synced)))
             points.append(("airunway_watch_objects", (resource,), sum(map(len, group))))
         lost = {
             "full": sum(r.dropped for r in self._recorders.values()),
