@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
-from airunway.kube import Client, Conflict, NotFound
+from airunway.kube import Client, Conflict, NotFound, load_config
 from airunway.resource import ObjectKey, Resource, dig
-from airunway.webhook.cert_rotator import SECRET, CertificateSecret, CertRotator, material_of, secret_of
+from airunway.webhook.cert_rotator import RETRY, SECRET, CertificateSecret, CertRotator, material_of, secret_of
 from airunway.webhook.certificates import AUTHORITY_LIFETIME, Material, authorities_in, new_authority
 from airunway.webhook.configuration import (
     CONFIGURATION_KIND,
@@ -23,6 +24,7 @@ from airunway.webhook.configuration import (
     configuration_object,
 )
 from airunway_testing.eventually import PATIENCE
+from airunway_testing.faultproxy import Fault, FaultProxy
 
 pytestmark = pytest.mark.apiserver
 
@@ -230,6 +232,32 @@ async def test_a_write_that_comes_too_late_is_none(place: Place) -> None:
     assert not await secret.write(first, live=live)
     await place.client.delete(SECRET, place.key)
     assert not await secret.write(first, live=live)
+
+
+async def test_without_the_namespace_a_pass_is_an_error_and_no_race(place: Place) -> None:
+    secret = CertificateSecret(place.client, ObjectKey("no-such-namespace", "hook"))
+    made = new_authority(now=datetime.now(UTC), hosts=place.settings.hosts)
+    with pytest.raises(NotFound, match="no-such-namespace"):
+        await secret.write(made, live=None)
+    keeper = CertRotator(place.client, secret, place.settings, clock=lambda: datetime.now(UTC), settle=0.05)
+    with pytest.raises(NotFound, match="no-such-namespace"):
+        await keeper.bring_up_to_date()
+
+
+@pytest.mark.parametrize("verb", ["create", "update"])
+async def test_a_conflict_that_stays_is_retried_later(place: Place, kubeconfig: Path, verb: str) -> None:
+    now = datetime.now(UTC)
+    if verb == "update":
+        await place.put(new_authority(now=now - 2 * AUTHORITY_LIFETIME, hosts=place.settings.hosts))
+    async with FaultProxy(kubeconfig) as proxy, Client(load_config(kubeconfig=proxy.kubeconfig)) as client:
+        written = Fault("status", verb=verb, status=409, count=1000, where=lambda each: "dryRun" not in each.query)
+        proxy.inject(written)
+        keeper = CertRotator(client, CertificateSecret(client, place.key), place.settings, clock=lambda: now)
+        async with asyncio.timeout(PATIENCE):
+            assert await keeper.bring_up_to_date() == RETRY
+        assert proxy.count(verb, "secrets") <= 8  # half of them are dry runs, for the server's clock
+        proxy.clear()
+        assert await keeper.bring_up_to_date() > RETRY
 
 
 async def test_while_it_runs_a_lost_bundle_and_a_late_configuration_are_put_right(place: Place) -> None:

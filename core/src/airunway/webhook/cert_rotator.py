@@ -60,6 +60,9 @@ LONGEST_WAIT = timedelta(hours=1)
 RETRY = 5.0
 """Seconds until a failed pass is retried."""
 
+_ROUNDS = 3
+"""Writes of the Secret in one pass: more are lost only to something that is no other replica."""
+
 SETTLE = 2.0
 """Seconds in which API servers notice a changed CA bundle (they watch it)."""
 
@@ -116,7 +119,7 @@ class CertRotator:
 
     async def bring_up_to_date(self) -> float:
         """One pass; returns the seconds until the next pass. Raises KubeError."""
-        while True:
+        for _ in range(_ROUNDS):
             live = await self._secret.read()
             material = material_of(live) if live is not None else None
             now = self._clock()
@@ -134,6 +137,7 @@ class CertRotator:
             renewed = await self._renewed(material, verdict.action, now)
             if not await self._secret.write(renewed, live=live):
                 log.info("webhook certificates: another replica wrote the Secret first; its certificates are used")
+        return RETRY
 
     async def _renewed(self, material: Material | None, action: CertificateAction, now: datetime) -> Material:
         hosts = self._settings.hosts
@@ -268,7 +272,11 @@ class CertificateSecret:
                 await self._client.create(SECRET, body, manager=MANAGER)
             else:
                 await self._client.replace(SECRET, body, manager=MANAGER)
-        except (AlreadyExists, Conflict, NotFound):
+        except (AlreadyExists, Conflict):
+            return False
+        except NotFound:
+            if live is None:  # the namespace is missing: no other replica can have written
+                raise
             return False
         except Forbidden:
             if live is None:
