@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from airunway.api import names
 from airunway.plugins.errors import PluginBroken
 from airunway.process import manager as module
 from airunway.process.manager import Application, Lead, Supervisor, Work
@@ -165,6 +166,21 @@ async def test_where_reviews_are_served_the_others_are_only_remarked_upon(at_sho
     assert parts.remark() == "provider: not registered"
     core.problem = "no certificate"
     assert parts.unready() == "core: no certificate"
+
+
+@pytest.mark.parametrize("part", [names.GATEWAY_MANAGER, names.MODEL_CACHE_MANAGER])
+async def test_a_part_of_the_core_that_cannot_work_is_only_remarked_upon(part: str) -> None:
+    """A picker image of an unknown release would else hold up the roll-out of a core without a webhook for ever."""
+    core, own, provider = Steady(), Steady(), Steady()
+    makers = {names.CORE_MANAGER: lambda: core, part: lambda: own, names.provider_manager("x"): lambda: provider}
+    parts = Supervisor(makers, lead_of=lambda _: at_once)
+    own.problem = "release 'x' is not known"
+    assert parts.unready() is None
+    assert parts.remark() == f"{part}: release 'x' is not known"
+    provider.problem = "not registered"
+    assert parts.unready() == "airunway-provider-x: not registered"
+    core.problem = "not synced"
+    assert parts.unready() == "airunway-controller: not synced; airunway-provider-x: not registered"
 
 
 async def test_the_process_ends_with_the_part_that_serves() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ from airunway.resource import (
 )
 from airunway.routing import CONDITION, Claims, Flags, PickerProblem, Probe, picker_for
 from airunway.status.conditions import verdict_in
+
+log = logging.getLogger(__name__)
 
 DEFAULT_PICKER_IMAGE = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
 """Image of endpoint pickers unless ``--epp-image`` names another one."""
@@ -158,6 +161,7 @@ class GatewayApplication:
     async def _work(self) -> None:
         """The leader's part. Claims come first: who is older must not depend on the order of the first passes."""
         if self._picker_problem:  # without a picker, every pool would be taken away
+            log.warning("no routes are made: %s", self._picker_problem)
             await asyncio.Event().wait()
         self._reconciler.claim_all(
             [known for key in list(self._deployments.keys()) if (known := self._known.get(key)) is not None]

@@ -213,6 +213,8 @@ RESTART = 1.0, 300.0
 HEALTHY = 600.0
 """Seconds after which the restart delay of a running part is reset."""
 
+_PARTS_OF_CORE = (names.GATEWAY_MANAGER, names.MODEL_CACHE_MANAGER)
+
 Work: TypeAlias = Callable[[], Awaitable[None]]
 Lead: TypeAlias = Callable[[Work], Awaitable[None]]
 """Runs the given work while this process leads; without leader election, at once and until cancelled."""
@@ -262,6 +264,7 @@ class Supervisor:
         self._makers = makers
         self._lead_of = lead_of
         self._alone = len(makers) == 1
+        self._of_core = _PARTS_OF_CORE if names.CORE_MANAGER in makers else ()
         self._running: dict[str, Application] = {}
         self._ended: dict[str, str] = {}
         for component in makers:
@@ -284,8 +287,9 @@ class Supervisor:
         """Why the process cannot work yet, naming each part that cannot; None once it can.
 
         If a part serves admission, only that part counts: reviews must be answered whatever is wrong with the others.
+        The core's own parts never count where the core runs: it goes on without them.
         """
-        deciding = self._serving() or self._makers
+        deciding = self._serving() or [each for each in self._makers if each not in self._of_core]
         return self._joined((component, self._problem(component)) for component in deciding)
 
     def remark(self) -> str | None:
