@@ -107,8 +107,12 @@ class Expression:
 
     def _divided(self) -> Vector:
         left = self._one()
-        while self._peek() == "/":
-            self._take()
+        while self._peek() in ("/", "-"):
+            if self._take() == "-":
+                for token in ("time", "(", ")"):
+                    self._take(token)
+                left = {labels: value - self._moment for labels, value in left.items()}
+                continue
             right = self._one()
             left = {labels: value / right[labels] for labels, value in left.items() if right.get(labels)}
         return left
@@ -260,6 +264,7 @@ def restarts(level: Level) -> dict[tuple[str, Labels], Level]:
     return series("airunway_watch_restarts_total", level, resource="pods", cause="Forbidden")
 
 
+DAY = 86400.0
 WEIGHTS = {"namespace": "ml", "name": "weights"}
 
 HEALTHY: dict[tuple[str, Labels], Level] = {
@@ -269,6 +274,7 @@ HEALTHY: dict[tuple[str, Labels], Level] = {
     **reviews("allowed", growing(every=30)),
     **reviews("refused", growing(every=60)),
     **reviews("failed", lambda _: 0.0),
+    **series("airunway_webhook_certificate_expiry_timestamp_seconds", lambda moment: moment + 91 * DAY),
     **restarts(growing(every=300)),  # an API server closes watches now and then
     **series("airunway_provider_heartbeat_age_seconds", lambda moment: float(moment % 60), provider="kaito"),
     **series("airunway_watch_synced", lambda _: 1.0, resource="pods"),
@@ -316,6 +322,13 @@ TROUBLE: dict[str, tuple[str, dict[tuple[str, Labels], Level]]] = {
         series("airunway_leader", during(None, 1.0), component="airunway-controller"),
     ),
     "a webhook without an answer": ("AirunwayWebhookErrors", reviews("failed", growing(every=60, when=in_trouble))),
+    "a certificate that is not renewed": (
+        "AirunwayWebhookCertificateEnding",
+        series(
+            "airunway_webhook_certificate_expiry_timestamp_seconds",
+            lambda moment: moment + (59 if in_trouble(moment) else 61) * DAY,
+        ),
+    ),
     "a wrong rule": (
         "AirunwaySelectionRulesInvalid",
         series(

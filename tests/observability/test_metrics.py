@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import time
 from typing import Protocol
 
 import pytest
@@ -73,6 +74,11 @@ def test_every_result_of_a_pass_is_shown_and_those_without_a_timer_are_seen(seen
 
 def test_every_verdict_of_the_webhook_is_seen(seen: Seen) -> None:
     assert seen.values("core", "airunway_webhook_requests_total", "verdict") == {"allowed", "refused", "failed"}
+
+
+def test_the_webhook_s_certificate_ends_in_a_year(seen: Seen) -> None:
+    [ends] = seen.samples("core", "airunway_webhook_certificate_expiry_timestamp_seconds").values()
+    assert 364 < (ends - time()) / 86400 <= 365
 
 
 def test_lost_events_are_counted(seen: Seen) -> None:

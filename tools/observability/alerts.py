@@ -150,6 +150,24 @@ ALERTS: tuple[Alert, ...] = (
         ),
     ),
     Alert(
+        name="AirunwayWebhookCertificateEnding",
+        # It is renewed 90 days before its end.
+        expression="min(airunway_webhook_certificate_expiry_timestamp_seconds) - time() < 5184000",
+        lasting="15m",
+        severity="warning",
+        summary="The webhook's certificate ends in {{ $value | humanizeDuration }} and is not renewed",
+        description="The core's leader renews it 90 days ahead, and has not done so for 30 days.",
+        meaning="When it has ended, API servers refuse the webhook's answers: no ModelDeployment can be created or "
+        "changed. Running models keep serving.",
+        steps=(
+            "The log of the core's leader says what keeps it: most often the right to write the Secret "
+            "`airunway-webhook-tls`, or a Secret that is immutable.",
+            "`kubectl get secret -n airunway-system airunway-webhook-tls --show-managed-fields -o yaml`: does another "
+            "tool write it?",
+            "If only one replica shows an old certificate, restart it.",
+        ),
+    ),
+    Alert(
         name="AirunwayModelDownloadFailing",
         expression=" or ".join(
             f'max by (namespace, name) (airunway_modelartifact_phase{{phase="{phase}"}})'

@@ -17,6 +17,7 @@ import aiohttp
 import orjson
 import pytest
 from core.tests.webhook.conftest import head, status_of
+from cryptography import x509
 
 from airunway.process.connections import Cause
 from airunway.resource import Resource
@@ -318,9 +319,13 @@ async def test_the_certificate_changes_without_a_new_listener_and_a_broken_one_i
             return found
 
     first = await shown()
+    ends = port.server.certificate_ends
     port.server.show(None)
     port.server.show(Material(serving=b"nonsense", serving_key=b"nonsense"))
     assert await shown() == first
+    assert port.server.certificate_ends == ends
     port.server.show(material())
     assert await shown() != first
+    presented = x509.load_der_x509_certificate(await shown())
+    assert port.server.certificate_ends == presented.not_valid_after_utc
     assert (await port.post(REVIEW))[0] == 200

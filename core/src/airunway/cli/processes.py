@@ -197,16 +197,16 @@ def _core_part(options: CoreOptions, namespaces: tuple[str, ...]) -> Part:
         if admission is not None:
             from airunway.webhook.application import Webhook  # with what makes certificates: 8 MiB
 
-            core.add(
-                Webhook(
-                    client,
-                    core,
-                    admission,
-                    namespaces=namespaces,
-                    on_review=metrics.on_review,
-                    on_turned_away=metrics.on_turned_away(),
-                )
+            webhook = Webhook(
+                client,
+                core,
+                admission,
+                namespaces=namespaces,
+                on_review=metrics.on_review,
+                on_turned_away=metrics.on_turned_away(),
             )
+            metrics.add_source("webhook", webhook.points)
+            core.add(webhook)
         return core
 
     return make

@@ -185,6 +185,12 @@ METRICS: tuple[Metric, ...] = (
         "head or body that is too slow or no HTTP, a size above the limit, or busy (too many reviews at a time).",
         role=_CORE,
     ),
+    _gauge(
+        "airunway_webhook_certificate_expiry_timestamp_seconds",
+        (),
+        "When the serving certificate that this replica of the webhook shows ends, as a Unix time. Absent without one.",
+        role=_CORE,
+    ),
     # -------------------------------------------------------------------------------------------------- deployments
     _gauge(
         "airunway_modeldeployment_total", ("namespace", "phase"), "ModelDeployments by namespace and phase.", role=_CORE

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
 import kopf
 
 from airunway.kube import Client
 from airunway.process.connections import OnTurnedAway
+from airunway.process.metrics import Point
 from airunway.resource import ObjectKey
 from airunway.webhook.admission import AccessReviewer, Admission, ClusterView
 from airunway.webhook.cert_rotator import SETTLE, CertificateSecret, CertRotator
@@ -72,6 +73,11 @@ class Webhook:
         if self._leading and not self._keeper.configured:
             return f"the ValidatingWebhookConfiguration {self._configuration} does not have our certificate yet"
         return None
+
+    def points(self) -> Iterator[Point]:
+        """The metrics that are read: when the certificate that this replica shows ends."""
+        if (ends := self.server.certificate_ends) is not None:
+            yield "airunway_webhook_certificate_expiry_timestamp_seconds", (), ends.timestamp()
 
     def register(self, settings: kopf.OperatorSettings) -> None:
         """Let kopf run the admission server."""

@@ -173,6 +173,14 @@ def authority_ends(bundle: bytes) -> datetime | None:
     return max((_load(pem).not_valid_after_utc for pem in authorities_in(bundle)), default=None)
 
 
+def serving_ends(serving: bytes) -> datetime | None:
+    """When a serving certificate ends; None for one that cannot be read."""
+    try:
+        return _load(serving).not_valid_after_utc
+    except _UNREADABLE:
+        return None
+
+
 def _authority_fault(material: Material, now: datetime) -> str | None:
     try:
         certificate, key = _load(material.authority), _load_key(material.authority_key)

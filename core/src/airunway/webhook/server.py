@@ -22,6 +22,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from time import monotonic
 from typing import Any, ParamSpec, TypeVar
@@ -43,7 +44,7 @@ from airunway.process.connections import (
 from airunway.process.probes import parse_address
 from airunway.resource import Resource, dig, key_of, list_at
 from airunway.webhook.admission import Admission, ReviewResult, User, at_once
-from airunway.webhook.certificates import Material
+from airunway.webhook.certificates import Material, serving_ends
 from airunway.webhook.configuration import PATH, TIMEOUT_SECONDS, trust_clients_of
 
 log = logging.getLogger(__name__)
@@ -267,6 +268,8 @@ class AdmissionServer:
         self.connections = Connections(self._tls, limits, port="the webhook", on_turned_away=self._on_turned_away)
         self._certified = asyncio.Event()
         self._shown = b""
+        self.certificate_ends: datetime | None = None
+        """When the certificate that is shown ends; None before the first."""
         self.listening = False
 
     @property
@@ -290,6 +293,7 @@ class AdmissionServer:
             log.error("the certificate in the webhook's Secret cannot be used: %s", error)  # noqa: TRY400
             return
         self._shown = material.serving
+        self.certificate_ends = serving_ends(material.serving)
         self._certified.set()
         log.info("the webhook shows a new certificate")
 
