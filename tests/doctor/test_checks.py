@@ -287,6 +287,42 @@ def test_a_guard_of_the_status_is_asked_for_each_account(condition: str, shut_ou
     assert [finding.code for finding in run_checks(snapshot).findings] == ["ARW0404"] * shut_out
 
 
+def follows(kind: str, config: str = "gpu", namespace: str = "") -> Resource:
+    metadata = {"name": "x", **({"namespace": namespace} if namespace else {})}
+    return {"kind": kind, "metadata": metadata, "spec": {"runtimeConfigName": config}}
+
+
+NOT_USED = replace(
+    EMPTY,
+    runtime_configs=({"metadata": {"name": "gpu", "namespace": "ml"}, "spec": {}},),
+    cluster_runtime_configs=({"metadata": {"name": "gpu"}, "spec": {}},),
+    deployments=(follows("ModelDeployment", "other", "ml"),),
+    artifacts=(),
+    templates=(),
+    sources=(),
+)
+"""Of the RuntimeConfig ml/gpu and the ClusterRuntimeConfig gpu neither is used."""
+
+
+@pytest.mark.parametrize(
+    ("change", "unused"),
+    [
+        ({}, ["ClusterRuntimeConfig/gpu", "RuntimeConfig/ml/gpu"]),
+        ({"artifacts": (follows("ModelArtifact", namespace="ml"),)}, ["ClusterRuntimeConfig/gpu"]),
+        ({"artifacts": (follows("ModelArtifact", namespace="other"),)}, ["RuntimeConfig/ml/gpu"]),
+        ({"templates": (follows("ModelTemplate", namespace="ml"),)}, []),
+        ({"templates": (follows("ClusterModelTemplate"),)}, ["RuntimeConfig/ml/gpu"]),
+        ({"templates": (follows("ClusterModelTemplate"),), "namespace": "ml"}, []),
+        ({"sources": (follows("ModelSource"),)}, ["RuntimeConfig/ml/gpu"]),
+        ({"sources": None}, []),
+        ({"unseen": (Unseen(part="templates", what="modeltemplates after the first 500", why="no more"),)}, []),
+    ],
+)
+def test_a_config_that_any_object_follows_is_not_called_unused(change: dict[str, Any], unused: list[str]) -> None:
+    found = run_checks(replace(NOT_USED, **change)).findings
+    assert sorted(finding.object for finding in found if finding.code == "ARW0907") == unused
+
+
 # ------------------------------------------------------------------------------------------------------ what is said
 
 
@@ -391,6 +427,8 @@ def test_checks_take_any_object(obj: Resource) -> None:
         cluster_runtime_configs=several,
         deployments=several,
         artifacts=several,
+        templates=several,
+        sources=several,
     )
     found = run_checks(snapshot)
     assert len(found.done) == len(CHECKS) - 1, "all but that of the rehearsed creation"

@@ -147,23 +147,32 @@ def _invalid(seen: Snapshot) -> Iterator[Found]:
             yield Found(name, f"{problem.field}: {problem.message}.")
 
 
+_USERS = ("deployments", "artifacts", "templates", "sources")
+"""The parts with objects that follow runtime configs."""
+
+
 @warning(
     "ARW0907",
     "No deployment uses a runtime config",
-    why=f"Only configs named {DEFAULT} apply to deployments that name none.",
+    why=f"Only configs named {DEFAULT} apply to deployments that name none. No ModelArtifact, template or ModelSource "
+    "uses it either.",
     do=f"Set spec.runtimeConfigName of deployments to its name, name it {DEFAULT}, or delete it.",
-    needs=("runtime_configs", "cluster_runtime_configs", "deployments"),
+    needs=("runtime_configs", "cluster_runtime_configs", *_USERS),
 )
 def _unused(seen: Snapshot) -> Iterator[Found]:
-    if any(unseen.part == "deployments" for unseen in seen.unseen):
-        return  # more deployments than were read
+    if any(unseen.part in _USERS for unseen in seen.unseen):
+        return  # more objects than were read
     configs = configs_by_name(seen)
     used: set[ObjectKey] = set()
-    for deployment in seen.deployments or ():
-        if (config := resolved(deployment, configs).config) is not None:
+    for user in (*(seen.deployments or ()), *(seen.artifacts or ())):
+        if (config := resolved(user, configs).config) is not None:
             used.add(ObjectKey(config.namespace, config.name))
             if config.scope is Scope.MERGED:
                 used.add(ObjectKey("", config.name))
+    for user in (*(seen.templates or ()), *(seen.sources or ())):
+        # Those without a namespace follow the config in the operator's.
+        name = config_name(user)
+        used |= {ObjectKey("", name), ObjectKey(key_of(user).namespace or seen.namespace, name)}
     for name, found in _configs(seen):
         key = key_of(found)
         if key.name != DEFAULT and key not in used:

@@ -158,6 +158,8 @@ class _Reader:
             cluster_runtime_configs=("ClusterRuntimeConfigs", self._all(CLUSTER_RUNTIME_CONFIG)),
             deployments=("ModelDeployments", self._some("deployments", MODEL_DEPLOYMENT)),
             artifacts=("ModelArtifacts", self._some("artifacts", MODEL_ARTIFACT)),
+            templates=("ModelTemplates and ClusterModelTemplates", self._templates()),
+            sources=("ModelSources", self._some("sources", MODEL_SOURCE)),
         )
 
     async def second(self, first: Snapshot) -> dict[str, Any]:
@@ -225,6 +227,12 @@ class _Reader:
         except NotFound:
             pass
         return ()
+
+    async def _templates(self) -> tuple[Resource, ...]:
+        found = await asyncio.gather(
+            *(self._some("templates", kind) for kind in (MODEL_TEMPLATE, CLUSTER_MODEL_TEMPLATE))
+        )
+        return tuple(template for page in found for template in page)
 
     async def _named(self, kind: Kind, wanted: Iterable[str]) -> dict[str, Resource]:
         """The existing objects with these names, of a cluster-scoped kind."""

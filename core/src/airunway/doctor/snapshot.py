@@ -219,6 +219,10 @@ class Snapshot:
     deployments: tuple[Resource, ...] | None = None
     artifacts: tuple[Resource, ...] | None = None
     """The ModelArtifacts; empty if their CRD is not installed."""
+    templates: tuple[Resource, ...] | None = None
+    """The ModelTemplates and ClusterModelTemplates; empty if their CRDs are not installed."""
+    sources: tuple[Resource, ...] | None = None
+    """The ModelSources; empty if their CRD is not installed."""
     unseen: tuple[Unseen, ...] = ()
 
     @cached_property
