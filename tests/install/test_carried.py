@@ -175,11 +175,15 @@ def test_without_helm_kubectl_applies_prunes_and_deletes_what_is_printed(machine
 
     assert "kind: CustomResourceDefinition" not in both
     assert "kind: Namespace" not in both
-    machine.kubectl("delete", "-f", "-", stdin=machine("manifests", "--no-core", "--providers", "vllm", "-n", "plain"))
+    for_deletion = ("manifests", "--for-deletion", "-n", "plain")
+    machine.kubectl("delete", "-f", "-", stdin=machine(*for_deletion, "--no-core", "--providers", "vllm"))
     assert sorted(machine.deployments("plain")) == ["airunway-controller"]
-    machine.kubectl("delete", "-f", "-", stdin=machine("manifests", "-n", "plain"))
+    machine.kubectl("delete", "-f", "-", stdin=machine(*for_deletion))
     assert machine.deployments("plain") == {}
     assert "modeldeployments.airunway.ai" in machine.kubectl("get", "crd", "-o", "name")
+    roles = machine.kubectl("get", "clusterroles", "-o", "name").split()
+    ours = [role for role in roles if "airunway" in role]
+    assert ours == ["clusterrole.rbac.authorization.k8s.io/airunway-endpoint-picker"], "running pickers need it"
 
 
 def image_of(deployment: Resource) -> str:

@@ -155,21 +155,31 @@ def manifests(
     catalogue: Catalogue = False,
     registry: Registry = "",
     namespace: Namespace = names.DEFAULT_NAMESPACE,
+    for_deletion: Annotated[
+        bool,
+        typer.Option(
+            "--for-deletion",
+            help="Only what an uninstallation deletes: without the ClusterRole of endpoint pickers, which those of "
+            "running models need.",
+        ),
+    ] = False,
 ) -> None:
     """Print what the charts render to, without the CRDs: airunway manifests | kubectl apply --server-side -f -
 
     For machines without helm, and for GitOps repositories. The CRDs (airunway crds) and the namespace are not included,
-    so that `kubectl delete -f -` deletes no ModelDeployment.
+    so that `airunway manifests --for-deletion | kubectl delete -f -` deletes no ModelDeployment.
     """
     import yaml
 
-    from airunway.install.bundled_charts import CATALOGUE, CORE, bundled, placed, provider_part, released_to
+    from airunway.install.bundled_charts import CATALOGUE, CORE, bundled, is_kept, placed, provider_part, released_to
 
     with _reporting():
         released = released_to(needed=not registry)
         parts = [name for name, wanted in ((CORE, core), (CATALOGUE, catalogue)) if wanted]
         for name in [*parts, *map(provider_part, _names(providers))]:
             for obj in _objects(bundled(name).manifests.read_text(encoding="utf-8")):
+                if for_deletion and is_kept(obj):
+                    continue
                 found = placed(obj, namespace=namespace, images=(released, registry or released))
                 typer.echo(yaml.safe_dump(found, explicit_start=True, sort_keys=False), nl=False)
 
@@ -259,7 +269,8 @@ def _without_helm(namespace: str) -> str:
   airunway crds --apply
   kubectl create namespace {namespace}
   airunway manifests --providers NAMES --namespace {namespace} | kubectl apply --server-side -f -
-To uninstall, end the last line with: kubectl delete -f -"""
+To uninstall:
+  airunway manifests --for-deletion --providers NAMES --namespace {namespace} | kubectl delete -f -"""
 
 
 def _fail_without_releases(namespace: str) -> NoReturn:

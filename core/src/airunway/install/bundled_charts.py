@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from airunway.api import names
 from airunway.plugins.registry import discover
-from airunway.resource import Resource
+from airunway.resource import Resource, annotations_of
 
 DEFINITIONS, CORE, CATALOGUE = "airunway-crds", "airunway", "airunway-catalogue"
 
@@ -92,6 +92,11 @@ def placed(obj: Resource, *, namespace: str, images: tuple[str, str]) -> Resourc
         return registry.sub(lambda _: f"{after}/", text.replace(names.DEFAULT_NAMESPACE, namespace))
 
     return cast("Resource", _with_texts(obj, renamed))
+
+
+def is_kept(obj: Resource) -> bool:
+    """Whether helm leaves the object at an uninstallation: others outside of its release use it."""
+    return annotations_of(obj).get("helm.sh/resource-policy") == "keep"
 
 
 def _with_texts(node: Any, change: Callable[[str], str]) -> Any:
