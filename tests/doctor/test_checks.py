@@ -14,11 +14,11 @@ import yaml
 from airunway import __version__
 from airunway.api.crds import custom_resource_definitions
 from airunway.doctor import CHECKS, Snapshot, Unseen, run_checks
-from airunway.doctor.checks_accounts import shuts_out
+from airunway.doctor.checks_accounts import expected_rights, shuts_out
 from airunway.doctor.checks_processes import rivals
 from airunway.doctor.findings import AREAS
 from airunway.doctor.report import document, lines
-from airunway.doctor.snapshot import ProcessDeployment, components_in
+from airunway.doctor.snapshot import ProcessDeployment, Right, components_in
 from airunway.process.effective_settings import ANNOTATION, PART_OF, EffectiveSettings, published_in
 from airunway.rbac.admission_policies import status_guard
 from airunway.resource import ObjectKey, Resource, copy_of, format_time, key_of
@@ -261,6 +261,69 @@ def test_rivals_do_the_same_on_the_same_deployments(
 ) -> None:
     assert bool(list(rivals([one], [other]))) is found
     assert bool(list(rivals([other], [one]))) is found
+
+
+CATALOGUE = ProcessDeployment(
+    key=ObjectKey("airunway-system", "cat"),
+    core=False,
+    add_ons=("airunway-catalogue",),
+    options={"leader-elect": "true", "watch-namespaces": "x"},
+    available=1,
+)
+
+
+@pytest.mark.parametrize(
+    ("live", "said"),
+    [
+        (deployment(name="airunway-catalogue", version="0.3.1"), []),
+        (deployment(), [published("airunway-catalogue", version="0.3.1", options={"leader-elect": "true"})]),
+    ],
+    ids=["by its chart", "by its Lease"],
+)
+def test_the_catalogue_is_a_component(live: Resource, said: list[EffectiveSettings]) -> None:
+    (component,) = components_in([live], said)
+    assert (component.core, component.providers, component.add_ons) == (False, (), ("airunway-catalogue",))
+    assert (component.leases, component.version) == (["airunway-catalogue"], "0.3.1")
+
+
+@pytest.mark.parametrize(
+    ("change", "seen", "code"),
+    [
+        ({"available": 0}, {}, "ARW0202"),
+        ({"wanted": 2}, {}, "ARW0203"),
+        ({}, {"leases": {}}, "ARW0205"),
+        ({"version": "99.0.0"}, {}, "ARW0206"),
+        ({}, {"accounts": {ObjectKey("airunway-system", "default"): False}}, "ARW0209"),
+        ({}, {"elsewhere": (replace(CATALOGUE, key=ObjectKey("b", "cat")),)}, "ARW0211"),
+        (
+            {},
+            {"rights": {Right(user=CATALOGUE.user, verb="list", group="", resource="secrets", wanted=False): True}},
+            "ARW0402",
+        ),
+    ],
+)
+def test_the_processes_of_the_catalogue_are_checked_as_others(
+    change: dict[str, Any], seen: dict[str, Any], code: str
+) -> None:
+    """Its crash loop was called "Nothing is wrong"."""
+    components = (replace(CORE, options={"watch-namespaces": "y"}), replace(CATALOGUE, **change))
+    found = run_checks(replace(EMPTY, components=components, **seen))
+    assert code in [each.code for each in found.findings]
+    about = [each.code for each in found.findings if "core" not in each.object]
+    assert set(about) == {code}
+
+
+def test_the_catalogue_is_asked_for_no_secrets_and_its_rights_are_not_judged() -> None:
+    (asked,) = expected_rights([CATALOGUE], [])
+    assert (asked.resource, asked.verb, asked.wanted) == ("secrets", "list", False)
+    report = run_checks(replace(EMPTY, components=(CORE, CATALOGUE)))
+    assert "rights and guards of airunway-catalogue" in [each.what for each in report.unseen]
+
+
+def test_a_guard_of_the_status_need_not_know_the_catalogue_which_writes_none() -> None:
+    policy, binding = status_guard(["nobody"])
+    snapshot = replace(EMPTY, components=(CATALOGUE,), policies=(policy,), bindings=(binding,), namespaces={})
+    assert "ARW0404" not in [finding.code for finding in run_checks(snapshot).findings]
 
 
 def test_what_is_not_ours_is_no_component() -> None:

@@ -321,6 +321,8 @@ def _unbound(seen: Snapshot) -> Iterator[Found]:
 def _stranger(seen: Snapshot) -> Iterator[Found]:
     for policy in filter(_is_guard, seen.policies or ()):
         for component in seen.components or ():
+            if not component.core and not component.providers:
+                continue  # an add-on writes no deployment's status
             labels = {name: seen.labels_of(name) for name in component.watched}
             if shuts_out(policy, seen.bindings or (), component, labels):
                 yield Found(named(_POLICY, policy), f"It shuts {component.user} out, in {component.scope}.")

@@ -299,7 +299,8 @@ def _minor(version: str) -> str:
 def _elsewhere(seen: Snapshot) -> Iterator[Found]:
     for core in seen.cores:
         for component in seen.components or ():
-            if core.known and component.known and not component.core and set(component.watched) != set(core.watched):
+            comparable = core.known and component.known and component.providers and not component.core
+            if comparable and set(component.watched) != set(core.watched):
                 yield Found(component.name, f"It watches {component.scope}, the core watches {core.scope}.")
 
 
@@ -368,7 +369,7 @@ def rivals(
     """
     for one, other in product(mine, others):
         meet = not one.watched or not other.watched or set(one.watched) & set(other.watched)
-        alike = (one.core and other.core) or set(one.providers) & set(other.providers)
+        alike = set(one.leases) & set(other.leases)
         if one.known and other.known and one.key.namespace != other.key.namespace and meet and alike:
             yield one, other
 

@@ -86,6 +86,9 @@ def _unknown(snapshot: Snapshot) -> Iterator[Unseen]:
     for provider in sorted(running - set(snapshot.plugins)):
         why = "its plugin is not installed beside this command"
         yield Unseen(part="rights", what=f"rights of provider {provider}", why=why)
+    for add_on in sorted({add_on for component in components for add_on in component.add_ons}):
+        why = "this command does not know which it should have: compare with `helm template` of its chart"
+        yield Unseen(part="rights", what=f"rights and guards of {add_on}", why=why)
     for component in components:
         if component.guarded and not component.comparable:
             why = f"they are those of {component.version}, and this command is {__version__}"

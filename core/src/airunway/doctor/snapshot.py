@@ -32,6 +32,10 @@ _NAME_LABEL = "app.kubernetes.io/name"
 _VERSION_LABEL = "app.kubernetes.io/version"
 _RELEASE = "meta.helm.sh/release-name"
 
+_MANAGERS_OF_CORE = (names.CORE_MANAGER, names.GATEWAY_MANAGER, names.MODEL_CACHE_MANAGER)
+_OUR_MANAGERS = "airunway-"
+"""How the field managers of all parts begin; the label ``part-of`` alone may be on others' Deployments."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Unseen:
@@ -68,12 +72,14 @@ class Right:
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessDeployment:
-    """A Deployment that runs the core, providers, or both."""
+    """A Deployment that runs the core, providers, or both, or an add-on such as the catalogue."""
 
     key: ObjectKey
     core: bool
     providers: tuple[str, ...] = ()
     """The providers that it runs."""
+    add_ons: tuple[str, ...] = ()
+    """The field managers of the other parts that it runs: ``airunway-catalogue``."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Its effective options; empty if it has published none."""
     account: str = "default"
@@ -122,7 +128,8 @@ class ProcessDeployment:
             names.GATEWAY_MANAGER: self.core and self.has_gateway,
             names.MODEL_CACHE_MANAGER: self.core and self.has_model_cache,
         }
-        return [part for part, on in parts.items() if on] + [names.provider_manager(each) for each in self.providers]
+        providers = map(names.provider_manager, self.providers)
+        return [*(part for part, on in parts.items() if on), *providers, *self.add_ons]
 
     def has(self, pod: Resource) -> bool:
         """Whether a pod of its namespace belongs to it."""
@@ -241,10 +248,12 @@ class Snapshot:
     def runs_outside(self) -> bool:
         """Whether AI Runway runs without any Deployment, as processes outside of the cluster (a sandbox).
 
-        That is so if no Deployment here or elsewhere runs a part, a provider sends heartbeats, and the core marks it
-        available.
+        That is so if no Deployment here or elsewhere runs the core or a provider, a provider sends heartbeats, and the
+        core marks it available.
         """
-        if self.components is None or self.components or self.elsewhere is None or self.elsewhere:
+        if self.components is None or self.elsewhere is None:
+            return False
+        if any(component.core or component.providers for component in (*self.components, *self.elsewhere)):
             return False
         judged = (provider_facts(config) for config in self.providers or () if is_true(config, AVAILABLE))
         return any(each.heartbeat is not None and self.now - each.heartbeat < STALE_AFTER for each in judged)
@@ -289,7 +298,9 @@ def _component(deployment: Resource, published: Sequence[EffectiveSettings]) -> 
         managers.add(labels.get(_NAME_LABEL, ""))
     core = names.CORE_MANAGER in managers
     providers = tuple(sorted(filter(None, map(names.provider_of_manager, managers))))
-    if not core and not providers:
+    known = {*_MANAGERS_OF_CORE, *map(names.provider_manager, providers)}
+    add_ons = tuple(sorted(each for each in managers - known if each.startswith(_OUR_MANAGERS)))
+    if not core and not providers and not add_ons:
         return None
     # A part publishes only its own options, which are no answer for the whole process; the core's come first.
     whole = [each for each in published if each.manager not in (names.GATEWAY_MANAGER, names.MODEL_CACHE_MANAGER)]
@@ -304,6 +315,7 @@ def _component(deployment: Resource, published: Sequence[EffectiveSettings]) -> 
         key=key_of(deployment),
         core=core,
         providers=providers,
+        add_ons=add_ons,
         options=run.options if run is not None else {},
         account=str(dig(deployment, "spec", "template", "spec", "serviceAccountName", default="default")),
         wanted=int(dig(deployment, "spec", "replicas", default=1)),
