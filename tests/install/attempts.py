@@ -250,7 +250,7 @@ def of_a_provider(manifest: ProviderManifest) -> list[Attempt]:
         "kube-system": "namespaces of the system",
         "kube-public": "namespaces of the system",
         OPERATOR: "the namespace of the operator",
-        EMPTY: "a namespace that has no ModelDeployment",
+        EMPTY: "a namespace that has no ModelDeployment of its own (the core lists the others in status.namespaces",
     }
     for where, words in places.items():
         tried("namespaces", f"{primary.kind} in {where}", words, kind, of(kind, namespace=where))

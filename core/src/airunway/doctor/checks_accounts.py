@@ -15,7 +15,7 @@ from airunway.cel import CelError, compile_expression
 from airunway.doctor.checks_webhook import settings_of, spared
 from airunway.doctor.findings import Found, error, warning
 from airunway.doctor.snapshot import OURS, ProcessDeployment, Right, Snapshot, named
-from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.plugins.host import ProviderHost
 from airunway.rbac.admission_policies import (
     GUARD,
@@ -35,7 +35,7 @@ from airunway.rbac.rights import (
     provider_rights,
     webhook_rights,
 )
-from airunway.resource import Resource, dig, key_of, labels_of
+from airunway.resource import Resource, dig, is_deleting, key_of, labels_of
 from airunway.validation.policy import PolicyError, read_selector
 
 _POLICY = "ValidatingAdmissionPolicy"
@@ -363,3 +363,27 @@ def _altered(seen: Snapshot) -> Iterator[Found]:
             continue  # ARW0405, ARW0403
         if what := difference(guard, live):
             yield Found(f"{kind}/{name}", f"{what}.")
+
+
+@error(
+    "ARW0407",
+    "The guard of a provider does not know a namespace in which it has deployments",
+    why="The API server refuses what the provider creates there: the core did not list the namespace in "
+    "status.namespaces of the InferenceProviderConfig, which the guard reads.",
+    do="Upgrade the core to the provider's release, or start it with --guard-parameters (the chart airunway does).",
+    needs=("components", "providers", "deployments"),
+)
+def _unlisted(seen: Snapshot) -> Iterator[Found]:
+    """The core lists a namespace before it gives a deployment there to a provider."""
+    for component in seen.components or ():
+        for config in seen.providers or () if component.guarded else ():
+            if (provider := key_of(config).name) in component.providers:
+                given = {
+                    key_of(deployment).namespace
+                    for deployment in seen.deployments or ()
+                    if dig(deployment, "status", "provider", "name") == provider and not is_deleting(deployment)
+                }
+                watched = given & set(component.watched) if component.watched else given
+                if missing := sorted(watched - set(dig(config, "status", "namespaces", default={}))):
+                    listed = ", ".join(missing[:_SHOWN]) + (" and others" if len(missing) > _SHOWN else "")
+                    yield Found(f"{INFERENCE_PROVIDER_CONFIG.kind}/{provider}", f"It does not list {listed}.")

@@ -357,7 +357,9 @@ def _with_parameters(
         rules=[
             PolicyRule(
                 expression="has(object.metadata.deletionTimestamp) || request.namespace in variables.namespaces",
-                message="a provider must not write into a namespace that has no ModelDeployment of its own",
+                message="a provider must not write into a namespace that has no ModelDeployment of its own (the core "
+                "lists the others in status.namespaces of the InferenceProviderConfig; if this one is missing there, "
+                "upgrade the core, or start it with --guard-parameters)",
             ),
             account_is_known(manifest, listed="variables.accounts"),
         ],
