@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import yaml
+from tools.home import links
 from tools.observability.alerts import rule_file
 from tools.observability.dashboard import dashboard
 from tools.observability.reference import alerts_page, events_page, metrics_page
@@ -34,7 +35,9 @@ def main() -> int:
     """The exit code: 1 if something is stale."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file is stale")
-    parser.add_argument("--docs-url", default="docs", help="where the docs are published, for the alerts' runbook_url")
+    parser.add_argument(
+        "--docs-url", default=links()["Documentation"], help="where the docs are published, for the alerts' runbook_url"
+    )
     arguments = parser.parse_args()
     stale = []
     for name, text in generated(arguments.docs_url).items():
