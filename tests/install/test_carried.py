@@ -253,6 +253,7 @@ def test_with_helm_each_part_is_a_release_that_helm_goes_on_with(machine: Machin
     assert "airunway-provider-kaito: uninstalled" in said
     assert releases() == ["airunway-crds"]
     assert machine.deployments(namespace) == {}
+    assert "airunway-webhook-tls" not in machine.kubectl("get", "secrets", "-n", namespace, "-o", "name")
     if newest:
         assert "hooked" not in machine.kubectl("get", "configmaps", "-n", "default", "-o", "name")
         machine.kubectl("get", "-f", "-", stdin=PRECIOUS)
@@ -380,6 +381,8 @@ def make_what_stays(machine: Machine, team: str) -> None:
 
 def what_stays_is_counted(said: str, team: str) -> None:
     """Of every provider, the one without included."""
+    assert "stays: the CRDs of airunway.ai, with all their objects: runtime configs, templates, ModelSources" in said
+    assert ", with the Leases in it\n" in said, "the webhook's Secret is the release's, and goes with it"
     assert f"stays: ModelArtifact/{team}/weights with its claim weights-cache-1 (16Gi)\n" in said
     assert "stays: 1 ModelDeployment of no provider\n" in said
     assert "stays: 1 ModelDeployment of gone and their upstream objects" in said

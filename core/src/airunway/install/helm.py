@@ -166,7 +166,7 @@ async def not_of_release(client: Client, objects: Sequence[Resource], *, name: s
 
 async def what_stays(client: Client, *, namespace: str) -> list[str]:
     """Lines about what an uninstallation leaves, with the number of deployments per provider. Raises KubeError."""
-    left = f"Namespace/{namespace}, with the Leases and the webhook's Secret in it"
+    left = f"Namespace/{namespace}, with the Leases in it"
     found: Counter[str] = Counter()
     try:
         async for row in client.rows(MODEL_DEPLOYMENT):
@@ -174,7 +174,7 @@ async def what_stays(client: Client, *, namespace: str) -> list[str]:
     except NotFound:
         return [left]
     lines = [
-        f"the CRDs of {MODEL_DEPLOYMENT.group}, with all their objects, the runtime configs too",
+        f"the CRDs of {MODEL_DEPLOYMENT.group}, with all their objects: runtime configs, templates, ModelSources",
         "routes, InferencePools and endpoint pickers of ModelDeployments, and the ClusterRole "
         f"{names.ENDPOINT_PICKER_ROLE}, if routes were made",
         "claims of sized volumes, until their ModelDeployments are deleted",
