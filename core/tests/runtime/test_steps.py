@@ -223,7 +223,7 @@ def test_what_is_said_of_a_foreign_object_names_its_owner_and_what_to_do() -> No
 
 def test_a_dead_primary_is_made_anew_and_a_dependent_never_for_it() -> None:
     desired = wanted(thing(), config())
-    found = plan(desired, existing(*desired), dead="the Thing is dead")
+    found = plan(desired, existing(*desired), unrecoverable="the Thing is dead")
     assert acts(found) == [(Action.REPLACE, "llama"), (Action.KEEP, "llama-config")]
     assert found.primary.causes == ("the Thing is dead",)
 

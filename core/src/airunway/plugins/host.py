@@ -59,7 +59,7 @@ class ProviderHost:
         self.origin = origin
         self.faults: dict[str, str] = {}
         """The fault of the last call, by hook; hooks without a fault are missing."""
-        self.heeds: set[str] = set()
+        self.metadata_reads: set[str] = set()
         """``labels`` and ``annotations``, if a hook has ever read them from a deployment: a change of them may then
         change its result."""
 

@@ -227,8 +227,8 @@ class ProviderApplication:
         )
         own = names.provider_finalizer(host.name)
         self._heeds = RelevantMetadata(
-            labels=lambda key: "labels" in host.heeds,
-            annotations=lambda key: has_our_prefix(key) or "annotations" in host.heeds,
+            labels=lambda key: "labels" in host.metadata_reads,
+            annotations=lambda key: has_our_prefix(key) or "annotations" in host.metadata_reads,
             finalizers=lambda finalizer: finalizer != own,
             status=self._reads_of_status,
             by_labels=self._propagated,

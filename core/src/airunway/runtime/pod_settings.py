@@ -1,4 +1,4 @@
-"""Which pod settings and which model cache a pass writes, and what newer ones wait (platform.md, "Gate"). Pure.
+"""Which pod settings and which model cache a pass writes, and what newer ones wait (platform.md, "Gate").
 
 Example: a config gets another variable while the deployment serves. The pods keep the recorded settings, and a warning
 names the variable that waits.

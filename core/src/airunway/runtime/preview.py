@@ -79,7 +79,7 @@ class Previewer:
             return conflict_text(step.wanted, found)
         absent = tuple(other.wanted for other in steps if other.live is None and other.wanted is not None)
         try:
-            await rehearse(self._writer, (step,), absent=absent, sure=True)
+            await rehearse(self._writer, (step,), absent=absent, looked_up=True)
         except Refused as refused:
             return f"{named(refused.obj)}: {refused.message}"
         return ""

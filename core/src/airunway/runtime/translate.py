@@ -1,4 +1,4 @@
-"""Translates a deployment by a provider's plugin and completes the objects so that they can be applied. Pure.
+"""Translates a deployment by a provider's plugin and completes the objects so that they can be applied.
 
 Completing adds the namespace, the owner, labels, and annotations: the transformer that wrote the object, what it was
 written for, and digests of everything whose change needs a new object (spec rulings 9, 10, 26, 27). Overrides are
@@ -106,13 +106,13 @@ def translate(
         return TranslationResult(blockers=(*unclaimed, *overrides.errors), warnings=overrides.unknown)
     view, reads = tracked(typed)
     compatibility = host.can_handle(view, context)
-    host.heeds |= reads.metadata
+    host.metadata_reads |= reads.metadata
     blockers = (*unclaimed, *compatibility.blockers)
     warnings = (*overrides.unknown, *compatibility.warnings)
     if blockers or typed.spec.suspend:
         return TranslationResult(blockers=blockers, warnings=warnings)
     translation = host.translate_spec(view, context)
-    host.heeds |= reads.metadata
+    host.metadata_reads |= reads.metadata
     objects = list(translation.objects)
     if overrides.merge:
         for part in placed(overrides.merge, translation.overrides_at):

@@ -98,8 +98,8 @@ class PodFacts:
         return not self.deleting and self.phase not in ("Succeeded", "Failed")
 
     @property
-    def crew(self) -> tuple[tuple[str, str], str]:
-        """Controller and role: pods of one crew can replace each other. A head and its workers share a controller."""
+    def replica_group(self) -> tuple[tuple[str, str], str]:
+        """Controller and role: pods of one group can replace each other. A head and its workers share a controller."""
         return self.owner, self.role
 
     @property
@@ -378,10 +378,10 @@ def count_pods(pods: Iterable[PodFacts]) -> PodCounts:
     living = [pod for pod in serving if pod.alive]
     newest: dict[object, PodFacts] = {}
     for pod in living:
-        known = newest.get(pod.crew)
+        known = newest.get(pod.replica_group)
         if known is None or _age_key(pod) > _age_key(known):
-            newest[pod.crew] = pod
-    current = [pod for pod in living if not pod.revision or pod.revision == newest[pod.crew].revision]
+            newest[pod.replica_group] = pod
+    current = [pod for pod in living if not pod.revision or pod.revision == newest[pod.replica_group].revision]
     return PodCounts(
         living=len(living),
         current=len(current),

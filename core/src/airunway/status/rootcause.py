@@ -197,11 +197,11 @@ def _precedence(symptom: Symptom) -> tuple[object, ...]:
 
 
 def _newest_of(pods: Iterable[PodFacts]) -> dict[object, datetime]:
-    """Returns the creation time of the newest living pod of each crew."""
+    """Returns the creation time of the newest living pod of each replica group."""
     newest: dict[object, datetime] = {}
     for pod in pods:
         if pod.alive and pod.created is not None:
-            newest[pod.crew] = max(pod.created, newest.get(pod.crew, pod.created))
+            newest[pod.replica_group] = max(pod.created, newest.get(pod.replica_group, pod.created))
     return newest
 
 
@@ -211,7 +211,7 @@ def _is_history(pod: PodFacts, newest: Mapping[object, datetime]) -> bool:
         return True
     if pod.phase != "Failed" or pod.created is None:
         return False
-    after = newest.get(pod.crew)
+    after = newest.get(pod.replica_group)
     return after is not None and after >= pod.created
 
 
