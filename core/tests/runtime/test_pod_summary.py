@@ -55,23 +55,23 @@ SUMMARY = PodSummary(
     degraded=False,
     absent=30.0,
 )
-LIVING = PodCounts(living=1, current=1)
+LIVING = PodCounts(living=1)
 GOING = PodCounts(leaving=1)
 
 CASES: list[tuple[str, dict[str, Any], tuple[bool, str] | None]] = [
     ("a fault", {"shown": (symptom(),), "counts": LIVING}, (False, "CrashLoopBackOff")),
     ("a fault", {"shown": (symptom(),), "short": 0, "ready": False}, (False, "CrashLoopBackOff")),
-    ("all there", {"counts": PodCounts(living=1, current=1, ready=1), "short": 0}, (True, "PodsReady")),
+    ("all there", {"counts": PodCounts(living=1, ready=1), "short": 0}, (True, "PodsReady")),
     (
         "all there",
-        {"shown": (symptom(),), "counts": PodCounts(living=2, current=2, ready=1), "short": 0},
+        {"shown": (symptom(),), "counts": PodCounts(living=2, ready=1), "short": 0},
         (True, "PodsReady"),
     ),
     ("lost, some live", {"lost": True, "counts": LIVING}, (False, "PodsNotReady")),
     ("more are starting", {"counts": LIVING}, (False, "Progressing")),
     (
         "more are starting",
-        {"counts": PodCounts(living=2, current=2, ready=1), "seen_before": False},
+        {"counts": PodCounts(living=2, ready=1), "seen_before": False},
         (False, "Progressing"),
     ),
     ("none wanted", {"wanted": 0, "short": 0}, None),

@@ -174,6 +174,10 @@ _READ_CONDITIONS = ("Validated", "ProviderSelected", CONFIG_READY, TEMPLATE_READ
 one was asked for (`cache_reads`)."""
 
 
+_WORKERS = 16
+"""Deployments that are reconciled at a time."""
+
+
 class ProviderApplication:
     """One provider, from start to stop. Raises SettingsError for settings that do not fit."""
 
@@ -185,7 +189,6 @@ class ProviderApplication:
         instance: str = "",
         settings: ProviderSettings | None = None,
         caches: Caches | None = None,
-        workers: int = 16,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         settings = settings or ProviderSettings()
@@ -199,7 +202,6 @@ class ProviderApplication:
         )
         self._client = client
         self._host = host
-        self._workers = workers
         self._kubernetes = (1, 30)
         self._base = BaseController(caches, component=manager, instance=instance)
         self._deployments = self._base.deployments
@@ -309,7 +311,7 @@ class ProviderApplication:
             self._queue,
             self._reconciler.reconcile,
             provider_of=lambda _: self._host.name,
-            workers=self._workers,
+            workers=_WORKERS,
         )
         self._look_at_all()
         try:

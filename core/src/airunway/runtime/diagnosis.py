@@ -21,6 +21,7 @@ from enum import IntEnum
 
 from airunway.kube import soonest
 from airunway.plugins.contract import Component, Finding, Observation
+from airunway.plugins.rules import PODS
 from airunway.resource import Resource, condition_of, dig, entries_at, key_of
 from airunway.runtime.memory import Memory, previous_cause
 from airunway.runtime.report import (
@@ -48,8 +49,6 @@ from airunway.status.rootcause import RootCause, Symptom, find_symptoms, root_ca
 
 # ---------------------------------------------------------------------------------------------- how the pods are shown
 
-
-PODS = "Pods"
 
 LOST = "PodsNotReady"
 """Reason of ``PodsReady`` where pods of this generation were ready and are not any more."""

@@ -322,24 +322,17 @@ def cache_faults(state: ClusterState, host: ProviderHost) -> Iterator[Fault]:
     What only waits counts until the deployment has served; a fault then degrades it. The messages of a download that
     is under way stay on the part's condition: its progress must not bring a pass here.
     """
-    deployment, served = state.deployment, state.served
+    deployment = state.deployment
     if not _is_asked_for(state, host) or dig(deployment, "spec", "suspend") is True:
         return
     if names.MODEL_CACHE_PART not in state.parts:
         text = f"spec.model.cache.mode asks for a model cache, and the model cache part is off: {_ON}"
-        yield Fault(component=CACHE_COMPONENT, reason="ModelCacheNotEnabled", message=text, only_degrades=served)
+        yield Fault(component=CACHE_COMPONENT, reason="ModelCacheNotEnabled", message=text, only_degrades=state.served)
         return
-    condition = condition_of(deployment, CONDITION) or {}
-    reason = str(condition.get("reason"))
-    if condition.get("status") != "False" or (served and category_of(reason) is Category.PROGRESS):
-        return
-    yield Fault(
-        component=CACHE_COMPONENT,
-        reason=reason,
-        message=_fault_text(deployment, reason) or str(condition.get("message", "")),
-        since=parse_time(condition.get("lastTransitionTime")),
-        only_degrades=served,
-    )
+    condition = condition_of(deployment, CONDITION)
+    if condition is not None and (text := _fault_text(deployment, str(condition.get("reason")))):
+        condition = {**condition, "message": text}
+    yield from _faults(state, {CACHE_COMPONENT: condition})
 
 
 def _fault_text(deployment: Resource, reason: str) -> str:

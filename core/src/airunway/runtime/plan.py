@@ -25,7 +25,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.plugins.settings import with_kept
 from airunway.resource import Resource, annotations_of, condition_of, dig, is_deleting, labels_of
 from airunway.runtime.crd_versions import Installed, as_written, writer_of
-from airunway.runtime.gate import Gate, gate_of
+from airunway.runtime.gate import Gate, gate_of, waits_for_config
 from airunway.runtime.memory import Waiting
 from airunway.runtime.pod_settings import (
     NEWER_PODS_WAIT,
@@ -213,7 +213,8 @@ def plan(
         if chosen is None:  # they must be kept, and are not known
             assert state.primary is not None, "only what exists keeps its settings"
             warning = pods_unknown(state.primary)
-            late = not_applied(state, digests, why=f"The newest spec is not applied: {warning.message}")
+            unknown_pods = waits_for_config(f"The newest spec is not applied: {warning.message}")
+            late = not_applied(state, digests, late=unknown_pods)
             results = (*carried_results(state.deployment), *((late,) if late is not None else ()))
             return replace(intent, do=Do.OBSERVE_ONLY, results=results, warnings=(warning,))
         pods, cache = chosen

@@ -41,6 +41,7 @@ from airunway.resource import (
     key_of,
     uid_of,
 )
+from airunway.runtime import preview
 from airunway.runtime.apply import Cleanup, Executor, Outcome, refusal_outcome, upstream_writer
 from airunway.runtime.diagnosis import conclude
 from airunway.runtime.evidence import EvidenceCollector
@@ -49,7 +50,6 @@ from airunway.runtime.informers import UpstreamInformers
 from airunway.runtime.memory import Failure, Memory, RetryKey
 from airunway.runtime.plan import Decision, Do, intent_of, observe, plan, plan_of, plugin_fault
 from airunway.runtime.pod_settings import config_secrets
-from airunway.runtime.preview import Previewer
 from airunway.runtime.report import Report, StepResult, announcements, leaving, planned_status, record_of_service
 from airunway.runtime.state import ClusterState
 from airunway.runtime.translate import selector_of
@@ -95,7 +95,6 @@ class ProviderReconciler:
         self._finalizer = names.provider_finalizer(host.name)
         writer = self._writer = upstream_writer(client, host, upstream)
         self._executor = Executor(writer=writer, events=events)
-        self._previewer = Previewer(writer)
         self._status = StatusWriter(
             client=client, kind=MODEL_DEPLOYMENT, objects=deployments, manager=self._manager, on_write=log_phase
         )
@@ -269,11 +268,11 @@ class ProviderReconciler:
 
     async def _do(self, state: ClusterState, decision: Decision, memory: Memory) -> Outcome:
         if decision.do is Do.PREVIEW:
-            planned = await self._previewer.publish(state, decision.objects, decision.plan)
+            planned = await preview.publish(self._writer, state, decision.objects, decision.plan)
             if decision.gate.planned:
                 planned = replace(planned, message=f"{planned.message}; {decision.gate.planned}")
             return Outcome(results=_planned(state, planned))
-        await self._previewer.withdraw(state.deployment)
+        await preview.withdraw(self._writer, state.deployment)
         if decision.do is Do.SUSPEND:
             gone = await self._cleanup.remove_objects(state)
             text = "Suspended" if gone else "Suspending: the upstream resources are being removed"

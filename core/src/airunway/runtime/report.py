@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 from airunway.api import names
 from airunway.api.bounds import MAX_CAUSES
 from airunway.plugins.contract import Component, Endpoint, Finding, Observation, Pool
-from airunway.resource import Resource, condition_of, dig, filled, format_time, managed_by
+from airunway.plugins.rules import PODS
+from airunway.resource import Resource, condition_of, dig, filled, managed_by
 from airunway.status import (
     CAPACITY_PATIENCE,
     DEPENDENCY_GRACE,
@@ -34,7 +35,7 @@ from airunway.status import (
 )
 from airunway.status.events import Event
 from airunway.status.evidence import parse_moment
-from airunway.status.rootcause import RootCause
+from airunway.status.rootcause import RootCause, root_cause_status
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,13 +201,9 @@ def provider_status(
     if record is not None:
         status["conditions"] = sorted([*status["conditions"], record], key=lambda condition: str(condition["type"]))
     if root_cause is not None:
-        status["rootCause"] = {
-            "code": root_cause.code,
-            "object": root_cause.object,
-            **({"field": root_cause.field} if root_cause.field else {}),
-            "message": root_cause.message,
-            "since": format_time(root_cause.since),
-        }
+        status["rootCause"] = root_cause_status(root_cause, field=root_cause.field)
+        if not root_cause.field:
+            del status["rootCause"]["field"]
     if (obj := report.resource) is not None:
         status["provider"] = filled(
             resourceName=dig(obj, "metadata", "name"),
@@ -276,7 +273,7 @@ def _named(verdict: Rollup, report: Report, cause: RootCause | None) -> Rollup:
 
 def _is_of_workload(verdict: Rollup, report: Report) -> bool:
     """Whether a fault of the upstream or of the pods decided the verdict."""
-    components = {"Pods", *(c.name for c in (report.observation.components if report.observation else ()))}
+    components = {PODS, *(c.name for c in (report.observation.components if report.observation else ()))}
     return verdict.fault is not None and verdict.fault.component in components
 
 
