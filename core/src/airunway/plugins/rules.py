@@ -33,16 +33,6 @@ from airunway.plugins.settings import settings_problem
 from airunway.resource import dig
 from airunway.status.conditions import PARTS, ConditionWriter, as_word, conditions_of
 
-__all__ = [
-    "MAX_OBJECTS",
-    "MAX_OBJECT_BYTES",
-    "compatibility_problems",
-    "manifest_problems",
-    "observation_problems",
-    "registry_problems",
-    "translation_problems",
-]
-
 MAX_OBJECTS = 64
 """Limit of objects per deployment, because each is compared in every pass."""
 

@@ -27,8 +27,6 @@ from airunway_kuberay.manifest import PORT, SHIELDED, TOKENS
 from airunway_kuberay.releases import TOKENS_SINCE
 from airunway_kuberay.settings import Settings
 
-__all__ = ["Shield", "network_policy", "shield_findings", "shield_of"]
-
 _RAY = "ray.io/is-ray-node"
 """A label that KubeRay adds to each of its pods."""
 

@@ -23,8 +23,6 @@ from airunway.sdk import (
 )
 from airunway_llmd.settings import Settings
 
-__all__ = ["PORT", "SERVER_PORT", "connector_of", "sidecar", "sidecar_blockers", "sidecar_warnings"]
-
 PORT = 8000
 """Port of the sidecar, and of prefill and aggregated servers: all members of a pool have the same port."""
 

@@ -18,8 +18,6 @@ from airunway.sdk import (
 from airunway.sdk.workloads import DEPLOYMENT, LEADER_WORKER_SET, SERVER, SERVICE
 from airunway_vllm.settings import Settings
 
-__all__ = ["MANIFEST", "TRANSFORMERS"]
-
 TRANSFORMERS = with_defaults(
     (*serving.TRANSFORMERS, *serving.transformers(2, [HARDENED, FLAGS_BY_RELEASE])),
     vllm_image="vllm/vllm-openai:v0.23.0",
