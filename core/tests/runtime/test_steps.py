@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airunway.owned.objects import identity_in
+from airunway.owned.objects import identity_in, our_labels
 from airunway.owned.plan import Action, Plan, conflict_text
 from airunway.owned.writer import missing_of
 from airunway.resource import Resource, copy_of, key_of
 from airunway.runtime.apply import in_own_name, trial_of
 from airunway.runtime.plan import plan_of
+from airunway.runtime.state import provider_mark
 from airunway.runtime.translate import complete
 from airunway.sdk import workloads
 
@@ -50,7 +51,7 @@ def wanted(*objects: Resource, topology: object = None, provider: str = "toy") -
     return complete(
         objects,
         OWNER,
-        provider=provider,
+        labels=our_labels(OWNER, provider_mark(provider)),
         transformer="only",
         wanted_for="now",
         identity={},
