@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from airunway.modelcache import artifacts
 from airunway.modelcache.artifacts import users_wait
 from airunway.resource import Resource
 
@@ -28,7 +27,6 @@ MORE: Resource = {"phase": "Starting", "users": 2, "usedBy": ["a", "b"]}
     ],
 )
 def test_a_count_of_users_waits_for_more_of_them(
-    monkeypatch: pytest.MonkeyPatch, wanted: Resource, reported: datetime | None, waits: float | None
+    wanted: Resource, reported: datetime | None, waits: float | None
 ) -> None:
-    monkeypatch.setattr(artifacts, "_USERS_PAUSE", 2.0)
     assert users_wait(LIVE, wanted, reported=reported, now=NOW) == waits
