@@ -228,7 +228,7 @@ async def test_a_provider_touches_no_object_of_a_part_or_of_another_provider(
         (WORKSPACE, "gemma-airunway-plan", dynamo),  # a plan is a ConfigMap
         (CONFIG_MAP, "other-airunway-plan", dynamo),  # not after its owner: no plan
     ):
-        metadata = {"name": name, "namespace": namespace, "labels": labels}
+        metadata: Resource = {"name": name, "namespace": namespace, "labels": labels}
         metadata["ownerReferences"] = [owner_reference(deployment)]
         made = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
         await client.create(kind, made | content if kind is WORKSPACE else made)
@@ -236,7 +236,7 @@ async def test_a_provider_touches_no_object_of_a_part_or_of_another_provider(
         await refused(partial(provider.merge_patch, kind, key, taken, dry_run=True), theirs)
         await refused(partial(provider.delete, kind, key, dry_run=True), theirs)
 
-    plan = {"name": "gemma-airunway-plan", "namespace": namespace, "labels": dynamo}
+    plan: Resource = {"name": "gemma-airunway-plan", "namespace": namespace, "labels": dynamo}
     plan["ownerReferences"] = [owner_reference(deployment)]
     await client.create(CONFIG_MAP, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": plan})
     key = ObjectKey(namespace, "gemma-airunway-plan")
