@@ -147,7 +147,7 @@ SEEN: dict[str, dict[str, str]] = {
     "uninstall": dict.fromkeys(("--kubeconfig", "--context", "--providers"), ON_CLUSTER)
     | dict.fromkeys(("-n", "--dry-run", "--yes"), BY_HELM),
     "manifests": dict.fromkeys(("--catalogue", "--providers", "--no-core", "-n", "--registry"), PRINTED)
-    | {"--core": PRINTED},
+    | dict.fromkeys(("--core", "--for-deletion"), PRINTED),
     "preflight": {
         **dict.fromkeys(
             ("--upstream", "-f", "-n", "--set", "-o"),
