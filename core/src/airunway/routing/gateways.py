@@ -187,19 +187,21 @@ def usable(choice: Choice, *, namespace: str) -> bool:
     The Gateway must exist, must not be in deletion, and must have a listener for HTTP that may admit the namespace.
     Its readiness does not count: a Gateway that is not programmed for a moment must not take routes away.
     """
-    return choice.gateway is not None and not is_deleting(choice.gateway) and not excludes(choice, namespace=namespace)
-
-
-def excludes(choice: Choice, *, namespace: str) -> bool:
-    """Whether the chosen Gateway exists and has no listener for HTTP that may admit the namespace."""
     gateway, target = choice.gateway, choice.target
-    if gateway is None or target is None:
+    if gateway is None or target is None or is_deleting(gateway):
         return False
-    return not any(
-        admits(listener, gateway=target.gateway, namespace=namespace)
-        for listener in listeners(gateway)
-        if target.section in ("", listener.name)
-    )
+    return bool(sections_of(gateway, section=target.section, namespace=namespace))
+
+
+def sections_of(gateway: Resource, *, section: str, namespace: str) -> tuple[str, ...]:
+    """The listeners for HTTP that a route of `namespace` for `section` may attach to: names, or one empty text for all
+    listeners if all of them may admit it.
+    """
+    key, all_ = gateway_key(gateway), listeners(gateway)
+    admitting = [
+        each.name for each in all_ if section in ("", each.name) and admits(each, gateway=key, namespace=namespace)
+    ]
+    return ("",) if not section and admitting and len(admitting) == len(all_) else tuple(admitting)
 
 
 # ----------------------------------------------------------------------------------------------- parents of a route
@@ -264,6 +266,19 @@ def verdict_of(route: Resource | None, *, gateways: Sequence[Resource], pool: Re
     # A refusal needs an action, and waiting does not.
     refused.sort(key=lambda verdict: verdict.reason == "WaitingForGateway")
     return refused[0] if refused else found[0]
+
+
+def is_shut_out(route: Resource, target: Target) -> bool | None:
+    """Whether no listener of a Gateway admits a live HTTPRoute; None as long as the Gateway has not answered."""
+    namespace = text_at(route, "metadata", "namespace")
+    for answer in entries_at(route, "status", "parents"):
+        accepted = _condition(answer, "Accepted")
+        if as_target(mapping_at(answer, "parentRef"), namespace) == target and accepted.get("status") in (
+            "True",
+            "False",
+        ):
+            return accepted["status"] == "False" and text_at(accepted, "reason") == _NOT_ADMITTED
+    return None
 
 
 def _waiting(message: str) -> Verdict:
