@@ -132,7 +132,7 @@ def test_a_code_is_given_once() -> None:
     from airunway.doctor.findings import check as enter
 
     with pytest.raises(ValueError, match="ARW0101 is taken by"):
-        enter("ARW0101", Severity.ERROR, "again", why="", do="")(lambda _: iter(()))
+        enter(Severity.ERROR, "ARW0101", "again", why="", do="")(lambda _: iter(()))
 
 
 # ------------------------------------------------------------------------------------------------------ what is read

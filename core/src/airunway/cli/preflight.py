@@ -280,15 +280,12 @@ def _lines(found: Preflight, origins: Mapping[str, Path]) -> Iterator[str]:
     if found.refused:
         yield "The API server would refuse the upgrade; nothing that runs would change."
         return
-    if found.forecasts:
-        rows = [
-            (str(each.deployment), each.at_once.value, each.on_change.value, _reason(each)) for each in found.forecasts
-        ]
-        yield from format_table(("deployment", "now", "on change", "why"), rows, width=terminal_width()).split("\n")
-        yield ""
     if not found.forecasts:
         yield "No deployments."
         return
+    rows = [(str(each.deployment), each.at_once.value, each.on_change.value, _reason(each)) for each in found.forecasts]
+    yield from format_table(("deployment", "now", "on change", "why"), rows, width=terminal_width()).split("\n")
+    yield ""
     now, on_change = _counted(found.counts), _counted(found.counts_on_change)
     yield f"{len(found.forecasts)} deployments: now {now}; on change {on_change}"
     if later := found.harmed_later:
