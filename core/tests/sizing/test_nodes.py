@@ -6,18 +6,12 @@ from typing import Any
 
 import pytest
 
-from airunway.sizing import (
-    Layout,
-    NodeGpus,
-    Placement,
-    Unseen,
-    Workload,
-    fit,
-    free_gpus,
-    nearest,
-    of_entry,
-    pod_requests,
-)
+from airunway.sizing.catalogue import nearest, of_entry
+from airunway.sizing.estimate import Layout
+from airunway.sizing.fit import fit
+from airunway.sizing.nodes import NodeGpus, Placement, free_gpus, pod_requests
+from airunway.sizing.values import Unseen
+from airunway.sizing.workload import Workload
 
 GPU = "nvidia.com/gpu"
 

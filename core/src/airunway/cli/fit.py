@@ -23,7 +23,12 @@ if TYPE_CHECKING:
     from airunway.cli.sizing_inputs import Surroundings
     from airunway.resource import Resource
     from airunway.selection.explanation import Explanation
-    from airunway.sizing import Checkpoint, Estimate, Fit, NodeFit, NodeGpus, Role, Unseen
+    from airunway.sizing.checkpoint import Checkpoint
+    from airunway.sizing.estimate import Estimate
+    from airunway.sizing.fit import Fit, NodeFit
+    from airunway.sizing.nodes import NodeGpus
+    from airunway.sizing.values import Unseen
+    from airunway.sizing.workload import Role
 
 DOES_NOT_FIT = 3
 """Exit code if a worker would not start as it is asked for."""
@@ -98,7 +103,7 @@ def fit(
     if file is None and output == "name":
         raise typer.BadParameter("-o name is for the deployments of a file: MODEL is no object")
     from airunway.cli.template_inputs import with_templates
-    from airunway.sizing import ModelConfigError
+    from airunway.sizing.values import ModelConfigError
 
     with inputs.reporting():
         if file is not None:
@@ -163,7 +168,7 @@ class Sized:
 
         A spec without GPUs is not refused: it does not ask for any.
         """
-        from airunway.sizing import Verdict
+        from airunway.sizing.estimate import Verdict
 
         refusals = (Verdict.NOT, Verdict.IMPOSSIBLE, Verdict.LESS)
         return any(
@@ -180,7 +185,7 @@ class Sized:
 
     def as_resource(self) -> Resource:
         """As JSON, in a stable form for scripts."""
-        from airunway.sizing import checkpoint_resource, fit_resource
+        from airunway.sizing.report import checkpoint_resource, fit_resource
 
         key = key_of(self.deployment)
         return {
@@ -227,7 +232,8 @@ def surroundings_of(nodes: Path | None, gpu: str, *, access: Access, namespace: 
 
 def gpu_rows(gpu: str) -> tuple[NodeGpus, ...]:
     """A node with eight GPUs of a product of the table; exits with 1 and the known names if it has no such product."""
-    from airunway.sizing import NodeGpus, Unknown, gpu_named, known_gpus
+    from airunway.sizing.nodes import NodeGpus, gpu_named, known_gpus
+    from airunway.sizing.values import Unknown
 
     facts = gpu_named(gpu)
     if isinstance(facts.memory, Unknown):
@@ -261,8 +267,10 @@ def sized(
     from airunway.cli.sizing_inputs import facts_of, free_in
     from airunway.selection import provider_facts
     from airunway.selection.explanation import explain
-    from airunway.sizing import Placement, Unseen, roles_of
-    from airunway.sizing import fit as fitted
+    from airunway.sizing.fit import fit as fitted
+    from airunway.sizing.nodes import Placement
+    from airunway.sizing.values import Unseen
+    from airunway.sizing.workload import roles_of
 
     unseen: list[Unseen] = []
     now = datetime.now(UTC)
@@ -314,7 +322,7 @@ def sized(
 
 
 def _configs(around: Surroundings | None, providers: str, unseen: list[Unseen]) -> list[Resource]:
-    from airunway.sizing import Unseen
+    from airunway.sizing.values import Unseen
 
     if providers and providers != "installed":
         return provider_configs_in(Path(providers))
@@ -338,8 +346,8 @@ def _providers(explanation: Explanation | None) -> Iterator[tuple[str, str, str]
 
 
 def _lines(found: Sized) -> Iterator[str]:
-    from airunway.sizing import Unknown
     from airunway.sizing.report import kv_sentence, weights_sentence
+    from airunway.sizing.values import Unknown
 
     checkpoint, key = found.checkpoint, key_of(found.deployment)
     if not found.as_model:
@@ -401,8 +409,8 @@ def _role_lines(result: Fit, *, as_model: bool) -> Iterator[str]:
 
 
 def _terms(found: Estimate) -> Iterator[str]:
-    from airunway.sizing import Unknown, gib
     from airunway.sizing.report import layout_text
+    from airunway.sizing.values import Unknown, gib
 
     memory = found.gpu.memory
     size = "unknown memory" if isinstance(memory, Unknown) else f"{gib(memory)} ({found.gpu.memory_source})"
@@ -422,8 +430,8 @@ def _terms(found: Estimate) -> Iterator[str]:
 
 
 def _row(row: NodeFit) -> tuple[str, ...]:
-    from airunway.sizing import Unseen
     from airunway.sizing.report import layout_text
+    from airunway.sizing.values import Unseen
 
     free = f"?/{row.allocatable}" if isinstance(row.free, Unseen) else f"{row.free}/{row.allocatable}"
     found = row.estimate

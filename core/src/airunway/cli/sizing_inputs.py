@@ -19,7 +19,9 @@ from airunway.resource import Resource, dig, labels_of
 
 if TYPE_CHECKING:
     from airunway.kube import Client, Kind
-    from airunway.sizing import Checkpoint, NodeGpus, Placement, Unseen
+    from airunway.sizing.checkpoint import Checkpoint
+    from airunway.sizing.nodes import NodeGpus, Placement
+    from airunway.sizing.values import Unseen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +45,9 @@ def surroundings_in(path: Path) -> Surroundings:
 
     Raises ManifestError (also if there is no Node), ModelConfigError and OSError.
     """
-    from airunway.sizing import Unseen, entries_of_config_maps, nodes_of
+    from airunway.sizing.catalogue import entries_of_config_maps
+    from airunway.sizing.nodes import nodes_of
+    from airunway.sizing.values import Unseen
 
     objects = objects_in(path)
     nodes, pods, claims, slices = nodes_of(objects)
@@ -63,7 +67,8 @@ def read_surroundings(*, access: Access, namespace: str) -> Surroundings:
     """Reads the cluster; a forbidden list becomes Unseen with the missing right. Exits with 1 on other errors."""
     from airunway.kinds import INFERENCE_PROVIDER_CONFIG
     from airunway.kube import CONFIG_MAP, NODE, POD, Kind
-    from airunway.sizing import CATALOGUE_LABEL, Unseen, entries_of_config_maps
+    from airunway.sizing.catalogue import CATALOGUE_LABEL, entries_of_config_maps
+    from airunway.sizing.values import Unseen
 
     claim = Kind("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims")
     part = Kind("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", namespaced=False)
@@ -102,7 +107,7 @@ def read_surroundings(*, access: Access, namespace: str) -> Surroundings:
 
 async def _listed(client: Client, kind: Kind, *, scope: str = "", **selectors: str) -> list[Resource] | Unseen:
     from airunway.kube import ApiError, ErrorKind, Forbidden
-    from airunway.sizing import Unseen
+    from airunway.sizing.values import Unseen
 
     group = f".{kind.group}" if kind.group else ""
     try:
@@ -118,7 +123,8 @@ async def _listed(client: Client, kind: Kind, *, scope: str = "", **selectors: s
 
 def free_in(found: Surroundings, placement: Placement | None) -> tuple[NodeGpus, ...] | Unseen:
     """The GPUs of the nodes; Unseen if nodes could not be read."""
-    from airunway.sizing import Unseen, free_gpus
+    from airunway.sizing.nodes import free_gpus
+    from airunway.sizing.values import Unseen
 
     if isinstance(found.nodes, Unseen):
         return found.nodes
@@ -126,7 +132,7 @@ def free_in(found: Surroundings, placement: Placement | None) -> tuple[NodeGpus,
 
 
 def _is_catalogue(obj: Resource) -> bool:
-    from airunway.sizing import CATALOGUE_LABEL
+    from airunway.sizing.catalogue import CATALOGUE_LABEL
 
     return obj.get("kind") == "ConfigMap" and labels_of(obj).get(CATALOGUE_LABEL) == "true"
 
@@ -153,7 +159,8 @@ def facts_of(
 
     Raises ModelConfigError and OSError. Exits with 1 if the hub does not answer.
     """
-    from airunway.sizing import nearest, of_entry, unknown_checkpoint
+    from airunway.sizing.catalogue import nearest, of_entry
+    from airunway.sizing.checkpoint import unknown_checkpoint
 
     if directory is not None:
         return read_directory(directory, model=model)
@@ -177,7 +184,8 @@ def read_directory(directory: Path, *, model: str) -> Checkpoint:
 
     Weights are not read. Raises ModelConfigError and OSError.
     """
-    from airunway.sizing import Checkpoint, ModelConfigError, Unknown, gguf_checkpoint, read_checkpoint
+    from airunway.sizing.checkpoint import Checkpoint, gguf_checkpoint, read_checkpoint
+    from airunway.sizing.values import ModelConfigError, Unknown
 
     files = sorted(directory.iterdir())[: _MOST_FILES + 1]
     if len(files) > _MOST_FILES:
@@ -209,13 +217,13 @@ def read_directory(directory: Path, *, model: str) -> Checkpoint:
 
 
 def _config(file: Path, *, model: str) -> dict[str, Any]:
-    from airunway.sizing import MAX_CONFIG, load_config
+    from airunway.sizing.values import MAX_CONFIG, load_config
 
     return load_config(_bounded_read(file, MAX_CONFIG, model=model), model=model)
 
 
 def _bounded_read(file: Path, most: int, *, model: str) -> bytes:
-    from airunway.sizing import ModelConfigError
+    from airunway.sizing.values import ModelConfigError
 
     size = file.stat().st_size
     if size > most:
@@ -225,7 +233,8 @@ def _bounded_read(file: Path, most: int, *, model: str) -> bytes:
 
 
 def _headers(shards: list[Path], config: Mapping[str, Any], *, model: str) -> Any:
-    from airunway.sizing import LENGTH_BYTES, Reader, header_length, sum_tensors, tensors_in, text_of
+    from airunway.sizing.precision import LENGTH_BYTES, header_length, sum_tensors, tensors_in
+    from airunway.sizing.values import Reader, text_of
 
     found: dict[str, tuple[str, int]] = {}
     for file in shards:
@@ -240,7 +249,7 @@ def _index_size(data: bytes, *, model: str) -> int | None:
     """``metadata.total_size`` of an index of safetensors files, in bytes."""
     import orjson
 
-    from airunway.sizing import ModelConfigError
+    from airunway.sizing.values import ModelConfigError
 
     try:
         index = orjson.loads(data)
@@ -269,7 +278,8 @@ def _fetched(model: str) -> Checkpoint:
 
     import aiohttp
 
-    from airunway.sizing import MAX_CONFIG, load_config, read_checkpoint
+    from airunway.sizing.checkpoint import read_checkpoint
+    from airunway.sizing.values import MAX_CONFIG, load_config
 
     endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or _HUB
     if not _ID.fullmatch(model):
