@@ -154,7 +154,7 @@ class Sized:
     deployment: Resource
     checkpoint: Checkpoint
     roles: tuple[tuple[Role, Fit], ...]
-    explanation: Explanation | None
+    explanation: Explanation
     spanning: frozenset[str]
     """Providers whose engine can span several nodes."""
     engine: str
@@ -264,11 +264,11 @@ def sized(
 
     from airunway.api.base import ParseError
     from airunway.api.modeldeployment import parse_deployment
-    from airunway.cli.sizing_inputs import facts_of, free_in
+    from airunway.cli.sizing_inputs import facts_of
     from airunway.selection import provider_facts
     from airunway.selection.explanation import explain
     from airunway.sizing.fit import fit as fitted
-    from airunway.sizing.nodes import Placement
+    from airunway.sizing.nodes import Placement, free_gpus
     from airunway.sizing.values import Unseen
     from airunway.sizing.workload import roles_of
 
@@ -292,11 +292,10 @@ def sized(
     if around is None:
         rows = gpu_rows(gpu)
     else:
-        free = free_in(around, placement)
-        if isinstance(free, Unseen):
-            unseen.append(free)
+        if isinstance(around.nodes, Unseen):
+            unseen.append(around.nodes)
         else:
-            rows = free
+            rows = free_gpus(around.nodes, around.pods, claims=around.claims, slices=around.slices, placement=placement)
         if isinstance(around.pods, Unseen):
             unseen.append(around.pods)
         if around.models_unseen is not None:
@@ -335,10 +334,9 @@ def _configs(around: Surroundings | None, providers: str, unseen: list[Unseen]) 
     return around.configs
 
 
-def _providers(explanation: Explanation | None) -> Iterator[tuple[str, str, str]]:
+def _providers(explanation: Explanation) -> Iterator[tuple[str, str, str]]:
     """Name, verdict and reason of every provider."""
-    for candidate in explanation.candidates if explanation is not None else ():
-        assert explanation is not None
+    for candidate in explanation.candidates:
         failed = "; ".join(
             f"{check.path}: {check.message}" if check.path else check.message for check in candidate.failed
         )
@@ -355,7 +353,7 @@ def _lines(found: Sized) -> Iterator[str]:
     yield f"Model:     {checkpoint.model}{f'  (licence {checkpoint.licence})' if checkpoint.licence else ''}"
     yield f"Weights:   {weights_sentence(checkpoint)}"
     yield f"KV cache:  {kv_sentence(checkpoint)}"
-    yield f"Engine:    {found.engine or 'none: ' + (found.explanation.message if found.explanation else '')}"
+    yield f"Engine:    {found.engine or 'none: ' + found.explanation.message}"
     for role, result in found.roles:
         yield ""
         if role.name:

@@ -44,6 +44,13 @@ def installed_configs(names: list[str] | None = None) -> list[Resource]:
     return ready_configs([load(name) for name in names])
 
 
+def installed_plugin(name: str) -> ProviderHost | None:
+    """The plugin of a provider; None if it is not installed here. Raises PluginError."""
+    from airunway.plugins.registry import discover, load
+
+    return load(name) if any(found.name == name for found in discover(on_request=True)) else None
+
+
 def ready_configs(hosts: Sequence[ProviderHost]) -> list[Resource]:
     """The config of each provider, as if it were ready. Raises PluginError."""
     from airunway.plugins.provider_config import config_object
@@ -121,13 +128,12 @@ def _judged(deployment: Resource, name: str, engine: str, *, now: datetime) -> T
     """
     from airunway.api.modeldeployment import parse_deployment
     from airunway.plugins.host import assumed_context
-    from airunway.plugins.registry import discover, load
     from airunway.runtime.gate import assumed_cache
     from airunway.runtime.translate import translate
 
-    if all(found.name != name for found in discover(on_request=True)):
+    host = installed_plugin(name)
+    if host is None:
         return None
-    host = load(name)
     chosen = assigned(deployment, engine)
     context = assumed_context(host, engine=engine, now=now, cache=assumed_cache(chosen, None, host))
     return translate(host, chosen, parse_deployment(deployment), context)

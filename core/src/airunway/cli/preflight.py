@@ -208,13 +208,8 @@ def _from_file(
 
     from airunway.cli.template_inputs import with_templates
     from airunway.upgrades.forecast import Cluster
-    from airunway.upgrades.preflight import Running, definition_names
+    from airunway.upgrades.preflight import Running, with_definitions
 
-    kinds = definition_names(host)
-    cluster = Cluster(
-        definitions={(kinds[name].group, kinds[name].kind): crd for name, crd in definitions.items()},
-        kubernetes=(1, 30),
-    )
     given = []
     manifests = manifests_in(path, namespace=namespace)
     found = with_templates(manifests.deployments, manifests.templates, access=access, on_cluster=False)
@@ -234,7 +229,11 @@ def _from_file(
                 err=True,
             )
     return Running(
-        cluster=cluster, deployments=tuple(given), objects={}, configs=tuple(manifests.configs), planned=True
+        cluster=with_definitions(host, definitions, Cluster(definitions={}, kubernetes=(1, 30))),
+        deployments=tuple(given),
+        objects={},
+        configs=tuple(manifests.configs),
+        planned=True,
     )
 
 

@@ -20,7 +20,6 @@ from airunway.resource import Resource, dig, labels_of
 if TYPE_CHECKING:
     from airunway.kube import Client, Kind
     from airunway.sizing.checkpoint import Checkpoint
-    from airunway.sizing.nodes import NodeGpus, Placement
     from airunway.sizing.values import Unseen
 
 
@@ -121,16 +120,6 @@ async def _listed(client: Client, kind: Kind, *, scope: str = "", **selectors: s
         return Unseen(why=f"the cluster does not serve {kind.plural}{group}", right="")
 
 
-def free_in(found: Surroundings, placement: Placement | None) -> tuple[NodeGpus, ...] | Unseen:
-    """The GPUs of the nodes; Unseen if nodes could not be read."""
-    from airunway.sizing.nodes import free_gpus
-    from airunway.sizing.values import Unseen
-
-    if isinstance(found.nodes, Unseen):
-        return found.nodes
-    return free_gpus(found.nodes, found.pods, claims=found.claims, slices=found.slices, placement=placement)
-
-
 def _is_catalogue(obj: Resource) -> bool:
     from airunway.sizing.catalogue import CATALOGUE_LABEL
 
@@ -184,8 +173,8 @@ def read_directory(directory: Path, *, model: str) -> Checkpoint:
 
     Weights are not read. Raises ModelConfigError and OSError.
     """
-    from airunway.sizing.checkpoint import Checkpoint, gguf_checkpoint, read_checkpoint
-    from airunway.sizing.values import ModelConfigError, Unknown
+    from airunway.sizing.checkpoint import gguf_checkpoint, read_checkpoint, unknown_checkpoint
+    from airunway.sizing.values import ModelConfigError
 
     files = sorted(directory.iterdir())[: _MOST_FILES + 1]
     if len(files) > _MOST_FILES:
@@ -193,8 +182,7 @@ def read_directory(directory: Path, *, model: str) -> Checkpoint:
     gguf = [file for file in files if file.suffix == ".gguf" and "mmproj" not in file.name]
     config_file = directory / "config.json"
     if gguf and not config_file.exists():
-        unknown = Unknown(why=f"{directory} has no config.json beside the GGUF file")
-        base = Checkpoint(model=model, source=str(directory), weights=unknown, layers=unknown)
+        base = unknown_checkpoint(model, why=f"{directory} has no config.json beside the GGUF file")
         return gguf_checkpoint(base, size=_sizes(gguf), source=f"size of {_named(gguf)}")
     config = _config(config_file, model=model)
     extra = directory / "hf_quant_config.json"

@@ -34,14 +34,7 @@ from airunway.view.plan import PlanStep, plan_step
 
 _OF_CORE = ("Validated", TEMPLATE_READY, "EngineSelected", "ProviderSelected", "RuntimeConfigReady")
 
-_WORDS = {
-    Action.CREATE: "create",
-    Action.UPDATE: "update",
-    Action.REPLACE: "recreate",
-    Action.DELETE: "delete",
-    Action.KEEP: "keep",
-    Action.FOREIGN: "conflict",
-}
+_WORDS = {Action.REPLACE: "recreate", Action.FOREIGN: "conflict"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,7 +245,7 @@ def _shown(step: Step, cluster: Cluster, *, manager: str) -> PlanStep:
     if step.live is not None and wanted is not None and step.action in (Action.UPDATE, Action.REPLACE):
         before = previous_content(wanted, step.live, manager=manager)
     return plan_step(
-        _WORDS[step.action],
+        _WORDS.get(step.action, step.action.value),
         before,
         wanted,
         primary=step.primary,
