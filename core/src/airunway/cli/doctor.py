@@ -14,7 +14,6 @@ from airunway.redaction import printable
 
 if TYPE_CHECKING:
     from airunway.doctor import DoctorReport, Snapshot
-    from airunway.kube import Client
     from airunway.plugins.host import ProviderHost
 
 FOUND = 3
@@ -65,10 +64,7 @@ def _snapshot(namespace: str, access: Access) -> Snapshot:
 
     hosts, broken = _hosts()
 
-    async def look(client: Client) -> Snapshot:
-        return await gather(client, namespace=namespace, hosts=hosts)
-
-    snapshot = on_cluster(look, access, timeout=15.0)
+    snapshot = on_cluster(lambda client: gather(client, namespace=namespace, hosts=hosts), access, timeout=15.0)
     unseen = tuple(Unseen(part="plugins", what=f"provider {name}", why=why) for name, why in broken.items())
     return replace(snapshot, unseen=(*snapshot.unseen, *unseen))
 

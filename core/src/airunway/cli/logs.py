@@ -369,7 +369,7 @@ def runs_of(
     for pod in sorted(chosen, key=lambda pod: (role_of(pod, deployment), key_of(pod))):
         row = pod_row(pod, deployment)
         rows = {container.name: container for container in row.containers}
-        names = [name for name, _ in container_names(pod)]
+        names = container_names(pod)
         for name in names:
             run = _run(pod, row, name, rows.get(name), several=len(names) > 1, previous=previous, follow=follow)
             if run is not None:
