@@ -115,7 +115,7 @@ class Line:
 
     text: str = ""
     style: str = ""
-    """The name of a style of rich; empty: plain."""
+    """``red``, ``yellow``, ``green``, ``dim`` or ``bold``; empty: plain."""
 
 
 _MARKS = {"ok": "✔", Severity.ERROR: "✖", Severity.WARNING: "⚠", "unseen": "◌"}
