@@ -276,16 +276,14 @@ def _read_artifacts(deployment: Resource, access: Access) -> list[Resource]:
     other errors.
     """
     from airunway.kinds import MODEL_ARTIFACT
-    from airunway.kube import Forbidden, NotFound
+    from airunway.kube import Forbidden
 
     if dig(deployment, "spec", "model", "cache", "mode") in (None, "None"):
         return []
 
     async def read(client: Client) -> list[Resource]:
         try:
-            return await client.list_all(MODEL_ARTIFACT, namespace=key_of(deployment).namespace)
-        except NotFound:
-            return []
+            return await client.list_if_served(MODEL_ARTIFACT, namespace=key_of(deployment).namespace)
         except Forbidden as error:
             typer.echo(printable(f"airunway: {error}: they count as absent here"), err=True)
             return []

@@ -194,10 +194,7 @@ class _Reader:
     # --------------------------------------------------------------------------------------------------- many objects
 
     async def _all(self, kind: Kind) -> tuple[Resource, ...]:
-        try:
-            return tuple(await self._client.list_all(kind))
-        except NotFound:  # the kind is not installed
-            return ()
+        return tuple(await self._client.list_if_served(kind))
 
     async def _there(self, kind: Kind, namespace: str) -> tuple[Resource, ...]:
         """All objects of a kind that every cluster has: a 404 is an error, and not an empty list."""

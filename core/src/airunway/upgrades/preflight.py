@@ -11,7 +11,7 @@ from typing import Any
 
 from airunway.api import names
 from airunway.kinds import CLUSTER_RUNTIME_CONFIG, MODEL_DEPLOYMENT, RUNTIME_CONFIG
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, LEASE, ApiError, Client, ErrorKind, Forbidden, Kind
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, LEASE, Client, Forbidden, Kind
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
 from airunway.process.effective_settings import PART_OF, published_in
@@ -123,13 +123,7 @@ async def read_running(client: Client, host: ProviderHost, *, namespace: str = "
 
 async def _configs(client: Client, kind: Kind, namespace: str) -> list[Resource]:
     """The runtime configs of a kind; none where its CRD is not installed."""
-    try:
-        found = await client.list_all(kind, namespace=namespace)
-    except ApiError as error:
-        if error.kind is not ErrorKind.KIND_NOT_SERVED:
-            raise
-        return []
-    return [{**config, "kind": kind.kind} for config in found]
+    return [{**config, "kind": kind.kind} for config in await client.list_if_served(kind, namespace=namespace)]
 
 
 async def objects_of(
