@@ -108,16 +108,15 @@ async def _listed(client: Client, kind: Kind, *, scope: str = "", **selectors: s
     from airunway.kube import ApiError, ErrorKind, Forbidden
     from airunway.sizing.values import Unseen
 
-    group = f".{kind.group}" if kind.group else ""
     try:
         return await client.list_all(kind, **selectors)
     except Forbidden:
-        right = f"list {kind.plural}{group}{scope}"
+        right = f"list {kind}{scope}"
         return Unseen(why=f"you may not {right}", right=right)
     except ApiError as error:
         if error.kind is not ErrorKind.KIND_NOT_SERVED:
             raise
-        return Unseen(why=f"the cluster does not serve {kind.plural}{group}", right="")
+        return Unseen(why=f"the cluster does not serve {kind}", right="")
 
 
 def _is_catalogue(obj: Resource) -> bool:

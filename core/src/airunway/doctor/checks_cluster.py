@@ -27,11 +27,11 @@ OLDEST = (1, 30)
 
 _CLOCKS = timedelta(seconds=30)
 _SHOWN = 5
-_OPTIONAL = tuple(f"{kind.plural}.{kind.group}" for kind in (RUNTIME_CONFIG, CLUSTER_RUNTIME_CONFIG))
+_OPTIONAL = (str(RUNTIME_CONFIG), str(CLUSTER_RUNTIME_CONFIG))
 """CRDs of ours without which core and providers work."""
-_OF_TEMPLATES = tuple(f"{kind.plural}.{kind.group}" for kind in (MODEL_TEMPLATE, CLUSTER_MODEL_TEMPLATE, MODEL_SOURCE))
+_OF_TEMPLATES = (str(MODEL_TEMPLATE), str(CLUSTER_MODEL_TEMPLATE), str(MODEL_SOURCE))
 """CRDs of ours that only deployments with a template and the catalogue need."""
-_OF_PARTS = (f"{MODEL_ARTIFACT.plural}.{MODEL_ARTIFACT.group}",)
+_OF_PARTS = (str(MODEL_ARTIFACT),)
 """CRDs of ours that a part of the core needs, where it is on: the checks of the part look for them (ARW1001)."""
 
 INSTALL = "airunway crds | kubectl apply --server-side -f -"

@@ -24,7 +24,7 @@ from airunway.runtime.plan import Decision, Do, decide
 from airunway.runtime.report import located
 from airunway.runtime.state import ClusterState, provider_mark
 from airunway.schema import defaulted
-from airunway.selection import provider_facts, unsettled
+from airunway.selection import engine_entry, provider_facts, unsettled
 from airunway.status import written
 from airunway.status.conditions import PART_NAMES, parts_of
 from airunway.templates import TEMPLATE_READY
@@ -133,6 +133,8 @@ def _with_cache(deployment: Resource, around: Surroundings, *, now: datetime) ->
     if artifact is not None:  # its claim is not read: what was published about it has the mode
         published = dig(status, "modelCache", "accessMode") if name == used else None
         access_mode = published or access_mode_of(artifact, resolve_among(artifact, around.configs).config, None)
+    provider = dig(status, "provider", "name")
+    config = next((each for each in around.providers if dig(each, "metadata", "name") == provider), None)
     decision = decide_cache(
         CacheFacts(
             deployment=deployment,
@@ -140,7 +142,7 @@ def _with_cache(deployment: Resource, around: Surroundings, *, now: datetime) ->
             artifact=artifact,
             access_mode=access_mode,
             config_missing=resolution.missing,
-            engine=_engine(around.providers, status),
+            engine=engine_entry(config, deployment),
         )
     )
     if not decision.write_status:
@@ -152,14 +154,6 @@ def _with_cache(deployment: Resource, around: Surroundings, *, now: datetime) ->
         kept += written([decision.condition], previous=before, generation=generation, now=now)
     others = {key: value for key, value in status.items() if key != "modelCache"}
     return {**deployment, "status": {**others, **filled(modelCache=decision.model_cache), "conditions": kept}}
-
-
-def _engine(providers: Sequence[Resource], status: Resource) -> Resource | None:
-    """The capabilities of the chosen engine with the chosen provider."""
-    chosen, engine = dig(status, "provider", "name"), dig(status, "engine", "type")
-    config = next((each for each in providers if dig(each, "metadata", "name") == chosen), None)
-    engines = dig(config, "spec", "capabilities", "engines", default=[])
-    return next((each for each in engines if dig(each, "name") == engine), None)
 
 
 # ------------------------------------------------------------------------------------------------------------- the plan

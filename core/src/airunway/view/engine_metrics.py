@@ -135,8 +135,6 @@ class Sample:
     """Requests whose first token took at most so many seconds, by these seconds, since the engine started."""
     others: tuple[str, ...] = ()
     """Names of this engine that are not in the table, a few of them."""
-    cut: bool = False
-    """Whether there were more series than are read."""
 
 
 class SampleReader:
@@ -186,7 +184,7 @@ class SampleReader:
         """Returns what was read."""
         table = self._table
         if table is None:
-            return Sample(moment=moment, table=None, cut=self._series > MOST_SERIES)
+            return Sample(moment=moment, table=None)
         use = self._of(table.kv_use)
         return Sample(
             moment=moment,
@@ -197,7 +195,6 @@ class SampleReader:
             tokens=_sum(self._of(table.tokens)),
             first_token=next((self._buckets[name] for name in table.first_token if name in self._buckets), {}),
             others=tuple(self._others),
-            cut=self._series > MOST_SERIES,
         )
 
     def _of(self, names: Sequence[str]) -> list[float]:
