@@ -59,12 +59,12 @@ def doctor(
 def _snapshot(namespace: str, access: Access) -> Snapshot:
     from dataclasses import replace
 
-    from airunway.doctor import Unseen, gather
+    from airunway.doctor import UnseenPart, gather
 
     hosts, broken = _hosts()
 
     snapshot = on_cluster(lambda client: gather(client, namespace=namespace, hosts=hosts), access, timeout=15.0)
-    unseen = tuple(Unseen(part="plugins", what=f"provider {name}", why=why) for name, why in broken.items())
+    unseen = tuple(UnseenPart(part="plugins", what=f"provider {name}", why=why) for name, why in broken.items())
     return replace(snapshot, unseen=(*snapshot.unseen, *unseen))
 
 

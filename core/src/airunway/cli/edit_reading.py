@@ -34,7 +34,7 @@ from airunway.runtime.preview import plan_name
 from airunway.runtime.records import is_primary
 from airunway.status.conditions import PART_NAMES
 from airunway.templates import TEMPLATE_READY, effective
-from airunway.upgrades.edits import Surroundings, Upstream, UpstreamPlan, assigned, deletions, planned, unnamed
+from airunway.upgrades.edits import EditFacts, Upstream, UpstreamPlan, assigned, deletions, planned, unnamed
 from airunway.upgrades.forecast import Cluster
 from airunway.upgrades.preflight import (
     ProviderRun,
@@ -126,7 +126,7 @@ class EditReader:
         providers = await self._client.list_all(INFERENCE_PROVIDER_CONFIG)
         return _Cluster(providers=tuple(providers), leases=leases, version=await self._client.version())
 
-    async def _around(self, deployment: Resource, read: _Cluster) -> Surroundings:
+    async def _around(self, deployment: Resource, read: _Cluster) -> EditFacts:
         """What core and parts depend on. Raises KubeError."""
         name, namespace = config_name(deployment), key_of(deployment).namespace
         configs = [config for config in self._configs if key_of(config).name == name]
@@ -139,7 +139,7 @@ class EditReader:
             artifacts = await self._client.list_all(MODEL_ARTIFACT, namespace=namespace)
         core = next((each for each in published_in(read.leases or ()) if each.manager == names.CORE_MANAGER), None)
         off = {part for part in PART_NAMES if core is not None and core.options.get(part) == "off"}
-        return Surroundings(
+        return EditFacts(
             providers=read.providers,
             configs=tuple(configs),
             artifacts=tuple(artifacts),
@@ -147,7 +147,7 @@ class EditReader:
         )
 
     async def _upstream(
-        self, deployment: Resource, around: Surroundings, provider: str, *, before: str, now: datetime
+        self, deployment: Resource, around: EditFacts, provider: str, *, before: str, now: datetime
     ) -> tuple[UpstreamPlan, tuple[str, ...], tuple[Unseen, ...]]:
         """The plan for the upstream objects, what was assumed for it, and what is missing in it."""
         if not provider:

@@ -20,14 +20,14 @@ from airunway.resource import dig, filled, key_of
 from airunway.table import format_table
 
 if TYPE_CHECKING:
-    from airunway.cli.sizing_inputs import Surroundings
+    from airunway.cli.sizing_inputs import Inventory
     from airunway.resource import Resource
     from airunway.selection.explanation import Explanation
     from airunway.sizing.checkpoint import Checkpoint
     from airunway.sizing.estimate import Estimate
     from airunway.sizing.fit import Fit, NodeFit
     from airunway.sizing.nodes import NodeGpus
-    from airunway.sizing.values import Unseen
+    from airunway.sizing.values import Unreadable
     from airunway.sizing.workload import Role
 
 DOES_NOT_FIT = 3
@@ -120,7 +120,7 @@ def fit(
         else:
             deployments = [asked_for(target or "", namespace=namespace, engine=engine, context_length=context_length)]
         try:
-            around = surroundings_of(nodes, gpu, access=Access(kubeconfig, context), namespace=namespace)
+            around = inventory_of(nodes, gpu, access=Access(kubeconfig, context), namespace=namespace)
             found = [
                 sized(
                     deployment,
@@ -158,7 +158,7 @@ class Sized:
     spanning: frozenset[str]
     """Providers whose engine can span several nodes."""
     engine: str
-    unseen: tuple[Unseen, ...]
+    unseen: tuple[Unreadable, ...]
     as_model: bool
     """Whether GPUs were looked for, rather than those of a spec judged."""
 
@@ -219,15 +219,15 @@ def asked_for(model: str, *, namespace: str, engine: str, context_length: int | 
     }
 
 
-def surroundings_of(nodes: Path | None, gpu: str, *, access: Access, namespace: str) -> Surroundings | None:
+def inventory_of(nodes: Path | None, gpu: str, *, access: Access, namespace: str) -> Inventory | None:
     """Nodes, pods and providers of a file or the cluster; None with ``--gpu``, which needs neither."""
-    from airunway.cli.sizing_inputs import read_surroundings, surroundings_in
+    from airunway.cli.sizing_inputs import inventory_in, read_inventory
 
     if gpu:
         return None
     if nodes is not None:
-        return surroundings_in(nodes)
-    return read_surroundings(access=access, namespace=namespace)
+        return inventory_in(nodes)
+    return read_inventory(access=access, namespace=namespace)
 
 
 def gpu_rows(gpu: str) -> tuple[NodeGpus, ...]:
@@ -244,7 +244,7 @@ def gpu_rows(gpu: str) -> tuple[NodeGpus, ...]:
 
 def sized(
     deployment: Resource,
-    around: Surroundings | None,
+    around: Inventory | None,
     *,
     gpu: str,
     providers: str,
@@ -269,10 +269,10 @@ def sized(
     from airunway.selection.explanation import explain
     from airunway.sizing.fit import fit as fitted
     from airunway.sizing.nodes import Placement, free_gpus
-    from airunway.sizing.values import Unseen
+    from airunway.sizing.values import Unreadable
     from airunway.sizing.workload import roles_of
 
-    unseen: list[Unseen] = []
+    unseen: list[Unreadable] = []
     now = datetime.now(UTC)
     configs = _configs(around, providers, unseen)
     facts = [provider_facts(config) for config in configs]
@@ -292,11 +292,11 @@ def sized(
     if around is None:
         rows = gpu_rows(gpu)
     else:
-        if isinstance(around.nodes, Unseen):
+        if isinstance(around.nodes, Unreadable):
             unseen.append(around.nodes)
         else:
             rows = free_gpus(around.nodes, around.pods, claims=around.claims, slices=around.slices, placement=placement)
-        if isinstance(around.pods, Unseen):
+        if isinstance(around.pods, Unreadable):
             unseen.append(around.pods)
         if around.models_unseen is not None:
             unseen.append(around.models_unseen)
@@ -320,14 +320,14 @@ def sized(
     )
 
 
-def _configs(around: Surroundings | None, providers: str, unseen: list[Unseen]) -> list[Resource]:
-    from airunway.sizing.values import Unseen
+def _configs(around: Inventory | None, providers: str, unseen: list[Unreadable]) -> list[Resource]:
+    from airunway.sizing.values import Unreadable
 
     if providers and providers != "installed":
         return provider_configs_in(Path(providers))
     if providers or around is None:
         return inputs.installed_configs()
-    if isinstance(around.configs, Unseen):
+    if isinstance(around.configs, Unreadable):
         if around.configs.right:
             unseen.append(around.configs)
         return inputs.installed_configs()
@@ -429,9 +429,9 @@ def _terms(found: Estimate) -> Iterator[str]:
 
 def _row(row: NodeFit) -> tuple[str, ...]:
     from airunway.sizing.report import layout_text
-    from airunway.sizing.values import Unseen
+    from airunway.sizing.values import Unreadable
 
-    free = f"?/{row.allocatable}" if isinstance(row.free, Unseen) else f"{row.free}/{row.allocatable}"
+    free = f"?/{row.allocatable}" if isinstance(row.free, Unreadable) else f"{row.free}/{row.allocatable}"
     found = row.estimate
     verdict = found.verdict.value if found is not None else "no free GPUs"
     why = found.why if found is not None else row.why
@@ -450,7 +450,7 @@ def _named(nodes: Sequence[str]) -> str:
     return nodes[0] if len(nodes) == 1 else f"{nodes[0]} and {len(nodes) - 1} more"
 
 
-def _unseen_lines(unseen: Sequence[Unseen]) -> Iterator[str]:
+def _unseen_lines(unseen: Sequence[Unreadable]) -> Iterator[str]:
     for each in unseen:
         yield ""
         right = f" (the right to {each.right} is missing)" if each.right else ""

@@ -68,7 +68,7 @@ def logs(
         raise typer.BadParameter("--follow and --previous exclude each other: a run that has ended writes nothing more")
     if all_ and tail is not None:
         raise typer.BadParameter("--all and --tail exclude each other")
-    wanted = _Wanted(
+    wanted = _LogOptions(
         role=role,
         previous=previous,
         tail=None if all_ else TAIL if tail is None else tail,
@@ -86,7 +86,7 @@ def logs(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Wanted:
+class _LogOptions:
     """What the user asked for."""
 
     role: str
@@ -95,7 +95,7 @@ class _Wanted:
     since_seconds: int | None
 
 
-async def _once(client: Client, key: ObjectKey, wanted: _Wanted) -> None:
+async def _once(client: Client, key: ObjectKey, wanted: _LogOptions) -> None:
     from airunway.kinds import MODEL_DEPLOYMENT
 
     deployment = await client.get(MODEL_DEPLOYMENT, key)
@@ -120,7 +120,7 @@ def _no_role(key: ObjectKey, role: str, roles: set[str]) -> str:
     return f"no pod of md/{key.name} has the role {bounded(role, 80)!r} (roles: {known})"
 
 
-async def _print_run(client: Client, run: Run, wanted: _Wanted) -> None:
+async def _print_run(client: Client, run: Run, wanted: _LogOptions) -> None:
     """Print the log of one run. Raises KubeError if not only this log cannot be read."""
     from airunway.kube import ApiError, Forbidden
 
@@ -182,7 +182,7 @@ async def _events(client: Client, key: ObjectKey) -> list[Resource]:
 class _Follower:
     """Follows every run of every container, with one queue of bounded length before standard output."""
 
-    def __init__(self, client: Client, key: ObjectKey, wanted: _Wanted) -> None:
+    def __init__(self, client: Client, key: ObjectKey, wanted: _LogOptions) -> None:
         self._client, self._key, self._wanted = client, key, wanted
         self._queue: asyncio.Queue[tuple[str, str]] = asyncio.Queue(_QUEUED)
         self._tasks: dict[tuple[str, str, int], asyncio.Task[None]] = {}

@@ -13,7 +13,7 @@ import typer
 
 from airunway.cli import inputs
 from airunway.cli.cluster import Access, fail
-from airunway.cli.fit import asked_for, sized, surroundings_of
+from airunway.cli.fit import asked_for, inventory_of, sized
 from airunway.cli.options import Context, Kubeconfig
 from airunway.redaction import printable
 
@@ -125,7 +125,7 @@ def _sized_choice(
 
     with inputs.reporting():
         try:
-            around = surroundings_of(nodes, gpu, access=access, namespace=namespace)
+            around = inventory_of(nodes, gpu, access=access, namespace=namespace)
             found = sized(
                 asked_for(model, namespace=namespace, engine=engine, context_length=context_length),
                 around,

@@ -237,7 +237,7 @@ def _from_file(
     )
 
 
-def _as_given(choice: inputs.Choice) -> Resource:
+def _as_given(choice: inputs.Assigned) -> Resource:
     """A deployment with the status that the core would give it."""
     metadata = {"uid": "", "generation": 1, **choice.deployment["metadata"]}
     valid = {"type": "Validated", "status": "True", "observedGeneration": metadata["generation"]}

@@ -20,69 +20,69 @@ from airunway.resource import Resource, dig, labels_of
 if TYPE_CHECKING:
     from airunway.kube import Client, Kind
     from airunway.sizing.checkpoint import Checkpoint
-    from airunway.sizing.values import Unseen
+    from airunway.sizing.values import Unreadable
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
+class Inventory:
     """What the cluster, or a file, says about GPUs, providers and models."""
 
-    nodes: list[Resource] | Unseen
-    pods: list[Resource] | Unseen
+    nodes: list[Resource] | Unreadable
+    pods: list[Resource] | Unreadable
     claims: list[Resource]
     slices: list[Resource]
-    configs: list[Resource] | Unseen
+    configs: list[Resource] | Unreadable
     """InferenceProviderConfigs."""
     models: Mapping[str, tuple[str, Mapping[str, Any]]]
     """Entries of catalogue ConfigMaps by lower-case id."""
-    models_unseen: Unseen | None = None
+    models_unseen: Unreadable | None = None
     """Why ConfigMaps could not be read."""
 
 
-def surroundings_in(path: Path) -> Surroundings:
+def inventory_in(path: Path) -> Inventory:
     """The nodes of a file, with pods, claims, ResourceSlices and catalogue ConfigMaps that are in it.
 
     Raises ManifestError (also if there is no Node), ModelConfigError and OSError.
     """
     from airunway.sizing.catalogue import entries_of_config_maps
     from airunway.sizing.nodes import nodes_of
-    from airunway.sizing.values import Unseen
+    from airunway.sizing.values import Unreadable
 
     objects = objects_in(path)
     nodes, pods, claims, slices = nodes_of(objects)
     if not nodes:
         raise ManifestError(f"{path}: contains no Node")
-    return Surroundings(
+    return Inventory(
         nodes=nodes,
         pods=pods,
         claims=claims,
         slices=slices,
-        configs=Unseen(why="the nodes are those of a file", right=""),
+        configs=Unreadable(why="the nodes are those of a file", right=""),
         models=entries_of_config_maps(filter(_is_catalogue, objects)),
     )
 
 
-def read_surroundings(*, access: Access, namespace: str) -> Surroundings:
-    """Reads the cluster; a forbidden list becomes Unseen with the missing right. Exits with 1 on other errors."""
+def read_inventory(*, access: Access, namespace: str) -> Inventory:
+    """Reads the cluster; a forbidden list becomes Unreadable with the missing right. Exits with 1 on other errors."""
     from airunway.kinds import INFERENCE_PROVIDER_CONFIG
     from airunway.kube import CONFIG_MAP, NODE, POD, Kind
     from airunway.sizing.catalogue import CATALOGUE_LABEL, entries_of_config_maps
-    from airunway.sizing.values import Unseen
+    from airunway.sizing.values import Unreadable
 
     claim = Kind("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims")
     part = Kind("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", namespaced=False)
 
-    async def read(client: Client) -> Surroundings:
+    async def read(client: Client) -> Inventory:
         nodes = await _listed(client, NODE)
         unfinished = "status.phase!=Succeeded,status.phase!=Failed"
         pods = await _listed(client, POD, field_selector=unfinished, scope=" in all namespaces")
         claims: list[Resource] = []
         slices: list[Resource] = []
         # Claims matter if a pod has some; without them its GPUs would count as free.
-        if not isinstance(pods, Unseen) and any(dig(pod, "spec", "resourceClaims") for pod in pods):
+        if not isinstance(pods, Unreadable) and any(dig(pod, "spec", "resourceClaims") for pod in pods):
             held, parts = await _listed(client, claim), await _listed(client, part)
-            if isinstance(held, Unseen) or isinstance(parts, Unseen):
-                pods = held if isinstance(held, Unseen) else parts
+            if isinstance(held, Unreadable) or isinstance(parts, Unreadable):
+                pods = held if isinstance(held, Unreadable) else parts
             else:
                 claims, slices = held, parts
         maps = await _listed(
@@ -91,32 +91,32 @@ def read_surroundings(*, access: Access, namespace: str) -> Surroundings:
             namespace=namespace or client.config.namespace,
             label_selector=f"{CATALOGUE_LABEL}=true",
         )
-        return Surroundings(
+        return Inventory(
             nodes=nodes,
             pods=pods,
             claims=claims,
             slices=slices,
             configs=await _listed(client, INFERENCE_PROVIDER_CONFIG),
-            models={} if isinstance(maps, Unseen) else entries_of_config_maps(maps),
-            models_unseen=maps if isinstance(maps, Unseen) else None,
+            models={} if isinstance(maps, Unreadable) else entries_of_config_maps(maps),
+            models_unseen=maps if isinstance(maps, Unreadable) else None,
         )
 
     return on_cluster(read, access)
 
 
-async def _listed(client: Client, kind: Kind, *, scope: str = "", **selectors: str) -> list[Resource] | Unseen:
+async def _listed(client: Client, kind: Kind, *, scope: str = "", **selectors: str) -> list[Resource] | Unreadable:
     from airunway.kube import ApiError, ErrorKind, Forbidden
-    from airunway.sizing.values import Unseen
+    from airunway.sizing.values import Unreadable
 
     try:
         return await client.list_all(kind, **selectors)
     except Forbidden:
         right = f"list {kind}{scope}"
-        return Unseen(why=f"you may not {right}", right=right)
+        return Unreadable(why=f"you may not {right}", right=right)
     except ApiError as error:
         if error.kind is not ErrorKind.KIND_NOT_SERVED:
             raise
-        return Unseen(why=f"the cluster does not serve {kind}", right="")
+        return Unreadable(why=f"the cluster does not serve {kind}", right="")
 
 
 def _is_catalogue(obj: Resource) -> bool:

@@ -19,7 +19,7 @@ from airunway.doctor.snapshot import (
     ProcessDeployment,
     Right,
     Snapshot,
-    Unseen,
+    UnseenPart,
     components_in,
     required_kinds,
     upstream_namespace,
@@ -114,7 +114,7 @@ class _Reader:
         self._hosts = hosts
         self._limit = limit
         self._slots = asyncio.Semaphore(_AT_ONCE)
-        self.unseen: list[Unseen] = []
+        self.unseen: list[UnseenPart] = []
 
     async def first(self) -> dict[str, Any]:
         """The parts that depend on no other part."""
@@ -188,7 +188,7 @@ class _Reader:
             return await answer
         except KubeError as error:
             why = f"you may not: {error}" if isinstance(error, Forbidden) else str(error)
-            self.unseen.append(Unseen(part=part, what=what, why=bounded(why, 300)))
+            self.unseen.append(UnseenPart(part=part, what=what, why=bounded(why, 300)))
             return None
 
     # --------------------------------------------------------------------------------------------------- many objects
@@ -207,7 +207,7 @@ class _Reader:
                 async for page in pages:
                     if page.continue_token:
                         what = f"{kind.plural} after the first {len(page.items)}"
-                        self.unseen.append(Unseen(part=part, what=what, why="no more are looked at"))
+                        self.unseen.append(UnseenPart(part=part, what=what, why="no more are looked at"))
                     return tuple(page.items)
         except NotFound:
             pass

@@ -34,7 +34,7 @@ _RELEASE = "meta.helm.sh/release-name"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unseen:
+class UnseenPart:
     """A part of the snapshot that could not be read, and why."""
 
     part: str
@@ -219,7 +219,7 @@ class Snapshot:
     deployments: tuple[Resource, ...] | None = None
     artifacts: tuple[Resource, ...] | None = None
     """The ModelArtifacts; empty if their CRD is not installed."""
-    unseen: tuple[Unseen, ...] = ()
+    unseen: tuple[UnseenPart, ...] = ()
 
     @cached_property
     def registered(self) -> list[str]:

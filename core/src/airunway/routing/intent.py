@@ -25,7 +25,7 @@ from airunway.resource import (
     uid_of,
 )
 from airunway.routing.claims import Claim, ClaimKind, Conflict
-from airunway.routing.gateways import Choice, choose, excludes, gateway_key, parent_of, usable
+from airunway.routing.gateways import ChosenGateway, choose, excludes, gateway_key, parent_of, usable
 from airunway.routing.routes import claims_in, header_problem
 
 CONDITION = "GatewayReady"
@@ -136,7 +136,7 @@ class Intent:
     """What a deployment wants from routing, without regard to what others hold."""
 
     request: RoutingRequest
-    choice: Choice = field(default_factory=Choice)
+    choice: ChosenGateway = field(default_factory=ChosenGateway)
     user_route: str = ""
     """``spec.gateway.httpRouteRef``."""
     path: str = ""

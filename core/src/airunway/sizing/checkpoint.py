@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from airunway.sizing.layers import LayerGroup, LayerKind, layer_groups
-from airunway.sizing.precision import Precision, Scope, TensorTotals, precision_of
+from airunway.sizing.precision import Precision, Quantized, TensorTotals, precision_of
 from airunway.sizing.values import MAX_LAYERS, Config, Reader, Unknown, text_of
 
 
@@ -168,9 +168,9 @@ def _from_parameters(
     if isinstance(precision, Unknown):
         return precision
     experts = _expert_bytes(precision, mixture)
-    if precision.scope is Scope.NONE:
+    if precision.scope is Quantized.NONE:
         size = float(counted * precision.plain)
-    elif precision.scope is Scope.EXPERTS:
+    elif precision.scope is Quantized.EXPERTS:
         if mixture is None:
             return Unknown(why=f"{precision.title} weights of a model whose experts are not known")
         size = experts + (counted - mixture.parameters) * float(precision.plain)

@@ -35,7 +35,7 @@ class Unknown:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unseen:
+class Unreadable:
     """A part of the cluster that could not be read; it is never an empty list."""
 
     why: str

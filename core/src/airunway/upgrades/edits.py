@@ -38,7 +38,7 @@ _WORDS = {Action.REPLACE: "recreate", Action.FOREIGN: "conflict"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
+class EditFacts:
     """What the decisions of core and parts depend on beside the deployment."""
 
     providers: tuple[Resource, ...]
@@ -88,7 +88,7 @@ class UpstreamPlan:
 # -------------------------------------------------------------------------------------------------------- the decisions
 
 
-def assigned(deployment: Resource, around: Surroundings, *, now: datetime) -> Resource:
+def assigned(deployment: Resource, around: EditFacts, *, now: datetime) -> Resource:
     """The deployment as the provider reads it: with its effective spec, and the verdicts of the core and of the model
     cache on it.
     """
@@ -119,7 +119,7 @@ def assigned(deployment: Resource, around: Surroundings, *, now: datetime) -> Re
     return _with_cache({**deployment, "status": status}, around, now=now)
 
 
-def _with_cache(deployment: Resource, around: Surroundings, *, now: datetime) -> Resource:
+def _with_cache(deployment: Resource, around: EditFacts, *, now: datetime) -> Resource:
     """The deployment with what the model cache part says about this spec."""
     status = deployment["status"]
     if names.MODEL_CACHE_PART not in parts_of(deployment):
@@ -160,7 +160,7 @@ def _with_cache(deployment: Resource, around: Surroundings, *, now: datetime) ->
 
 
 def unnamed(
-    host: ProviderHost, deployment: Resource, around: Surroundings, live: Upstream, *, now: datetime
+    host: ProviderHost, deployment: Resource, around: EditFacts, live: Upstream, *, now: datetime
 ) -> list[Resource]:
     """The wanted objects that the deployment does not have: others may have their names already. Raises PluginFault."""
     _, decision = _decided(host, deployment, around, live, now=now)
@@ -168,7 +168,7 @@ def unnamed(
 
 
 def planned(
-    host: ProviderHost, deployment: Resource, around: Surroundings, live: Upstream, *, now: datetime
+    host: ProviderHost, deployment: Resource, around: EditFacts, live: Upstream, *, now: datetime
 ) -> UpstreamPlan:
     """What the provider makes of a deployment of `assigned`. Raises PluginFault for a broken plugin."""
     state, decision = _decided(host, deployment, around, live, now=now)
@@ -208,7 +208,7 @@ def deletions(objects: Sequence[Resource]) -> tuple[PlanStep, ...]:
 
 
 def _decided(
-    host: ProviderHost, deployment: Resource, around: Surroundings, live: Upstream, *, now: datetime
+    host: ProviderHost, deployment: Resource, around: EditFacts, live: Upstream, *, now: datetime
 ) -> tuple[ClusterState, Decision]:
     own = names.provider_finalizer(host.name)
     # A previous provider deletes its objects first; the plan is about what comes then.
