@@ -9,12 +9,10 @@ import typer
 from airunway.api import names
 from airunway.cli.cluster import Access, on_cluster
 from airunway.cli.options import Context, Kubeconfig
-from airunway.cli.printing import as_document, is_ascii, terminal_width
-from airunway.redaction import printable
+from airunway.cli.printing import Line, Screen, as_document, is_ascii, terminal_width
 
 if TYPE_CHECKING:
     from airunway.doctor import DoctorReport, Snapshot
-    from airunway.kube import Client
     from airunway.plugins.host import ProviderHost
 
 FOUND = 3
@@ -61,15 +59,12 @@ def doctor(
 def _snapshot(namespace: str, access: Access) -> Snapshot:
     from dataclasses import replace
 
-    from airunway.doctor import Unseen, gather
+    from airunway.doctor import UnseenPart, gather
 
     hosts, broken = _hosts()
 
-    async def look(client: Client) -> Snapshot:
-        return await gather(client, namespace=namespace, hosts=hosts)
-
-    snapshot = on_cluster(look, access, timeout=15.0)
-    unseen = tuple(Unseen(part="plugins", what=f"provider {name}", why=why) for name, why in broken.items())
+    snapshot = on_cluster(lambda client: gather(client, namespace=namespace, hosts=hosts), access, timeout=15.0)
+    unseen = tuple(UnseenPart(part="plugins", what=f"provider {name}", why=why) for name, why in broken.items())
     return replace(snapshot, unseen=(*snapshot.unseen, *unseen))
 
 
@@ -90,14 +85,5 @@ def _hosts() -> tuple[list[ProviderHost], dict[str, str]]:
 def _print(found: DoctorReport) -> None:
     from airunway.doctor.report import lines
 
-    width = terminal_width()
-    report = lines(found, width=width, ascii_only=is_ascii())
-    if width is None:
-        typer.echo("\n".join(printable(line.text) for line in report))
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(highlight=False, soft_wrap=True)
-    for line in report:
-        console.print(Text(printable(line.text), style=line.style))
+    report = lines(found, width=terminal_width(), ascii_only=is_ascii())
+    Screen().print(Line(line.text, line.style) for line in report)

@@ -26,7 +26,7 @@ from airunway.resource import (
 )
 from airunway.routing.claims import Claim, ClaimKind, Conflict
 from airunway.routing.gateways import (
-    Choice,
+    ChosenGateway,
     Target,
     choose,
     gateway_key,
@@ -145,7 +145,7 @@ class Intent:
     """What a deployment wants from routing, without regard to what others hold."""
 
     request: RoutingRequest
-    choice: Choice = field(default_factory=Choice)
+    choice: ChosenGateway = field(default_factory=ChosenGateway)
     user_route: str = ""
     """``spec.gateway.httpRouteRef``."""
     path: str = ""
