@@ -9,7 +9,8 @@ import typer
 from airunway.api import names
 from airunway.cli.cluster import Access, on_cluster
 from airunway.cli.options import Context, Kubeconfig
-from airunway.cli.printing import Line, Screen, as_document, is_ascii, terminal_width
+from airunway.cli.printing import as_document, is_ascii, terminal_width
+from airunway.redaction import printable
 
 if TYPE_CHECKING:
     from airunway.doctor import DoctorReport, Snapshot
@@ -85,5 +86,14 @@ def _hosts() -> tuple[list[ProviderHost], dict[str, str]]:
 def _print(found: DoctorReport) -> None:
     from airunway.doctor.report import lines
 
-    report = lines(found, width=terminal_width(), ascii_only=is_ascii())
-    Screen().print(Line(line.text, line.style) for line in report)
+    width = terminal_width()
+    report = lines(found, width=width, ascii_only=is_ascii())
+    if width is None:
+        typer.echo("\n".join(printable(line.text) for line in report))
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True)
+    for line in report:
+        console.print(Text(printable(line.text), style=line.style))

@@ -115,7 +115,7 @@ class ReportLine:
 
     text: str = ""
     style: str = ""
-    """``red``, ``yellow``, ``green``, ``dim`` or ``bold``; empty: plain."""
+    """The name of a style of rich; empty: plain."""
 
 
 _MARKS = {"ok": "✔", Severity.ERROR: "✖", Severity.WARNING: "⚠", "unseen": "◌"}
