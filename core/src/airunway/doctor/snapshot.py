@@ -11,7 +11,7 @@ from airunway import __version__
 from airunway.api import names
 from airunway.process.effective_settings import PART_OF, EffectiveSettings
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_true, key_of, labels_of
-from airunway.selection import AVAILABLE, STALE_AFTER, provider_facts
+from airunway.selection import AVAILABLE, provider_facts
 
 POOL_GROUPS = ("inference.networking.k8s.io", "inference.networking.x-k8s.io")
 """The groups of InferencePool: the released one and its predecessor."""
@@ -38,7 +38,7 @@ _OUR_MANAGERS = "airunway-"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unseen:
+class UnseenPart:
     """A part of the snapshot that could not be read, and why."""
 
     part: str
@@ -230,7 +230,7 @@ class Snapshot:
     """The ModelTemplates and ClusterModelTemplates; empty if their CRDs are not installed."""
     sources: tuple[Resource, ...] | None = None
     """The ModelSources; empty if their CRD is not installed."""
-    unseen: tuple[Unseen, ...] = ()
+    unseen: tuple[UnseenPart, ...] = ()
 
     @cached_property
     def registered(self) -> list[str]:
@@ -256,7 +256,7 @@ class Snapshot:
         if any(component.core or component.providers for component in (*self.components, *self.elsewhere)):
             return False
         judged = (provider_facts(config) for config in self.providers or () if is_true(config, AVAILABLE))
-        return any(each.heartbeat is not None and self.now - each.heartbeat < STALE_AFTER for each in judged)
+        return any(each.heartbeat is not None and not each.is_stale(self.now) for each in judged)
 
 
 def named(kind: str, obj: Resource) -> str:
