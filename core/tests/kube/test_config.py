@@ -6,12 +6,18 @@ import os
 import ssl
 import subprocess
 import sys
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from core.tests.kube.kubeconfigs import b64, credential_of, kubeconfig_file
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from airunway.kube import (
     NAMESPACE,
@@ -180,6 +186,69 @@ def test_unusable_certificates_are_named() -> None:
         tls_context(ClusterConfig(server="https://x"), ClientCertificate(certificate=b"no", key=b"pem"))
     context = tls_context(ClusterConfig(server="https://x", insecure_skip_tls_verify=True), None)
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_NONE, False)
+
+
+def signed(
+    name: str, key: ec.EllipticCurvePrivateKey, *, authority: x509.Certificate | None = None
+) -> x509.Certificate:
+    """A certificate without key identifiers: an authority, or signed by one that has the same key."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder(authority.subject if authority else subject, subject, key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.BasicConstraints(ca=authority is None, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+    )
+    return builder.sign(key, hashes.SHA256())
+
+
+def shake_hands(client: ssl.SSLObject, server: ssl.SSLObject, pipes: tuple[ssl.MemoryBIO, ...]) -> None:
+    """Run the TLS handshake between the two; `pipes` are what each reads and writes. Raises the client's error."""
+    to_client, from_client, to_server, from_server = pipes
+    for _ in range(5):
+        for side in (client, server):
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+            to_server.write(from_client.read())
+            to_client.write(from_server.read())
+
+
+@pytest.mark.parametrize(("name", "error"), [("k8s.test", None), ("other.test", "Hostname mismatch")])
+def test_an_authority_without_key_identifiers_is_accepted(
+    name: str, error: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Python 3.13 does, the context is strict from the start."""
+    default = ssl.create_default_context
+
+    def strict(**given: Any) -> ssl.SSLContext:
+        context = default(**given)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", strict)
+    key = ec.generate_private_key(ec.SECP256R1())
+    authority = signed("authority", key)
+    leaf = signed("k8s.test", key, authority=authority)
+    pem = leaf.public_bytes(serialization.Encoding.PEM) + key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (tmp_path / "server.pem").write_bytes(pem)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(tmp_path / "server.pem")
+    context = tls_context(
+        ClusterConfig(server="https://x", ca_data=authority.public_bytes(serialization.Encoding.PEM)), None
+    )
+    pipes = tuple(ssl.MemoryBIO() for _ in range(4))
+    sides = context.wrap_bio(*pipes[:2], server_hostname=name), server.wrap_bio(*pipes[2:], server_side=True)
+    if error is None:
+        shake_hands(*sides, pipes)
+        assert sides[0].version() is not None
+    else:
+        with pytest.raises(ssl.SSLCertVerificationError, match=error):
+            shake_hands(*sides, pipes)
 
 
 # -------------------------------------------------------------------------------------------------------- in cluster
