@@ -1,7 +1,8 @@
 """The manager of a long-running process: start, probes, metrics, leader election, the parts, and shutdown.
 
-Parts are the core and one or several providers; each leads, fails and restarts separately. kopf handles signals, login
-and clean-up, and runs the admission server; it watches nothing (docs/decisions/0001-kopf-is-the-process-shell.md).
+Parts are the core and one or several providers; each leads, fails and restarts separately. kopf handles signals and
+clean-up, and runs the admission server; it does not use the API server
+(docs/decisions/0001-kopf-is-the-process-shell.md).
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import gc
 import logging
 import sys
 from asyncio import sslproto
-from base64 import b64encode
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import kopf
+from aiohttp import web
 
 from airunway import __version__
 from airunway.api import names
@@ -115,7 +116,7 @@ async def serve(
         )
         settling = asyncio.create_task(_when_ready(application, settings.ready_file), name="settling")
         try:
-            await _kopf(config, application, work, stop)
+            await _kopf(application, work, stop)
         finally:
             settling.cancel()
             await _finish(work)
@@ -124,7 +125,7 @@ async def serve(
         raise error
 
 
-async def _kopf(config: ClusterConfig, application: Supervisor, work: asyncio.Task[None], stop: asyncio.Event) -> None:
+async def _kopf(application: Supervisor, work: asyncio.Task[None], stop: asyncio.Event) -> None:
     registry = kopf.OperatorRegistry()
     settings = kopf.OperatorSettings()
     settings.scanning.disabled = True
@@ -134,14 +135,15 @@ async def _kopf(config: ClusterConfig, application: Supervisor, work: asyncio.Ta
 
     @kopf.on.login(registry=registry)
     async def login(**_: Any) -> kopf.ConnectionInfo:
-        return await _connection_info(config)
+        return kopf.ConnectionInfo(server=url)
 
     @kopf.on.cleanup(registry=registry)
     async def cleanup(**_: Any) -> None:
         await _finish(work)
 
     application.register(settings)
-    await kopf.operator(registry=registry, settings=settings, clusterwide=True, stop_flag=stop)
+    async with _api_without_kinds() as url:
+        await kopf.operator(registry=registry, settings=settings, clusterwide=True, stop_flag=stop)
 
 
 async def _finish(work: asyncio.Task[None]) -> None:
@@ -188,21 +190,33 @@ async def _when_ready(application: Supervisor, ready_file: Path | None) -> None:
         ready_file.touch()
 
 
-async def _connection_info(config: ClusterConfig) -> kopf.ConnectionInfo:
-    """Our connection for kopf, which uses it only to list the API groups."""
-    credential = await config.credentials.credential()
-    certificate = credential.certificate
-    return kopf.ConnectionInfo(
-        server=config.server,
-        ca_data=b64encode(config.ca_data) if config.ca_data else None,
-        insecure=config.insecure_skip_tls_verify or None,
-        token=credential.token or None,
-        username=credential.username or None,
-        password=credential.password or None,
-        certificate_data=b64encode(certificate.certificate) if certificate else None,
-        private_key_data=b64encode(certificate.key) if certificate else None,
-        proxy_url=config.proxy_url or None,
-    )
+@asynccontextmanager
+async def _api_without_kinds() -> AsyncIterator[str]:
+    """The URL of an API on the loopback interface that serves no kinds; kopf is logged in to it.
+
+    kopf lists the API groups of its server, reads nothing else, and only then starts the admission server. A failure
+    of that list ends the process, and kopf connects less well than our client (no `tls-server-name`, only a minute of
+    retries), which reads all that we need from the API server.
+    """
+
+    def answering(body: dict[str, list[str]]) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def answer(_: web.Request) -> web.Response:
+            response = web.json_response(body)
+            response.force_close()  # an idle connection would delay the end of kopf
+            return response
+
+        return answer
+
+    app = web.Application()
+    app.router.add_get("/api", answering({"versions": []}))
+    app.router.add_get("/apis", answering({"groups": []}))
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
 
 
 # ------------------------------------------------------------------------------------------------------- the parts
