@@ -6,7 +6,7 @@ import os
 import ssl
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from core.tests.kube.kubeconfigs import b64, credential_of, kubeconfig_file
+from core.tests.kube.servers import answering
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -25,12 +26,14 @@ from airunway.kube import (
     Client,
     ClusterConfig,
     ConfigError,
+    ConnectionFailed,
     Forbidden,
     Unauthorized,
     in_cluster_config,
     load_config,
 )
-from airunway.kube.config import ClientCertificate, FileCredentials, proxy_of, tls_context
+from airunway.kube.config import ClientCertificate, FileCredentials, tls_context
+from airunway.kube.proxies import proxy_of
 from airunway.kube.session import Request
 from airunway.resource import Resource
 
@@ -164,16 +167,96 @@ def test_no_kubeconfig_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert load_config().server == "https://example.com:6443"
 
 
-def test_proxies_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("https_proxy", "http_proxy", "no_proxy", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    assert proxy_of("https://example.com") == ""
-    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
-    monkeypatch.setenv("NO_PROXY", "10.0.0.1,.internal")
-    assert proxy_of("https://example.com:6443") == "http://proxy:3128"
-    assert proxy_of("http://example.com") == ""
-    assert proxy_of("https://10.0.0.1:443") == ""
-    assert proxy_of("https://k8s.internal") == ""
+PROXY = "http://proxy:3128"
+
+
+@pytest.mark.parametrize(
+    ("server", "environ", "proxy"),
+    [
+        ("https://example.com", {}, ""),
+        ("https://example.com:6443", {"HTTPS_PROXY": PROXY}, PROXY),
+        ("https://example.com:6443", {"https_proxy": PROXY}, PROXY),
+        ("https://example.com:6443", {"HTTPS_PROXY": "proxy:3128"}, PROXY),
+        ("https://example.com:6443", {"HTTP_PROXY": PROXY}, ""),
+        ("http://example.com", {"HTTPS_PROXY": PROXY}, ""),
+        ("http://example.com", {"HTTP_PROXY": PROXY}, PROXY),
+        ("https://127.0.0.1:6443", {"HTTPS_PROXY": PROXY}, ""),
+        ("https://127.9.9.9:6443", {"HTTPS_PROXY": PROXY}, ""),
+        ("https://[::1]:6443", {"HTTPS_PROXY": PROXY}, ""),
+        ("https://localhost:6443", {"HTTPS_PROXY": PROXY}, ""),
+        ("https://localhost.example.com", {"HTTPS_PROXY": PROXY}, PROXY),
+        ("https://localhost:6443", {"HTTPS_PROXY": "socks5://proxy:1080"}, ""),
+    ],
+)
+def test_proxies_of_the_environment(server: str, environ: dict[str, str], proxy: str) -> None:
+    assert proxy_of(server, environ) == proxy
+
+
+@pytest.mark.parametrize(
+    ("no_proxy", "host", "direct"),
+    [
+        ("10.0.0.1,.internal", "10.0.0.1:443", True),
+        ("10.0.0.1,.internal", "k8s.internal", True),
+        ("10.0.0.1 , 10.0.0.2", "10.0.0.2", True),
+        ("10.0.0.1:6443", "10.0.0.1:6443", True),
+        ("10.0.0.1:6443", "10.0.0.1:443", False),
+        ("10.96.0.0/12", "10.96.0.1:443", True),
+        ("10.96.0.0/12", "10.112.0.1:443", False),
+        ("10.96.0.0/12", "k8s.internal", False),
+        ("10.96.0.0/99", "10.96.0.1", False),
+        ("fd00::/8", "[fd00::1]:443", True),
+        ("fd00::1", "[fd00::1]:443", True),
+        ("[fd00::1]:443", "[fd00::1]:443", True),
+        ("[fd00::1]:443", "[fd00::1]:6443", False),
+        ("::ffff:10.0.0.1", "10.0.0.1", True),
+        ("example.com", "example.com", True),
+        ("EXAMPLE.com", "k8s.Example.com", True),
+        ("example.com", "badexample.com", False),
+        (".example.com", "example.com", False),
+        (".example.com", "k8s.example.com", True),
+        ("*.example.com", "k8s.example.com", True),
+        ("*.example.com", "example.com", False),
+        ("example.com:443", "example.com", True),
+        ("example.com:443", "example.com:6443", False),
+        ("*.example.com:6443", "k8s.example.com:6443", True),
+        ("*", "example.com", True),
+        ("10.0.0.1,*", "example.com", True),
+        (",:443,", "example.com", False),
+    ],
+)
+def test_no_proxy_is_read_by_the_rules_of_kubectl(no_proxy: str, host: str, direct: bool) -> None:
+    environ = {"HTTPS_PROXY": PROXY, "NO_PROXY": no_proxy}
+    assert proxy_of(f"https://{host}", environ) == ("" if direct else PROXY)
+
+
+@pytest.mark.parametrize(
+    ("url", "where", "shown"),
+    [
+        ("socks5://ada:secret@proxy:1080", "HTTPS_PROXY", "'proxy:1080'"),
+        ("http://proxy:none", "HTTPS_PROXY", "'http://proxy:none'"),
+        ("proxy.corp:3128", "proxy-url", "'proxy.corp:3128'"),
+    ],
+)
+def test_proxies_that_cannot_be_used_are_named(
+    url: str, where: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", url if where == "HTTPS_PROXY" else "")
+    cluster = {"server": "https://example.com"} | ({"proxy-url": url} if where == "proxy-url" else {})
+    path = kubeconfig_file(tmp_path / "config", cluster=cluster)
+    with pytest.raises(ConfigError, match=rf"{where} {shown} is not a proxy that can be used: write http://HOST:PORT$"):
+        load_config(kubeconfig=path)
+
+
+async def test_errors_of_a_proxy_name_the_proxy() -> None:
+    async with answering(200, b"") as there:  # it knows no CONNECT
+        address = there.config.server.removeprefix("http://")
+        proxied = ClusterConfig(server="https://example.com", proxy_url=f"http://ada:secret@{address}")
+        async with Client(proxied) as client:
+            with pytest.raises(ConnectionFailed, match=f": the proxy {address} refused the connection: 404 Not Found$"):
+                await client.list_all(NAMESPACE)
+    async with Client(proxied) as client:
+        with pytest.raises(ConnectionFailed, match=f": cannot connect to the proxy {address}: Connection refused$"):
+            await client.list_all(NAMESPACE)
 
 
 # --------------------------------------------------------------------------------------------------------------- TLS
@@ -205,15 +288,20 @@ def signed(
     return builder.sign(key, hashes.SHA256())
 
 
-def shake_hands(client: ssl.SSLObject, server: ssl.SSLObject, pipes: tuple[ssl.MemoryBIO, ...]) -> None:
-    """Run the TLS handshake between the two; `pipes` are what each reads and writes. Raises the client's error."""
-    to_client, from_client, to_server, from_server = pipes
+def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, *, name: str) -> None:
+    """Run a TLS handshake in memory, with a client that asks for this name. Raises the client's error."""
+    to_client, from_client, to_server, from_server = (ssl.MemoryBIO() for _ in range(4))
+    sides = (
+        client.wrap_bio(to_client, from_client, server_hostname=name),
+        server.wrap_bio(to_server, from_server, server_side=True),
+    )
     for _ in range(5):
-        for side in (client, server):
+        for side in sides:
             with suppress(ssl.SSLWantReadError):
                 side.do_handshake()
             to_server.write(from_client.read())
             to_client.write(from_server.read())
+    assert sides[0].version() is not None
 
 
 @pytest.mark.parametrize(("name", "error"), [("k8s.test", None), ("other.test", "Hostname mismatch")])
@@ -241,14 +329,8 @@ def test_an_authority_without_key_identifiers_is_accepted(
     context = tls_context(
         ClusterConfig(server="https://x", ca_data=authority.public_bytes(serialization.Encoding.PEM)), None
     )
-    pipes = tuple(ssl.MemoryBIO() for _ in range(4))
-    sides = context.wrap_bio(*pipes[:2], server_hostname=name), server.wrap_bio(*pipes[2:], server_side=True)
-    if error is None:
-        shake_hands(*sides, pipes)
-        assert sides[0].version() is not None
-    else:
-        with pytest.raises(ssl.SSLCertVerificationError, match=error):
-            shake_hands(*sides, pipes)
+    with nullcontext() if error is None else pytest.raises(ssl.SSLCertVerificationError, match=error):
+        shake_hands(context, server, name=name)
 
 
 # -------------------------------------------------------------------------------------------------------- in cluster
