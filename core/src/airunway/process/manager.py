@@ -15,7 +15,9 @@ from asyncio import sslproto
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import kopf
@@ -30,7 +32,7 @@ from airunway.process.effective_settings import PART_OF, EffectiveSettings
 from airunway.process.logs import set_log_fields
 from airunway.process.metrics import Metrics
 from airunway.process.probes import metrics_server, probe_server
-from airunway.redaction import printable, redacted
+from airunway.redaction import bounded, printable, redacted
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +102,16 @@ async def serve(
         await stack.enter_async_context(metrics_server(settings.metrics_address, metrics))
         agent = user_agent_of(settings.component)
         client = await stack.enter_async_context(Client(config, user_agent=agent, on_request=metrics.on_request))
-        application = Supervisor(make(client), lead_of=lambda component: _leader(component, client, settings, metrics))
+        electors: dict[str, LeaderElector] = {}
+
+        def lead_of(component: str) -> Lead:
+            on_leading = metrics.on_leading(component)
+            if not settings.leader_election:
+                return partial(_at_once, on_leading)
+            electors[component] = _elector(component, client, settings, on_leading)
+            return electors[component].run
+
+        application = Supervisor(make(client), lead_of=lead_of, electors=electors)
         lag = asyncio.create_task(metrics.event_loop_lag.run(), name="event loop lag")
         stack.callback(lag.cancel)
         work = asyncio.create_task(application.run(), name=settings.component)
@@ -154,15 +165,14 @@ async def _finish(work: asyncio.Task[None]) -> None:
             await asyncio.wait([work])
 
 
-def _leader(component: str, client: Client, settings: ManagerSettings, metrics: Metrics) -> Lead:
-    on_leading = metrics.on_leading(component)
-    if not settings.leader_election:
+async def _at_once(on_leading: Callable[[bool], None], work: Work) -> None:
+    on_leading(True)
+    await work()
 
-        async def at_once(work: Work) -> None:
-            on_leading(True)
-            await work()
 
-        return at_once
+def _elector(
+    component: str, client: Client, settings: ManagerSettings, on_leading: Callable[[bool], None]
+) -> LeaderElector:
     effective = settings.effective.get(component)
     return LeaderElector(
         client,
@@ -172,7 +182,7 @@ def _leader(component: str, client: Client, settings: ManagerSettings, metrics: 
         on_change=on_leading,
         labels=dict([PART_OF]),
         annotations=effective.annotations() if effective is not None else None,
-    ).run
+    )
 
 
 async def _when_ready(application: Supervisor, ready_file: Path | None) -> None:
@@ -266,15 +276,23 @@ Factories: TypeAlias = Mapping[str, Callable[[], Application]]
 
 
 class Supervisor:
-    """Creates and runs all applications of a process; `lead_of` returns the leader election of each.
+    """Creates and runs all applications of a process; `lead_of` returns the leader election of each, and puts its
+    elector, if it has one, into `electors`.
 
     A single application ends the process with its own end. Of several, one that ends or whose plugin cannot be used is
     restarted with a growing delay while the others continue; `unready` and the log report its error.
     """
 
-    def __init__(self, makers: Factories, *, lead_of: Callable[[str], Lead]) -> None:
+    def __init__(
+        self,
+        makers: Factories,
+        *,
+        lead_of: Callable[[str], Lead],
+        electors: Mapping[str, LeaderElector] = MappingProxyType({}),
+    ) -> None:
         self._makers = makers
         self._lead_of = lead_of
+        self._electors = electors
         self._alone = len(makers) == 1
         self._running: dict[str, Application] = {}
         self._ended: dict[str, str] = {}
@@ -307,7 +325,10 @@ class Supervisor:
 
         def remarks() -> Iterator[tuple[str, str | None]]:
             for component in self._makers:
-                yield component, self._problem(component)
+                problem, election = self._problem(component), self._election(component)
+                yield component, problem
+                if election != problem:
+                    yield component, election
                 application = self._running.get(component)
                 if isinstance(application, HasRemarks):
                     yield component, application.remark()
@@ -315,7 +336,16 @@ class Supervisor:
         return self._joined(remarks())
 
     def _problem(self, component: str) -> str | None:
-        return self._ended.get(component) or self._running[component].unready()
+        problem = self._ended.get(component) or self._running[component].unready()
+        if problem is not None or component in self._serving():
+            return problem
+        elector = self._electors.get(component)
+        return self._election(component) if elector is not None and elector.refused else None
+
+    def _election(self, component: str) -> str | None:
+        """Why the part could not hold its Lease, or None."""
+        elector = self._electors.get(component)
+        return bounded(elector.problem) if elector is not None and elector.problem else None
 
     def _joined(self, problems: Iterable[tuple[str, str | None]]) -> str | None:
         texts = [text if self._alone else f"{component}: {text}" for component, text in problems if text is not None]
