@@ -32,7 +32,7 @@ from airunway.kube import (
     in_cluster_config,
     load_config,
 )
-from airunway.kube.config import ClientCertificate, FileCredentials, tls_context
+from airunway.kube.config import ClientCertificate, Credential, FileCredentials, tls_context
 from airunway.kube.proxies import proxy_of
 from airunway.kube.session import Request
 from airunway.resource import Resource
@@ -368,8 +368,11 @@ async def test_a_rotated_token_is_read_within_a_minute(tmp_path: Path) -> None:
     assert (await source.credential()).token == "one"
     now = 60.0
     assert (await source.credential()).token == "two"
+    old, current = Credential(token="two"), await source.credential()
     token.write_text("three")
-    source.invalidate()
+    source.invalidate(old)
+    assert await source.credential() is current, "only a 401 of the current credential counts"
+    source.invalidate(current)
     assert (await source.credential()).token == "three", "after a 401 there is no waiting"
     token.unlink()
     now = 200.0
@@ -398,7 +401,7 @@ async def test_a_service_account_on_the_real_server(client: Client, namespace: s
         (directory / "token").write_text("expired")
         with pytest.raises(Forbidden, match=who):  # still the one in memory
             await pod.list_all(NAMESPACE)
-        pod.config.credentials.invalidate()
+        pod.config.credentials.invalidate(await pod.config.credentials.credential())
         with pytest.raises(Unauthorized):
             await pod.list_all(NAMESPACE)
         (directory / "token").write_text(await new_token())

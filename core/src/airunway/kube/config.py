@@ -68,8 +68,11 @@ class CredentialSource(Protocol):
         """Returns the credential to use now. Raises ConfigError if there is none."""
         ...
 
-    def invalidate(self) -> None:
-        """Drops the remembered credential; call it after a 401."""
+    def invalidate(self, credential: Credential) -> None:
+        """Drops this credential if it is still the remembered one; call it after a 401.
+
+        Requests that are under way when a credential ends all get a 401: only the first drops anything.
+        """
         ...
 
 
@@ -82,7 +85,7 @@ class FixedCredentials:
     async def credential(self) -> Credential:
         return self._credential
 
-    def invalidate(self) -> None:
+    def invalidate(self, credential: Credential) -> None:
         """Does nothing: there is no other credential."""
 
 
@@ -112,8 +115,9 @@ class FileCredentials:
             self._read_at = self._clock()
         return self._credential
 
-    def invalidate(self) -> None:
-        self._read_at = float("-inf")
+    def invalidate(self, credential: Credential) -> None:
+        if credential is self._credential:
+            self._read_at = float("-inf")
 
 
 class ExecCredentials:
@@ -146,8 +150,9 @@ class ExecCredentials:
                 self._credential, self._expires = await self._run()
             return self._credential
 
-    def invalidate(self) -> None:
-        self._credential = None
+    def invalidate(self, credential: Credential) -> None:
+        if credential is self._credential:
+            self._credential = None
 
     async def _run(self) -> tuple[Credential, datetime | None]:
         command = self._spec["command"]

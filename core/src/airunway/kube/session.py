@@ -206,7 +206,7 @@ class Session:
             if self.on_request is not None:
                 self.on_request(request.verb, request.resource, status, monotonic() - started)
         if status == 401:
-            self.config.credentials.invalidate()
+            self.config.credentials.invalidate(credential)
         raise api_error(status, _decode_lenient(text), retry_after=_retry_after(response.headers))
 
     def _tls_for(self, certificate: ClientCertificate | None) -> ssl.SSLContext | bool:
