@@ -103,18 +103,18 @@ class JsonSize(NamedTuple):
     """The start of a key that is too long; empty if there is none."""
 
 
-def size_of(value: object, *, limit: int, depth: int = MAX_DEPTH) -> JsonSize:
+def size_of(value: object, *, limit: int) -> JsonSize:
     """Returns the size of a JSON value; work and memory are bounded by `limit` (bytes), for any value.
 
-    The search ends with the first of these: `over` (more than `limit` bytes), `too_deep` (values `depth` levels below
-    the top; scalars and empty objects count as values), `long_key` (a key that is too long).
+    The search ends with the first of these: `over` (more than `limit` bytes), `too_deep` (values `MAX_DEPTH` levels
+    below the top; scalars and empty objects count as values), `long_key` (a key that is too long).
     """
     length = values = 0
     pending: list[tuple[int, Any]] = [(0, value)]
     while pending:
         level, node = pending.pop()
         values += 1
-        if level >= depth:
+        if level >= MAX_DEPTH:
             return JsonSize(length, values, too_deep=True)
         if isinstance(node, dict):
             length += 2 + 2 * len(node)

@@ -305,14 +305,10 @@ class ModelTemplate(ApiObject):
     )
 
 
-class ClusterModelTemplate(ApiObject):
+class ClusterModelTemplate(ModelTemplate):
     """How one model runs, for the deployments of all namespaces; it has no credentials."""
 
     kind: str = CLUSTER_KIND
-    spec: ModelTemplateSpec = Field(description="One model, and how it runs.")
-    status: ModelTemplateStatus = Field(
-        default_factory=ModelTemplateStatus, description="Whether the template can be used here."
-    )
 
 
 # ------------------------------------------------------------------------------------------------------------- rules
