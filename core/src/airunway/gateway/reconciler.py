@@ -350,8 +350,6 @@ def _trouble(applied: Applied) -> Condition | None:
     if (found := applied.hindrance()) is None:
         return None
     _, reason, text = found
-    if applied.refused:
-        reason = "ResourceConflict" if applied.refused[0].kind is None else reason
-        others = sorted({str(refusal.obj["kind"]) for refusal in applied.refused[1:]})
-        text = f"{text}; refused, too: {', '.join(others)}" if others else text
+    if others := sorted({str(refusal.obj["kind"]) for refusal in applied.refused[1:]}):
+        text = f"{text}; refused, too: {', '.join(others)}"
     return Condition(type=CONDITION, status=False, reason=reason, message=text)

@@ -157,8 +157,7 @@ class CacheReconciler:
         no = await self._maker.make(artifact, labels=labels)
         if no is None:
             return None
-        reason = "Forbidden" if no.kind is None else no.policy.reason
-        return Condition(type=CONDITION, status=False, reason=reason, message=str(no))
+        return Condition(type=CONDITION, status=False, reason=no.policy.reason, message=str(no))
 
     # --------------------------------------------------------------------------------------------------------- volumes
 
