@@ -25,7 +25,7 @@ from airunway.configs.canonical import (
     stored,
 )
 from airunway.configs.path_template import PathTemplateError, parse_template, render_path
-from airunway.configs.patterns import pattern_error, selected
+from airunway.configs.patterns import pattern_problem, selected
 from airunway.resource import Resource, canonical_json, dig, digest, is_integer, list_at, text_at
 
 DEFAULT = "default"
@@ -49,8 +49,6 @@ class Problem:
     """Such as ``spec.labelPropagation.match[1]``."""
     message: str
     """What is wrong and what to write."""
-    position: int | None = None
-    """Index of the character, from 0, where there is one."""
 
 
 class Rollout(StrEnum):
@@ -418,13 +416,10 @@ def problems_of(spec: Resource) -> Iterator[Problem]:
             message = f"{'.'.join(path)} must be a duration such as 10s, 5m or 1h"
             yield Problem(field=_name(path), message=message)
     for index, pattern in enumerate(list_at(spec, "labelPropagation", "match")):
-        error = pattern_error(pattern)
-        if error is not None:
-            yield Problem(
-                field=f"spec.labelPropagation.match[{index}]",
-                message=f"{error}; the pattern is passed over",
-                position=error.position,
-            )
+        wrong = pattern_problem(pattern)
+        if wrong is not None:
+            at = f"spec.labelPropagation.match[{index}]"
+            yield Problem(field=at, message=f"{wrong}; the pattern is passed over")
     yield from _template_problems(dig(spec, "routing", "pathTemplate"))
     size = _pod_settings_size(spec)
     if size > MAX_POD_SETTINGS:
@@ -445,7 +440,7 @@ def _template_problems(template: object) -> Iterator[Problem]:
     try:
         parse_template(template)
     except PathTemplateError as error:
-        yield Problem(field=at, message=str(error), position=error.position)
+        yield Problem(field=at, message=str(error))
 
 
 def _name(path: tuple[str, ...]) -> str:
