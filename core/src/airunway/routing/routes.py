@@ -124,7 +124,7 @@ def request_timeout(deployment: Resource, config: EffectiveConfig | None) -> tup
     """The longest time for a request, and a remark about one that no HTTPRoute takes (else empty)."""
     asked, field = text_at(deployment, "spec", "gateway", "requestTimeout"), "spec.gateway.requestTimeout"
     if not asked and config is not None:
-        asked, field = config.routing.request_timeout or "", f"spec.routing.requestTimeout of config {config.name}"
+        asked, field = config.routing.request_timeout, f"spec.routing.requestTimeout of config {config.name}"
     if not asked or parse_duration(asked) is not None:
         return asked, ""
     return "", f"{field} is left out: an HTTPRoute takes durations such as 30s, 5m or 1h30m"
