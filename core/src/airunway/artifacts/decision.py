@@ -83,14 +83,6 @@ _NAMED = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Flags:
-    """The options of the part."""
-
-    image: str
-    """``--downloader-image``."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class ArtifactFacts:
     """Everything that the decision depends on."""
 
@@ -116,8 +108,8 @@ class ArtifactFacts:
     """What kept the last pass from writing its objects."""
     slot: bool = True
     """Whether a download may start now."""
-    flags: Flags
-    """The options of the part."""
+    image: str
+    """``--downloader-image``."""
     now: datetime
     """The current time."""
 
@@ -308,7 +300,7 @@ class _Work:
             self.artifact,
             step,
             name=self._job_name(step, attempt),
-            image=text_at(self.artifact, "spec", "downloaderImage") or self.facts.flags.image,
+            image=text_at(self.artifact, "spec", "downloaderImage") or self.facts.image,
             revision=self.revision,
             claim=self.target,
             config=self.config,

@@ -266,7 +266,7 @@ def _model_cache(request: CacheRequest, claim: str, *, ready: bool) -> Resource:
     return {
         "artifactName": request.name,
         **found,
-        "mountPath": request.mount_path,
+        "mountPath": MOUNT_PATH,
         "path": request.path,
         "ready": ready,
     }
@@ -318,8 +318,6 @@ class CacheRequest:
     """Access mode of the claim, unless the artifact says another one."""
     artifact: Resource | None = None
     """The ModelArtifact to create if there is none of that name; None if the deployment names one."""
-    mount_path: str = MOUNT_PATH
-    """Where pods mount the claim."""
     path: str = MOUNT_PATH
     """Where the weights are in a pod."""
 

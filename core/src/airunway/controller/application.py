@@ -49,6 +49,8 @@ from airunway.validation.policy import NAMESPACE_NAME, Policy
 
 _RELEVANT = RelevantMetadata()
 
+_WORKERS = 16
+
 _PARTS_FIELDS = ("gateway", "modelCache")
 _PARTS_CONDITIONS = frozenset(conditions_of(*PARTS))
 
@@ -59,7 +61,6 @@ class CoreSettings:
 
     selector: bool = True
     """Whether the built-in provider selection is on (``--enable-provider-selector``)."""
-    workers: int = 16
     namespaces: tuple[str, ...] = ()
     """Namespaces that the core watches; empty: all."""
     policy: PolicyFile | None = None
@@ -292,9 +293,8 @@ class CoreApplication:
             if mounts_old_claim(deployment):
                 self._runtime_config_queue.add(self._wave_of(deployment), Priority.BULK)
         controller = self._base.controller
-        workers = self._settings.workers
         deployments = controller(
-            "core", self._queue, self._reconciler.reconcile, provider_of=self._provider_of, workers=workers
+            "core", self._queue, self._reconciler.reconcile, provider_of=self._provider_of, workers=_WORKERS
         )
         configs = controller(
             "configs",

@@ -60,16 +60,6 @@ class TemplateSource:
     """Returns what a template gives."""
 
 
-NO_TEMPLATES = TemplateSource(
-    choose=lambda request, _: Choice(
-        reason="TemplateNotFound", message=f"there are no templates: {request.name or request.model} was asked for"
-    ),
-    find=lambda _: None,
-    contribution=lambda _: Contribution(spec={}, hash=""),
-)
-"""A cluster without templates."""
-
-
 def source_among(templates: Sequence[Resource]) -> TemplateSource:
     """Returns where templates are looked up that were read as a list, with their kinds; of two of a key the last."""
     found = {key_of(each): each for each in templates}
@@ -82,6 +72,10 @@ def source_among(templates: Sequence[Resource]) -> TemplateSource:
         )
 
     return TemplateSource(choose=chosen, find=found.get, contribution=contribution_of)
+
+
+NO_TEMPLATES = source_among(())
+"""A cluster without templates."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -241,7 +241,7 @@ def assumed_cache(deployment: Resource, config: EffectiveConfig | None, host: Pr
     return _cache(
         {
             "claimName": f"{request.name}-cache",
-            "mountPath": request.mount_path,
+            "mountPath": MOUNT_PATH,
             "path": request.path,
             "accessMode": request.access_mode,
         }
