@@ -281,7 +281,7 @@ def propagated(
 
     `reserved` are the keys that a provider keeps for itself (see `is_reserved`).
     """
-    return selected(labels, config.label_patterns if config is not None else (), reserved=reserved)
+    return selected(labels, (config or BUILT_IN).label_patterns, reserved=reserved)
 
 
 # -------------------------------------------------------------------------------------------------------- route
@@ -304,7 +304,7 @@ def routing_request(deployment: Resource, config: EffectiveConfig | None) -> Rou
     A ``false`` of the config counts where the deployment does not say ``enabled``, also if it has a path template.
     """
     enabled = dig(deployment, "spec", "gateway", "enabled")
-    default = config.routing.enabled if config is not None else None
+    default = (config or BUILT_IN).routing.enabled
     if enabled is False or (default is False and enabled is not True):
         return RoutingRequest.OFF
     template = dig(deployment, "spec", "gateway", "pathTemplate")
@@ -445,3 +445,7 @@ def _template_problems(template: object) -> Iterator[Problem]:
 
 def _name(path: tuple[str, ...]) -> str:
     return "spec." + ".".join(path)
+
+
+BUILT_IN = _effective({}, name="", namespace="", scope=Scope.CLUSTER)
+"""What counts where there is no config: the defaults. It is no config, so nothing follows or reports it."""

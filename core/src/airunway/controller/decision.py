@@ -26,7 +26,6 @@ from airunway.configs import (
 from airunway.controller.templates import TemplatePart
 from airunway.resource import (
     Resource,
-    annotations_of,
     condition_of,
     dig,
     filled,
@@ -63,6 +62,7 @@ from airunway.status import (
     roll_up,
     written,
 )
+from airunway.status.conditions import is_paused
 from airunway.templates import TEMPLATE_READY
 from airunway.validation import Violation
 from airunway.validation.policy import Grants
@@ -147,7 +147,7 @@ def decide(
     work.follow_config(resolution, granted=granted, parts=parts)
     if granted_claim:
         work.status["rollout"] = {"claimName": granted_claim}
-    if annotations_of(deployment).get(names.PAUSED) == "true":
+    if is_paused(deployment):
         return work.paused()
     template = template or TemplatePart(deployment=deployment, status={})
     work.status |= template.status

@@ -20,7 +20,6 @@ from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.resource import (
     ObjectKey,
     Resource,
-    annotations_of,
     condition_of,
     dig,
     filled,
@@ -31,6 +30,7 @@ from airunway.resource import (
     parse_time,
 )
 from airunway.status import CAPACITY_PATIENCE, SERVED, Condition, Phase, conditions_in, written
+from airunway.status.conditions import is_dry_run, is_paused
 
 _USED_BY_EVERY = 5.0
 """Seconds between two writes of ``usedBy``: many deployments may be created at once (spec/platform.md)."""
@@ -304,12 +304,8 @@ def _other_member(deployment: Resource, at: datetime | None) -> Member:
 
 def _is_held(deployment: Resource) -> bool:
     """Whether its provider would change nothing, however long a rollout waits for it."""
-    annotations = annotations_of(deployment)
-    return (
-        is_deleting(deployment)
-        or dig(deployment, "spec", "suspend") is True
-        or "true" in (annotations.get(names.PAUSED), annotations.get(names.DRY_RUN))
-    )
+    suspended = dig(deployment, "spec", "suspend") is True
+    return is_deleting(deployment) or suspended or is_paused(deployment) or is_dry_run(deployment)
 
 
 def _last_written(deployment: Resource) -> datetime | None:
