@@ -41,7 +41,6 @@ from airunway.routing.gateways import verdict_of
 from airunway.routing.routes import claims_in
 from airunway.sdk.picker import ACCOUNT
 from airunway.status.conditions import SERVED, Change, Condition, change_of, conditions_in, written
-from airunway.status.events import EVENTS
 
 log = logging.getLogger(__name__)
 
@@ -329,13 +328,12 @@ class RouteReconciler:
         message = text_at(change.after, "message")
         if change.became_true:
             note = f"{message}: {url}" if url else message
-            self._events.emit(deployment, reason="RouteReady", note=note, action=EVENTS["RouteReady"].action)
+            self._events.emit(deployment, reason="RouteReady", note=note, action="Route")
         if change.is_new_fault:
-            action = EVENTS["RouteNotReady"].action
             if change.after["reason"] == "RouteConflict":
-                self._events.emit(deployment, reason="RouteConflict", note=message, warning=True, action=action)
+                self._events.emit(deployment, reason="RouteConflict", note=message, warning=True, action="Route")
             else:
-                self._events.emit(deployment, reason="RouteNotReady", note=change.text, warning=True, action=action)
+                self._events.emit(deployment, reason="RouteNotReady", note=change.text, warning=True, action="Route")
 
 
 def serves_generation(deployment: Resource) -> bool:
