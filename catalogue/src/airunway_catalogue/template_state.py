@@ -476,7 +476,7 @@ def status_of(
         failures.append({"type": "Spec", "status": "False", "reason": "InvalidSpec", "message": message})
     summary = summary_of(
         template,
-        [Condition(type=t, status=v.ready, reason=v.reason, message=v.message) for t, v in verdicts.items()],
+        [verdict.condition(type_) for type_, verdict in verdicts.items()],
         faults,
         created=created,
         served=served,

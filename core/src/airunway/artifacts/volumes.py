@@ -99,13 +99,15 @@ def decide_volumes(facts: VolumeFacts) -> VolumeDecision:
         return VolumeDecision(write_status=False)
     if facts.config_missing:
         text = "The runtime config that the deployment names does not exist; claims of volumes wait for it"
-        return VolumeDecision(condition=_condition(Verdict(ready=False, reason="WaitingForConfig", message=text)))
+        waiting = Verdict(ready=False, reason="WaitingForConfig", message=text)
+        return VolumeDecision(condition=waiting.condition(STORAGE))
     absent = [volume.claim for volume in volumes if volume.wish is not None and volume.claim not in facts.ours]
     if absent and (held := _held_back(facts, volumes, absent)) is not None:
-        return VolumeDecision(condition=_condition(held))
+        return VolumeDecision(condition=held.condition(STORAGE))
     made = (claim for volume in volumes if (claim := _claim(facts, volume)) is not None)
     claims = () if is_dry_run(deployment) else tuple(made)
-    return VolumeDecision(claims=claims, condition=_condition(_worst([_verdict(facts, volume) for volume in volumes])))
+    verdict = _worst([_verdict(facts, volume) for volume in volumes])
+    return VolumeDecision(claims=claims, condition=verdict.condition(STORAGE))
 
 
 def _volumes(deployment: Resource, config: EffectiveConfig | None) -> Iterator[_Volume]:
@@ -247,7 +249,3 @@ def _worst(verdicts: list[Verdict]) -> Verdict:
     waiting.sort(key=lambda verdict: category_of(verdict.reason) is Category.PROGRESS)
     first, *others = waiting
     return replace(first, message="; ".join([first.message, *(verdict.message for verdict in others)]))
-
-
-def _condition(verdict: Verdict) -> Condition:
-    return Condition(type=STORAGE, status=verdict.ready, reason=verdict.reason, message=verdict.message)

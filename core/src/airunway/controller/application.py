@@ -486,7 +486,5 @@ def _standing(facts: ProviderFacts | None, now: datetime) -> tuple[object, ...] 
     """Everything about a provider that selection uses, with the heartbeat reduced to fresh and silent."""
     if facts is None:
         return None
-    silence = facts.silence(now)
-    fresh = silence is None or silence < STALE_AFTER
-    silent = silence is not None and silence >= SILENT_AFTER
-    return facts.ready, fresh, silent, facts.installed, facts.explicit_only, facts.engines, facts.rules
+    stale, silent = (facts.is_silent(limit, now=now) for limit in (STALE_AFTER, SILENT_AFTER))
+    return facts.ready, stale, silent, facts.installed, facts.explicit_only, facts.engines, facts.rules

@@ -77,6 +77,11 @@ class ProviderFacts:
         """Returns the time since the last heartbeat; None if there was none (then `ready` alone counts)."""
         return None if self.heartbeat is None else now - (self.heard or self.heartbeat)
 
+    def is_silent(self, limit: timedelta, *, now: datetime) -> bool:
+        """Whether the last heartbeat was `limit` ago or longer."""
+        silence = self.silence(now)
+        return silence is not None and silence >= limit
+
 
 @dataclass(frozen=True, kw_only=True)
 class Request:

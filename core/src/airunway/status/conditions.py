@@ -14,7 +14,17 @@ from enum import StrEnum
 
 from airunway.api import names
 from airunway.redaction import bounded
-from airunway.resource import Resource, condition_of, dig, format_time, list_at, mapping_at, parse_time, text_at
+from airunway.resource import (
+    Resource,
+    condition_of,
+    dig,
+    format_time,
+    list_at,
+    mapping_at,
+    number_at,
+    parse_time,
+    text_at,
+)
 from airunway.status.reasons import Category, category_of
 
 WORD_LIMIT = 256
@@ -75,6 +85,12 @@ def written(
             "lastTransitionTime": format_time(now) if moved else old["lastTransitionTime"],
         }
     return [result[type_] for type_ in sorted(result)]
+
+
+def written_on(obj: Resource, conditions: Iterable[Condition], *, now: datetime) -> list[Resource]:
+    """Returns the conditions for the status of an object, about its present generation, as `written` does."""
+    before, generation = conditions_in(obj.get("status")), number_at(obj, "metadata", "generation")
+    return written(conditions, previous=before, generation=generation, now=now)
 
 
 def is_fault(condition: Resource) -> bool:
