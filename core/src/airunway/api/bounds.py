@@ -32,7 +32,9 @@ MAX_KEY = 512
 """Characters of a key in a free-form field. The longest keys of Kubernetes itself, those of labels, have 317."""
 
 MAX_ENV = 256
-"""Environment variables."""
+"""Environment variables of a deployment."""
+MAX_SHARED_ENV = 128
+"""Environment variables of a runtime config, a template or an artifact."""
 MAX_TOLERATIONS = 64
 """Tolerations."""
 MAX_SECRETS = 16

@@ -11,13 +11,13 @@ from airunway.api.base import (
     EMPTY_MEANS_ABSENT,
     SERVER_DEFAULT,
     ApiModel,
-    ApiObject,
     Count,
     EnvVar,
     FreeForm,
     FreeFormList,
     Int32,
     LocalObjectReference,
+    ObjectMeta,
     ObjectName,
     Quantity,
     SecurityContext,
@@ -34,9 +34,11 @@ from airunway.api.bounds import (
     MAX_TOLERATIONS,
     MAX_VALUE,
 )
+from airunway.api.names import API_VERSION
+from airunway.api.rules import COMPILATION_CACHE_PATH, MODEL_CACHE_PATH
 from airunway.resource import Resource, digest
 
-_MOUNT_PATHS = {"modelCache": "/model-cache", "compilationCache": "/compilation-cache", "custom": None}
+_MOUNT_PATHS = {"modelCache": MODEL_CACHE_PATH, "compilationCache": COMPILATION_CACHE_PATH, "custom": None}
 
 _LONGEST, _DIGITS = 63, 8
 
@@ -491,10 +493,12 @@ KIND = "ModelDeployment"
 PLURAL = "modeldeployments"
 
 
-class ModelDeployment(ApiObject):
+class ModelDeployment(ApiModel):
     """A model to serve: one object, whatever engine and provider run it."""
 
+    api_version: str = API_VERSION
     kind: str = KIND
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
     spec: ModelDeploymentSpec = Field(description="What is to run. Required.")
     status: ModelDeploymentStatus = Field(
         default_factory=ModelDeploymentStatus, description="What is running, written by the controllers only."

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from airunway.api import names
 from airunway.api.bounds import EXCESS
+from airunway.api.rules import MODEL_CACHE_PATH
 from airunway.artifacts.claims import artifact_name, is_smaller
 from airunway.artifacts.status import is_made
 from airunway.configs import BUILT_IN, EffectiveConfig, config_name
@@ -261,7 +262,7 @@ def _model_cache(request: CacheRequest, claim: str, *, ready: bool) -> Resource:
     return {
         "artifactName": request.name,
         **found,
-        "mountPath": MOUNT_PATH,
+        "mountPath": MODEL_CACHE_PATH,
         "path": request.path,
         "ready": ready,
     }
@@ -294,9 +295,6 @@ def _amount(count: int) -> str:
 # --------------------------------------------------------------------------------------------------- what is asked for
 
 
-MOUNT_PATH = "/model-cache"
-"""Where pods mount the claim."""
-
 SUB_PATH = "model"
 """The folder of the claim that pods mount: the downloader puts the verified tree of the weights there."""
 
@@ -313,7 +311,7 @@ class CacheRequest:
     """Access mode of the claim, unless the artifact says another one."""
     artifact: Resource | None = None
     """The ModelArtifact to create if there is none of that name; None if the deployment names one."""
-    path: str = MOUNT_PATH
+    path: str = MODEL_CACHE_PATH
     """Where the weights are in a pod."""
 
 
@@ -390,7 +388,7 @@ _TOKEN = ("secrets", "huggingFaceToken")
 def _path(model: str) -> str:
     """Where the weights are: the mount path, or the file or folder below it that the id names after the repository."""
     below = "/".join(model.split("/")[2:])
-    return f"{MOUNT_PATH}/{below}" if below else MOUNT_PATH
+    return f"{MODEL_CACHE_PATH}/{below}" if below else MODEL_CACHE_PATH
 
 
 def _spec(deployment: Resource, config: EffectiveConfig | None, *, uri: str, model: str, access: str) -> Resource:
