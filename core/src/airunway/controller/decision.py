@@ -51,6 +51,7 @@ from airunway.selection import (
     select_engine,
     select_provider,
 )
+from airunway.selection.provider import EXPLICIT
 from airunway.status import (
     OVERALL,
     SERVED,
@@ -89,7 +90,6 @@ NO_CONFIG = Resolution(name=DEFAULT, config=None)
 SILENT_AFTER = timedelta(minutes=5)
 """Time without a heartbeat after which a provider's report counts as outdated (spec/status.md, "Stale")."""
 
-EXPLICIT = "explicit provider selection"
 _WAS_EXPLICIT = "kept: spec.provider.name named it before"
 
 NO_SELECTOR = "No provider specified and provider-selector not installed"
