@@ -216,8 +216,8 @@ async def test_g24_what_is_dead_is_made_anew_by_the_next_generation_and_not_befo
     key = await operator.deploy()
     await until(client, key, running_at(1))
     toy = await client.get(TOY, key)
-    dead = {"metadata": {"annotations": {ANNOTATION: "fails:BeyondRepair"}}}
-    await client.merge_patch(TOY, key, dead, manager="tests")
+    unrecoverable = {"metadata": {"annotations": {ANNOTATION: "fails:BeyondRepair"}}}
+    await client.merge_patch(TOY, key, unrecoverable, manager="tests")
     await until(client, key, reason_is("ProviderResourceReady", "BeyondRepair"))
     assert await operator.at_rest(TOY) == []
     assert uid_of(await client.get(TOY, key)) == uid_of(toy)

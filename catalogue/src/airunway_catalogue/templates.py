@@ -15,7 +15,7 @@ from airunway.kube import JOB, Client, EventRecorder, StatusWriter
 from airunway.owned.objects import complete, is_ours, named
 from airunway.owned.plan import conflict_text
 from airunway.owned.views import View
-from airunway.owned.writer import REFUSED_RETRY, Occupied, Refused, Writer
+from airunway.owned.writer import REFUSED_RETRY, NameTaken, Refused, Writer
 from airunway.process.jobs import Slots
 from airunway.process.memories import Memories
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of
@@ -222,7 +222,7 @@ class TemplateReconciler:
                 type="DiscoveryReady", status=False, reason=refusal.policy.reason, message=str(refusal)
             )
             return False
-        except Occupied:
+        except NameTaken:
             return await self._adopt(template, wanted, memory)
         memory.refused = None
         if self._has_events(template):

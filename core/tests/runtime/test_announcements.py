@@ -9,8 +9,9 @@ import pytest
 
 from airunway.plugins.contract import Component, Finding, Observation
 from airunway.resource import Resource
-from airunway.runtime.report import MAX_WARNINGS, Announcement, Report, announcements, warning_text
+from airunway.runtime.report import MAX_WARNINGS, Report, announcements, warning_text
 from airunway.status import Fault, Phase, Rollup
+from airunway.status.events import Event
 from airunway.status.rootcause import RootCause
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -42,7 +43,7 @@ def cause(message: str) -> RootCause:
     )  # fmt: skip
 
 
-def said(before: Resource, found: Report, now: Rollup, because: RootCause | None = None) -> list[Announcement]:
+def said(before: Resource, found: Report, now: Rollup, because: RootCause | None = None) -> list[Event]:
     return list(announcements(before, found, now, cause=because))
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from airunway.kube import ApiError, ErrorKind
 from airunway.owned.writer import Refused
-from airunway.runtime.memory import CAP, SCHEMA_TRIES, Attempts, Subject, without_numbers
+from airunway.runtime.memory import CAP, SCHEMA_TRIES, Attempts, RetryKey, without_numbers
 from airunway_testing.clocks import Seconds
 
-SUBJECT = Subject(uid="u", generation=1, wanted=("apply", "Workspace 'gemma' abc"))
+KEY = RetryKey(uid="u", generation=1, wanted=("apply", "Workspace 'gemma' abc"))
 
 
 def attempts(time: Seconds) -> Attempts[str]:
@@ -25,13 +25,13 @@ def test_h2_a_failure_stands_until_its_time_has_come_and_each_one_longer() -> No
     time = Seconds()
     tries, pauses = attempts(time), []
     for _ in range(16):
-        left = tries.failed(SUBJECT, what="no", text="no").left
+        left = tries.failed(KEY, failure="no", text="no").left
         assert left is not None
-        assert tries.failed_try(SUBJECT) is not None
+        assert tries.failed_try(KEY) is not None
         time.now += left - 0.001
-        assert tries.failed_try(SUBJECT) is not None
+        assert tries.failed_try(KEY) is not None
         time.now += 0.002
-        assert tries.failed_try(SUBJECT) is None
+        assert tries.failed_try(KEY) is None
         pauses.append(left)
     assert pauses == sorted(pauses)
     assert pauses[-1] == CAP
@@ -40,23 +40,23 @@ def test_h2_a_failure_stands_until_its_time_has_come_and_each_one_longer() -> No
 def test_h2_another_spec_wish_or_upstream_is_tried_at_once_and_begins_anew() -> None:
     tries = attempts(Seconds())
     for _ in range(5):
-        tries.failed(SUBJECT, what="no", text="no")
+        tries.failed(KEY, failure="no", text="no")
     for other in (
-        SUBJECT._replace(uid="other"),
-        SUBJECT._replace(generation=2),
-        SUBJECT._replace(wanted=("plan",)),
-        SUBJECT._replace(upstream=("another schema",)),
+        KEY._replace(uid="other"),
+        KEY._replace(generation=2),
+        KEY._replace(wanted=("plan",)),
+        KEY._replace(upstream=("another schema",)),
     ):
         assert tries.failed_try(other) is None
-    assert tries.failed(SUBJECT._replace(generation=2), what="no", text="no").attempt == 1
+    assert tries.failed(KEY._replace(generation=2), failure="no", text="no").attempt == 1
 
 
 def test_h2_the_first_of_words_that_differ_in_numbers_only_stays() -> None:
     tries = attempts(Seconds())
-    tries.failed(SUBJECT, what="first", text="read tcp 10.0.0.4:41822->10.0.0.9:443: reset, id 7f3a91bc")
-    again = tries.failed(SUBJECT, what="second", text="read tcp 10.0.0.4:50011->10.0.0.9:443: reset, id deadbeef")
-    assert (again.what, again.attempt) == ("first", 2)
-    assert tries.failed(SUBJECT, what="third", text="connection refused").what == "third"
+    tries.failed(KEY, failure="first", text="read tcp 10.0.0.4:41822->10.0.0.9:443: reset, id 7f3a91bc")
+    again = tries.failed(KEY, failure="second", text="read tcp 10.0.0.4:50011->10.0.0.9:443: reset, id deadbeef")
+    assert (again.failure, again.attempt) == ("first", 2)
+    assert tries.failed(KEY, failure="third", text="connection refused").failure == "third"
 
 
 class Held:
@@ -78,14 +78,14 @@ def test_h1_a_failure_that_is_remembered_keeps_nothing_of_its_pass(failure: Call
         try:
             raise failure() from KeyError(wanted)
         except (Refused, ApiError) as no:
-            tries.failed(SUBJECT, what=no, text=str(no))
+            tries.failed(KEY, failure=no, text=str(no))
         return weakref.ref(wanted)
 
     held = one_pass(Held())
     gc.collect()
     assert held() is None
     assert tries.last is not None
-    kept = tries.last.what
+    kept = tries.last.failure
     assert (type(kept), str(kept), kept.__dict__) == (type(failure()), str(failure()), failure().__dict__)
     assert "spec" not in str(kept.__dict__)
 
@@ -94,15 +94,15 @@ def test_what_the_schema_refuses_is_tried_a_few_times_and_then_with_another_sche
     time = Seconds()
     tries = attempts(time)
     for _ in range(SCHEMA_TRIES):
-        failed_try = tries.failed(SUBJECT, what="no", text="no", lasts=True)
+        failed_try = tries.failed(KEY, failure="no", text="no", lasts=True)
         time.now += 10_000.0
     assert failed_try.left is None
-    assert tries.failed_try(SUBJECT) is not None
-    assert tries.failed_try(SUBJECT._replace(upstream=("another schema",))) is None
+    assert tries.failed_try(KEY) is not None
+    assert tries.failed_try(KEY._replace(upstream=("another schema",))) is None
 
 
 def test_the_server_s_own_pause_counts() -> None:
-    left = attempts(Seconds()).failed(SUBJECT, what="later", text="later", at_least=17.0).left
+    left = attempts(Seconds()).failed(KEY, failure="later", text="later", at_least=17.0).left
     assert left is not None
     assert left >= 17.0
 

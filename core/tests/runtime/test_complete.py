@@ -10,7 +10,7 @@ import pytest
 
 from airunway.api import names
 from airunway.api.modeldeployment import parse_deployment
-from airunway.owned.objects import is_ours
+from airunway.owned.objects import is_ours, our_labels
 from airunway.plugins.contract import Interruption
 from airunway.resource import Resource, annotations_of, labels_of
 from airunway.runtime.records import (
@@ -58,13 +58,13 @@ def both(
     objects = complete(
         [primary, extra],
         owner,
-        provider="toy",
+        labels=our_labels(OWNER, provider_mark("toy")),
         transformer=transformer,
         wanted_for=asked_for(owner),
         identity={"spec.model.id": model},
         topology=topology or {},
         immutable=[IMMUTABLE, ("roleRef.*",)],
-        inherited={"airunway.ai/team": "blue", "a": "of the deployment", names.PROVIDER: "another"},
+        propagated={"airunway.ai/team": "blue", "a": "of the deployment", names.PROVIDER: "another"},
     )
     assert [obj["kind"] for obj in objects] == ["Thing", extra["kind"]]
     return objects
@@ -120,7 +120,7 @@ def test_pods_outside_of_a_template_are_labelled_where_the_upstream_has_a_place(
     (found,) = complete(
         [thing],
         OWNER,
-        provider="toy",
+        labels=our_labels(OWNER, provider_mark("toy")),
         transformer="only",
         wanted_for="x",
         identity={},
@@ -308,7 +308,7 @@ def interrupted(value: object, message: str = "no model is served") -> Resource:
     (made,) = complete(
         [{"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"name": "llama"}, "spec": {}}],
         OWNER,
-        provider="toy",
+        labels=our_labels(OWNER, provider_mark("toy")),
         transformer="only",
         wanted_for="",
         identity={},

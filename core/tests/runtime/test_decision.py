@@ -399,7 +399,7 @@ def test_what_is_no_longer_wanted_goes_only_once_the_newest_spec_serves(
     decision = decided(watching, state(watching, deployment, thing, config, old))
     assert decision.plan is not None
     assert len(decision.plan.of(Action.DELETE)) == 1
-    assert decision.prunes is current
+    assert decision.deletes_obsolete is current
 
 
 def test_an_unverified_schema_is_said_and_goes_on(toy: MakeHost, plain: MakeDeployment) -> None:
@@ -435,14 +435,14 @@ def test_a_translation_is_told_which_kind_runs(toy: MakeHost, plain: MakeDeploym
     ] == ["", "Thing.toy.example.org"]
 
 
-# -------------------------------------------------------------------------------------------------------- what it heeds
+# --------------------------------------------------------------------------------------------- which metadata is read
 
 
 def test_what_a_plugin_reads_of_the_metadata_is_noted(toy: MakeHost, plain: MakeDeployment) -> None:
     """Other labels and annotations bring no pass: nothing can come of them."""
     host = toy()
     decided(host, state(host, plain()))
-    assert host.heeds == set()
+    assert host.metadata_reads == set()
 
     def can_handle(deployment: Any, _: Any) -> Compatibility:
         team = deployment.metadata.labels.get("team")
@@ -450,7 +450,7 @@ def test_what_a_plugin_reads_of_the_metadata_is_noted(toy: MakeHost, plain: Make
 
     host = toy(can_handle=can_handle)
     decided(host, state(host, plain()))
-    assert host.heeds == {"labels"}
+    assert host.metadata_reads == {"labels"}
 
     def translate_status(deployment: Any, observed: Any, context: Any) -> Any:
         assert deployment.metadata.annotations == {}
@@ -461,4 +461,4 @@ def test_what_a_plugin_reads_of_the_metadata_is_noted(toy: MakeHost, plain: Make
     view = state(host, plain(), primary, *others)
     decision = decided(host, view)
     observe(host, decision, view)
-    assert host.heeds == {"annotations"}
+    assert host.metadata_reads == {"annotations"}

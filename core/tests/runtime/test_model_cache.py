@@ -21,7 +21,7 @@ from airunway.plugins.host import ProviderHost, assumed_context
 from airunway.plugins.registry import load
 from airunway.plugins.settings import runtime_settings
 from airunway.resource import Resource, annotations_of, copy_of, dig, format_time, labels_of
-from airunway.runtime.gate import cache_reads, foreign_faults
+from airunway.runtime.gate import cache_reads, core_faults
 from airunway.runtime.plan import Decision, Do, decide
 from airunway.runtime.pod_settings import NEWER_PODS_WAIT, NEWER_WEIGHTS_WAIT
 from airunway.runtime.records import read_record
@@ -114,7 +114,7 @@ def claims(decision: Decision) -> list[str]:
 
 def phase(host: ProviderHost, deployment: Resource, *live: Resource, served: bool = True) -> tuple[str, str]:
     """Phase and message that follow from the cache alone."""
-    faults = list(foreign_faults(state(host, deployment, *live, resolution=NONE), host))
+    faults = list(core_faults(state(host, deployment, *live, resolution=NONE), host))
     found = roll_up(faults, previous="Running" if served else None, created=bool(live), served=served, now=NOW)
     return found.phase.value, found.message
 
@@ -196,11 +196,11 @@ def test_a43_a_provider_that_cannot_mount_refuses_and_does_not_wait(host: Provid
     assert [(result.condition, result.reason) for result in decision.results] == [
         ("ProviderCompatible", "IncompatibleConfiguration")
     ]
-    assert list(foreign_faults(state(host, deployment, resolution=NONE), host)) == []
+    assert list(core_faults(state(host, deployment, resolution=NONE), host)) == []
 
 
 def test_an_older_core_without_parts_says_that_the_part_is_off(host: ProviderHost, plain: MakeDeployment) -> None:
-    (fault,) = foreign_faults(state(host, plain(model=SHARED), resolution=NONE), host)
+    (fault,) = core_faults(state(host, plain(model=SHARED), resolution=NONE), host)
     assert (fault.reason, fault.component) == ("ModelCacheNotEnabled", "ModelCache")
 
 
@@ -458,7 +458,7 @@ def test_suspending_waits_for_no_cache(host: ProviderHost, plain: MakeDeployment
         decision = decided(host, deployment, NONE, *live)
         assert decision.do is Do.SUSPEND
         assert [result.ok for result in decision.results if result.condition == "ProviderCompatible"] == [True]
-    assert list(foreign_faults(state(host, deployment, resolution=NONE), host)) == []
+    assert list(core_faults(state(host, deployment, resolution=NONE), host)) == []
 
 
 @pytest.mark.parametrize("reason", ["Downloading", "CacheLost"])

@@ -30,7 +30,7 @@ from airunway.configs import Resolution
 from airunway.plugins.contract import EngineCapability, Gateway, RuntimeSettings, SecretKey
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig, labels_of
-from airunway.runtime.gate import foreign_faults
+from airunway.runtime.gate import core_faults
 from airunway.runtime.plan import Do
 from airunway.runtime.pod_settings import NEWER_PODS_WAIT, changed_settings, keeps
 from airunway.runtime.records import new_record, read_record, settings_of_record, settings_record
@@ -227,7 +227,7 @@ def test_c3_a_named_config_that_is_absent_makes_nothing(host: ProviderHost, plai
     deployment = published(plain(runtimeConfigName="gpu"), absent, served=False)
     decision = decided(host, deployment, absent)
     assert (decision.do, decision.objects, decision.silent) == (Do.OBSERVE_ONLY, (), False)
-    (fault,) = foreign_faults(state(host, deployment, resolution=absent), host)
+    (fault,) = core_faults(state(host, deployment, resolution=absent), host)
     assert (fault.reason, fault.only_degrades) == ("ConfigNotFound", False)
     assert roll_up([fault], previous=None, created=False, now=NOW).phase is Phase.PENDING
 
@@ -238,7 +238,7 @@ def test_c4_a_named_config_that_is_deleted_degrades_what_serves(host: ProviderHo
     obj = live(host, named, there)
     decision = decided(host, published(named, absent), absent, obj)
     assert (decision.do, decision.config_hash) == (Do.OBSERVE_ONLY, None)
-    (fault,) = foreign_faults(state(host, published(named, absent), obj, resolution=absent), host)
+    (fault,) = core_faults(state(host, published(named, absent), obj, resolution=absent), host)
     assert roll_up([fault], previous="Running", created=True, served=True, now=NOW).phase is Phase.DEGRADED
     restored = decided(host, published(named, there), there, obj)
     assert is_as(restored, obj)
@@ -351,7 +351,7 @@ def test_routing_counts_for_the_phase_only_where_it_was_asked_for(
     if reason:
         condition = {"type": "GatewayReady", "status": "False", "reason": reason, "message": "the gateway's words"}
         deployment["status"]["conditions"].append(condition)
-    faults = list(foreign_faults(state(host, deployment, obj, resolution=NONE), host))
+    faults = list(core_faults(state(host, deployment, obj, resolution=NONE), host))
     found = [roll_up([fault], previous="Running", created=True, served=served, now=NOW).phase for fault in faults]
     assert found == ([] if phase is None else [phase])
 
@@ -360,9 +360,9 @@ def test_a_route_that_was_asked_for_while_the_part_is_off_is_said_and_not_waited
     host: ProviderHost, plain: MakeDeployment
 ) -> None:
     deployment = published(plain(gateway={"enabled": True}), NONE)
-    (fault,) = foreign_faults(state(host, deployment, resolution=NONE), host)
+    (fault,) = core_faults(state(host, deployment, resolution=NONE), host)
     assert (fault.reason, fault.kind) == ("GatewayNotConfigured", Category.SCOPED_CONFIG)
-    assert list(foreign_faults(state(host, plain(gateway={"enabled": True}), resolution=NONE), host)) == [], (
+    assert list(core_faults(state(host, plain(gateway={"enabled": True}), resolution=NONE), host)) == [], (
         "an older core"
     )
 

@@ -55,34 +55,34 @@ SUMMARY = PodSummary(
     degraded=False,
     absent=30.0,
 )
-LIVING = PodCounts(living=1, current=1)
+LIVING = PodCounts(living=1)
 GOING = PodCounts(leaving=1)
 
 CASES: list[tuple[str, dict[str, Any], tuple[bool, str] | None]] = [
     ("a fault", {"shown": (symptom(),), "counts": LIVING}, (False, "CrashLoopBackOff")),
     ("a fault", {"shown": (symptom(),), "short": 0, "ready": False}, (False, "CrashLoopBackOff")),
-    ("all there", {"counts": PodCounts(living=1, current=1, ready=1), "short": 0}, (True, "PodsReady")),
+    ("all there", {"counts": PodCounts(living=1, ready=1), "short": 0}, (True, "PodsReady")),
     (
         "all there",
-        {"shown": (symptom(),), "counts": PodCounts(living=2, current=2, ready=1), "short": 0},
+        {"shown": (symptom(),), "counts": PodCounts(living=2, ready=1), "short": 0},
         (True, "PodsReady"),
     ),
     ("lost, some live", {"lost": True, "counts": LIVING}, (False, "PodsNotReady")),
     ("more are starting", {"counts": LIVING}, (False, "Progressing")),
     (
         "more are starting",
-        {"counts": PodCounts(living=2, current=2, ready=1), "seen_before": False},
+        {"counts": PodCounts(living=2, ready=1), "seen_before": False},
         (False, "Progressing"),
     ),
     ("none wanted", {"wanted": 0, "short": 0}, None),
-    ("never any", {"lost": True, "seen_before": False}, None),
+    ("served, and no pod was ever found", {"lost": True, "seen_before": False}, None),
     ("lost, none lives", {"lost": True, "counts": GOING}, (False, "PodsNotReady")),
     ("lost, none lives", {"lost": True, "ready": False}, (False, "PodsNotReady")),
     ("starting", {"counts": LIVING, "seen_before": False}, (False, "Starting")),
     ("starting", {"ready": False}, (False, "Progressing")),
     ("starting", {"ready": False, "seen_before": False}, (False, "Starting")),
-    ("elsewhere from the start", {"seen_before": False}, None),
-    ("elsewhere by now", {"absent": 0.0}, None),
+    ("ready without a pod from the start", {"seen_before": False}, None),
+    ("ready without a pod for too long", {"absent": 0.0}, None),
     ("away for a moment", {}, (False, "Progressing")),
     ("away for a moment", {"lost": True, "degraded": True}, (False, "PodsNotReady")),
     ("away for a moment", {"lost": True}, (False, "Progressing")),

@@ -14,7 +14,7 @@ from airunway.api import names
 from airunway.kube import MutationCache
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.resource import ObjectKey, Resource, copy_of, format_time, key_of
-from airunway.runtime.apply import RETRY, Finalizer
+from airunway.runtime.apply import RETRY, Cleanup
 from airunway.runtime.memory import Memory
 
 LINGERS = 10.0
@@ -50,7 +50,7 @@ class Server:
         self.said.append(status["message"])
 
 
-def releaser(server: Server, cached: Resource, *, now: Any, projected: bool = False) -> tuple[Finalizer, MutationCache]:
+def releaser(server: Server, cached: Resource, *, now: Any, projected: bool = False) -> tuple[Cleanup, MutationCache]:
     manager = names.provider_manager("toy")
     project = DeploymentProjection([manager]) if projected else (lambda obj: obj)
     cache = SimpleNamespace(get=lambda _key: project(copy_of(cached)), add_handler=lambda _handler: None)
@@ -64,7 +64,7 @@ def releaser(server: Server, cached: Resource, *, now: Any, projected: bool = Fa
     )
     parts: dict[str, Any] = {"writer": writer, "upstream": upstream, "status": server}
     parts["events"] = SimpleNamespace(emit=lambda *_args, **_more: None)
-    found = Finalizer(
+    found = Cleanup(
         **cast("Any", parts), deployments=overlay, finalizer=names.provider_finalizer("toy"), clock=lambda: now
     )
     return found, overlay

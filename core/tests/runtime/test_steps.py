@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airunway.owned.objects import identity_in
+from airunway.owned.objects import identity_in, our_labels
 from airunway.owned.plan import Action, Plan, conflict_text
 from airunway.owned.writer import missing_of
 from airunway.resource import Resource, copy_of, key_of
 from airunway.runtime.apply import in_own_name, trial_of
 from airunway.runtime.plan import plan_of
+from airunway.runtime.state import provider_mark
 from airunway.runtime.translate import complete
 from airunway.sdk import workloads
 
@@ -50,7 +51,7 @@ def wanted(*objects: Resource, topology: object = None, provider: str = "toy") -
     return complete(
         objects,
         OWNER,
-        provider=provider,
+        labels=our_labels(OWNER, provider_mark(provider)),
         transformer="only",
         wanted_for="now",
         identity={},
@@ -223,7 +224,7 @@ def test_what_is_said_of_a_foreign_object_names_its_owner_and_what_to_do() -> No
 
 def test_a_dead_primary_is_made_anew_and_a_dependent_never_for_it() -> None:
     desired = wanted(thing(), config())
-    found = plan(desired, existing(*desired), dead="the Thing is dead")
+    found = plan(desired, existing(*desired), unrecoverable="the Thing is dead")
     assert acts(found) == [(Action.REPLACE, "llama"), (Action.KEEP, "llama-config")]
     assert found.primary.causes == ("the Thing is dead",)
 

@@ -112,7 +112,7 @@ def test_the_next_candidate_is_chosen_and_the_status_says_who_refused_and_why() 
     }
     assert candidate(second, "best")["reasons"][0] == f"it refuses this spec: {WORDS} (IncompatibleConfiguration)"
     assert not candidate(second, "best")["eligible"]
-    events = [event.message for event in decided(no).events if event.reason == "ProviderSelected"]
+    events = [event.note for event in decided(no).events if event.reason == "ProviderSelected"]
     assert events == [
         "Selected provider 'next': matched capabilities: engine=vllm, gpu=true, mode=aggregated; "
         f"provider 'best' refused: {WORDS}"

@@ -341,9 +341,9 @@ def test_what_a_pod_said_is_looked_through_once_however_often_it_is_read() -> No
 
     table = (MessagePattern(cast("re.Pattern[str]", Pattern()), "PodFailed", "", "a test"),)
     for _ in range(3):
-        assert first_meaning(["one", "another"], table) is None
-    assert looked == ["one", "another"]
+        assert first_meaning("one", table) is None
+    assert looked == ["one"]
     longer = "x" * 5_000
     for _ in range(2):
-        assert first_meaning([longer], table) is None
-    assert looked[2:] == [longer, longer], "what is long is not kept"
+        assert first_meaning(longer, table) is None
+    assert looked[1:] == [longer, longer], "what is long is not kept"

@@ -33,8 +33,6 @@ from airunway_downloader.sources import Source, source_of
 from airunway_downloader.transfer import PARALLEL, Download, Stop, patiently, request_key
 from airunway_downloader.tree import Tree, node_identity
 
-__all__ = ["main", "run"]
-
 _TERMINATION_LOG = "/dev/termination-log"
 _PORT = 8080
 _STALL_S = 120.0

@@ -30,8 +30,6 @@ from urllib3.exceptions import TimeoutError as UrllibTimeoutError
 from airunway_downloader import __version__
 from airunway_downloader.failures import Failure
 
-__all__ = ["BODY_LIMIT", "Client", "Response", "ShortBodyError", "failure_of_status", "retry_after_of"]
-
 BODY_LIMIT = 64 << 20
 """Bytes of the longest answer that is not a file."""
 

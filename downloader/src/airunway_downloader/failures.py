@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-__all__ = ["PERMANENT", "TRANSIENT", "Failure", "Reason", "SourceChanged", "Stopped"]
-
 Reason: TypeAlias = Literal[
     "SourceNotFound",
     "GatedModel",

@@ -10,8 +10,6 @@ from typing import Literal
 
 from airunway_downloader.failures import Failure
 
-__all__ = ["Filters", "Listing", "RemoteFile", "Uri", "chosen", "in_path", "parse_uri", "prefix_of"]
-
 _MOST_FILES = 200_000
 _MOST_BYTES = 1 << 50
 """1 PiB: no model is that large."""

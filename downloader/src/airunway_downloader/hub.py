@@ -12,8 +12,6 @@ from airunway_downloader.client import Client, Response, failure_of_status
 from airunway_downloader.failures import Failure
 from airunway_downloader.files import Filters, Listing, RemoteFile, Uri, chosen, in_path
 
-__all__ = ["Hub"]
-
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NEXT = re.compile(r'<([^<>]{1,4096})>\s*;\s*rel="?next"?')

@@ -12,8 +12,6 @@ from collections import deque
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Literal, TypeAlias
 
-__all__ = ["Phase", "Progress", "leave_signals_to_main", "serve_progress"]
-
 Phase: TypeAlias = Literal["Listing", "Downloading", "Verifying", "Done"]
 
 _WINDOW_S = 10.0

@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import quote, unquote, urlsplit
 
-__all__ = ["Redaction", "one_line"]
-
 _SECRET_VARIABLES = ("HF_TOKEN", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _ADDRESS_VARIABLES = ("HF_ENDPOINT", "AWS_ENDPOINT_URL", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 

@@ -17,8 +17,6 @@ from airunway_downloader.client import Client, Response, failure_of_status
 from airunway_downloader.failures import Failure, SourceChanged
 from airunway_downloader.files import Filters, Listing, RemoteFile, Uri, chosen, in_path, prefix_of
 
-__all__ = ["Bucket", "Keys", "signed"]
-
 _MOST_PAGES = 2000
 _NO_BODY = hashlib.sha256(b"").hexdigest()
 _REGION = re.compile(r"[a-z0-9-]{2,32}")

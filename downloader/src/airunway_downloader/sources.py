@@ -12,8 +12,6 @@ from airunway_downloader.files import Filters, Listing, RemoteFile, Uri
 from airunway_downloader.hub import Hub
 from airunway_downloader.s3 import Bucket
 
-__all__ = ["Source", "source_of"]
-
 
 class Source(Protocol):
     """Files to list and fetch. Everything raises Failure."""

@@ -19,8 +19,6 @@ from airunway_downloader.progress import Progress, leave_signals_to_main
 from airunway_downloader.sources import Source
 from airunway_downloader.tree import Part, Placed, Tree
 
-__all__ = ["PARALLEL", "Download", "Result", "Stop", "patiently", "request_key"]
-
 PARALLEL = 4
 """Files at a time."""
 _TRIES = 3

@@ -29,8 +29,6 @@ from typing import Any, Literal, TypeAlias
 from airunway_downloader.failures import Failure
 from airunway_downloader.files import RemoteFile
 
-__all__ = ["Part", "Placed", "Tree", "digest_of", "node_identity"]
-
 _BLOCK = 1 << 20
 _LEAST = 1 << 30
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

@@ -12,8 +12,6 @@ from airunway.kube.errors import ApiError
 from airunway.resource import Resource, is_true, key_of
 from airunway_testing.operator import remove_definition
 
-__all__ = ["ON_PODS", "in_namespace", "installed_alone", "refusal", "without_owner"]
-
 ON_PODS: dict[str, dict[str, Any]] = {
     "environment": {
         "env": [

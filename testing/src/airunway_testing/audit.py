@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["AuditReader", "Request"]
-
 _WRITES = frozenset(("create", "update", "patch", "delete", "deletecollection"))
 
 

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 
-__all__ = ["in_background"]
-
 
 @asynccontextmanager
 async def in_background(work: Awaitable[object]) -> AsyncIterator[asyncio.Future[object]]:

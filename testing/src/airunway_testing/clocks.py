@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-__all__ = ["Seconds", "TimeOfDay"]
-
 
 class TimeOfDay:
     """The time of day, and what a test adds to it."""

@@ -12,8 +12,6 @@ from airunway.resource import ObjectKey, dig, key_of
 from airunway_testing.controlplane.nodes import SimulatedNode, gpu_node
 from airunway_testing.eventually import PATIENCE
 
-__all__ = ["AUTOSCALER", "RESOURCE_QUOTA", "autoscale", "gpu_quota", "with_gpus", "with_nodes"]
-
 AUTOSCALER = Kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 RESOURCE_QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas")
 

@@ -37,8 +37,6 @@ from airunway_testing.operator import (
 from airunway_testing.rights import applied, granted
 from airunway_testing.simulators import Level
 
-__all__ = ["Operator", "deployed_operator", "edit"]
-
 _COLLECTED = 5.0
 """Seconds that the garbage collector has."""
 _FOREGROUND = "foregroundDeletion"

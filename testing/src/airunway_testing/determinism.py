@@ -10,8 +10,6 @@ from typing import Any
 
 import orjson
 
-__all__ = ["outputs_of_processes", "reordered"]
-
 
 def reordered(node: Any) -> Any:
     """JSON with the keys of every object the other way round."""

@@ -7,8 +7,6 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-__all__ = ["PATIENCE", "Eventually", "eventually", "pause"]
-
 PATIENCE = 120.0
 """Seconds after which something that should happen counts as not happening: garbage collection alone needs 30.
 

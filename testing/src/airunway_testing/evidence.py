@@ -8,23 +8,6 @@ from typing import Any
 from airunway.resource import Resource, format_time
 from airunway.status.evidence import Evidence, event_facts, pod_facts
 
-__all__ = [
-    "IMAGE",
-    "NOW",
-    "PULL",
-    "QUOTA",
-    "at",
-    "container",
-    "crashed",
-    "ended",
-    "event",
-    "evidence",
-    "pod",
-    "refusal",
-    "unschedulable",
-    "waiting",
-]
-
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 IMAGE = "registry.example/team/vllm:1.0"
 

@@ -7,17 +7,6 @@ from typing import TypeAlias
 
 from airunway.resource import Resource, condition_of, dig
 
-__all__ = [
-    "Expectation",
-    "condition_is",
-    "has_replicas",
-    "phase_is",
-    "plan_says",
-    "reason_is",
-    "running_at",
-    "says",
-]
-
 Expectation: TypeAlias = Callable[[Resource], bool]
 
 

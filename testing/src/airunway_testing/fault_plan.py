@@ -14,8 +14,6 @@ from typing import Literal, TypeAlias
 
 from airunway_testing.proxied_requests import ProxiedRequest
 
-__all__ = ["CHAOS", "STREAM_ACTIONS", "Action", "Fault", "FaultPlan"]
-
 Action: TypeAlias = Literal[
     "status",  # answer with an error instead of forwarding
     "garbage",  # answer 200 with something that is not JSON

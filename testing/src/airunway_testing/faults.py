@@ -18,21 +18,6 @@ from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.operator import until
 
-__all__ = [
-    "BACK_OFF",
-    "BY_HAND",
-    "ended",
-    "failed_create",
-    "has_cause",
-    "healed",
-    "is_clear",
-    "parents_are_fine",
-    "pod_of",
-    "running",
-    "waiting",
-    "write_pod",
-]
-
 BY_HAND = {OUTCOME: "ByHand"}
 """The annotation of a pod whose kubelet is the test."""
 

@@ -29,20 +29,6 @@ if TYPE_CHECKING:
     from airunway.kube import Client
     from airunway_testing.eventually import Eventually
 
-__all__ = [
-    "Administrator",
-    "Kubectl",
-    "administrator",
-    "audit_log",
-    "client",
-    "cluster",
-    "control_plane",
-    "eventually",
-    "kubeconfig",
-    "kubectl",
-    "namespace",
-]
-
 _UNAVAILABLE = pytest.StashKey[dict[Level, ControlPlaneError]]()
 
 

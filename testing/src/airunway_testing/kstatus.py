@@ -11,8 +11,6 @@ from enum import StrEnum
 
 from airunway.resource import Resource, dig
 
-__all__ = ["Health", "health"]
-
 
 class Health(StrEnum):
     """The verdicts of kstatus; Failed ends the waiting of a tool that fails fast, as Flux does."""

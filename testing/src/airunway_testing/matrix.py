@@ -29,8 +29,6 @@ from airunway_testing.acceptance import in_namespace, installed_alone, refusal, 
 from airunway_testing.conformance.cases import NOW
 from airunway_testing.releases import Release, definition, stored_releases
 
-__all__ = ["FORMS", "Answer", "Run", "Sample", "asked", "engine_answers", "samples_in_files"]
-
 _UID = "00000000-0000-0000-0000-000000000000"
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["memory_of"]
-
 
 def memory_of(value: Any) -> int:
     """Bytes of a JSON value as Python objects; what is shared inside it counts each time."""

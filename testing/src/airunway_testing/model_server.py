@@ -23,8 +23,6 @@ from aiohttp import web
 
 from airunway_testing.engine_load import EngineLoad
 
-__all__ = ["Fault", "ModelServer", "Serves", "answering", "machine_address", "model_server", "never", "sending"]
-
 Fault: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 """Answers a request instead of the server."""
 

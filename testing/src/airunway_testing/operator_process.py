@@ -12,8 +12,6 @@ from pathlib import Path
 
 from airunway_testing.eventually import PATIENCE
 
-__all__ = ["operator_process", "provider_process"]
-
 
 def provider_process(name: str, kubeconfig: Path, folder: Path) -> AbstractAsyncContextManager[subprocess.Popen[bytes]]:
     """`airunway provider run NAME` once it is ready; it is the caller's to end it, and is killed after the context."""

@@ -26,8 +26,6 @@ from airunway.resource import Resource, dig
 from airunway.sdk import pod_specs
 from airunway_testing import played_engine
 
-__all__ = ["FILE", "Ground", "Report", "Start", "cached_weights", "engine_refusal", "expanded", "play", "starts"]
-
 FILE = "file.gguf"
 """The GGUF file beside ``config.json``, as in the model id ``<owner>/<name>/file.gguf``."""
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-__all__ = ["ProxiedRequest", "parsed_request"]
-
 
 @dataclass(kw_only=True)
 class ProxiedRequest:

@@ -16,8 +16,6 @@ import yaml
 
 from airunway.resource import Resource
 
-__all__ = ["Release", "definition", "stored_releases"]
-
 _SECTION = re.compile(r"^## (\S+) / \S+$", re.MULTILINE)
 _ROW = re.compile(r"^\| (\S+) \| \d{4}-\d\d-\d\d \|.*\| ([^|]+) \|$", re.MULTILINE)
 _NAME = re.compile(r"^  name: (\S+)$", re.MULTILINE)

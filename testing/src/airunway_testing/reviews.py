@@ -22,9 +22,6 @@ from airunway.webhook.cert_rotator import SECRET, material_of
 from airunway.webhook.configuration import PATH, WebhookSettings
 from airunway_testing.eventually import PATIENCE
 
-__all__ = ["Streams", "WebhookClient", "connected", "exchanged", "review_of", "unverified"]
-
-
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 """Both directions of a connection."""
 

@@ -13,8 +13,6 @@ from airunway.resource import Resource, dig, key_of
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.eventually import PATIENCE
 
-__all__ = ["account_of", "applied", "granted", "requests_until_used", "unused"]
-
 _GROUPS = {
     "rbac.authorization.k8s.io": ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
     "admissionregistration.k8s.io": ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),

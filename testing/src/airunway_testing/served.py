@@ -13,8 +13,6 @@ from airunway_testing.kubelet import Kubelet
 from airunway_testing.model_server import ModelServer
 from airunway_testing.operator import install_definitions, remove_leftovers
 
-__all__ = ["create_deployment", "place_pod", "serve", "write_status"]
-
 LABEL = "airunway.ai/model-deployment"
 
 

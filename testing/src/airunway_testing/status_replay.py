@@ -15,8 +15,6 @@ from airunway.runtime.memory import Memory
 from airunway.runtime.report import Report, StepResult, record_of_service
 from airunway.status.evidence import Evidence, PodFacts
 
-__all__ = ["StatusReplay"]
-
 
 @dataclass(kw_only=True)
 class StatusReplay:

@@ -7,8 +7,6 @@ from typing import Any, TypeAlias
 
 from airunway.api.modeldeployment import ModelDeployment, parse_deployment
 
-__all__ = ["LLAMA", "MakeDeployment", "deployments_like"]
-
 MakeDeployment: TypeAlias = Callable[..., ModelDeployment]
 
 LLAMA: Mapping[str, Any] = {"model": {"id": "meta-llama/Llama-3.1-8B-Instruct"}, "resources": {"gpu": {"count": 1}}}

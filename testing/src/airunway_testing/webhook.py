@@ -28,8 +28,6 @@ from airunway.webhook.configuration import CONFIGURATION_KIND
 from airunway.webhook.server import Limits
 from airunway_testing.controlplane.ports import reserved_ports
 
-__all__ = ["local_settings", "running_webhook"]
-
 PATIENCE = 60.0
 """Seconds that anything here waits at most: a safety net for hung tests, not a measurement."""
 

@@ -64,6 +64,7 @@ from airunway.status import (
     written_on,
 )
 from airunway.status.conditions import is_paused
+from airunway.status.events import Event
 from airunway.templates import TEMPLATE_READY
 from airunway.validation import Violation
 from airunway.validation.policy import Grants
@@ -96,20 +97,12 @@ NO_SELECTOR = "No provider specified and provider-selector not installed"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Happening:
-    """An event to emit; only for a change, never for a state."""
-
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class CoreDecision:
     """The result of a pass of the core."""
 
     status: Resource
     """The complete status that the core wants to own."""
-    events: tuple[Happening, ...] = ()
+    events: tuple[Event, ...] = ()
     """The events to emit."""
 
 
@@ -173,7 +166,7 @@ class _Pass:
         self.status: Resource = {}
         self.own: list[Condition] = []
         """The core's conditions, but for the parents and those of the phase."""
-        self.events: list[Happening] = []
+        self.events: list[Event] = []
         self.config_fault: Fault | None = None
         """Set if no provider may work on the deployment because of its config."""
 
@@ -226,7 +219,7 @@ class _Pass:
             text = f"No RuntimeConfig or ClusterRuntimeConfig '{DEFAULT}' exists; built-in defaults are used"
             before = condition_of(deployment, CONFIG_READY) or {}
             if (before.get("status"), before.get("reason")) != ("True", "UsingDefaults"):
-                self.events.append(Happening(reason="DefaultRuntimeConfigNotFound", message=text))
+                self.events.append(Event(reason="DefaultRuntimeConfigNotFound", note=text))
             self.add_condition(CONFIG_READY, True, "UsingDefaults", text)
         elif config.too_large and not is_true(deployment, SERVED):
             self._refuse_config("InvalidSpec", _too_large(config))
@@ -252,7 +245,7 @@ class _Pass:
             then = "the deployment takes its pod settings in its turn (rollout: Immediately)"
         else:
             then = "what serves keeps its pod settings until the deployment's own spec changes (rollout: OnNextChange)"
-        self.events.append(Happening(reason="RuntimeConfigChanged", message=f"{_named(config)} changed: {then}"))
+        self.events.append(Event(reason="RuntimeConfigChanged", note=f"{_named(config)} changed: {then}"))
 
     # ------------------------------------------------------------------------------------------------------- selection
 
@@ -292,7 +285,7 @@ class _Pass:
         self.add_condition("EngineSelected", True, "ExplicitSelection" if explicit else "AutoSelected", engine.message)
         if dig(self.live, "engine", "type") != engine.engine:
             text = f"Selected engine '{engine.engine}': {engine.reason}"
-            self.events.append(Happening(reason="EngineSelected", message=text))
+            self.events.append(Event(reason="EngineSelected", note=text))
         fault = self._select_provider(engine.engine, before, refused) or self.config_fault or template.fault
         if fault is not None:
             return fault
@@ -437,7 +430,7 @@ class _Pass:
         text = f"Selected provider '{provider}': {reason}"
         if refused and before is not None and before in refused:
             text += f"; provider '{before}' refused: {refused[before].message}"
-        self.events.append(Happening(reason="ProviderSelected", message=text))
+        self.events.append(Event(reason="ProviderSelected", note=text))
 
     def _choice(self, engine: str | None, refused: Mapping[str, ProviderRefusal]) -> ProviderChoice:
         return select_provider(

@@ -43,7 +43,6 @@ from airunway.resource import (
 )
 from airunway.selection import ProviderFacts, forbidden_now, unsettled
 from airunway.status import OVERALL
-from airunway.status.events import EVENTS
 from airunway.validation import Violation, excesses, validate
 from airunway.validation.policy import NAMESPACE_NAME, Policy
 
@@ -61,7 +60,10 @@ _Judged: TypeAlias = tuple[int, object]
 
 @dataclass(kw_only=True)
 class _Memory:
-    """What is remembered of one deployment; nothing depends on it after a restart."""
+    """What is remembered of one deployment.
+
+    A restart loses `accepted`: under a policy that has become stricter, a replica change is then judged again.
+    """
 
     verdict: tuple[_Judged, list[Violation]] | None = None
     """What the rules say."""
@@ -156,13 +158,7 @@ class CoreReconciler:
         if not await self._write(deployment, decision.status):
             return None
         for event in decision.events:
-            self._events.emit(
-                deployment,
-                reason=event.reason,
-                note=event.message,
-                action=EVENTS[event.reason].action,
-                at=decided,
-            )
+            self._events.emit(deployment, reason=event.reason, note=event.note, action=event.action, at=decided)
         return None
 
     async def _update_guard_parameters(self, deployment: Resource, status: Resource, *, valid: bool) -> None:

@@ -29,7 +29,7 @@ from airunway.modelcache.caches import MARK, ArtifactCaches
 from airunway.modelcache.downloads import Tries
 from airunway.owned.apply import Applied, WriteHistory, apply_objects
 from airunway.owned.objects import Identity, complete, identity_in, is_ours
-from airunway.owned.writer import REFUSED_RETRY, Occupied, Refused, Writer
+from airunway.owned.writer import REFUSED_RETRY, NameTaken, Refused, Writer
 from airunway.process.jobs import Slots
 from airunway.process.memories import Memories
 from airunway.process.runtime_configs import RuntimeConfigs
@@ -378,7 +378,7 @@ class ArtifactMaker:
             body = {**artifact, "metadata": {**metadata, "labels": {**labels, **metadata["labels"]}}}
             try:
                 await self._writer.apply(body, None)
-            except Occupied:
+            except NameTaken:
                 return None  # the watch brings it
             except Refused as no:
                 return no

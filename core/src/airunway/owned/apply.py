@@ -15,7 +15,7 @@ from airunway.api import names
 from airunway.kube import EventRecorder, changed_fields, soonest
 from airunway.owned.objects import Identity, Mark, identity_in, named
 from airunway.owned.plan import Action, Plan, Step, conflict_text, plan_of, recreation_text
-from airunway.owned.writer import Occupied, Refused, Writer
+from airunway.owned.writer import NameTaken, Refused, Writer
 from airunway.resource import Resource, annotations_of, is_deleting
 
 # ---------------------------------------------------------------------------------------------- what a writer remembers
@@ -131,7 +131,7 @@ async def write(
     events: EventRecorder,
     history: WriteHistory,
     now: datetime,
-    sure: bool = False,
+    looked_up: bool = False,
     refused: list[Refused] | None = None,
     dependent: Collection[Identity] = (),
 ) -> dict[Identity, Resource]:
@@ -139,7 +139,7 @@ async def write(
     write fails.
 
     A revert of a foreign change is counted in `history` and announced by the event DriftDetected. Raises Refused,
-    Occupied (not if `sure`) and KubeError, as `Writer.apply`. With a list `refused`, refusals are added to it, and the
+    NameTaken (not if `sure`) and KubeError, as `Writer.apply`. With a list `refused`, refusals are added to it, and the
     next object is written: but a `dependent` one only if nothing was refused.
     """
     answers: dict[Identity, Resource] = {}
@@ -158,7 +158,7 @@ async def write(
                 note = f"{named(wanted)} is changed in place: {'; '.join(step.outages)}"
                 events.emit(owner, reason="ServiceInterrupted", note=note, warning=True, action="Update", related=found)
             try:
-                answer = await writer.apply(wanted, found, sure=sure)
+                answer = await writer.apply(wanted, found, looked_up=looked_up)
             except Refused as refusal:
                 if refused is None:
                     raise
@@ -244,7 +244,7 @@ async def apply_objects(
     """
     manager = writer.manager
     plan = plan_of(wanted, live, owner=owner, mark=mark, manager=manager)
-    sure, refused = False, list[Refused]()
+    looked_up, refused = False, list[Refused]()
     while True:
         fought, held, again = contested(plan, history.fights(now))
         writes = [step for step in plan.writes if step not in held]
@@ -257,15 +257,15 @@ async def apply_objects(
                 events=events,
                 history=history,
                 now=now,
-                sure=sure,
+                looked_up=looked_up,
                 refused=refused,
                 dependent=dependent,
             )
             break
-        except Occupied:  # the caches know our own objects only
+        except NameTaken:  # the caches know our own objects only
             found = await writer.look_up(wanted, live)
             plan = plan_of(wanted, found, owner=owner, mark=mark, manager=manager)
-            sure = True
+            looked_up = True
     for step in plan.of(Action.REPLACE):
         if not is_deleting(step.subject):
             note = recreation_text(step)

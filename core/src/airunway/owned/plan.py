@@ -122,13 +122,13 @@ def plan_of(
     mark: Mark,
     manager: str,
     rules: Rules | None = None,
-    dead: str = "",
+    unrecoverable: str = "",
 ) -> Plan:
     """The steps after which exactly the `wanted` objects (of `complete`) exist among those of the owner with this mark.
 
-    `live` has every known object that is ours or has a wanted name, with the managedFields of `manager`. `dead` is the
-    reason why the primary object will never serve again; empty if it may. An object that is known only in another
-    version cannot be compared, and is updated.
+    `live` has every known object that is ours or has a wanted name, with the managedFields of `manager`.
+    `unrecoverable` is the reason why the primary object will never serve again; empty if it may. An object that is
+    known only in another version cannot be compared, and is updated.
     """
     rules = rules or Rules()
     ours = {identity: obj for identity, obj in live.items() if is_ours(obj, owner, mark)}
@@ -150,7 +150,7 @@ def plan_of(
             steps.append(Step(action=Action.REPLACE, wanted=obj, live=gives_way, causes=causes))
         elif found is None:
             steps.append(Step(action=Action.CREATE, wanted=obj, primary=primary))
-        elif causes := _causes(found, obj, rules, dead=dead if primary else ""):
+        elif causes := _causes(found, obj, rules, unrecoverable=unrecoverable if primary else ""):
             steps.append(Step(action=Action.REPLACE, wanted=obj, live=found, primary=primary, causes=causes))
         elif found.get("apiVersion") != obj["apiVersion"] or needs_apply(obj, found, manager=manager):
             outages = tuple(rules.interrupts(found, obj)) if primary else ()
@@ -166,11 +166,11 @@ def plan_of(
     return Plan(steps=tuple(steps))
 
 
-def _causes(found: Resource, wanted: Resource, rules: Rules, *, dead: str) -> tuple[str, ...]:
+def _causes(found: Resource, wanted: Resource, rules: Rules, *, unrecoverable: str) -> tuple[str, ...]:
     if is_deleting(found):
         return ("an object that is being deleted",)
     causes = tuple(rules.recreates(found, wanted))
-    return (*causes, dead) if dead else causes
+    return (*causes, unrecoverable) if unrecoverable else causes
 
 
 def _moved(old: Resource, new: Resource, rules: Rules) -> tuple[str, ...]:

@@ -100,7 +100,7 @@ class Refused(Exception):
         return POLICIES[self.kind]
 
 
-class Occupied(Exception):
+class NameTaken(Exception):
     """An object that was to be created already exists."""
 
 
@@ -166,14 +166,14 @@ class Writer:
         return self._propagation.get(identity_in(obj)[:2]) == "Foreground"
 
     async def apply(
-        self, wanted: Resource, found: Resource | None, *, sure: bool = False, dry_run: bool = False
+        self, wanted: Resource, found: Resource | None, *, looked_up: bool = False, dry_run: bool = False
     ) -> Resource:
         """Apply by force, either onto exactly `found` or, if that is None, only if no object exists.
 
         The apply carries the uid of `found`. So it does not recreate an object that was deleted in the meantime, and
         does not take over one that another writer created (Conflict). If `found` is None, the apply carries a
         resourceVersion that no object has, and the API server answers an existing object with a conflict: raised as
-        Occupied, or as Conflict if `sure`. Raises Refused if the API server refuses the object.
+        NameTaken, or as Conflict if `sure`. Raises Refused if the API server refuses the object.
         """
         precondition = {"resourceVersion": NEVER} if found is None else {"uid": uid_of(found)}
         body = {**wanted, "metadata": {**wanted["metadata"], **precondition}}
@@ -182,8 +182,8 @@ class Writer:
             try:
                 answer = await self.client.apply(view.kind, body, manager=self.manager, force=True, dry_run=dry_run)
             except Conflict as error:
-                if found is None and not sure:
-                    raise Occupied from error
+                if found is None and not looked_up:
+                    raise NameTaken from error
                 raise
             except ApiError as error:
                 if policy_of(error).refuses or (dry_run and isinstance(error, NotFound)):

@@ -10,8 +10,6 @@ PluginError
 
 from __future__ import annotations
 
-__all__ = ["ContractMismatch", "PluginBroken", "PluginError", "PluginFault", "PluginNotFound", "SettingsError"]
-
 
 class PluginError(Exception):
     """Base of all exceptions about a provider plugin."""

@@ -25,8 +25,6 @@ from airunway.plugins.contract import (
 )
 from airunway.resource import Resource
 
-__all__ = ["ON_REQUEST", "PROJECT", "PROVIDERS", "WRAPPERS", "hookimpl"]
-
 PROJECT = "airunway"
 
 PROVIDERS = "airunway.providers"

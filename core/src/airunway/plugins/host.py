@@ -38,8 +38,6 @@ from airunway.plugins.errors import ContractMismatch, PluginBroken, PluginFault
 from airunway.plugins.settings import read_settings, with_defaults
 from airunway.resource import copy_of
 
-__all__ = ["SLOW_HOOK", "ProviderHost", "assumed_context", "newest_of", "unwritten"]
-
 SLOW_HOOK = 1.0
 """Seconds after which a hook call counts as a fault, because it blocks the event loop of the process."""
 
@@ -59,7 +57,7 @@ class ProviderHost:
         self.origin = origin
         self.faults: dict[str, str] = {}
         """The fault of the last call, by hook; hooks without a fault are missing."""
-        self.heeds: set[str] = set()
+        self.metadata_reads: set[str] = set()
         """``labels`` and ``annotations``, if a hook has ever read them from a deployment: a change of them may then
         change its result."""
 

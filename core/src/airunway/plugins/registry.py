@@ -15,8 +15,6 @@ from airunway.plugins import hookspecs
 from airunway.plugins.errors import PluginBroken, PluginNotFound
 from airunway.plugins.host import ProviderHost
 
-__all__ = ["Distribution", "discover", "host_of", "load", "wrappers"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Distribution:

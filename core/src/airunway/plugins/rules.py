@@ -31,17 +31,7 @@ from airunway.plugins.contract import (
 )
 from airunway.plugins.settings import settings_problem
 from airunway.resource import dig
-from airunway.status.conditions import PARTS, ConditionWriter, conditions_of
-
-__all__ = [
-    "MAX_OBJECTS",
-    "MAX_OBJECT_BYTES",
-    "compatibility_problems",
-    "manifest_problems",
-    "observation_problems",
-    "registry_problems",
-    "translation_problems",
-]
+from airunway.status.conditions import PARTS, ConditionWriter, as_word, conditions_of
 
 MAX_OBJECTS = 64
 """Limit of objects per deployment, because each is compared in every pass."""
@@ -57,10 +47,7 @@ _ENGINE = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 _OBJECT_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _URL = re.compile(r"https?://[^\s/?#]\S*")
 _MAX_URL = 1024
-_MAX_REASON = 256
 _NAMESAKE = re.compile(r"([a-z0-9][a-z0-9.-]{0,31})?\{name\}([a-z0-9.-]{0,31}[a-z0-9])?")
-_REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
-"""What the API server takes as a condition's reason."""
 _COMPONENT = re.compile(r"[A-Z][A-Za-z0-9]{0,57}")
 _CORE_CONDITIONS = frozenset(conditions_of(ConditionWriter.CORE, *PARTS))
 
@@ -287,7 +274,7 @@ def observation_problems(found: Observation) -> Iterator[str]:
             yield f"component {component.name}: ready is {component.ready!r}; it is True, False or None"
         elif not isinstance(component.reason, str) or not component.reason or not isinstance(component.message, str):
             yield f"component {component.name}: reason and message are texts, and the reason is not empty"
-        elif not _REASON.fullmatch(component.reason) or len(component.reason) > _MAX_REASON:
+        elif as_word(component.reason) != component.reason:
             yield (
                 f"component {component.name}: the reason {component.reason[:64]!r} is not one CamelCase word; a "
                 "sentence belongs into the message"

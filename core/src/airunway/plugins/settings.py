@@ -21,18 +21,6 @@ from airunway.plugins.contract import RuntimeSettings, SecretKey
 from airunway.plugins.errors import SettingsError
 from airunway.resource import Resource, key_of
 
-__all__ = [
-    "kept_settings",
-    "read_settings",
-    "resolve_among",
-    "runtime_settings",
-    "settings_defaults",
-    "settings_problem",
-    "settings_schema",
-    "with_defaults",
-    "with_kept",
-]
-
 
 def settings_problem(settings: type) -> str:
     """What is wrong with the class itself, or an empty string: it must be frozen and have a default for every field."""

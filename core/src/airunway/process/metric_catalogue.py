@@ -7,8 +7,9 @@ of gauges that are read from the caches, which disappear with their object.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 
 
 class MetricType(StrEnum):
@@ -25,18 +26,18 @@ class MetricsRole(StrEnum):
     CATALOGUE = "catalogue"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Metric:
     """One metric."""
 
-    name: str
     type: MetricType
+    name: str
     labels: tuple[str, ...]
     help: str
-    role: MetricsRole
-    buckets: tuple[float, ...] = ()
+    role: MetricsRole = field(default=MetricsRole.EVERY, kw_only=True)
+    buckets: tuple[float, ...] = field(default=(), kw_only=True)
     """Upper bounds of a histogram's buckets, in seconds."""
-    read: bool = False
+    read: bool = field(default=False, kw_only=True)
     """Whether a counter's value is read at each scrape, as every gauge's is; otherwise it is updated at once."""
 
     @property
@@ -71,25 +72,9 @@ _LIFE_SECONDS = (10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 
 _CORE, _CATALOGUE = MetricsRole.CORE, MetricsRole.CATALOGUE
 
 
-def _counter(
-    name: str, labels: tuple[str, ...], help_: str, *, role: MetricsRole = MetricsRole.EVERY, read: bool = False
-) -> Metric:
-    return Metric(name=name, type=MetricType.COUNTER, labels=labels, help=help_, role=role, read=read)
-
-
-def _gauge(name: str, labels: tuple[str, ...], help_: str, *, role: MetricsRole = MetricsRole.EVERY) -> Metric:
-    return Metric(name=name, type=MetricType.GAUGE, labels=labels, help=help_, role=role)
-
-
-def _histogram(
-    name: str,
-    labels: tuple[str, ...],
-    buckets: tuple[float, ...],
-    help_: str,
-    *,
-    role: MetricsRole = MetricsRole.EVERY,
-) -> Metric:
-    return Metric(name=name, type=MetricType.HISTOGRAM, labels=labels, help=help_, role=role, buckets=buckets)
+_counter = partial(Metric, MetricType.COUNTER)
+_gauge = partial(Metric, MetricType.GAUGE)
+_histogram = partial(Metric, MetricType.HISTOGRAM)
 
 
 METRICS: tuple[Metric, ...] = (
@@ -115,8 +100,8 @@ METRICS: tuple[Metric, ...] = (
     _histogram(
         "airunway_reconciliation_duration_seconds",
         ("controller", "provider"),
-        _PASS_SECONDS,
         "Seconds that a pass over one object took, by the provider that the object has (empty: none yet).",
+        buckets=_PASS_SECONDS,
     ),
     _counter(
         "airunway_reconciliation_errors_total",
@@ -136,8 +121,8 @@ METRICS: tuple[Metric, ...] = (
     _histogram(
         "airunway_workqueue_latency_seconds",
         ("controller",),
-        _WAIT_SECONDS,
         "Seconds that a key waited for a worker after it was due.",
+        buckets=_WAIT_SECONDS,
     ),
     # -------------------------------------------------------------------------------------------------- API server
     _counter(
@@ -148,8 +133,8 @@ METRICS: tuple[Metric, ...] = (
     _histogram(
         "airunway_api_request_duration_seconds",
         ("verb",),
-        _PASS_SECONDS,
         "Seconds until the API server had answered; a watch is counted when it opens.",
+        buckets=_PASS_SECONDS,
     ),
     _counter(
         "airunway_watch_restarts_total",
@@ -176,7 +161,9 @@ METRICS: tuple[Metric, ...] = (
         "Reviews by the admission webhook: allowed, refused, or failed (no verdict was reached).",
         role=_CORE,
     ),
-    _histogram("airunway_webhook_duration_seconds", (), _WAIT_SECONDS, "Seconds that a review took.", role=_CORE),
+    _histogram(
+        "airunway_webhook_duration_seconds", (), "Seconds that a review took.", buckets=_WAIT_SECONDS, role=_CORE
+    ),
     _counter(
         "airunway_webhook_turned_away_total",
         ("cause",),
@@ -233,15 +220,15 @@ METRICS: tuple[Metric, ...] = (
     _histogram(
         "airunway_deployment_ready_duration_seconds",
         ("provider",),
-        _LIFE_SECONDS,
         "Seconds from the creation of a ModelDeployment until it ran for the first time.",
+        buckets=_LIFE_SECONDS,
         role=_CORE,
     ),
     _histogram(
         "airunway_deployment_provision_duration_seconds",
         ("provider",),
-        _LIFE_SECONDS,
         "Seconds from the phase Deploying to the phase Running, as the leader saw them.",
+        buckets=_LIFE_SECONDS,
         role=_CORE,
     ),
     # -------------------------------------------------------------------------------------------------- model cache
@@ -282,8 +269,8 @@ METRICS: tuple[Metric, ...] = (
     _histogram(
         "airunway_model_download_duration_seconds",
         (),
-        _LIFE_SECONDS,
         "Seconds from the begin of the try that completed a ModelArtifact to its end.",
+        buckets=_LIFE_SECONDS,
         role=_CORE,
     ),
     # ---------------------------------------------------------------------------------------------------- catalogue
@@ -315,8 +302,8 @@ METRICS: tuple[Metric, ...] = (
     _histogram(
         "airunway_source_scan_duration_seconds",
         (),
-        _LIFE_SECONDS,
         "Seconds that a scan of a ModelSource took.",
+        buckets=_LIFE_SECONDS,
         role=_CATALOGUE,
     ),
     # ---------------------------------------------------------------------------------------------------- providers

@@ -174,6 +174,10 @@ _READ_CONDITIONS = ("Validated", "ProviderSelected", CONFIG_READY, TEMPLATE_READ
 one was asked for (`cache_reads`)."""
 
 
+_WORKERS = 16
+"""Deployments that are reconciled at a time."""
+
+
 class ProviderApplication:
     """One provider, from start to stop. Raises SettingsError for settings that do not fit."""
 
@@ -185,7 +189,6 @@ class ProviderApplication:
         instance: str = "",
         settings: ProviderSettings | None = None,
         caches: Caches | None = None,
-        workers: int = 16,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         settings = settings or ProviderSettings()
@@ -199,7 +202,6 @@ class ProviderApplication:
         )
         self._client = client
         self._host = host
-        self._workers = workers
         self._kubernetes = (1, 30)
         self._base = BaseController(caches, component=manager, instance=instance)
         self._deployments = self._base.deployments
@@ -227,8 +229,8 @@ class ProviderApplication:
         )
         own = names.provider_finalizer(host.name)
         self._heeds = RelevantMetadata(
-            labels=lambda key: "labels" in host.heeds,
-            annotations=lambda key: has_our_prefix(key) or "annotations" in host.heeds,
+            labels=lambda key: "labels" in host.metadata_reads,
+            annotations=lambda key: has_our_prefix(key) or "annotations" in host.metadata_reads,
             finalizers=lambda finalizer: finalizer != own,
             status=self._reads_of_status,
             by_labels=self._propagated,
@@ -309,7 +311,7 @@ class ProviderApplication:
             self._queue,
             self._reconciler.reconcile,
             provider_of=lambda _: self._host.name,
-            workers=self._workers,
+            workers=_WORKERS,
         )
         self._look_at_all()
         try:

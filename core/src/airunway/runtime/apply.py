@@ -1,6 +1,6 @@
 """Applies a plan, and deletes everything again (spec rulings 9, 10, 11, 13, 14, 15, 21; 004 §4.7).
 
-`Executor` carries a plan out, and `Finalizer` deletes the objects and then removes the finalizer. If the API server
+`Executor` carries a plan out, and `Cleanup` deletes the objects and then removes the finalizer. If the API server
 refuses a write, `Refused` is raised and becomes a condition; any other API error is raised and retried. After five
 minutes the finalizer is removed whatever the cause, with a warning event that names the objects which may be left.
 """
@@ -48,7 +48,7 @@ from airunway.resource import (
     uid_of,
 )
 from airunway.runtime.informers import UpstreamInformers
-from airunway.runtime.memory import Announced, Memory, Subject
+from airunway.runtime.memory import Announced, Memory, RetryKey
 from airunway.runtime.plan import Decision
 from airunway.runtime.records import is_primary
 from airunway.runtime.report import StepResult, terminating_status
@@ -82,7 +82,7 @@ class Outcome:
     """Seconds after which to reconcile again."""
     silent: bool = False
     """Nothing is worth reporting yet."""
-    held: bool = False
+    backing_off: bool = False
     """Whether the write waits for its backoff after an error of the API server."""
     announced: Announced | None = None
     """The replacement that is announced: once the status has it, the next pass carries it out."""
@@ -115,14 +115,14 @@ class Executor:
         self._events = events
 
     async def apply(
-        self, state: ClusterState, decision: Decision, plan: Plan, memory: Memory, *, sure: bool = False
+        self, state: ClusterState, decision: Decision, plan: Plan, memory: Memory, *, looked_up: bool = False
     ) -> Outcome:
         """Create and update the plan's objects, and delete all others of ours.
 
-        Raises Refused and KubeError. Raises Occupied if a name is taken that the plan holds for free, unless `sure`
+        Raises Refused and KubeError. Raises NameTaken if a name is taken that the plan holds for free, unless `sure`
         (the names were looked up).
         """
-        plan = await self._free(plan)
+        plan = await self._with_name_conflicts(plan)
         first = plan.primary
         live = {identity_in(step.live): step.live for step in plan.steps if step.live is not None}
         if first.action is Action.FOREIGN:
@@ -133,7 +133,7 @@ class Executor:
         obsolete = plan.of(Action.DELETE)
         if first.action is Action.CREATE and obsolete:
             # The earlier plan's objects must release their GPUs first.
-            return await self._clear(state, obsolete)
+            return await self._delete_obsolete(state, obsolete)
         foreign, dependents = plan.of(Action.FOREIGN), plan.of(Action.REPLACE)
         writes = plan.writes
         if foreign or dependents:  # the primary object refers to objects that do not exist yet
@@ -141,7 +141,7 @@ class Executor:
         # An object that another writer keeps changing back waits; everything else goes on.
         fought, held, again = contested(plan, memory.fights(state.now))
         writes = tuple(step for step in writes if step not in held)
-        await self._dry_run(decision, plan, writes, dependents, sure=sure)
+        await self._dry_run(decision, plan, writes, dependents, looked_up=looked_up)
         for step in dependents:
             if not is_deleting(step.subject):  # the watch event of its deletion triggers the pass that creates it
                 self._announce(state, step)
@@ -153,11 +153,11 @@ class Executor:
             events=self._events,
             history=memory,
             now=state.now,
-            sure=sure,
+            looked_up=looked_up,
         )
         live.update(answers)
-        prunes = obsolete and not writes and not held and not dependents and decision.prunes
-        for step in obsolete if prunes else ():
+        deletes_obsolete = obsolete and not writes and not held and not dependents and decision.deletes_obsolete
+        for step in obsolete if deletes_obsolete else ():
             await self._writer.delete(step.subject)
         results = [_in_the_way(foreign[0], first, exists=first.live is not None) if foreign else _created(first)]
         if fought:
@@ -166,7 +166,7 @@ class Executor:
         again = soonest(CONFLICT_RETRY if foreign else None, again, *self._unconfirmed(plan.steps))
         return _outcome(state, live, first, results=tuple(results), again=again)
 
-    async def _free(self, plan: Plan) -> Plan:
+    async def _with_name_conflicts(self, plan: Plan) -> Plan:
         """The plan, with a step marked FOREIGN if the upstream needs a name that a foreign object has.
 
         The caches hold our own objects only, so each creation costs one request per such name.
@@ -188,7 +188,7 @@ class Executor:
     # ----------------------------------------------------------------------------------------------- single objects
 
     async def _dry_run(
-        self, decision: Decision, plan: Plan, writes: tuple[Step, ...], dependents: tuple[Step, ...], *, sure: bool
+        self, decision: Decision, plan: Plan, writes: tuple[Step, ...], dependents: tuple[Step, ...], *, looked_up: bool
     ) -> None:
         """Dry-run all changes of existing objects before the first write, and everything under an unverified schema
         (ruling 15).
@@ -200,7 +200,7 @@ class Executor:
         if not rehearsed or (decision.verified and (not exists or (len(rehearsed) == 1 and not dependents))):
             return
         absent = tuple(step.wanted for step in rehearsed if step.live is None and step.wanted is not None)
-        await rehearse(self._writer, rehearsed, absent=absent, sure=sure)
+        await rehearse(self._writer, rehearsed, absent=absent, looked_up=looked_up)
 
     def _announce(self, state: ClusterState, step: Step) -> None:
         self._events.emit(
@@ -222,7 +222,7 @@ class Executor:
         """
         step, old = plan.primary, plan.primary.subject
         if is_deleting(old):
-            holding, again = _held_by([old], now=state.now)
+            holding, again = _blocking_finalizers([old], now=state.now)
             return _recreating(f"Waiting until the old {named(old)} is gone{holding}", leaves=True, again=again)
         goes = {uid_of(other.subject) for other in (*plan.of(Action.REPLACE), *plan.of(Action.DELETE))}
         foreign = [
@@ -239,18 +239,19 @@ class Executor:
             await rehearse(self._writer, rehearsed, absent=absent)
             self._announce(state, step)
             return replace(_recreating(text, leaves=True, again=0.0), announced=announced)
-        # Objects that the old one refers to are deleted later (`_clear`): its operator may need them for its clean-up.
+        # Objects that the old one refers to are deleted later (`_delete_obsolete`): its operator may need them to
+        # clean up.
         others = (*plan.of(Action.DELETE), *(other for other in plan.of(Action.REPLACE) if other is not step))
         workloads = (other for other in others if self._writer.runs_pods(other.subject))
         for obsolete in (step, *workloads):
             await self._writer.delete(obsolete.subject)
         return _recreating(text, leaves=True)
 
-    async def _clear(self, state: ClusterState, obsolete: tuple[Step, ...]) -> Outcome:
+    async def _delete_obsolete(self, state: ClusterState, obsolete: tuple[Step, ...]) -> Outcome:
         """Before the first object of a new plan: delete the earlier plan's objects and wait until they are gone."""
         for step in obsolete:
             await self._writer.delete(step.subject)
-        holding, again = _held_by([step.subject for step in obsolete], now=state.now)
+        holding, again = _blocking_finalizers([step.subject for step in obsolete], now=state.now)
         what = ", ".join(named(step.subject) for step in obsolete[:3])
         text = f"Waiting until {what} {'is' if len(obsolete) == 1 else 'are'} gone{holding}"
         return _recreating(text, leaves=False, again=again)
@@ -288,7 +289,7 @@ def refusal_outcome(
     return Outcome(results=(result,), again=left)
 
 
-def _held_by(objects: Iterable[Resource], *, now: datetime) -> tuple[str, float | None]:
+def _blocking_finalizers(objects: Iterable[Resource], *, now: datetime) -> tuple[str, float | None]:
     """The finalizers that hold objects for longer than `_LINGERS` after their deletion, as the end of a message; and
     the seconds until that is so of another object.
     """
@@ -357,7 +358,7 @@ _TRIAL_DIGITS = 8
 
 
 async def rehearse(
-    writer: Writer, steps: tuple[Step, ...], *, absent: tuple[Resource, ...], sure: bool = False
+    writer: Writer, steps: tuple[Step, ...], *, absent: tuple[Resource, ...], looked_up: bool = False
 ) -> None:
     """Dry-run what would be written (ruling 15); a replacement under a name of its own.
 
@@ -371,7 +372,7 @@ async def rehearse(
         same_name = step.live is not None and identity_in(step.live) == identity_in(wanted)
         trial = trial_of(wanted) if not step.writes and same_name else wanted
         try:
-            await writer.apply(trial, found, sure=sure or not step.writes, dry_run=True)
+            await writer.apply(trial, found, looked_up=looked_up or not step.writes, dry_run=True)
         except Refused as refused:
             others, message = [obj for obj in absent if obj is not wanted], in_own_name(refused.message, trial, wanted)
             if refused.kind is ErrorKind.QUOTA and _frees_its_place(step) and _is_only_full(message):
@@ -429,7 +430,7 @@ RETRY = 5.0
 """Seconds between attempts while a deletion is refused or the API server cannot do it."""
 
 
-class Finalizer:
+class Cleanup:
     """Deletes the objects of a deployment, waits until they are gone, and removes our finalizer."""
 
     def __init__(
@@ -463,22 +464,24 @@ class Finalizer:
         begun = self._begun.since(key, parse_time(deployment["metadata"].get("deletionTimestamp")))
         left = (begun + names.FINALIZER_TIMEOUT - now).total_seconds()
         gone, unseen, problem, again = False, False, "", RETRY
-        if (failed_try := memory.tries.failed_try(_subject(state))) is not None:
-            problem, again = str(failed_try.what), failed_try.left or RETRY
+        if (failed_try := memory.tries.failed_try(_retry_key(state))) is not None:
+            problem, again = str(failed_try.failure), failed_try.left or RETRY
         else:
             try:
                 gone = await self.remove_objects(state)
                 if gone and not is_deleting(deployment):
                     gone = await self._is_clean(state)
                     unseen = not gone
-                memory.tries.over()
+                memory.tries.reset()
             except KubeError as error:
                 gone, text = False, str(error)
-                failed_try = memory.tries.failed(_subject(state), what=error, text=text, at_least=RETRY, at_most=RETRY)
-                problem = str(failed_try.what)
+                failed_try = memory.tries.failed(
+                    _retry_key(state), failure=error, text=text, at_least=RETRY, at_most=RETRY
+                )
+                problem = str(failed_try.failure)
                 log.warning("%s: the upstream objects cannot be deleted: %s", key, error)
         if not gone and left > 0:
-            holding, until = _held_by(state.ours, now=now)
+            holding, until = _blocking_finalizers(state.ours, now=now)
             await self._report_terminating(state, f"; {problem}" if problem else holding)
             return soonest(left, again if problem or unseen else until)
         if not gone:
@@ -550,7 +553,7 @@ class Finalizer:
         )
 
 
-def _subject(state: ClusterState) -> Subject:
+def _retry_key(state: ClusterState) -> RetryKey:
     """The subject of a refused deletion: our objects, and which of them are being deleted."""
     found = sorted((uid_of(obj), is_deleting(obj)) for obj in state.ours)
-    return Subject(uid=uid_of(state.deployment), generation=0, wanted=("release",), upstream=tuple(found))
+    return RetryKey(uid=uid_of(state.deployment), generation=0, wanted=("release",), upstream=tuple(found))

@@ -135,9 +135,9 @@ def _served(kind: UpstreamKind, version: str, found: str, transformers: Sequence
 
 def writer_of(primary: Resource, transformers: Sequence[Transformer]) -> Transformer | None:
     """The transformer that wrote the object; if its annotation names none that we have, the newest of its version."""
-    written_by = annotations_of(primary).get(names.TRANSFORMER)
-    by_name = next((t for t in transformers if t.name == written_by), None)
-    return by_name or next((t for t in reversed(transformers) if t.api_version == primary.get("apiVersion")), None)
+    return _named(primary, transformers) or next(
+        (t for t in reversed(transformers) if t.api_version == primary.get("apiVersion")), None
+    )
 
 
 def as_written(
@@ -150,12 +150,18 @@ def as_written(
     `records.written_for`), provided that the cluster still serves the version and we still have the transformer.
     Otherwise the newest is taken.
     """
-    newest, written = installed.upstream, annotations_of(primary or {})
-    writer = next((t for t in transformers if t.name == written.get(names.TRANSFORMER)), None)
-    if newest is None or writer is None or written.get(names.WRITTEN_FOR, wanted_for) != wanted_for:
+    newest, writer = installed.upstream, _named(primary, transformers)
+    written_for = annotations_of(primary or {}).get(names.WRITTEN_FOR, wanted_for)
+    if newest is None or writer is None or written_for != wanted_for:
         return newest
     kept = next((upstream for upstream in installed.served if upstream.api_version == writer.api_version), None)
     return replace(kept, transformer=writer) if kept is not None else newest
+
+
+def _named(primary: Resource | None, transformers: Sequence[Transformer]) -> Transformer | None:
+    """The transformer that the object's annotation names, if we have it."""
+    written_by = annotations_of(primary or {}).get(names.TRANSFORMER)
+    return next((t for t in transformers if t.name == written_by), None)
 
 
 def newest_waits(used: Upstream | None, installed: Installed) -> bool:

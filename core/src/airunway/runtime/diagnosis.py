@@ -1,4 +1,4 @@
-"""Combines what the upstream reports with what the pods show: components, faults, root cause. Pure.
+"""Combines what the upstream reports with what the pods show: components, faults, root cause.
 
 `RULES` decides how the pods are shown; the first row that applies counts. Precedence of the sources:
 
@@ -21,6 +21,7 @@ from enum import IntEnum
 
 from airunway.kube import soonest
 from airunway.plugins.contract import Component, Finding, Observation
+from airunway.plugins.rules import PODS
 from airunway.resource import Resource, condition_of, dig, entries_at, key_of
 from airunway.runtime.memory import Memory, previous_cause
 from airunway.runtime.report import (
@@ -48,8 +49,6 @@ from airunway.status.rootcause import RootCause, Symptom, find_symptoms, root_ca
 
 # ---------------------------------------------------------------------------------------------- how the pods are shown
 
-
-PODS = "Pods"
 
 LOST = "PodsNotReady"
 """Reason of ``PodsReady`` where pods of this generation were ready and are not any more."""
@@ -84,9 +83,9 @@ class PodSummary:
     """Whether the upstream reports a degradation."""
     absent: float | None
     """Seconds for which the absence of pods that existed is still taken for temporary; None if none is absent."""
-    helping: frozenset[str] = frozenset()
+    optional_roles: frozenset[str] = frozenset()
     """Roles without whose pods the rest still serves."""
-    bereft: tuple[str, ...] = ()
+    missing_roles: tuple[str, ...] = ()
     """Roles without which no request is answered, and which have no ready pod."""
 
     @property
@@ -96,14 +95,16 @@ class PodSummary:
     @property
     def missed(self) -> str:
         """The message about lost pods while others live."""
-        if self.bereft and self.counts.ready:
-            text = f"No {' and no '.join(self.bereft)} pod is ready, so no request is answered; {self.summary_text}"
+        if self.missing_roles and self.counts.ready:
+            text = (
+                f"No {' and no '.join(self.missing_roles)} pod is ready, so no request is answered; {self.summary_text}"
+            )
         else:
             text = self.summary_text
         return f"{text} (not ready: {self.unready})" if self.unready else text
 
 
-_AWAY = "away for a moment"
+_ABSENT = "away for a moment"
 """Name of the rule for pods that are expected to come back; `PodSummary.absent` is the time for which."""
 
 _Rule = tuple[str, Callable[[PodSummary], bool], Callable[[PodSummary], Component | None]]
@@ -136,8 +137,8 @@ RULES: tuple[_Rule, ...] = (
         lambda s: _component(False, "Progressing", s.summary_text),
     ),
     ("none wanted", lambda s: s.wanted == 0, lambda _: None),
-    # It has served, and no pod was ever found: only the upstream's report is left.
-    ("never any", lambda s: s.lost and not s.counts.seen and not s.seen_before, lambda _: None),
+    # Only the upstream's report is left.
+    ("served, and no pod was ever found", lambda s: s.lost and not s.counts.seen and not s.seen_before, lambda _: None),
     (
         "lost, none lives",
         lambda s: s.lost and (s.counts.seen or not s.ready),
@@ -149,11 +150,11 @@ RULES: tuple[_Rule, ...] = (
         lambda s: not s.ready or s.counts.seen,
         lambda s: _component(False, "Progressing" if s.seen_before else NOT_YET, "No pod is ready yet"),
     ),
-    ("elsewhere from the start", lambda s: not s.seen_before, lambda _: None),
-    ("elsewhere by now", lambda s: s.absent is not None and s.absent <= 0, lambda _: None),
+    ("ready without a pod from the start", lambda s: not s.seen_before, lambda _: None),
+    ("ready without a pod for too long", lambda s: s.absent is not None and s.absent <= 0, lambda _: None),
     # Pods that existed a moment ago may come back, or the model may be served elsewhere.
     (
-        _AWAY,
+        _ABSENT,
         lambda _: True,
         lambda s: (
             _component(False, LOST, "No pod is ready")
@@ -178,10 +179,10 @@ def _faults_of(summary: PodSummary, evidence: Evidence) -> list[Fault]:
     """
     if summary.ready and not summary.short and summary.counts.ready and summary.wanted is not None:
         return []
-    rest = _Rest(evidence.pods, summary)
+    ready_pods = _ReadyPods(evidence.pods, summary)
     faults: dict[str, Fault] = {}
     for symptom in summary.shown:
-        only_degrades = rest.serves_despite(symptom)
+        only_degrades = ready_pods.serves_despite(symptom)
         known = faults.get(symptom.reason)
         if known is None:
             costs = summary.lost and category_of(symptom.reason) is Category.CONNECTIVITY
@@ -198,7 +199,7 @@ def _faults_of(summary: PodSummary, evidence: Evidence) -> list[Fault]:
     return list(faults.values())
 
 
-class _Rest:
+class _ReadyPods:
     """Indexes of the pods for the questions about each symptom: there may be thousands of both."""
 
     def __init__(self, pods: Iterable[PodFacts], summary: PodSummary) -> None:
@@ -206,21 +207,21 @@ class _Rest:
         self._pods = {f"Pod/{pod.namespace}/{pod.name}": pod for pod in pods}
         serving = [pod for pod in self._pods.values() if pod.alive and pod.ready and pod.serves]
         self._owners = {pod.owner for pod in serving}
-        self._crews = {pod.crew for pod in serving}
+        self._groups = {pod.replica_group for pod in serving}
 
     def serves_despite(self, symptom: Symptom) -> bool:
         """Whether the deployment still serves: the upstream reports so, or other pods do the same work. These are the
         ones of the same controller and role, or any serving pod while the upstream is ready.
         """
         summary, pod = self._summary, self._pods.get(symptom.object)
-        if (pod is not None and pod.role in summary.helping) or (summary.only_degrades and not summary.ready):
+        if (pod is not None and pod.role in summary.optional_roles) or (summary.only_degrades and not summary.ready):
             return True
         if summary.ready:
-            return bool(self._crews)
+            return bool(self._groups)
         kind, _, name = symptom.object.partition("/")
         if kind != "Pod":
             return (kind, name.rpartition("/")[2]) in self._owners
-        return pod is not None and pod.crew in self._crews
+        return pod is not None and pod.replica_group in self._groups
 
 
 # --------------------------------------------------------------------------------- groups that hold each other's nodes
@@ -314,7 +315,7 @@ def diagnose(
     previous = previous_cause(deployment.get("status") or {})
     if observation is None:
         cause = _root_cause(evidence, report, (), deployment=deployment, previous=previous, now=now)
-        return Diagnosis(report=report, faults=(*report.faults, *report.foreign), root_cause=cause)
+        return Diagnosis(report=report, faults=(*report.faults, *report.core_faults), root_cause=cause)
     summary, rule, pods = None, "", None
     if evidence is not None:
         evidence, summary = _look(report, observation, evidence, deployment=deployment, previous=previous, now=now)
@@ -348,14 +349,14 @@ def diagnose(
         components = (*components, pods)
         if evidence is not None and pods.ready is not True:
             ready_pods = sum(pod.ready and pod.alive and pod.serves for pod in evidence.pods)
-    absent = summary.absent if summary is not None and rule == _AWAY else None
+    absent = summary.absent if summary is not None and rule == _ABSENT else None
     return Diagnosis(
         report=replace(
             report,
             observation=replace(observation, components=components),
             warnings=(*report.warnings, *_unselected(report, evidence)),
         ),
-        faults=(*faults, *report.foreign),
+        faults=(*faults, *report.core_faults),
         root_cause=_root_cause(evidence, report, faults, deployment=deployment, previous=previous, now=now),
         wake_after=soonest(observation.requeue_after, stale_in, away_in, absent),
         ready_pods=ready_pods,
@@ -418,11 +419,11 @@ def _look(
     now: datetime,
 ) -> tuple[Evidence, PodSummary]:
     """What the pods show next to the upstream's report; and the evidence without outdated events."""
-    ready, bereft = is_ready(observation), _bereft(observation, evidence)
+    ready, missing_roles = is_ready(observation), _missing_roles(observation, evidence)
     wanted = observation.replicas.desired if observation.replicas is not None else None
     counts = count_pods(evidence.pods)
-    short = max(shortage_of(counts, wanted), len(bereft))
-    lost = _is_lost(report, deployment, counts, evidence, bereft=bereft)
+    short = max(shortage_of(counts, wanted), len(missing_roles))
+    lost = _is_lost(report, deployment, counts, evidence, missing_roles=missing_roles)
     if ready and counts.ready and not short:
         evidence = replace(evidence, events=tuple(e for e in evidence.events if e.kind == "Pod"))
     condition = condition_of(deployment, f"{PODS}Ready")
@@ -439,31 +440,31 @@ def _look(
         ready=ready,
         only_degrades=bool(unready_parts) and all(part.only_degrades and not part.role for part in unready_parts),
         lost=lost,
-        bereft=bereft,
+        missing_roles=missing_roles,
         seen_before=condition is not None and condition.get("reason") != NOT_YET,
         degraded=dig(deployment, "status", "phase") == Phase.DEGRADED.value,
         absent=(gone + ABSENCE_PATIENCE - now).total_seconds(),
-        helping=frozenset(c.role for c in observation.components if c.only_degrades and c.role),
+        optional_roles=frozenset(c.role for c in observation.components if c.only_degrades and c.role),
     )
 
 
 def _is_lost(
-    report: Report, deployment: Resource, counts: PodCounts, evidence: Evidence, *, bereft: Sequence[str]
+    report: Report, deployment: Resource, counts: PodCounts, evidence: Evidence, *, missing_roles: Sequence[str]
 ) -> bool:
     """Whether pods that were ready for this generation are not ready any more, so that this is no progress.
 
-    True if no pod is ready, if a needed role has none (`bereft`), or if a pod that is not ready was ready before.
-    Otherwise the pods that are not ready are additional ones that start.
+    True if no pod is ready, if a needed role has none (`missing_roles`), or if a pod that is not ready was ready
+    before. Otherwise the pods that are not ready are additional ones that start.
     """
     record = record_of_service(report, deployment.get("status") or {})
     if record is None or record.get("observedGeneration") != dig(deployment, "metadata", "generation"):
         return False
-    if counts.ready == 0 or bereft:
+    if counts.ready == 0 or missing_roles:
         return True
     return any(pod.alive and pod.serves and pod.unready_again for pod in evidence.pods)
 
 
-def _bereft(observation: Observation, evidence: Evidence) -> tuple[str, ...]:
+def _missing_roles(observation: Observation, evidence: Evidence) -> tuple[str, ...]:
     """The needed roles that have no ready pod, whatever pods other roles have.
 
     A component that is ready without any pod of its role wants none, or runs elsewhere.
@@ -631,7 +632,7 @@ def _root_cause(
             message=fault.message,
             since=fault.since,
         )
-        for fault in report.foreign
+        for fault in report.core_faults
         if fault.component in (CACHE_COMPONENT, STORAGE_COMPONENT) and fault.kind is not Category.PROGRESS
     ]
     reported_evidence = replace(evidence or Evidence(), reports=tuple(reported))

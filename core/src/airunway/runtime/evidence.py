@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from airunway.api import names
@@ -325,7 +326,7 @@ class EvidenceCollector:
         kept. `announce` is called once all is read.
         """
         for reflector in self.reflectors:
-            reflector.on_restart = self._on_trouble(reflector)
+            reflector.on_restart = partial(self._on_trouble, reflector.kind)
         first = (*self._pods, self._claims, self._jobs)
         try:
             async with asyncio.TaskGroup() as group:
@@ -465,15 +466,10 @@ class EvidenceCollector:
         about = tuple(dict.fromkeys([*self._about(event), *self._by_name(event)]))
         return about if about or event.kind == PERSISTENT_VOLUME_CLAIM.kind else None
 
-    def _on_trouble(self, reflector: AnyReflector) -> Callable[[str], None]:
-        kind = reflector.kind
-
-        def on_restart(cause: str) -> None:
-            if cause in ("Forbidden", "Unauthorized") and kind not in self._denied:
-                self._denied.add(kind)
-                log.warning("%s may not be read (%s): root causes that they show stay unknown", kind, cause)
-
-        return on_restart
+    def _on_trouble(self, kind: Kind, cause: str) -> None:
+        if cause in ("Forbidden", "Unauthorized") and kind not in self._denied:
+            self._denied.add(kind)
+            log.warning("%s may not be read (%s): root causes that they show stay unknown", kind, cause)
 
 
 def _pod_selector(label: str, declared: Sequence[str], provider: str) -> str:

@@ -58,7 +58,7 @@ class Gate:
     frozen: bool = False
     """The config cannot be used: what exists keeps its recorded settings, also after a change of the spec."""
     late: StepResult | None = None
-    """The result while it is closed and what runs is not of the newest spec; None: the one for a config."""
+    """What is reported if the gate is closed and the newest spec has not been applied; None: it waits for a config."""
     planned: str = ""
     """What a dry run says about the model cache; empty without one."""
 
@@ -95,7 +95,7 @@ def _config_gate(state: ClusterState) -> Gate:
     condition, config = state.condition(CONFIG_READY) or {}, state.config
     unready = condition.get("status") == "False"
     if unready and condition.get("reason") != "InvalidSpec":
-        return Gate(closed=True)  # the condition is a fault of its own: `foreign_faults`
+        return Gate(closed=True)  # the condition is a fault of its own: `core_faults`
     if state.disagrees:
         return _waiting_for_config(state)
     if config is not None and (config.too_large or unready):
@@ -273,7 +273,7 @@ def _cache(found: Resource) -> ModelCache:
 # --------------------------------------------------------------------------------------------- conditions of others
 
 
-def foreign_faults(state: ClusterState, host: ProviderHost) -> Iterator[Fault]:
+def core_faults(state: ClusterState, host: ProviderHost) -> Iterator[Fault]:
     """The faults of conditions that the core and its parts write and that count for the phase (spec/status.md).
 
     An older core, without `RuntimeConfigReady`, has none, except that its model cache is off. What waits for others
@@ -323,24 +323,17 @@ def cache_faults(state: ClusterState, host: ProviderHost) -> Iterator[Fault]:
     What only waits counts until the deployment has served; a fault then degrades it. The messages of a download that
     is under way stay on the part's condition: its progress must not bring a pass here.
     """
-    deployment, served = state.deployment, state.served
+    deployment = state.deployment
     if not _is_asked_for(state, host) or dig(deployment, "spec", "suspend") is True:
         return
     if names.MODEL_CACHE_PART not in state.parts:
         text = f"spec.model.cache.mode asks for a model cache, and the model cache part is off: {_ON}"
-        yield Fault(component=CACHE_COMPONENT, reason="ModelCacheNotEnabled", message=text, only_degrades=served)
+        yield Fault(component=CACHE_COMPONENT, reason="ModelCacheNotEnabled", message=text, only_degrades=state.served)
         return
-    condition = condition_of(deployment, CONDITION) or {}
-    reason = str(condition.get("reason"))
-    if condition.get("status") != "False" or (served and category_of(reason) is Category.PROGRESS):
-        return
-    yield Fault(
-        component=CACHE_COMPONENT,
-        reason=reason,
-        message=_fault_text(deployment, reason) or str(condition.get("message", "")),
-        since=parse_time(condition.get("lastTransitionTime")),
-        only_degrades=served,
-    )
+    condition = condition_of(deployment, CONDITION)
+    if condition is not None and (text := _fault_text(deployment, str(condition.get("reason")))):
+        condition = {**condition, "message": text}
+    yield from _faults(state, {CACHE_COMPONENT: condition})
 
 
 def _fault_text(deployment: Resource, reason: str) -> str:

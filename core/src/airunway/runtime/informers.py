@@ -17,7 +17,6 @@ from airunway.api import names
 from airunway.kube import (
     CUSTOM_RESOURCE_DEFINITION,
     AnyReflector,
-    Handler,
     Kind,
     MutationCache,
     compact_objects,
@@ -264,12 +263,12 @@ class UpstreamInformers:
         if kind.write and watched not in self._written:
             whose = f"{names.MANAGED_BY}={names.MANAGED_BY_VALUE},{names.PROVIDER}={self._host.name}"
             view = self._written[watched] = self._view(group, watched, whose, _owners)
-            view.reflector.add_handler(self._on_object(kind, view))
+            view.reflector.add_handler(partial(self._on_object, kind, view))
             view.objects.add_listener(self._on_moved)
         if kind.select and watched not in self._made:
             made_of = partial(_made_of, label=kind.select)
             view = self._made[watched] = self._view(group, watched, kind.select, made_of)
-            view.reflector.add_handler(self._on_selected(made_of))
+            view.reflector.add_handler(partial(self._on_selected, made_of))
 
     def _view(
         self,
@@ -301,16 +300,15 @@ class UpstreamInformers:
 
     # ------------------------------------------------------------------------------------------------- what changes
 
-    def _on_object(self, kind: UpstreamKind, view: KindInformer) -> Handler:
-        def on_change(key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
-            if new is not None:
-                written = written_in(new, self._manager)
-                if written and kind_in(kind, written.rpartition("/")[2]) not in self._written:
-                    self._look.set()
-            elif view.kind != self._preferred.get((kind.group, kind.kind)) and not len(view.reflector):
-                self._look.set()  # the last object that was written in that version is gone
-
-        return on_change
+    def _on_object(
+        self, kind: UpstreamKind, view: KindInformer, key: ObjectKey, old: Resource | None, new: Resource | None
+    ) -> None:
+        if new is not None:
+            written = written_in(new, self._manager)
+            if written and kind_in(kind, written.rpartition("/")[2]) not in self._written:
+                self._look.set()
+        elif view.kind != self._preferred.get((kind.group, kind.kind)) and not len(view.reflector):
+            self._look.set()  # the last object that was written in that version is gone
 
     def _on_moved(self, key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
         if not echo or old is not None:  # the pass that created an object needs no echo of it
@@ -320,13 +318,16 @@ class UpstreamInformers:
         for deployment in {owner for obj in objects for owner in _owners(obj)}:
             self._notify(deployment)
 
-    def _on_selected(self, made_of: Callable[[Resource], Iterable[ObjectKey]]) -> Handler:
-        def on_change(key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
-            for primary in {primary for obj in (old, new) if obj is not None for primary in made_of(obj)}:
-                for deployment in self._having(primary):
-                    self._notify(deployment)
-
-        return on_change
+    def _on_selected(
+        self,
+        made_of: Callable[[Resource], Iterable[ObjectKey]],
+        key: ObjectKey,
+        old: Resource | None,
+        new: Resource | None,
+    ) -> None:
+        for primary in {primary for obj in (old, new) if obj is not None for primary in made_of(obj)}:
+            for deployment in self._having(primary):
+                self._notify(deployment)
 
 
 def _owners(obj: Resource) -> Iterator[ObjectKey]:

@@ -49,8 +49,8 @@ _WORD = re.compile(r"[\w.:+-]+")
 _NUMBERED = re.compile(r"\d|^[0-9a-f]{8,}$")
 
 
-class Subject(NamedTuple):
-    """What is tried. A new generation, plan or upstream state is a new subject, which is tried at once."""
+class RetryKey(NamedTuple):
+    """What is tried. A new generation, plan or upstream state is a new key, which is tried at once."""
 
     uid: str
     """The uid of the deployment."""
@@ -63,10 +63,10 @@ class Subject(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FailedTry(Generic[T]):
-    """The last failure of a subject."""
+    """The last failure of a try."""
 
-    subject: Subject
-    what: T
+    key: RetryKey
+    failure: T
     """The failure."""
     text: str
     """Its message without numbers."""
@@ -75,7 +75,7 @@ class FailedTry(Generic[T]):
     due: float
     """Time of the next try, by the clock of `Attempts`."""
     left: float | None
-    """Seconds until the next try; None if only another subject is tried."""
+    """Seconds until the next try; None if only what has another key is tried."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -83,7 +83,7 @@ class Attempts(Generic[T]):
     """The last failure of a deployment; `clock` returns monotonic seconds.
 
     A pass can be triggered by its own status write, by a pod, or by a user who edits labels in a loop. A failure is
-    retried only when it is due or its subject has changed. Otherwise an error whose text differs each time (a port, a
+    retried only when it is due or its key has changed. Otherwise an error whose text differs each time (a port, a
     request id) would cause an endless loop of status writes, each triggering the next.
     """
 
@@ -91,34 +91,34 @@ class Attempts(Generic[T]):
     rng: random.Random = _RANDOM
     last: FailedTry[T] | None = None
 
-    def failed_try(self, subject: Subject) -> FailedTry[T] | None:
-        """The failure because of which `subject` must not be tried now; None if it may be tried."""
+    def failed_try(self, key: RetryKey) -> FailedTry[T] | None:
+        """The failure because of which `key` must not be tried now; None if it may be tried."""
         last, now = self.last, self.clock()
-        if last is None or last.subject != subject or last.due <= now:
+        if last is None or last.key != key or last.due <= now:
             return None
         return replace(last, left=None if last.due == inf else last.due - now)
 
     def failed(
-        self, subject: Subject, *, what: T, text: str, at_least: float = 0.0, at_most: float = CAP, lasts: bool = False
+        self, key: RetryKey, *, failure: T, text: str, at_least: float = 0.0, at_most: float = CAP, lasts: bool = False
     ) -> FailedTry[T]:
-        """Note that a try failed. The result has the earlier `what` if only numbers in `text` differ.
+        """Note that a try failed. The result has the earlier `failure` if only numbers in `text` differ.
 
         `at_least` (the server's Retry-After in seconds) has precedence over `at_most`. With `lasts`, only another
-        subject is tried after SCHEMA_TRIES.
+        key is tried after SCHEMA_TRIES.
         """
-        last = self.last if self.last is not None and self.last.subject == subject else None
+        last = self.last if self.last is not None and self.last.key == key else None
         masked, attempt = without_numbers(text), last.attempt + 1 if last is not None else 1
-        if isinstance(what, BaseException):
-            what = _bare(what)
+        if isinstance(failure, BaseException):
+            failure = _bare(failure)
         if last is not None and last.text == masked:
-            what = last.what
+            failure = last.failure
         pause = max(backoff_delay(attempt, base=BASE, cap=at_most, rng=self.rng), at_least)
         left = None if lasts and attempt >= SCHEMA_TRIES else pause
         due = inf if left is None else self.clock() + left
-        self.last = FailedTry(subject=subject, what=what, text=masked, attempt=attempt, due=due, left=left)
+        self.last = FailedTry(key=key, failure=failure, text=masked, attempt=attempt, due=due, left=left)
         return self.last
 
-    def over(self) -> None:
+    def reset(self) -> None:
         """Forget the failure: the try succeeded, or there is nothing left to do."""
         self.last = None
 
@@ -188,15 +188,15 @@ class Memory(WriteHistory):
     records: dict[str, Record] = field(default_factory=dict)
     """The last record of the primary object, by its uid: an edit of the annotation is reverted to it."""
 
-    def failed(self, subject: Subject, failure: Failure) -> FailedTry[Failure]:
-        """Note that a try failed. `FailedTry.what` is the earlier failure if the message is the same."""
+    def failed(self, key: RetryKey, failure: Failure) -> FailedTry[Failure]:
+        """Note that a try failed. `FailedTry.failure` is the earlier failure if the message is the same."""
         match failure:
             case Refused():
-                return self.tries.failed(subject, what=failure, text=failure.message, lasts=failure.policy.lasts)
+                return self.tries.failed(key, failure=failure, text=failure.message, lasts=failure.policy.lasts)
             case StepResult():
-                return self.tries.failed(subject, what=failure, text=failure.message)
+                return self.tries.failed(key, failure=failure, text=failure.message)
             case _:
-                return self.tries.failed(subject, what=failure, text=str(failure), at_least=retry_after_of(failure))
+                return self.tries.failed(key, failure=failure, text=str(failure), at_least=retry_after_of(failure))
 
     def date(self, faults: Iterable[Fault], *, status: Resource, now: datetime) -> dict[tuple[str, str], datetime]:
         """The beginning of each of `faults`, by component and reason; all other faults are forgotten.

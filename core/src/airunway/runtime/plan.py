@@ -1,4 +1,4 @@
-"""Decides what a pass does, from the state that it read. Pure.
+"""Decides what a pass does, from the state that it read. It reads and writes nothing in the cluster.
 
 `intent_of` decides what may be done at all, `observe` calls the plugin to read the live objects, and `plan` calls it to
 translate the spec and compares the result with the live objects. The steps are one list, which a dry run prints and a
@@ -25,7 +25,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.plugins.settings import with_kept
 from airunway.resource import Resource, annotations_of, condition_of, dig, is_deleting, labels_of
 from airunway.runtime.crd_versions import Installed, as_written, writer_of
-from airunway.runtime.gate import Gate, gate_of
+from airunway.runtime.gate import Gate, gate_of, waits_for_config
 from airunway.runtime.memory import Waiting
 from airunway.runtime.pod_settings import (
     NEWER_PODS_WAIT,
@@ -94,9 +94,9 @@ class Decision:
     """The desired objects, the primary first."""
     plan: Plan | None = None
     """The steps for each object."""
-    dead: str = ""
+    unrecoverable: str = ""
     """Why the primary object must be recreated although nothing in it changed; empty if it need not."""
-    prunes: bool = False
+    deletes_obsolete: bool = False
     """Whether objects that are no longer wanted may be deleted: the primary object serves the newest spec."""
     gate: Gate = field(default_factory=Gate)
     """What the runtime config allows."""
@@ -133,8 +133,8 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
         return Decision(do=Do.SKIP)  # the core's verdict on this generation enqueues it again
     if state.validated.get("status") == "True" and is_denied(deployment, host.name) and state.primary is None:
         return Decision(do=Do.SKIP)  # selected against the policy: the core will report it
-    if state.held_by and not state.dry_run:
-        return Decision(do=Do.OBSERVE_ONLY, results=(_waits_for(state.held_by),))
+    if state.previous_provider and not state.dry_run:
+        return Decision(do=Do.OBSERVE_ONLY, results=(_waits_for(state.previous_provider),))
     try:
         typed, unreadable = parsed(deployment), None
     except ParseError as error:
@@ -154,7 +154,7 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
     if gate.closed and typed is not None and typed.spec.suspend and not state.dry_run:
         return Decision(do=Do.SUSPEND)  # nothing of what is waited for is needed to remove what runs
     if gate.closed:
-        watched = _held_back(watched, state)
+        watched = _while_closed(watched, state)
     stopped = hindrance is not None or gate.closed
     installed = _as_it_runs(state, host) if stopped else _verdict(state, host)
     if installed is None:
@@ -188,7 +188,7 @@ def observe(host: ProviderHost, decision: Decision, state: ClusterState) -> Obse
     except PluginFault as error:
         log.exception("%s: the provider's plugin is at fault", state.key)
         return error
-    host.heeds |= reads.metadata
+    host.metadata_reads |= reads.metadata
     return found
 
 
@@ -213,7 +213,8 @@ def plan(
         if chosen is None:  # they must be kept, and are not known
             assert state.primary is not None, "only what exists keeps its settings"
             warning = pods_unknown(state.primary)
-            late = not_applied(state, digests, why=f"The newest spec is not applied: {warning.message}")
+            unknown_pods = waits_for_config(f"The newest spec is not applied: {warning.message}")
+            late = not_applied(state, digests, late=unknown_pods)
             results = (*carried_results(state.deployment), *((late,) if late is not None else ()))
             return replace(intent, do=Do.OBSERVE_ONLY, results=results, warnings=(warning,))
         pods, cache = chosen
@@ -257,20 +258,24 @@ def plan(
     decision = replace(intent, results=(compatible,), warnings=warnings, objects=translated.objects)
     if not translated.objects:
         return decision
-    dead, prunes = "", False
+    unrecoverable, deletes_obsolete = "", False
     # An unrecoverable object is recreated only after a change of the spec.
     if state.written_for != digests.wanted:
         if isinstance(observed, PluginFault):
             return _at_fault(intent, observed)
-        dead = observed.unrecoverable if observed is not None else ""
+        unrecoverable = observed.unrecoverable if observed is not None else ""
     steps = plan_of(
-        translated.objects, state.find(translated.objects), deployment=state.deployment, provider=host.name, dead=dead
+        translated.objects,
+        state.find(translated.objects),
+        deployment=state.deployment,
+        provider=host.name,
+        unrecoverable=unrecoverable,
     )
     if steps.of(Action.DELETE):
         if isinstance(observed, PluginFault):
             return _at_fault(intent, observed)
-        prunes = observed is not None and observed.up_to_date
-    return replace(decision, plan=steps, dead=dead, prunes=prunes)
+        deletes_obsolete = observed is not None and observed.up_to_date
+    return replace(decision, plan=steps, unrecoverable=unrecoverable, deletes_obsolete=deletes_obsolete)
 
 
 def _is_edited(state: ClusterState, typed: ModelDeployment, digests: SpecDigests) -> bool:
@@ -309,7 +314,7 @@ def _hindrance(state: ClusterState, unreadable: ParseError | None) -> StepResult
     return StepResult(component="Validated", reason="ValidationFailed", message=invalid, blocks_ready=True)
 
 
-def _held_back(watched: Decision, state: ClusterState) -> Decision:
+def _while_closed(watched: Decision, state: ClusterState) -> Decision:
     """The decision while the gate is closed: what runs is reported, with the conditions and warnings that it has."""
     gate = watched.gate
     if state.primary is None:
@@ -487,7 +492,7 @@ def plan_of(
     *,
     deployment: Resource,
     provider: str,
-    dead: str = "",
+    unrecoverable: str = "",
 ) -> Plan:
     """The steps after which exactly the `desired` objects (primary first) exist: `owned.plan.plan_of` for a provider.
 
@@ -501,7 +506,7 @@ def plan_of(
         mark=provider_mark(provider),
         manager=names.provider_manager(provider),
         rules=_RULES,
-        dead=dead,
+        unrecoverable=unrecoverable,
     )
 
 

@@ -1,4 +1,4 @@
-"""Which pod settings and which model cache a pass writes, and what newer ones wait (platform.md, "Gate"). Pure.
+"""Which pod settings and which model cache a pass writes, and what newer ones wait (platform.md, "Gate").
 
 Example: a config gets another variable while the deployment serves. The pods keep the recorded settings, and a warning
 names the variable that waits.
@@ -263,17 +263,13 @@ def config_secrets(state: ClusterState) -> dict[str, str]:
 # ------------------------------------------------------------------------------------- the status while nothing is made
 
 
-def not_applied(
-    state: ClusterState, digests: SpecDigests, *, why: str = "", late: StepResult | None = None
-) -> StepResult | None:
+def not_applied(state: ClusterState, digests: SpecDigests, *, late: StepResult | None) -> StepResult | None:
     """The result for a spec that was not written yet: `late`, by default that the gate of the config is closed; None if
     what runs is of this spec.
     """
     if state.primary is None or state.written_for == digests.wanted:
         return None
-    return late or waits_for_config(
-        why or "The newest spec is applied once core and provider see the same runtime config"
-    )
+    return late or waits_for_config("The newest spec is applied once core and provider see the same runtime config")
 
 
 def carried_results(deployment: Resource) -> Iterator[StepResult]:

@@ -30,87 +30,89 @@ def plan_name(deployment: Resource) -> str:
     return f"{deployment['metadata']['name']}-airunway-plan"
 
 
-class Previewer:
-    """Publishes and deletes plans."""
+async def publish(writer: Writer, state: ClusterState, objects: Sequence[Resource], plan: Plan | None) -> StepResult:
+    """Publish what would be done, checked by server-side dry run; the result reports whether the API server would
+    accept it.
 
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
+    Without a `plan` every object would be deleted (``spec.suspend``).
+    """
+    steps = plan.steps if plan is not None else tuple(Step(action=Action.DELETE, live=obj) for obj in state.ours)
+    refusals = [refusal for step in steps if (refusal := await _refusal(writer, step, steps))]
+    actions = [step.text() for step in steps]
+    in_the_way = await _write(writer, state.deployment, objects, actions=actions, refusals=refusals)
+    would = f"Would {'; '.join(actions) or 'nothing'}"
+    if in_the_way:
+        return _result("ResourceConflict", f"{would}; not published: {in_the_way}", ok=False)
+    message = f"{would} (see ConfigMap {plan_name(state.deployment)})"
+    if refusals:
+        return _result("WouldBeRefused", f"{message}; refused: {redacted(refusals[0])}")
+    return _result("Planned", f"{message}; the API server accepts it")
 
-    async def publish(self, state: ClusterState, objects: Sequence[Resource], plan: Plan | None) -> StepResult:
-        """Publish what would be done, checked by server-side dry run; the result reports whether the API server would
-        accept it.
 
-        Without a `plan` every object would be deleted (``spec.suspend``).
-        """
-        steps = plan.steps if plan is not None else tuple(Step(action=Action.DELETE, live=obj) for obj in state.ours)
-        refusals = [refusal for step in steps if (refusal := await self._refusal(step, steps))]
-        actions = [step.text() for step in steps]
-        in_the_way = await self._write(state.deployment, objects, actions, refusals)
-        would = f"Would {'; '.join(actions) or 'nothing'}"
-        if in_the_way:
-            return _result("ResourceConflict", f"{would}; not published: {in_the_way}", ok=False)
-        message = f"{would} (see ConfigMap {plan_name(state.deployment)})"
-        if refusals:
-            return _result("WouldBeRefused", f"{message}; refused: {redacted(refusals[0])}")
-        return _result("Planned", f"{message}; the API server accepts it")
+async def withdraw(writer: Writer, deployment: Resource) -> None:
+    """Delete the plan of a deployment that is no longer a dry run. A deployment without the condition DryRun has no
+    plan.
 
-    async def withdraw(self, deployment: Resource) -> None:
-        """Delete the plan of a deployment that is no longer a dry run. A deployment without the condition DryRun has no
-        plan.
+    A ConfigMap of that name that the deployment does not own stays.
+    """
+    if condition_of(deployment, "DryRun") is None:
+        return
+    try:
+        published = await writer.client.get(CONFIG_MAP, _key(deployment))
+        if _belongs(published, deployment):
+            await writer.client.delete(CONFIG_MAP, _key(deployment), uid=uid_of(published))
+    except NotFound:
+        return
 
-        A ConfigMap of that name that the deployment does not own stays.
-        """
-        if condition_of(deployment, "DryRun") is None:
-            return
-        try:
-            published = await self._writer.client.get(CONFIG_MAP, _key(deployment))
-            if _belongs(published, deployment):
-                await self._writer.client.delete(CONFIG_MAP, _key(deployment), uid=uid_of(published))
-        except NotFound:
-            return
 
-    async def _refusal(self, step: Step, steps: Sequence[Step]) -> str:
-        """Why the API server would refuse the step, or which object has the name already; empty if neither."""
-        if step.wanted is None or step.action is Action.KEEP:
-            return ""
-        if step.action is Action.FOREIGN and step.live is not None:
-            return conflict_text(step.wanted, step.live)
-        if step.action is Action.CREATE and (found := await self._writer.find(step.wanted)) is not None:
-            return conflict_text(step.wanted, found)
-        absent = tuple(other.wanted for other in steps if other.live is None and other.wanted is not None)
-        try:
-            await rehearse(self._writer, (step,), absent=absent, sure=True)
-        except Refused as refused:
-            return f"{named(refused.obj)}: {refused.message}"
+async def _refusal(writer: Writer, step: Step, steps: Sequence[Step]) -> str:
+    """Why the API server would refuse the step, or which object has the name already; empty if neither."""
+    if step.wanted is None or step.action is Action.KEEP:
         return ""
+    if step.action is Action.FOREIGN and step.live is not None:
+        return conflict_text(step.wanted, step.live)
+    if step.action is Action.CREATE and (found := await writer.find(step.wanted)) is not None:
+        return conflict_text(step.wanted, found)
+    absent = tuple(other.wanted for other in steps if other.live is None and other.wanted is not None)
+    try:
+        await rehearse(writer, (step,), absent=absent, looked_up=True)
+    except Refused as refused:
+        return f"{named(refused.obj)}: {refused.message}"
+    return ""
 
-    async def _write(
-        self, deployment: Resource, objects: Sequence[Resource], actions: Sequence[str], refusals: Sequence[str]
-    ) -> str:
-        """Publish the plan; returns which foreign object has the ConfigMap's name already (it is not changed), or an
-        empty text.
 
-        Raises Conflict if a ConfigMap of that name is created or replaced at the same time.
-        """
-        published = await self._writer.client.find(CONFIG_MAP, _key(deployment))
-        # No managed-by label: the plan is not one of the deployment's objects, and must not be pruned like one.
-        plan = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {
-                "name": plan_name(deployment),
-                "namespace": deployment["metadata"]["namespace"],
-                "labels": {names.PROVIDER: names.provider_of_manager(self._writer.manager)},
-                "ownerReferences": [owner_reference(deployment)],
-                **({"resourceVersion": NEVER} if published is None else {"uid": uid_of(published)}),
-            },
-            "data": plan_data(objects, actions=actions, refusals=refusals),
-        }
-        if published is not None and not _belongs(published, deployment):
-            return conflict_text(plan, published)
-        if needs_apply(plan, published, manager=self._writer.manager):
-            await self._writer.client.apply(CONFIG_MAP, plan, manager=self._writer.manager, force=True)
-        return ""
+async def _write(
+    writer: Writer,
+    deployment: Resource,
+    objects: Sequence[Resource],
+    *,
+    actions: Sequence[str],
+    refusals: Sequence[str],
+) -> str:
+    """Publish the plan; returns which foreign object has the ConfigMap's name already (it is not changed), or an
+    empty text.
+
+    Raises Conflict if a ConfigMap of that name is created or replaced at the same time.
+    """
+    published = await writer.client.find(CONFIG_MAP, _key(deployment))
+    # No managed-by label: the plan is not one of the deployment's objects, and must not be pruned like one.
+    plan = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": plan_name(deployment),
+            "namespace": deployment["metadata"]["namespace"],
+            "labels": {names.PROVIDER: names.provider_of_manager(writer.manager)},
+            "ownerReferences": [owner_reference(deployment)],
+            **({"resourceVersion": NEVER} if published is None else {"uid": uid_of(published)}),
+        },
+        "data": plan_data(objects, actions=actions, refusals=refusals),
+    }
+    if published is not None and not _belongs(published, deployment):
+        return conflict_text(plan, published)
+    if needs_apply(plan, published, manager=writer.manager):
+        await writer.client.apply(CONFIG_MAP, plan, manager=writer.manager, force=True)
+    return ""
 
 
 def _result(reason: str, message: str, *, ok: bool = True) -> StepResult:

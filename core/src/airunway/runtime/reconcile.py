@@ -1,6 +1,6 @@
 """Reconciles one ModelDeployment as its provider (spec/providers.md, "The provider runtime").
 
-A pass is: gather → observe → plan → apply → observe again if something was written → report.
+A pass is: gather → intent → observe → plan → apply → observe again if something was written → report.
 `ProviderReconciler.reconcile` reads downward. Reads come from caches; a write is preceded by a comparison.
 """
 
@@ -24,7 +24,7 @@ from airunway.kube import (
     soonest,
 )
 from airunway.owned.objects import Identity, identity_in, named
-from airunway.owned.writer import Occupied, Refused
+from airunway.owned.writer import NameTaken, Refused
 from airunway.plugins.contract import Observation, RuntimeSettings
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
@@ -41,19 +41,18 @@ from airunway.resource import (
     key_of,
     uid_of,
 )
-from airunway.runtime.apply import Executor, Finalizer, Outcome, refusal_outcome, upstream_writer
+from airunway.runtime import preview
+from airunway.runtime.apply import Cleanup, Executor, Outcome, refusal_outcome, upstream_writer
 from airunway.runtime.diagnosis import conclude
 from airunway.runtime.evidence import EvidenceCollector
-from airunway.runtime.gate import foreign_faults
+from airunway.runtime.gate import core_faults
 from airunway.runtime.informers import UpstreamInformers
-from airunway.runtime.memory import Failure, Memory, Subject
+from airunway.runtime.memory import Failure, Memory, RetryKey
 from airunway.runtime.plan import Decision, Do, intent_of, observe, plan, plan_of, plugin_fault
 from airunway.runtime.pod_settings import config_secrets
-from airunway.runtime.preview import Previewer
 from airunway.runtime.report import Report, StepResult, announcements, leaving, planned_status, record_of_service
 from airunway.runtime.state import ClusterState
 from airunway.runtime.translate import selector_of
-from airunway.status.events import EVENTS
 from airunway.status.evidence import Evidence
 
 log = logging.getLogger(__name__)
@@ -96,11 +95,10 @@ class ProviderReconciler:
         self._finalizer = names.provider_finalizer(host.name)
         writer = self._writer = upstream_writer(client, host, upstream)
         self._executor = Executor(writer=writer, events=events)
-        self._previewer = Previewer(writer)
         self._status = StatusWriter(
             client=client, kind=MODEL_DEPLOYMENT, objects=deployments, manager=self._manager, on_write=log_phase
         )
-        self._releaser = Finalizer(
+        self._cleanup = Cleanup(
             writer=writer,
             upstream=upstream,
             deployments=deployments,
@@ -145,18 +143,18 @@ class ProviderReconciler:
             observed = observe(self._host, decision, state)
         wake = await self._report(state, decision, outcome, observed, memory)
         memory.announced = outcome.announced or memory.announced
-        return outcome.again if outcome.held else soonest(outcome.again, wake)
+        return outcome.again if outcome.backing_off else soonest(outcome.again, wake)
 
     async def _release(self, state: ClusterState, memory: Memory) -> float | None:
         memory.faults.clear()
-        again = await self._releaser.release(state, memory)
+        again = await self._cleanup.release(state, memory)
         if self._finalizer not in finalizers_of(self._deployments.get(state.key) or {}):
             self._forget(state.key)
         return again
 
     def _forget(self, key: ObjectKey) -> None:
         self._memories.pop(key, None)
-        self._releaser.forget(key)
+        self._cleanup.forget(key)
 
     # ------------------------------------------------------------------------------------------------------ gather
 
@@ -188,7 +186,7 @@ class ProviderReconciler:
             return state
         if state.recorded is not None:
             memory.records = {uid_of(state.primary): state.recorded}
-        return await self._look_behind(state, state.primary)
+        return await self._with_pods(state, state.primary)
 
     async def _gather_again(
         self, state: ClusterState, live: Mapping[Identity, Resource], primary: Resource | None
@@ -198,9 +196,9 @@ class ProviderReconciler:
         if after.primary is None or state.primary is not None:
             return after
         # It was just created: the first status must already contain that there are no pods.
-        return await self._look_behind(after, after.primary)
+        return await self._with_pods(after, after.primary)
 
-    async def _look_behind(self, state: ClusterState, primary: Resource) -> ClusterState:
+    async def _with_pods(self, state: ClusterState, primary: Resource) -> ClusterState:
         """The state with pods, their events, and the objects that the plugin selects for the primary object."""
         deployment = state.deployment
         selected = self._upstream.selected(state.key.namespace, key_of(primary).name)
@@ -240,7 +238,7 @@ class ProviderReconciler:
             again = soonest(_FAULT_RETRY if at_fault else None, decision.gate.again)
             return Outcome(again=again, silent=decision.silent)
         last = memory.tries.last
-        failed_try = memory.tries.failed_try(self._subject(state, decision)) if last is not None else None
+        failed_try = memory.tries.failed_try(self._retry_key(state, decision)) if last is not None else None
         if failed_try is None:
             failure: Failure | None
             try:
@@ -251,50 +249,54 @@ class ProviderReconciler:
                 log.info("%s: %s", state.key, no)
                 failure = no
             except KubeError as trouble:
-                memory.failed(self._subject(state, decision), trouble)
+                memory.failed(self._retry_key(state, decision), trouble)
                 raise
             if failure is None:
-                memory.tries.over()
+                memory.tries.reset()
                 memory.failing = None
                 return outcome
             # The subject after the try: changes that the try itself made upstream must not trigger the next one.
-            failed_try = memory.failed(self._subject(state, decision), failure)
-        if isinstance(failed_try.what, KubeError):
-            return replace(_outage(state, memory, failed_try.what), again=failed_try.left, held=True)
+            failed_try = memory.failed(self._retry_key(state, decision), failure)
+        if isinstance(failed_try.failure, KubeError):
+            return replace(_outage(state, memory, failed_try.failure), again=failed_try.left, backing_off=True)
         memory.failing = None
-        if isinstance(failed_try.what, StepResult):
-            return Outcome(results=_planned(state, failed_try.what), again=failed_try.left)
+        if isinstance(failed_try.failure, StepResult):
+            return Outcome(results=_planned(state, failed_try.failure), again=failed_try.left)
         return refusal_outcome(
-            state, decision, failed_try.what, memory, attempt=failed_try.attempt, left=failed_try.left
+            state, decision, failed_try.failure, memory, attempt=failed_try.attempt, left=failed_try.left
         )
 
     async def _do(self, state: ClusterState, decision: Decision, memory: Memory) -> Outcome:
         if decision.do is Do.PREVIEW:
-            planned = await self._previewer.publish(state, decision.objects, decision.plan)
+            planned = await preview.publish(self._writer, state, decision.objects, decision.plan)
             if decision.gate.planned:
                 planned = replace(planned, message=f"{planned.message}; {decision.gate.planned}")
             return Outcome(results=_planned(state, planned))
-        await self._previewer.withdraw(state.deployment)
+        await preview.withdraw(self._writer, state.deployment)
         if decision.do is Do.SUSPEND:
-            gone = await self._releaser.remove_objects(state)
+            gone = await self._cleanup.remove_objects(state)
             text = "Suspended" if gone else "Suspending: the upstream resources are being removed"
             result = StepResult(component="Suspend", reason="Suspended", message=text, blocks_ready=True, pending=True)
             return Outcome(results=(result,), live={})  # objects that are being deleted do not count
         try:
-            await self._hold(state.deployment)
+            await self._add_finalizer(state.deployment)
         except NotFound:
             return Outcome(silent=True)  # just deleted: the watch reports it next
         assert decision.plan is not None, "a decision to apply has a plan"
         try:
             return await self._executor.apply(state, decision, decision.plan, memory)
-        except Occupied:  # the caches know our own objects only
+        except NameTaken:  # the caches know our own objects only
             found = await self._writer.look_up(decision.objects, state.find(decision.objects))
         again = plan_of(
-            decision.objects, found, deployment=state.deployment, provider=self._host.name, dead=decision.dead
+            decision.objects,
+            found,
+            deployment=state.deployment,
+            provider=self._host.name,
+            unrecoverable=decision.unrecoverable,
         )
-        return await self._executor.apply(state, decision, again, memory, sure=True)
+        return await self._executor.apply(state, decision, again, memory, looked_up=True)
 
-    async def _hold(self, deployment: Resource) -> None:
+    async def _add_finalizer(self, deployment: Resource) -> None:
         """Add our finalizer, and nothing else."""
         if self._finalizer not in finalizers_of(deployment):
             with self._deployments.writing(key_of(deployment)):
@@ -303,13 +305,13 @@ class ProviderReconciler:
                 )
                 self._deployments.note(answer)
 
-    def _subject(self, state: ClusterState, decision: Decision) -> Subject:
+    def _retry_key(self, state: ClusterState, decision: Decision) -> RetryKey:
         """The subject of a try: the spec, its objects, and the upstream on which the outcome depends."""
         objects = decision.objects
         primary = self._upstream.find(state.key.namespace, identity_in(objects[0])) if objects else None
         primary_state = primary and (uid_of(primary), dig(primary, "metadata", "generation"), is_deleting(primary))
         digests = (f"{named(obj)} {annotations_of(obj).get(names.SPEC_HASH)}" for obj in objects)
-        return Subject(
+        return RetryKey(
             uid=uid_of(state.deployment),
             generation=state.deployment["metadata"].get("generation", 0),
             wanted=(decision.do.value, *digests),
@@ -329,11 +331,11 @@ class ProviderReconciler:
         """Write the status if it differs from the live one; returns the seconds after which time alone changes it."""
         if outcome.silent:
             return None
-        report = _found(state, self._host, decision, outcome, observed)
+        report = _report_of(state, self._host, decision, outcome, observed)
         deployment = self._deployments.get(state.key)
         if deployment is None or is_deleting(deployment):
             return None
-        if state.held_by and state.dry_run:
+        if state.previous_provider and state.dry_run:
             # The previous provider still reports the live objects; we report only the plan.
             await self._status.write(deployment, planned_status(deployment, report, now=state.now))
             return None
@@ -350,14 +352,14 @@ class ProviderReconciler:
                     deployment,
                     reason=event.reason,
                     note=event.note,
-                    warning=True,
-                    action=EVENTS[event.reason].action,
+                    warning=event.warning,
+                    action=event.action,
                     related=event.related,
                 )
         return soonest(found.wake_after, None if state.rolled_out else _ROLL_OUT_RETRY)
 
 
-def _found(
+def _report_of(
     state: ClusterState,
     host: ProviderHost,
     decision: Decision,
@@ -369,7 +371,7 @@ def _found(
         results=(*decision.results, *outcome.results),
         warnings=decision.warnings,
         subject=decision.subject,
-        foreign=tuple(foreign_faults(state, host)) if decision.do is not Do.SUSPEND else (),  # nothing is to serve
+        core_faults=tuple(core_faults(state, host)) if decision.do is not Do.SUSPEND else (),  # nothing is to serve
     )
     policy = state.config.status_policy if state.config is not None else None
     if policy is not None:
@@ -428,8 +430,10 @@ def _template_hash(state: ClusterState, decision: Decision) -> str | None:
 def _outage(state: ClusterState, memory: Memory, error: KubeError) -> Outcome:
     """The outcome of a failure that is retried, once it lasts; with the message of the first failure of its kind."""
     last = memory.tries.last
-    result = memory.outage(last.what if last is not None and isinstance(last.what, KubeError) else error, now=state.now)
-    return Outcome(silent=True) if result is None or state.held_by else Outcome(results=(result,))
+    result = memory.outage(
+        last.failure if last is not None and isinstance(last.failure, KubeError) else error, now=state.now
+    )
+    return Outcome(silent=True) if result is None or state.previous_provider else Outcome(results=(result,))
 
 
 def _planned(state: ClusterState, planned: StepResult) -> tuple[StepResult, ...]:

@@ -31,6 +31,7 @@ from airunway.resource import (
     filled,
     list_at,
     managed_by,
+    mapping_at,
 )
 
 
@@ -138,21 +139,16 @@ def settings_record(settings: RuntimeSettings) -> Resource:
         "token": {"name": settings.token.name, "key": settings.token.key} if settings.token is not None else {},
         "labels": dict(settings.labels),
     }
-    return {key: value for key, value in record.items() if value}
+    return filled(**record)
 
 
 def settings_of_record(record: object) -> RuntimeSettings:
     """Returns the settings of a record. Total for any JSON: what does not fit is left out."""
-    secrets, labels = dig(record, "imagePullSecrets"), dig(record, "labels")
     name, key = dig(record, "token", "name"), dig(record, "token", "key")
     return RuntimeSettings(
         env=tuple(each for each in list_at(record, "env") if isinstance(dig(each, "name"), str)),
-        labels={label: value for label, value in labels.items() if isinstance(value, str)}
-        if isinstance(labels, dict)
-        else {},
-        image_pull_secrets=tuple(each for each in secrets if isinstance(each, str))
-        if isinstance(secrets, list)
-        else (),
+        labels={label: value for label, value in mapping_at(record, "labels").items() if isinstance(value, str)},
+        image_pull_secrets=tuple(each for each in list_at(record, "imagePullSecrets") if isinstance(each, str)),
         token=SecretKey(name=name, key=key) if isinstance(name, str) and isinstance(key, str) and name else None,
     )
 

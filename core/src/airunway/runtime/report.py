@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 from airunway.api import names
 from airunway.api.bounds import MAX_CAUSES
 from airunway.plugins.contract import Component, Endpoint, Finding, Observation, Pool
-from airunway.resource import Resource, condition_of, dig, filled, format_time, managed_by
+from airunway.plugins.rules import PODS
+from airunway.resource import Resource, condition_of, dig, filled, managed_by
 from airunway.status import (
     CAPACITY_PATIENCE,
     DEPENDENCY_GRACE,
@@ -31,8 +32,9 @@ from airunway.status import (
     served_record,
     written_on,
 )
+from airunway.status.events import Event
 from airunway.status.evidence import parse_moment
-from airunway.status.rootcause import RootCause
+from airunway.status.rootcause import RootCause, root_cause_status
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +117,7 @@ class Report:
     """False while its pods are known to be of an older revision."""
     selector: str = ""
     """Label selector of the serving pods."""
-    foreign: tuple[Fault, ...] = ()
+    core_faults: tuple[Fault, ...] = ()
     """Faults of conditions that the core and its parts write."""
     template_hash: str | None = None
     """Hash of what the template gives, as it is in effect; empty: no template; None: the published one stays."""
@@ -198,13 +200,9 @@ def provider_status(
     if record is not None:
         status["conditions"] = sorted([*status["conditions"], record], key=lambda condition: str(condition["type"]))
     if root_cause is not None:
-        status["rootCause"] = {
-            "code": root_cause.code,
-            "object": root_cause.object,
-            **({"field": root_cause.field} if root_cause.field else {}),
-            "message": root_cause.message,
-            "since": format_time(root_cause.since),
-        }
+        status["rootCause"] = root_cause_status(root_cause, field=root_cause.field)
+        if not root_cause.field:
+            del status["rootCause"]["field"]
     if (obj := report.resource) is not None:
         status["provider"] = filled(
             resourceName=dig(obj, "metadata", "name"),
@@ -274,14 +272,14 @@ def _named(verdict: Rollup, report: Report, cause: RootCause | None) -> Rollup:
 
 def _is_of_workload(verdict: Rollup, report: Report) -> bool:
     """Whether a fault of the upstream or of the pods decided the verdict."""
-    components = {"Pods", *(c.name for c in (report.observation.components if report.observation else ()))}
+    components = {PODS, *(c.name for c in (report.observation.components if report.observation else ()))}
     return verdict.fault is not None and verdict.fault.component in components
 
 
 CACHE_COMPONENT = "ModelCache"
 STORAGE_COMPONENT = "Storage"
-_FOREIGN_COMPONENTS = frozenset({"RuntimeConfig", "Template", CACHE_COMPONENT, STORAGE_COMPONENT, "Gateway"})
-"""Components of the faults of `gate.foreign_faults`: the core and its parts announce them, not a provider."""
+_CORE_COMPONENTS = frozenset({"RuntimeConfig", "Template", CACHE_COMPONENT, STORAGE_COMPONENT, "Gateway"})
+"""Components of the faults of `gate.core_faults`: the core and its parts announce them, not a provider."""
 
 
 def record_of_service(report: Report, status: Resource) -> Resource | None:
@@ -364,42 +362,32 @@ def _status(deployment: Resource, verdict: Rollup, conditions: list[Condition], 
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Announcement:
-    """A warning event (status/events.py defines the reasons)."""
-
-    reason: str
-    note: str
-    related: Resource | None = None
-    """The upstream object that it is about, if any."""
-
-
 def announcements(
     before: Resource, report: Report, verdict: Rollup, *, cause: RootCause | None = None
-) -> Iterator[Announcement]:
-    """The events for a change from the status of `before`; `cause` is the root cause now."""
+) -> Iterator[Event]:
+    """The warning events for a change from the status of `before`; `cause` is the root cause now."""
     if (
         cause is not None
         and cause.reason == "SecretNotFound"
         and dig(before, "status", "rootCause", "code") != cause.code
     ):
-        yield Announcement(reason="SecretNotFound", note=_missing_secret(before, cause), related=report.primary)
+        yield Event(reason="SecretNotFound", note=_missing_secret(before, cause), related=report.primary)
     worse = verdict.phase in (Phase.FAILED, Phase.DEGRADED) and dig(before, "status", "phase") != verdict.phase.value
-    foreign = verdict.fault is not None and verdict.fault.component in _FOREIGN_COMPONENTS
-    if worse and not (foreign and not _is_of_workload(verdict, report)):
-        yield Announcement(reason="ProviderError", note=_error(report, verdict), related=report.primary)
+    of_core = verdict.fault is not None and verdict.fault.component in _CORE_COMPONENTS
+    if worse and not (of_core and not _is_of_workload(verdict, report)):
+        yield Event(reason="ProviderError", note=_error(report, verdict), related=report.primary)
     compatible = report.result("ProviderCompatible")
     if compatible is not None:
         known = condition_of(before, "ProviderCompatible") or {}
         is_new = (known.get("reason"), known.get("message")) != (compatible.reason, compatible.message)
         if is_new and compatible.reason == "UnverifiedSchema":
-            yield Announcement(reason="UnverifiedSchema", note=compatible.message)
+            yield Event(reason="UnverifiedSchema", note=compatible.message)
         if is_new and compatible.reason == "UnsupportedSchema":
-            yield Announcement(reason="UnsupportedSchema", note=compatible.message)
+            yield Event(reason="UnsupportedSchema", note=compatible.message)
     # Warnings beyond the limit are not in the status, so it is unknown whether they are new.
     shown = [finding for finding in report.warnings[:MAX_WARNINGS] if finding.reason == "UnknownOverride"]
     if any(_is_new(finding, before) for finding in shown):
-        yield Announcement(reason="UnknownOverride", note=_unknown_overrides(report, before, shown))
+        yield Event(reason="UnknownOverride", note=_unknown_overrides(report, before, shown))
 
 
 def _unknown_overrides(report: Report, before: Resource, shown: Sequence[Finding]) -> str:

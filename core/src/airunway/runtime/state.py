@@ -175,7 +175,7 @@ class ClusterState:
         return is_dry_run(self.deployment)
 
     @property
-    def held_by(self) -> str:
+    def previous_provider(self) -> str:
         """Another provider that has not cleaned up its objects yet; empty if there is none."""
         others = (names.provider_of_finalizer(finalizer) for finalizer in finalizers_of(self.deployment))
         return next((other for other in others if other not in ("", self.provider)), "")

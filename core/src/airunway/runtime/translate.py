@@ -1,4 +1,4 @@
-"""Translates a deployment by a provider's plugin and completes the objects so that they can be applied. Pure.
+"""Translates a deployment by a provider's plugin and completes the objects so that they can be applied.
 
 Completing adds the namespace, the owner, labels, and annotations: the transformer that wrote the object, what it was
 written for, and digests of everything whose change needs a new object (spec rulings 9, 10, 26, 27). Overrides are
@@ -106,13 +106,13 @@ def translate(
         return TranslationResult(blockers=(*unclaimed, *overrides.errors), warnings=overrides.unknown)
     view, reads = tracked(typed)
     compatibility = host.can_handle(view, context)
-    host.heeds |= reads.metadata
+    host.metadata_reads |= reads.metadata
     blockers = (*unclaimed, *compatibility.blockers)
     warnings = (*overrides.unknown, *compatibility.warnings)
     if blockers or typed.spec.suspend:
         return TranslationResult(blockers=blockers, warnings=warnings)
     translation = host.translate_spec(view, context)
-    host.heeds |= reads.metadata
+    host.metadata_reads |= reads.metadata
     objects = list(translation.objects)
     if overrides.merge:
         for part in placed(overrides.merge, translation.overrides_at):
@@ -135,6 +135,7 @@ def translate(
         gateway=context.gateway if before is None or context.spec_changed else before.gateway,
         adopted=adopted_by(deployment, before),
     )
+    whose = our_labels(deployment, provider_mark(host.name))
     kinds = [host.kinds[identity_in(obj)[:2]] for obj in objects]
     # The primary object is written by a transformer of its own kind, or by the primary kind's.
     own = context.served.get(kinds[0].key)
@@ -142,11 +143,11 @@ def translate(
     desired = complete(
         objects,
         deployment,
-        provider=host.name,
+        labels=whose,
         transformer=writer.name,
         wanted_for=digests.wanted,
         settings=new_record(record, before=before).as_json() if records else None,
-        inherited=propagated(labels_of(deployment), config, reserved=host.manifest.reserved_labels),
+        propagated=propagated(labels_of(deployment), config, reserved=host.manifest.reserved_labels),
         identity=identity_of(typed, context.engine),
         topology=translation.replace_on,
         interrupts=translation.interrupts,
@@ -172,11 +173,11 @@ def complete(
     objects: Sequence[Resource],
     deployment: Resource,
     *,
-    provider: str,
+    labels: Mapping[str, str],
     transformer: str,
     wanted_for: str,
     settings: Mapping[str, object] | None = None,
-    inherited: Mapping[str, str] | None = None,
+    propagated: Mapping[str, str] | None = None,
     identity: Mapping[str, object],
     topology: Mapping[str, object],
     immutable: Sequence[Sequence[str]],
@@ -187,7 +188,7 @@ def complete(
 
     - `wanted_for` is the digest of what the primary is written for (`written_for`); `settings` is the record of the
       settings with which it was created (None: no record).
-    - `inherited` are the deployment's labels that its objects get.
+    - `labels` are ours (`our_labels`), and `propagated` are the deployment's that its objects get.
     - A new object is needed when a value of `identity` or `topology` changes. `immutable` has the paths of each object
       that cannot be changed in place.
     - Our labels have precedence over the translation's, and those over propagated ones. The labels that identify a
@@ -195,10 +196,9 @@ def complete(
       template.
     - `interrupts` are the translation's interruptions by changes in place.
     """
-    whose = our_labels(deployment, provider_mark(provider))
     result = []
     for position, (translated, paths) in enumerate(zip(objects, immutable, strict=True)):
-        obj = _with_pod_labels(translated, whose, places=pod_labels[position] if pod_labels else ())
+        obj = _with_pod_labels(translated, labels, places=pod_labels[position] if pod_labels else ())
         annotations = dict(obj["metadata"].get("annotations") or {})
         record = {"object": {path: dig(obj, *path.removesuffix(".*").split(".")) for path in paths}}
         if position == 0:
@@ -212,7 +212,7 @@ def complete(
         if recorded := replacement_record(record):
             annotations[REPLACE_ON_CHANGE] = recorded
         obj = {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}
-        result.append(owned_objects.complete(obj, owner=deployment, labels=whose, propagated=inherited))
+        result.append(owned_objects.complete(obj, owner=deployment, labels=labels, propagated=propagated))
     return result
 
 

@@ -101,7 +101,7 @@ def meaning(message: str, *tables: Sequence[MessagePattern], otherwise: str = ""
     The tables of this module match messages of Kubernetes, container runtimes, registries and engines.
     """
     for table in tables:
-        if (match := first_meaning([message], table)) is not None:
+        if (match := first_meaning(message, table)) is not None:
             return match[0].reason
     return otherwise
 
@@ -153,7 +153,7 @@ def explained(message: str, *tables: Sequence[MessagePattern], otherwise: str = 
     """
     message = _gist(message) if len(message) > _LONG else message
     for table in tables:
-        if (match := first_meaning([message], table)) is not None:
+        if (match := first_meaning(message, table)) is not None:
             return match[0].reason, match[1]
     return otherwise, line_of(message)
 

@@ -107,7 +107,7 @@ def _image(container: ContainerFacts, events: Sequence[EventFacts], *, known: st
     ]
     # The waiting reason alternates between two prefixes for one cause: only the cause goes into the message.
     texts = [_PULL_PREFIX.sub("", text) for text in (reported, *notes)]
-    matches = (first_meaning([without_names(text)], IMAGE_PULL) for text in texts)
+    matches = (first_meaning(without_names(text), IMAGE_PULL) for text in texts)
     match, text = next(((m[0], text) for m, text in zip(matches, texts, strict=True) if m), (None, texts[0]))
     failure = f'image "{container.image}" cannot be pulled: {line_of(text)}.'
     since = min((event.first for event in events if event.first and "pull image" in event.note), default=None)
@@ -131,7 +131,7 @@ def _missing_pull_secret(events: Sequence[EventFacts]) -> str:
 
 
 def _prepared(message: str, text: str) -> ContainerFault | None:
-    match = first_meaning([message], PREPARATION)
+    match = first_meaning(message, PREPARATION)
     return ContainerFault(reason=match[0].reason, code=match[0].code, text=text) if match is not None else None
 
 
@@ -168,7 +168,7 @@ def _ended(
         prepared = _prepared(ending.message, f"cannot be started ({code}): {line_of(ending.message)}.")
         if prepared is not None:
             return prepared
-    if (match := first_meaning([ending.message], ENGINE)) is not None:
+    if (match := first_meaning(ending.message, ENGINE)) is not None:
         meaning, line = match
         text, field = f"ended with {code}: {line}.", ""  # a field that is more precise than the code's own
         if meaning.reason == "GPUOutOfMemory":

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from airunway.resource import Resource
+
 
 class Emitter(StrEnum):
     """Who emits an event: its ``reportingController`` without the group."""
@@ -37,6 +39,24 @@ class EventReason:
     @property
     def type(self) -> str:
         return "Warning" if self.warning else "Normal"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """An event to emit; only for a change, never for a state. The registry has its action and type."""
+
+    reason: str
+    note: str
+    related: Resource | None = None
+    """The other object that it is about, if any."""
+
+    @property
+    def action(self) -> str:
+        return EVENTS[self.reason].action
+
+    @property
+    def warning(self) -> bool:
+        return EVENTS[self.reason].warning
 
 
 _REGISTERED = (

@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from airunway.redaction import bounded, tail
-from airunway.resource import Resource, controller_owner, dig, entries_at, labels_of, parse_time, text_at, uid_of
+from airunway.resource import (
+    Resource,
+    controller_owner,
+    dig,
+    entries_at,
+    mapping_at,
+    parse_time,
+    text_at,
+    uid_of,
+)
 
 TEXT_LIMIT = 2048
 """Characters kept of a text of Kubernetes or an engine. Its end is kept: a termination message is the end of a log."""
@@ -98,8 +107,8 @@ class PodFacts:
         return not self.deleting and self.phase not in ("Succeeded", "Failed")
 
     @property
-    def crew(self) -> tuple[tuple[str, str], str]:
-        """Controller and role: pods of one crew can replace each other. A head and its workers share a controller."""
+    def replica_group(self) -> tuple[tuple[str, str], str]:
+        """Controller and role: pods of one group can replace each other. A head and its workers share a controller."""
         return self.owner, self.role
 
     @property
@@ -135,7 +144,6 @@ class ClaimFacts:
     namespace: str
     name: str
     phase: str = ""
-    storage_class: str = ""
     created: datetime | None = None
 
 
@@ -186,12 +194,11 @@ class Evidence:
 
 def pod_facts(obj: Resource, *, role_label: str = "", serving_roles: Collection[str] = ()) -> PodFacts:
     """Returns the facts of a Pod. `role_label` holds its role; a pod without a role, or of `serving_roles`, serves."""
-    status = _object(dig(obj, "status"))
+    status = mapping_at(obj, "status")
     conditions = {text_at(c.get("type")): c for c in entries_at(status, "conditions")}
     ready, scheduled = conditions.get("Ready", {}), conditions.get("PodScheduled", {})
     owner = controller_owner(obj) or {}
-    labels = labels_of(obj)
-    labels = labels if isinstance(labels, dict) else {}
+    labels = mapping_at(obj, "metadata", "labels")
     role = _word(labels.get(role_label)) if role_label else ""
     unscheduled = None
     if scheduled.get("status") == "False":
@@ -224,7 +231,7 @@ def pod_facts(obj: Resource, *, role_label: str = "", serving_roles: Collection[
 
 def event_facts(obj: Resource) -> EventFacts:
     """Returns the facts of an Event of ``events.k8s.io/v1``."""
-    regarding = _object(dig(obj, "regarding"))
+    regarding = mapping_at(obj, "regarding")
     first = parse_moment(dig(obj, "deprecatedFirstTimestamp")) or parse_moment(dig(obj, "eventTime"))
     last = (
         parse_moment(dig(obj, "series", "lastObservedTime"))
@@ -250,7 +257,6 @@ def claim_facts(obj: Resource) -> ClaimFacts:
         namespace=_word(dig(obj, "metadata", "namespace")),
         name=text_at(obj, "metadata", "name"),
         phase=_word(dig(obj, "status", "phase")),
-        storage_class=_word(dig(obj, "spec", "storageClassName")),
         created=parse_moment(dig(obj, "metadata", "creationTimestamp")),
     )
 
@@ -272,7 +278,7 @@ def job_facts(obj: Resource) -> JobFacts:
 def _containers_of(status: Resource) -> Iterator[ContainerFacts]:
     for list_ in ("initContainerStatuses", "containerStatuses"):
         for container in entries_at(status, list_):
-            waiting = _object(dig(container, "state", "waiting"))
+            waiting = mapping_at(container, "state", "waiting")
             restarts = container.get("restartCount")
             yield ContainerFacts(
                 name=_word(container.get("name")),
@@ -305,10 +311,6 @@ def _claims_of(pod: Resource) -> Iterator[str]:
     for volume in entries_at(pod, "spec", "volumes"):
         if name := _word(dig(volume, "persistentVolumeClaim", "claimName")):
             yield name
-
-
-def _object(value: object) -> Resource:
-    return value if isinstance(value, dict) else {}
 
 
 def parse_moment(value: object) -> datetime | None:
@@ -360,10 +362,8 @@ class PodCounts:
 
     living: int = 0
     """Pods that have not ended and are not being deleted."""
-    current: int = 0
-    """Living pods of the newest revision, as far as it is known."""
     ready: int = 0
-    """Current pods that are Ready."""
+    """Living pods of the newest revision, as far as it is known, that are Ready."""
     leaving: int = 0
     """Pods that are being deleted."""
 
@@ -378,13 +378,12 @@ def count_pods(pods: Iterable[PodFacts]) -> PodCounts:
     living = [pod for pod in serving if pod.alive]
     newest: dict[object, PodFacts] = {}
     for pod in living:
-        known = newest.get(pod.crew)
+        known = newest.get(pod.replica_group)
         if known is None or _age_key(pod) > _age_key(known):
-            newest[pod.crew] = pod
-    current = [pod for pod in living if not pod.revision or pod.revision == newest[pod.crew].revision]
+            newest[pod.replica_group] = pod
+    current = [pod for pod in living if not pod.revision or pod.revision == newest[pod.replica_group].revision]
     return PodCounts(
         living=len(living),
-        current=len(current),
         ready=sum(pod.ready for pod in current),
         leaving=len(serving) - len(living),
     )

@@ -360,27 +360,21 @@ _REGISTERED_CODES = (
 CODES: dict[str, Code] = {code.name: code for code in _REGISTERED_CODES}
 """Every root cause by its name; the order is the precedence between equals."""
 
+_AMBIGUOUS = frozenset(
+    (
+        "AuthFailed",
+        "RateLimited",
+        "ReferenceNotFound",
+        "InsufficientCapacity",
+        "FailedScheduling",
+        "DNSFailure",
+        "Timeout",
+    )
+)
+"""Reasons that alone name no cause."""
+
 _BY_REASON = {
-    "SecretNotFound": "Secret.NotFound",
-    "GatedModel": "Model.AuthGated",
-    "SourceNotFound": "Model.NotFound",
-    "BadArguments": "Engine.BadArgs",
-    "StorageFull": "Storage.Full",
-    "PodOOMKilled": "Engine.OutOfMemory",
-    "GPUOutOfMemory": "Engine.OutOfMemory",
-    "ImagePullAuthFailure": "ImagePull.Auth",
-    "ImageNotFound": "ImagePull.NotFound",
-    "InvalidImageReference": "ImagePull.NotFound",
-    "QuotaExceeded": "Unschedulable.Quota",
-    "StorageClassNotFound": "Storage.ClassMissing",
-    "PvcPending": "Storage.PvcPending",
-    "ProbeTimeout": "Probe.Timeout",
-    "CrashLoopBackOff": "Engine.CrashLoop",
-    "RestartLoop": "Engine.CrashLoop",
-    "InvalidSpec": "Provider.Rejected",
-    "Forbidden": "Provider.Rejected",
-    "UpstreamNotInstalled": "Upstream.NotInstalled",
-    "StaleStatus": "Provider.Stale",
+    reason: code.name for code in reversed(_REGISTERED_CODES) for reason in code.reasons if reason not in _AMBIGUOUS
 }
 
 

@@ -282,7 +282,7 @@ class Summary:
     rollup: Rollup
     """The phase, as that of a deployment, and its reason and message."""
     conditions: list[Resource]
-    """The children, then the four parents."""
+    """The children and the parents, sorted by type."""
 
 
 def summary_of(

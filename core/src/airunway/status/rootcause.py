@@ -197,11 +197,11 @@ def _precedence(symptom: Symptom) -> tuple[object, ...]:
 
 
 def _newest_of(pods: Iterable[PodFacts]) -> dict[object, datetime]:
-    """Returns the creation time of the newest living pod of each crew."""
+    """Returns the creation time of the newest living pod of each replica group."""
     newest: dict[object, datetime] = {}
     for pod in pods:
         if pod.alive and pod.created is not None:
-            newest[pod.crew] = max(pod.created, newest.get(pod.crew, pod.created))
+            newest[pod.replica_group] = max(pod.created, newest.get(pod.replica_group, pod.created))
     return newest
 
 
@@ -211,7 +211,7 @@ def _is_history(pod: PodFacts, newest: Mapping[object, datetime]) -> bool:
         return True
     if pod.phase != "Failed" or pod.created is None:
         return False
-    after = newest.get(pod.crew)
+    after = newest.get(pod.replica_group)
     return after is not None and after >= pod.created
 
 
@@ -265,7 +265,7 @@ def _unscheduled(pod: PodFacts) -> ContainerFault | None:
     condition = pod.unscheduled
     if condition is None or pod.node or condition.reason == "SchedulingGated":
         return None
-    match = first_meaning([condition.message], SCHEDULING)
+    match = first_meaning(condition.message, SCHEDULING)
     reason, code = (match[0].reason, match[0].code) if match is not None else ("FailedScheduling", "")
     text = f"cannot be scheduled: {line_of(_without_preemption(condition.message))}."
     return ContainerFault(reason=reason, code=code, text=text, since=condition.since)
@@ -285,7 +285,7 @@ def _mount_trouble(events: Iterable[EventFacts], *, now: datetime) -> ContainerF
         over = event.last is not None and now - event.last > _MOUNT_PATIENCE
         if event.reason not in ("FailedMount", "FailedAttachVolume") or over:
             continue
-        if (match := first_meaning([event.note], MOUNT)) is not None:
+        if (match := first_meaning(event.note, MOUNT)) is not None:
             meaning, line = match
             text = f"a volume cannot be mounted: {line}."
             return ContainerFault(reason=meaning.reason, code=meaning.code, text=text, since=event.first)
@@ -315,7 +315,7 @@ def _of_workload(event: EventFacts, pods: Iterable[PodFacts], *, now: datetime) 
         mine = pod.owner == (event.kind, event.name) and pod.namespace == event.namespace
         if mine and pod.created is not None and pod.created >= last:
             return
-    match = first_meaning([event.note], CREATION)
+    match = first_meaning(event.note, CREATION)
     reason, code = (match[0].reason, match[0].code) if match else ("InvalidSpec", "Provider.Rejected")
     yield Symptom(
         reason=reason,
@@ -337,7 +337,7 @@ def _of_claim_event(event: EventFacts, evidence: Evidence) -> Iterator[Symptom]:
     else:
         users = [pod for pod in evidence.pods if pod.namespace == event.namespace and event.name in pod.claims]
         waits = any(pod.alive and not pod.node for pod in users)
-    match = first_meaning([event.note], PROVISIONING)
+    match = first_meaning(event.note, PROVISIONING)
     if not waits or match is None:
         return
     yield Symptom(
@@ -353,7 +353,7 @@ def _of_claim_event(event: EventFacts, evidence: Evidence) -> Iterator[Symptom]:
 def _reported(report: Reported) -> Symptom:
     code, text = report.code or code_of_reason(report.reason), (report.message or report.reason).rstrip()
     if report.reason in ("InsufficientCapacity", "FailedScheduling"):
-        match = first_meaning([report.message], SCHEDULING)
+        match = first_meaning(report.message, SCHEDULING)
         code = match[0].code if match else ""
     return Symptom(
         reason=report.reason,

@@ -313,17 +313,10 @@ ENGINE: tuple[MessagePattern, ...] = (
 """For ``terminated.message`` of a container: the end of its log if the pod's termination message policy says so."""
 
 
-def first_meaning(texts: Sequence[str], table: Sequence[MessagePattern]) -> tuple[MessagePattern, str] | None:
-    """Returns the first row that matches the first text with any match, and the matching line; None without a match.
-
-    Texts are sorted by trust: a later text counts only if the earlier ones match no row.
-    """
-    rows = tuple(table)
-    for text in texts:
-        read = _remembered if len(text) <= _LONGEST_REMEMBERED else _meaning_of
-        if (found := read(text, rows)) is not None:
-            return found
-    return None
+def first_meaning(text: str, table: Sequence[MessagePattern]) -> tuple[MessagePattern, str] | None:
+    """Returns the first row that matches the text, and the matching line; None without a match."""
+    read = _remembered if len(text) <= _LONGEST_REMEMBERED else _meaning_of
+    return read(text, tuple(table))
 
 
 def _meaning_of(text: str, table: tuple[MessagePattern, ...]) -> tuple[MessagePattern, str] | None:

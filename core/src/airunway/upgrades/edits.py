@@ -199,7 +199,7 @@ def planned(
         kept = tuple(plan_step("keep", obj, obj, primary=obj is state.primary) for obj in state.ours)
         return UpstreamPlan(steps=kept, waits=tuple(waits), warnings=warnings)
     steps = _steps(decision)
-    later = any(step.action is Action.DELETE for step in steps) and not decision.prunes
+    later = any(step.action is Action.DELETE for step in steps) and not decision.deletes_obsolete
     for step in steps:
         if step.action is Action.FOREIGN and step.wanted and step.live:
             waits.append(conflict_text(step.wanted, step.live))

@@ -20,7 +20,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.plugins.settings import resolve_among
 from airunway.resource import ObjectKey, Resource, annotations_of, dig, is_deleting, key_of
 from airunway.runtime.crd_versions import CrdFacts, Installed, crd_facts, detect
-from airunway.runtime.gate import Gate, assumed_cache, foreign_faults
+from airunway.runtime.gate import Gate, assumed_cache, core_faults
 from airunway.runtime.plan import Decision, Do, decide
 from airunway.runtime.state import ClusterState
 from airunway.schema import defaulted, dropped, gained, pruned, refusals, schema_in
@@ -367,6 +367,6 @@ def _effect(decision: Decision, cluster: Cluster, state: ClusterState, host: Pro
 def _why_closed(gate: Gate, state: ClusterState, host: ProviderHost) -> str:
     """What keeps the provider from writing: a condition of the core or a part, or what the gate waits for."""
     # A route that is missing closes no gate.
-    faults = (fault for fault in foreign_faults(state, host) if fault.component != "Gateway")
+    faults = (fault for fault in core_faults(state, host) if fault.component != "Gateway")
     found = next(faults, None) or gate.late
     return f"{found.reason}: {found.message}" if found is not None else "WaitingForConfig: its config is not known yet"

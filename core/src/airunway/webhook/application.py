@@ -28,8 +28,8 @@ class Webhook:
         namespaces: Sequence[str] = (),
         clock: Callable[[], datetime] | None = None,
         settle: float = SETTLE,
-        on_review: OnReview | None = None,
-        on_turned_away: OnTurnedAway | None = None,
+        on_review: OnReview,
+        on_turned_away: OnTurnedAway,
         limits: Limits | None = None,
     ) -> None:
         """Raises ValueError for settings that cannot be used."""

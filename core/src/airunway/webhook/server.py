@@ -244,8 +244,8 @@ class AdmissionServer:
         address: str,
         client_ca: Path | None = None,
         limits: Limits | None = None,
-        on_review: OnReview | None = None,
-        on_turned_away: OnTurnedAway | None = None,
+        on_review: OnReview,
+        on_turned_away: OnTurnedAway,
     ) -> None:
         """`client_ca` has the CAs of which one must have signed a client's certificate (None: any client may connect).
 
@@ -256,12 +256,12 @@ class AdmissionServer:
             raise ValueError("the webhook's address must not be 0")
         self._where = where
         self._admission = admission
-        self._on_review = on_review or (lambda _verdict, _seconds: None)
+        self._on_review = on_review
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
         if client_ca is not None:
             trust_clients_of(self._tls, client_ca)
-        self._on_turned_away = on_turned_away or (lambda _cause: None)
+        self._on_turned_away = on_turned_away
         limits = limits or Limits()
         self.intake = RequestLimiter(limits)
         self.connections = Connections(self._tls, limits, port="the webhook", on_turned_away=self._on_turned_away)

@@ -37,8 +37,6 @@ from airunway_dynamo.manifest import MANIFEST, RESERVED_LABELS, Feature, reserve
 from airunway_dynamo.runtimes import OWN_FLAGS
 from airunway_dynamo.settings import Settings
 
-__all__ = ["compatibility"]
-
 _ON_GROVE, _OF_A_LABEL, _OF_A_GROUP = 45, 63, 49
 """Maximum lengths: of graph and component name together on Grove, of a label value, of a LeaderWorkerSet's name."""
 _WORKER_HASH = len("-12345678")

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from airunway.sdk import NIXL_TRANSFER, Version, canonical_json, tag_of
 
-__all__ = ["EVENTS", "IMAGES", "OWN_FLAGS", "ROLES", "RUNTIMES", "is_release"]
-
 Flags = tuple[tuple[str, ...], ...]
 """Each flag, followed by its values if it has any."""
 

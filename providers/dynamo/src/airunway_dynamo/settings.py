@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from airunway.sdk import setting
 
-__all__ = ["Settings"]
-
 _VERSION = re.compile(r"\d{1,4}\.\d{1,4}\.\d{1,4}")
 
 

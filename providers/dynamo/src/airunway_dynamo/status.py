@@ -43,8 +43,6 @@ from airunway_dynamo.manifest import WORKERS
 from airunway_dynamo.runtimes import RUNTIMES
 from airunway_dynamo.settings import Settings
 
-__all__ = ["observation"]
-
 _COMPONENT = "nvidia.com/dynamo-component"
 """Label with the component's name on objects that the operator creates for a component."""
 _SETTLES = timedelta(seconds=5)

@@ -28,8 +28,6 @@ from airunway_kaito.objects import launch_of
 from airunway_kaito.plan import NODES_OF, Plan, plan_of
 from airunway_kaito.settings import Settings
 
-__all__ = ["compatibility"]
-
 _LONGEST = 52
 """Maximum length of a StatefulSet's name; its pods are refused beyond. A Workspace's StatefulSet has the Workspace's
 name, which is six characters longer in an InferenceSet."""

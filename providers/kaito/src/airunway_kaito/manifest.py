@@ -23,20 +23,6 @@ from airunway.sdk.overrides import GPUS, TEXT, TEXTS, choice, items, keys
 from airunway.sdk.workloads import CONFIG_MAP, SERVICE
 from airunway_kaito.settings import Settings
 
-__all__ = [
-    "API_VERSION",
-    "CREATED_BY",
-    "INFERENCE_SET",
-    "MANIFEST",
-    "OF_WORKSPACE",
-    "PRESET_NAME",
-    "SANDBOX_SCHEMAS",
-    "TRANSFORMERS",
-    "WORKSPACE",
-    "Feature",
-    "reserved_labels",
-]
-
 OF_WORKSPACE = "kaito.sh/workspace"
 """Label with a Workspace's name on its pods."""
 

@@ -24,8 +24,6 @@ from airunway_kaito.manifest import API_VERSION, CREATED_BY, INFERENCE_SET, OF_W
 from airunway_kaito.plan import PORT, plan_of
 from airunway_kaito.settings import Settings
 
-__all__ = ["SERVICE_PORT", "desired", "launch_of", "serving_pod", "serving_pods"]
-
 SERVICE_PORT = 80
 """Port of the Service: KAITO creates it for a Workspace, we create it for an InferenceSet; it has the same name."""
 

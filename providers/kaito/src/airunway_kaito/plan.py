@@ -17,8 +17,6 @@ from airunway.sdk import DEFAULT_GPU_TYPE, Context, ModelDeployment, digest, lab
 from airunway_kaito.manifest import INFERENCE_SET, Feature
 from airunway_kaito.settings import Settings
 
-__all__ = ["NODES_OF", "PORT", "PRESET_TOKEN", "Plan", "plan_of"]
-
 PORT = 5000
 """Port on which every container must listen: the Service that KAITO creates always sends port 80 there."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from airunway.sdk.conditions import CREATION, IMAGE_PULL, NETWORK, SCHEDULING, meaning, meanings
 
-__all__ = ["ERRORS", "of_condition"]
-
 _NODES = meanings(
     (r"quota", "QuotaExceeded"),
     (r"unauthorized|forbidden|\b40[13]\b", "AuthFailed"),

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from airunway.sdk import setting
 
-__all__ = ["BRING_YOUR_OWN", "Settings"]
-
 BRING_YOUR_OWN = "byo"
 
 

@@ -29,8 +29,6 @@ from airunway_kaito.manifest import INFERENCE_SET, WORKSPACE
 from airunway_kaito.objects import SERVICE_PORT, serving_pod, serving_pods
 from airunway_kaito.plan import PORT
 
-__all__ = ["observation"]
-
 _RECONCILE_ERROR = " (last reconcile error: "
 # In order of dependency: nodes first, then the workload on them.
 _CHILDREN = ("NodeClaimReady", "NodesReady", "ResourceReady", "InferenceReady")

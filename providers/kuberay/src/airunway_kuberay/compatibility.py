@@ -37,8 +37,6 @@ from airunway_kuberay.serve import (
 from airunway_kuberay.settings import Settings
 from airunway_kuberay.shield import shield_findings
 
-__all__ = ["compatibility"]
-
 _LONGEST = 47
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 

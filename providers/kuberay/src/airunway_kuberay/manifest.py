@@ -36,12 +36,9 @@ __all__ = [
     "SUSPEND",
     "TOKENS",
     "TRANSFORMERS",
-    "VERSION",
     "WORKERS",
     "reserved_labels",
 ]
-
-VERSION = "0.1.0"
 
 WORKERS, PREFILL, DECODE = "gpu-workers", "prefill-workers", "decode-workers"
 """The worker groups. Pods have the name in their label ``ray.io/group``; the head has another value."""
@@ -152,7 +149,7 @@ TRANSFORMERS = with_defaults(
 
 MANIFEST = ProviderManifest(
     name="kuberay",
-    version=VERSION,
+    version="0.1.0",
     display_name="KubeRay",
     description="vLLM in Ray Serve LLM, aggregated or with prefill and decode apart, as KubeRay RayServices",
     documentation="https://docs.ray.io/en/latest/cluster/kubernetes/getting-started/rayservice-quick-start.html",

@@ -34,8 +34,6 @@ from airunway_kuberay.serve import (
 from airunway_kuberay.settings import Settings
 from airunway_kuberay.shield import Shield, network_policy, shield_of
 
-__all__ = ["desired_objects", "is_stopped"]
-
 _ENGINE = f"{labels.GROUP}/engine-settings"
 _MOST = 32
 _PORTS = {"gcs": 6379, "dashboard": 8265, "client": 10001, "serve": PORT}

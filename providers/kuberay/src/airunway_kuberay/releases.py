@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from airunway.sdk import ModelDeployment, Version, newest, served_name_of
+from airunway.sdk import ModelDeployment, Version, newest, served_name_of, version_in
 
 __all__ = [
     "DECODE_NAME",
@@ -20,7 +20,6 @@ __all__ = [
     "TOKENS_SINCE",
     "Release",
     "deployment_name",
-    "numbers",
     "release_of",
     "vllm_of",
 ]
@@ -59,7 +58,7 @@ RELEASES: Mapping[Version, Release] = {
 
 def release_of(version: str) -> Release | None:
     """The entry for a version such as ``2.56.0``; None if the version is unknown or older than the table."""
-    found = numbers(version)
+    found = version_in(version)
     return newest(RELEASES, found) if found is not None and found >= min(RELEASES) else None
 
 
@@ -79,16 +78,8 @@ def vllm_of(version: str, image: str) -> Version | None:
     Since 2.56 the extra ``llm`` of Ray's wheel pins one release of vLLM. Up to 2.55 it gives only a minimum, so the
     release in an image is unknown.
     """
-    found = numbers(version)
+    found = version_in(version)
     return _PINNED.get(found[:2]) if found is not None and _IMAGE.search(image) else None
-
-
-def numbers(version: str) -> Version | None:
-    """``(2, 56, 0)`` for a version, or None if there is none."""
-    parts = version.split(".")
-    if len(parts) != 3 or any(len(part) > 4 for part in parts):
-        return None
-    return int(parts[0]), int(parts[1]), int(parts[2])
 
 
 def deployment_name(prefix: str, deployment: ModelDeployment) -> str:

@@ -35,22 +35,6 @@ from airunway_kuberay.manifest import COUNTS_APART, DECODE, PREFILL, SHIELDED, W
 from airunway_kuberay.releases import DECODE_NAME, PREFILL_NAME, Release, deployment_name, release_of, vllm_of
 from airunway_kuberay.settings import Settings
 
-__all__ = [
-    "argument_blockers",
-    "autoscaling",
-    "counts",
-    "engine_change",
-    "engine_settings",
-    "frontend_findings",
-    "group_sizes",
-    "ingress_room",
-    "logical_cpus",
-    "ray_container",
-    "ray_version",
-    "serve_config",
-    "version_findings",
-]
-
 _SINCE = {"aggregated": ("build_openai_app", (2, 44)), "disaggregated": ("build_pd_openai_app", (2, 49))}
 """The builder of the application, and the first release of Ray with it (ray.serve.llm of 2.44.1 and 2.49.0)."""
 _REMEDY = "name an image whose tag begins with the version of Ray, or set provider.overrides.rayVersion"

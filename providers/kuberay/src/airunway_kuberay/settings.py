@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from airunway.sdk import setting
 
-__all__ = ["Settings"]
-
 _DURATION = re.compile(r"(\d+(h|m|s))+|\d+")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 

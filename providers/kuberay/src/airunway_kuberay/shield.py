@@ -11,12 +11,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum
 
-from airunway.sdk import Context, Finding, ModelDeployment, Resource, blocker, dig, labels, overridden, pod_specs
+from airunway.sdk import (
+    Context,
+    Finding,
+    ModelDeployment,
+    Resource,
+    blocker,
+    dig,
+    labels,
+    overridden,
+    pod_specs,
+    version_in,
+)
 from airunway_kuberay.manifest import PORT, SHIELDED, TOKENS
-from airunway_kuberay.releases import TOKENS_SINCE, numbers
+from airunway_kuberay.releases import TOKENS_SINCE
 from airunway_kuberay.settings import Settings
-
-__all__ = ["Shield", "network_policy", "shield_findings", "shield_of"]
 
 _RAY = "ray.io/is-ray-node"
 """A label that KubeRay adds to each of its pods."""
@@ -37,7 +46,7 @@ def shield_of(context: Context[Settings], version: str) -> Shield:
     """The protection of a cluster with that version of Ray (empty: unknown)."""
     if not context.has(SHIELDED):
         return Shield.NONE
-    found = numbers(version)
+    found = version_in(version)
     if context.has(TOKENS) and found is not None and found >= TOKENS_SINCE:
         return Shield.TOKEN
     return Shield.POLICY if context.settings.network_policy != "Never" else Shield.NONE

@@ -40,8 +40,6 @@ from airunway_kuberay.objects import is_stopped
 from airunway_kuberay.serve import group_sizes
 from airunway_kuberay.settings import Settings
 
-__all__ = ["observation"]
-
 _SETTLES = timedelta(seconds=5)
 """KubeRay reports a change as observed up to two seconds before its effect is visible (fact 17); times are whole
 seconds."""

@@ -19,9 +19,8 @@ from airunway.sdk.overrides import TEXT, choice, typed
 from airunway.sdk.workloads import DEPLOYMENT, LEADER_WORKER_SET, SERVER, SERVICE
 from airunway_llmd.settings import Settings
 
-__all__ = ["DECIDERS", "DECODE", "MANIFEST", "PREFILL", "ROLE_BY_ROLE", "TRANSFORMERS", "VERSION"]
+__all__ = ["DECIDERS", "DECODE", "MANIFEST", "PREFILL", "ROLE_BY_ROLE", "TRANSFORMERS"]
 
-VERSION = "0.1.0"
 PREFILL, DECODE = "prefill", "decode"
 """Roles in the spec, and component labels of their pods."""
 
@@ -58,7 +57,7 @@ TRANSFORMERS = (
 
 MANIFEST = ProviderManifest(
     name="llmd",
-    version=VERSION,
+    version="0.1.0",
     display_name="llm-d",
     description="vLLM behind an InferencePool with llm-d's endpoint picker; prefill and decode apart with its sidecars",
     documentation="https://llm-d.ai/docs",

@@ -37,8 +37,6 @@ from airunway_llmd.roles import pair_findings, pool_labels, roles_of
 from airunway_llmd.settings import Settings
 from airunway_llmd.sidecar import PORT, sidecar, sidecar_blockers, sidecar_warnings
 
-__all__ = ["provider"]
-
 _COMPONENTS = {"": "ProviderResource", "decode": "Decode", "prefill": "Prefill"}
 _RESERVED = ("llm-d.ai/",)
 _WORKLOADS = (workloads.DEPLOYMENT.kind, workloads.LEADER_WORKER_SET.kind)

@@ -22,8 +22,6 @@ from airunway_llmd.manifest import DECODE, PREFILL
 from airunway_llmd.settings import Settings
 from airunway_llmd.sidecar import NIXL, PORT, SERVER_PORT, connector_of
 
-__all__ = ["pair_findings", "pool_labels", "roles_of"]
-
 _ROLE = "llm-d.ai/role"
 _TRANSFER = "kv-transfer-config"
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from airunway.sdk import serving, setting
 
-__all__ = ["Settings"]
-
 _ROUTER = "ghcr.io/llm-d/llm-d-router"
 
 

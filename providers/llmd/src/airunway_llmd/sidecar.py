@@ -10,10 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from airunway.sdk import Context, Finding, ModelDeployment, Resource, container_security, ignored, picker
+from airunway.sdk import (
+    Context,
+    Finding,
+    ModelDeployment,
+    Resource,
+    bad_override,
+    blocker,
+    container_security,
+    ignored,
+    picker,
+)
 from airunway_llmd.settings import Settings
-
-__all__ = ["PORT", "SERVER_PORT", "connector_of", "sidecar", "sidecar_blockers", "sidecar_warnings"]
 
 PORT = 8000
 """Port of the sidecar, and of prefill and aggregated servers: all members of a pool have the same port."""
@@ -56,26 +64,22 @@ def sidecar_blockers(deployment: ModelDeployment, context: Context[Settings]) ->
     image, release = context.settings.sidecar_image, _release(context)
     if release is None:
         known = ", ".join(f"v{major}.{minor}" for major, minor in _RELEASES)
-        yield Finding(
-            path="spec.serving.mode",
-            reason="IncompatibleConfiguration",
-            message=f"the flags of the routing sidecar {image} are not known: known are {known}; set the provider "
-            "setting sidecarImage to an image with such a tag, or sidecarVersion to the release that it is of",
+        yield blocker(
+            "spec.serving.mode",
+            f"the flags of the routing sidecar {image} are not known: known are {known}; set the provider setting "
+            "sidecarImage to an image with such a tag, or sidecarVersion to the release that it is of",
         )
     elif (connector := connector_of(deployment)) not in release.connectors:
-        yield Finding(
-            path="spec.provider.overrides.connector",
-            reason="InvalidOverride",
-            message=f"the routing sidecar {image} has no connector {connector!r}: use one of "
-            f"{', '.join(release.connectors)}",
+        known = ", ".join(release.connectors)
+        yield bad_override(
+            "connector", f"the routing sidecar {image} has no connector {connector!r}: use one of {known}"
         )
     if context.kubernetes < _NATIVE:
         major, minor = context.kubernetes
-        yield Finding(
-            path="spec.serving.mode",
-            reason="IncompatibleConfiguration",
-            message=f"disaggregated mode needs native sidecars (Kubernetes 1.29), and the cluster is {major}.{minor}: "
-            "use mode aggregated",
+        yield blocker(
+            "spec.serving.mode",
+            f"disaggregated mode needs native sidecars (Kubernetes 1.29), and the cluster is {major}.{minor}: use mode "
+            "aggregated",
         )
 
 

@@ -18,9 +18,6 @@ from airunway.sdk import (
 from airunway.sdk.workloads import DEPLOYMENT, LEADER_WORKER_SET, SERVER, SERVICE
 from airunway_vllm.settings import Settings
 
-__all__ = ["MANIFEST", "TRANSFORMERS", "VERSION"]
-
-VERSION = "0.1.0"
 TRANSFORMERS = with_defaults(
     (*serving.TRANSFORMERS, *serving.transformers(2, [HARDENED, FLAGS_BY_RELEASE])),
     vllm_image="vllm/vllm-openai:v0.23.0",
@@ -30,7 +27,7 @@ _engine = partial(EngineCapability, gpu_support=True, model_cache=True, scale_to
 
 MANIFEST = ProviderManifest(
     name="vllm",
-    version=VERSION,
+    version="0.1.0",
     display_name="Deployments",
     description="vLLM, SGLang, TensorRT-LLM and llama.cpp as Deployments; over several nodes as LeaderWorkerSets",
     documentation="https://lws.sigs.k8s.io/docs/",

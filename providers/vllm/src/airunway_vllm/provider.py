@@ -24,8 +24,6 @@ from airunway.sdk import (
 from airunway_vllm.manifest import MANIFEST, TRANSFORMERS
 from airunway_vllm.settings import Settings
 
-__all__ = ["provider"]
-
 COMPONENT = "ProviderResource"
 PORT = 8000
 """Port of the containers and of our Service."""

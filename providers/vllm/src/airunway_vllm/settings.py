@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from airunway.sdk import serving, setting
 
-__all__ = ["Settings"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(serving.NodeSettings):

@@ -12,8 +12,6 @@ from airunway_testing.cli.controlplane import app as controlplane
 from airunway_testing.cli.provider import app as provider
 from airunway_testing.cli.simulate import simulate
 
-__all__ = ["app"]
-
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 app.add_typer(controlplane, name="controlplane")
 app.add_typer(provider, name="provider")

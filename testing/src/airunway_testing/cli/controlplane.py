@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from airunway_testing.controlplane import ControlPlane
     from airunway_testing.controlplane.state import RunningState
 
-__all__ = ["app"]
-
 app = typer.Typer(help="A Kubernetes control plane on this machine: no root, no Docker.", no_args_is_help=True)
 
 # Spelt out here rather than imported: the imports of the commands' bodies would slow down every `airunway --help`.

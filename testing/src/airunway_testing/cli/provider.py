@@ -9,8 +9,6 @@ import typer
 
 from airunway.resource import key_of
 
-__all__ = ["app"]
-
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 
 

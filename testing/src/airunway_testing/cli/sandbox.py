@@ -26,8 +26,6 @@ from airunway_testing.sandbox.samples import TYPO
 from airunway_testing.sandbox.stack import Sandbox, has_catalogue, sandbox
 from airunway_testing.sandbox.table import Row, as_text, row_of
 
-__all__ = ["run_sandbox"]
-
 _STYLES = {"Running": "green", "Failed": "red", "Degraded": "yellow", "Deploying": "cyan"}
 
 

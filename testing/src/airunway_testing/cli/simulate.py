@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from airunway.kube import ClusterConfig
     from airunway_testing.simulators import Simulator
 
-__all__ = ["simulate"]
-
 
 def simulate(
     name: Annotated[str, typer.Argument(help="Which operator: the name of an installed simulator.")],

@@ -17,25 +17,6 @@ from airunway.plugins.host import ProviderHost, assumed_context
 from airunway.resource import Resource
 from airunway.runtime.translate import TranslationResult, parsed, translate
 
-__all__ = [
-    "CACHE",
-    "CACHED_FILE",
-    "GATEWAY",
-    "NAME",
-    "NOW",
-    "OF_THE_CORE",
-    "SETTINGS",
-    "TOGGLES",
-    "Base",
-    "SettingToggle",
-    "Toggle",
-    "bases",
-    "context_of",
-    "judged",
-    "merged_spec",
-    "spec_fields",
-]
-
 NAME = "model"
 """Name of every deployment that is asked about."""
 

@@ -27,8 +27,6 @@ from airunway.rbac.rights import Rights, provider_rights
 from airunway.resource import Resource, copy_of
 from airunway_testing.conformance.settings import settings_property
 
-__all__ = ["GUARD", "as_text", "plain_rights", "provider_files", "with_settings"]
-
 GUARD = "@name@-guard"
 """What the policies are called."""
 

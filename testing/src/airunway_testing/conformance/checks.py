@@ -26,8 +26,6 @@ from airunway_testing.simulators import discover_simulators, simulators_for
 
 _SEEDS = ("1", "2")
 
-__all__ = ["problems", "uncompared"]
-
 
 def problems(name: str) -> Iterator[str]:
     """What is wrong with the installed provider of that name; nothing if all is well.

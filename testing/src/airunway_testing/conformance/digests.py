@@ -31,8 +31,6 @@ from airunway.resource import Resource, dig, digest
 from airunway_testing.conformance.cases import NAME, NOW, TOGGLES, Base, bases, merged_spec
 from airunway_testing.conformance.fields import Answer, outcomes
 
-__all__ = ["Record", "digests", "extended", "fixed_set", "problems"]
-
 _LENGTH = 12
 
 _TURNS = ("spec.model.source",)

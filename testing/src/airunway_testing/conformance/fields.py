@@ -37,8 +37,6 @@ from airunway_testing.conformance.cases import (
     merged_spec,
 )
 
-__all__ = ["Answer", "Outcome", "outcomes", "plain", "replaced_labels", "setting_outcomes"]
-
 _NOTES = (
     names.SPEC_HASH,
     names.WRITTEN_FOR,

@@ -9,8 +9,6 @@ from airunway.plugins.registry import load
 from airunway.resource import digest
 from airunway_testing.conformance.cases import bases, judged
 
-__all__ = ["fingerprint"]
-
 
 def fingerprint(name: str) -> str:
     """One word for all that the installed provider makes of plain deployments."""

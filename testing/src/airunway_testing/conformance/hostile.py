@@ -30,8 +30,6 @@ from airunway_testing.conformance.cases import Base, bases, context_of, judged, 
 from airunway_testing.conformance.fields import plain
 from airunway_testing.conformance.readings import Declared, Steps, declared, decoded, readings_at
 
-__all__ = ["HOSTILE", "PLACES", "hostile_faults"]
-
 HOSTILE = (
     "; rm -rf *",
     "$(cat secret)",

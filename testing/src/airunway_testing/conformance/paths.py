@@ -8,8 +8,6 @@ from functools import cache
 from airunway.api.crds import schema_of
 from airunway.resource import Resource
 
-__all__ = ["is_field"]
-
 _STEP = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 

@@ -10,8 +10,6 @@ from airunway.rbac.policy_rules import places_of
 from airunway.resource import Resource, dig
 from airunway.sdk.pods import pod_specs, pod_templates
 
-__all__ = ["guarded_faults"]
-
 
 def guarded_faults(manifest: ProviderManifest, deployment: str, objects: Sequence[Resource]) -> Iterator[str]:
     """What of the objects of a translation, for the deployment of that name, the guard would refuse or not look at."""

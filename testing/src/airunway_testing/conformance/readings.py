@@ -13,8 +13,6 @@ from typing import Any, TypeAlias
 
 from airunway.sdk import Reading
 
-__all__ = ["Declared", "Steps", "declared", "decoded", "readings_at"]
-
 Steps: TypeAlias = tuple[str | int, ...]
 """The keys and indices that lead to a value of an object."""
 

@@ -8,8 +8,6 @@ from typing import Any
 from airunway.plugins.settings import settings_defaults, settings_schema
 from airunway.resource import Resource
 
-__all__ = ["settings_property"]
-
 
 def settings_property(settings: type) -> Resource:
     """A closed schema without references, which draft-07 and Helm understand.

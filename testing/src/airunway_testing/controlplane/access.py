@@ -20,8 +20,6 @@ from airunway_testing.controlplane.plane import START_TIMEOUT, ControlPlane
 from airunway_testing.controlplane.progress import Report
 from airunway_testing.controlplane.versions import Level
 
-__all__ = ["Cluster", "RunningCluster", "named_kubeconfig", "running"]
-
 
 class Cluster(Protocol):
     """What tests and the sandbox need to know of a cluster, with any owner."""

@@ -17,8 +17,6 @@ from airunway_testing.controlplane.errors import (
 from airunway_testing.controlplane.progress import Report
 from airunway_testing.controlplane.versions import KUBERNETES_VERSION, Component, Level, components_of
 
-__all__ = ["Source", "find_binaries", "source_order"]
-
 Source = Literal["cluster", "assets", "cache", "download", "k3s", "build"]
 """Where a cluster comes from. "cluster" (the user's own) and "k3s" (a container) are whole clusters, the others give
 programs to start.

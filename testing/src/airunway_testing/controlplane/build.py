@@ -14,8 +14,6 @@ from airunway_testing.controlplane.progress import Meter, Report
 from airunway_testing.controlplane.toolchain import find_go
 from airunway_testing.controlplane.versions import GO_SOURCES, KUBERNETES_VERSION, KWOK_VERSION, Component
 
-__all__ = ["build", "expected_minutes"]
-
 _MULTI_CALL = "controlplane"
 _MULTI_CALL_COMPONENTS: frozenset[Component] = frozenset(
     {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}

@@ -10,8 +10,6 @@ from airunway_testing.controlplane.errors import ControlPlaneError
 from airunway_testing.controlplane.progress import Report
 from airunway_testing.controlplane.versions import cache_key
 
-__all__ = ["cache_root", "control_plane_cache", "is_program", "locked"]
-
 
 def cache_root(environment: Mapping[str, str]) -> Path:
     """``$AIRUNWAY_CACHE``, else ``airunway`` in the user's cache folder."""

@@ -17,8 +17,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-__all__ = ["Authority", "KeyPair", "key_pair_of_service_accounts", "load_authority", "new_authority"]
-
 _LIFETIME = datetime.timedelta(days=365)
 _CLOCK_SKEW = datetime.timedelta(hours=1)
 _RSA_BITS = 2048  # programs refuse fewer

@@ -10,8 +10,6 @@ from airunway_testing.controlplane.certificates import Authority, KeyPair, key_p
 from airunway_testing.controlplane.kubeconfigs import write_kubeconfig
 from airunway_testing.controlplane.versions import Component, Level
 
-__all__ = ["EGRESS_SOCKET", "AuditLevel", "Layout", "audit_policy", "command", "egress_selection", "new_layout"]
-
 AuditLevel = Literal["Metadata", "Request", "RequestResponse"]
 
 EGRESS_SOCKET = "egress.sock"

@@ -13,8 +13,6 @@ from airunway_testing.controlplane.errors import ControlPlaneError
 from airunway_testing.controlplane.kubeconfigs import file_name, write_kubeconfig
 from airunway_testing.controlplane.versions import Level
 
-__all__ = ["Description", "issue_kubeconfig", "load_description", "save_description"]
-
 _FILE = "control-plane.json"
 
 

@@ -31,8 +31,6 @@ from airunway_testing.controlplane.versions import (
     go_platform,
 )
 
-__all__ = ["Release", "download", "recorded_sum", "release_of"]
-
 _RECORDED = Path(__file__).with_name("sums.txt")
 
 _PATIENCE_FOR_FIRST_ANSWER = 3.0

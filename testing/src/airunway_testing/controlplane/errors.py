@@ -1,14 +1,5 @@
 """What can go wrong on the way to a running control plane."""
 
-__all__ = [
-    "BinariesUnavailableError",
-    "BuildFailedError",
-    "ChecksumMismatchError",
-    "ControlPlaneError",
-    "DownloadFailedError",
-    "StartFailedError",
-]
-
 
 class ControlPlaneError(Exception):
     """Anything that keeps a control plane from running; the message says what to do."""

@@ -8,8 +8,6 @@ from pathlib import Path
 from airunway_testing.controlplane.errors import ControlPlaneError
 from airunway_testing.controlplane.progress import Report
 
-__all__ = ["k3s_kubeconfig"]
-
 _DEFAULT_IMAGE = "rancher/k3s:latest"
 
 

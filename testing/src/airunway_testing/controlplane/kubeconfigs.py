@@ -10,8 +10,6 @@ import yaml
 
 from airunway_testing.controlplane.certificates import KeyPair
 
-__all__ = ["file_name", "write_kubeconfig"]
-
 
 def write_kubeconfig(path: Path, *, server: str, authority: Path, client: KeyPair, user: str) -> Path:
     """Write a kubeconfig that holds everything itself (certificates inline), readable by its owner only."""

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from airunway.resource import Resource
 from airunway_testing.controlplane.versions import KUBERNETES_VERSION
 
-__all__ = ["DEFAULT_NODES", "SimulatedNode", "cpu_node", "gpu_node"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class SimulatedNode:

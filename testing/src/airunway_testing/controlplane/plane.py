@@ -35,8 +35,6 @@ from airunway_testing.controlplane.requests import Requests
 from airunway_testing.controlplane.stages import pod_stages
 from airunway_testing.controlplane.versions import Component, Level, components_of
 
-__all__ = ["START_TIMEOUT", "ControlPlane", "learn_kinds"]
-
 START_TIMEOUT = 90.0
 """Seconds in which a control plane must be ready, not counting fetching or building the programs."""
 

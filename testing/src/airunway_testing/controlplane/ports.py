@@ -4,8 +4,6 @@ import contextlib
 import socket
 from collections.abc import Iterator
 
-__all__ = ["reserved_ports"]
-
 
 @contextlib.contextmanager
 def reserved_ports(count: int) -> Iterator[list[int]]:

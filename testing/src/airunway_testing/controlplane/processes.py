@@ -14,8 +14,6 @@ from pathlib import Path
 
 from airunway_testing.controlplane.errors import StartFailedError
 
-__all__ = ["Processes", "log_tail"]
-
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _PATIENCE = 60.0
 """Seconds beyond any grace after which a supervisor that does not answer is taken for dead: a busy machine is slow."""

@@ -9,8 +9,6 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-__all__ = ["Meter", "Report"]
-
 Report = Callable[[str], None]
 """Takes one sentence for the user."""
 

@@ -10,17 +10,6 @@ from airunway_testing.controlplane.errors import StartFailedError
 from airunway_testing.controlplane.processes import Processes, log_tail
 from airunway_testing.controlplane.requests import Requests
 
-__all__ = [
-    "REPORT_EVERY",
-    "Waiter",
-    "collects_garbage",
-    "has_user_roles",
-    "join",
-    "serves",
-    "still_waiting",
-    "takes_pods",
-]
-
 REPORT_EVERY = 15.0
 """Seconds between two words about the same wait."""
 _INTERVAL = 0.05

@@ -11,8 +11,6 @@ from pathlib import Path
 from airunway.resource import Resource
 from airunway_testing.controlplane.certificates import KeyPair
 
-__all__ = ["Reply", "Requests"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:

@@ -11,8 +11,6 @@ from typing import Literal, get_args
 
 from airunway.resource import Resource
 
-__all__ = ["OUTCOME", "PLAYED_BY_RUNNER", "PLAYED_BY_RUNNERS", "Outcome", "pod_stages"]
-
 OUTCOME = "airunway-testing-outcome"
 """Without a domain: those are refused on pods unless a policy lists them."""
 

@@ -11,8 +11,6 @@ from typing import Self
 from airunway_testing.controlplane.cache import cache_root
 from airunway_testing.controlplane.versions import Level
 
-__all__ = ["RunningState", "alive", "forget", "read_states", "save_state", "state_folder"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class RunningState:

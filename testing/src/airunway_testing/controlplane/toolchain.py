@@ -15,8 +15,6 @@ from airunway_testing.controlplane.errors import BuildFailedError
 from airunway_testing.controlplane.progress import Report
 from airunway_testing.controlplane.versions import GO_SOURCES
 
-__all__ = ["find_go", "go_version", "required_go"]
-
 
 def required_go() -> tuple[int, int]:
     """The Go release that go.mod asks for, e.g. ``(1, 26)``."""

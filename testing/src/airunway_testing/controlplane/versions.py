@@ -5,18 +5,6 @@ import platform
 from pathlib import Path
 from typing import Literal, get_args
 
-__all__ = [
-    "ETCD_VERSION",
-    "GO_SOURCES",
-    "KUBERNETES_VERSION",
-    "KWOK_VERSION",
-    "Component",
-    "Level",
-    "cache_key",
-    "components_of",
-    "go_platform",
-]
-
 Level = Literal["api", "cluster"]
 Component = Literal["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"]
 

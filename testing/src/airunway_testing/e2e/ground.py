@@ -27,8 +27,6 @@ from airunway.resource import ObjectKey, Resource, key_of, uid_of
 from airunway_testing.controlplane.processes import Processes, log_tail
 from airunway_testing.sandbox.samples import Sample, secrets_of
 
-__all__ = ["LABEL", "MANAGER", "Ground", "GroundError"]
-
 LABEL = "e2e.airunway.ai/run"
 """On everything that a run makes in the cluster: what a run that was killed left is found by it."""
 

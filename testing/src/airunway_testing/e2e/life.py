@@ -30,8 +30,6 @@ from airunway_testing.e2e.ground import MANAGER
 from airunway_testing.expectations import Expectation, has_replicas, reason_is, running_at
 from airunway_testing.sandbox.samples import Sample
 
-__all__ = ["STEPS", "Failed", "Life", "Missing"]
-
 _LACKING = (
     "Unschedulable.",
     "Model.AuthGated",

@@ -10,8 +10,6 @@ from xml.etree import ElementTree
 
 from airunway.redaction import printable
 
-__all__ = ["Outcome", "Report", "Result", "as_junit", "as_markdown"]
-
 
 class Outcome(StrEnum):
     PASSED = "passed"

@@ -21,8 +21,6 @@ from airunway_testing.e2e.report import Outcome, Report, Result
 from airunway_testing.e2e.survey import Candidate, Survey, kinds_of, survey
 from airunway_testing.sandbox.samples import Sample
 
-__all__ = ["Say", "end_to_end", "new_report"]
-
 Say = Callable[[str], None]
 
 _ANSWER = 15.0

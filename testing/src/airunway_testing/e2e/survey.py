@@ -17,8 +17,6 @@ from airunway.runtime.crd_versions import crd_facts
 from airunway.selection import STALE_AFTER
 from airunway_testing.sandbox.samples import Sample, samples_of
 
-__all__ = ["Candidate", "Survey", "kinds_of", "survey"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:

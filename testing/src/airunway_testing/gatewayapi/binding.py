@@ -21,24 +21,6 @@ from airunway_testing.gatewayapi.kinds import (
     POOL_GROUP,
 )
 
-__all__ = [
-    "Binding",
-    "Fault",
-    "Verdict",
-    "World",
-    "answered",
-    "backend_keys",
-    "bindings",
-    "class_status",
-    "fault_of",
-    "gateway_status",
-    "is_ours",
-    "parent_keys",
-    "pool_status",
-    "route_status",
-    "selected",
-]
-
 
 class Fault(StrEnum):
     """How the simulated controller misbehaves towards one Gateway or HTTPRoute."""

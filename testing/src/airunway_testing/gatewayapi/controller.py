@@ -55,8 +55,6 @@ from airunway_testing.gatewayapi.kinds import (
 from airunway_testing.simulators.registry import Level, Simulator
 from airunway_testing.simulators.writes import status_patch
 
-__all__ = ["FLAP", "GatewayController", "remove_gateways", "running_gateway_controller", "simulator"]
-
 FLAP = 0.2
 """Seconds that a flapping object stays in one of its two states."""
 

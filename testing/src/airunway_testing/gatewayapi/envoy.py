@@ -35,8 +35,6 @@ from airunway_testing.gatewayapi.controller import GatewayController
 from airunway_testing.gatewayapi.kinds import GATEWAY, HTTP_ROUTE, INFERENCE_POOL, POOL_GROUP
 from airunway_testing.gatewayapi.picker import DESTINATION
 
-__all__ = ["Configuration", "EnvoyError", "EnvoyGateway", "configuration", "endpoints_of_pool", "running_envoy_gateway"]
-
 _TYPE = "type.googleapis.com/envoy."
 _EXT_PROC = "envoy.filters.http.ext_proc"
 _LOOK = 0.02

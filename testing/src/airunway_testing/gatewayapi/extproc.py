@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Body", "Headers", "body_answer", "framed", "headers_answer", "parse_request", "refusal", "unframed"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Headers:

@@ -13,8 +13,6 @@ from h2.exceptions import ProtocolError
 
 from airunway_testing.gatewayapi.extproc import framed, unframed
 
-__all__ = ["check", "running_health"]
-
 _PATH = "/grpc.health.v1.Health/Check"
 _SERVING, _NOT_SERVING = b"\x08\x01", b"\x08\x02"
 """The encoded answers: field 1, the status."""

@@ -11,25 +11,6 @@ import yaml
 from airunway.kube import Kind
 from airunway.resource import Resource, copy_of
 
-__all__ = [
-    "CLASS_NAME",
-    "CONTROLLER_NAME",
-    "DESTINATION_RULE",
-    "FAULT",
-    "GATEWAY",
-    "GATEWAY_CLASS",
-    "GATEWAY_GROUP",
-    "HTTP_ROUTE",
-    "INFERENCE_POOL",
-    "MANAGER",
-    "POOL_GROUP",
-    "definitions",
-    "gateway",
-    "gateway_class",
-    "istio_definitions",
-    "listener",
-]
-
 GATEWAY_GROUP = "gateway.networking.k8s.io"
 POOL_GROUP = "inference.networking.k8s.io"
 

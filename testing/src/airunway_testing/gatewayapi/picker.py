@@ -33,8 +33,6 @@ from airunway_testing.gatewayapi.extproc import (
     unframed,
 )
 
-__all__ = ["DESTINATION", "Picked", "PlayedPicker", "running_picker"]
-
 DESTINATION = "x-gateway-destination-endpoint"
 _WITH_MODEL = ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/embeddings")
 _WITHOUT_BODY = ("/v1/models",)

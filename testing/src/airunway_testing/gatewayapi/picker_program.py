@@ -27,8 +27,6 @@ from airunway_testing.gatewayapi.health import running_health
 from airunway_testing.gatewayapi.kinds import INFERENCE_POOL
 from airunway_testing.gatewayapi.picker import running_picker
 
-__all__ = ["main"]
-
 _EXT_PROC, _HEALTH, _METRICS = 9002, 9003, 9090
 _FLAGS: dict[str, str] = {
     "pool-name": "",

@@ -13,8 +13,6 @@ from pathlib import Path
 from airunway.resource import Resource
 from airunway_testing.releases import definition, stored_releases
 
-__all__ = ["API", "EXTENSION", "GatewayRelease", "gateway_releases"]
-
 API = frozenset(f"{plural}.gateway.networking.k8s.io" for plural in ("gatewayclasses", "gateways", "httproutes"))
 """CRDs of the Gateway API that AI Runway meets."""
 EXTENSION = frozenset({"inferencepools.inference.networking.k8s.io"})

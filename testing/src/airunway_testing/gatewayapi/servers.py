@@ -15,8 +15,6 @@ from aiohttp import web
 from airunway.kube import POD, Client
 from airunway.resource import ObjectKey, Resource, format_time
 
-__all__ = ["ModelServer", "Received", "make_pod", "running_server", "set_ready"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Received:

@@ -41,8 +41,6 @@ from airunway_testing.gatewayapi.picker import PlayedPicker, running_picker
 from airunway_testing.gatewayapi.servers import ModelServer, make_pod, running_server, set_ready
 from airunway_testing.operator import install_definitions
 
-__all__ = ["Answer", "Ground", "traffic_ground"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:

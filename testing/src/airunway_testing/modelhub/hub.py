@@ -39,8 +39,6 @@ from airunway_testing.modelhub.serving import (
     respond_with_fault,
 )
 
-__all__ = ["Files", "Hub", "Repository", "model_hub"]
-
 Files: TypeAlias = Mapping[str, bytes | str | Content]
 """Contents by path."""
 

@@ -36,8 +36,6 @@ from airunway_testing.modelhub.serving import (
     respond_with_fault,
 )
 
-__all__ = ["Buckets", "ObjectStore", "object_store"]
-
 Buckets: TypeAlias = Mapping[str, Mapping[str, bytes | str | Content]]
 """Contents by key, by name of the bucket."""
 

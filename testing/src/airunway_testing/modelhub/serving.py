@@ -20,33 +20,6 @@ from typing import Literal, TypeAlias
 
 from aiohttp import web
 
-__all__ = [
-    "Bytes",
-    "Content",
-    "CutBody",
-    "ErrorPage",
-    "Fault",
-    "Faults",
-    "Held",
-    "HttpError",
-    "IgnoredRange",
-    "LyingSize",
-    "OnDisk",
-    "Pattern",
-    "Reset",
-    "Route",
-    "SeenRequest",
-    "ShortBody",
-    "Slow",
-    "Stall",
-    "SwappedWith",
-    "WrongByte",
-    "content_of",
-    "listening",
-    "respond_with_content",
-    "respond_with_fault",
-]
-
 _BLOCK = 2**20
 _CHUNK = 2**16
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")

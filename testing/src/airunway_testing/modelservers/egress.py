@@ -16,8 +16,6 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
 
-__all__ = ["Address", "Find", "egress_proxy"]
-
 log = logging.getLogger(__name__)
 
 Address: TypeAlias = tuple[str, int]

@@ -22,8 +22,6 @@ from aiohttp import web
 from airunway.resource import ObjectKey
 from airunway_testing.controlplane.certificates import new_authority
 
-__all__ = ["FindLog", "Log", "log_server"]
-
 _MOST_LINES = 1000
 _LOOK = 0.2
 """Seconds between two looks for new lines of a log that is followed."""

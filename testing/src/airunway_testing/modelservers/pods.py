@@ -30,8 +30,6 @@ from airunway_testing.model_server import ModelServer, Serves, model_server
 from airunway_testing.modelservers.egress import Address, egress_proxy
 from airunway_testing.modelservers.logs import Log, log_server
 
-__all__ = ["KUBELET_PORT", "PlayedServers", "pods_answer"]
-
 KUBELET_PORT = 10250
 """Port of the kubelets, in the status of the nodes."""
 

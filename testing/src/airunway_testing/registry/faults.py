@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-__all__ = ["Fault", "Faults", "Garbage", "Hang", "HttpStatus", "Redirect", "Route"]
-
 Route: TypeAlias = Literal["catalog", "tags", "manifest", "blob", "token"]
 """What a request asks for."""
 

@@ -16,8 +16,6 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["MODEL_SERVER", "REPORT", "install", "large", "main"]
-
 MODEL_SERVER = "model-server"
 """Entrypoint of the image."""
 

@@ -24,8 +24,6 @@ from aiohttp import web
 from airunway_testing.modelhub.serving import listening
 from airunway_testing.registry.faults import Faults, Garbage, Hang, HttpStatus, Redirect, Route
 
-__all__ = ["Auth", "Image", "LocalRegistry", "SeenRequest", "container_registry"]
-
 Auth: TypeAlias = Literal["none", "basic", "token"]
 """How a registry asks who a client is."""
 

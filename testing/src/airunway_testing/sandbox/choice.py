@@ -11,8 +11,6 @@ from airunway_testing.sandbox.errors import SandboxError
 from airunway_testing.sandbox.samples import Sample, samples_of
 from airunway_testing.simulators import Simulator, simulators_for
 
-__all__ = ["Choice", "choose"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:

@@ -15,8 +15,6 @@ from airunway.resource import ObjectKey, Resource, dig
 from airunway_testing.kubetools import kubectl_path
 from airunway_testing.sandbox.samples import Sample, secrets_of
 
-__all__ = ["Outcome", "demonstrate", "follow"]
-
 NAMESPACE = "default"
 
 

@@ -22,8 +22,6 @@ from airunway_testing.sandbox.samples import MODEL
 from airunway_testing.storage.pod_runner import ENTRYPOINT, running_pod_runner
 from airunway_testing.storage.program import PODS, Storage, running_storage
 
-__all__ = ["IMAGE", "main", "running_registry"]
-
 IMAGE = "models/tiny"
 """Repository of the registry's image."""
 

@@ -18,19 +18,6 @@ from airunway.plugins.registry import Distribution
 from airunway.resource import Resource, dig
 from airunway_testing.sandbox.errors import SandboxError
 
-__all__ = [
-    "CACHED",
-    "MODEL",
-    "TYPO",
-    "Sample",
-    "manifests_of",
-    "models_of",
-    "samples_in",
-    "samples_of",
-    "secrets_of",
-    "write_registry_samples",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:

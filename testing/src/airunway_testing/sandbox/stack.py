@@ -48,8 +48,6 @@ from airunway_testing.sandbox.samples import CACHED, MODEL, Sample, models_of, w
 from airunway_testing.simulators import Simulator
 from airunway_testing.storage.program import CLASS_NAME as STORAGE_CLASS_NAME
 
-__all__ = ["Sandbox", "Say", "has_catalogue", "sandbox"]
-
 Say = Callable[[str], None]
 """Called with a sentence about what happens now."""
 

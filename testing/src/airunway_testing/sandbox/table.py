@@ -9,8 +9,6 @@ from airunway.redaction import printable
 from airunway.resource import Resource, dig, key_of
 from airunway.table import format_table
 
-__all__ = ["Row", "as_text", "row_of"]
-
 
 @dataclass(frozen=True)
 class Row:

@@ -14,8 +14,6 @@ from typing import Literal, TypeAlias
 from airunway.resource import Resource, dig
 from airunway.upgrades.definitions import Definition
 
-__all__ = ["FIELDS", "Form", "Shape", "Tree", "shape_of"]
-
 Form: TypeAlias = Literal["template", "spec", "fields"]
 """A pod template; a bare pod spec; or fields of a container in the spec itself."""
 

@@ -21,8 +21,6 @@ from airunway_testing.conformance.chart import provider_files
 from airunway_testing.scaffold.shape import shape_of
 from airunway_testing.scaffold.texts import manifest_of, texts_of
 
-__all__ = ["Names", "ScaffoldError", "names_of", "write_skeleton"]
-
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _LONGEST = 30
 """Letters of a name: what is built of it (plural, label, Service) stays within 63."""

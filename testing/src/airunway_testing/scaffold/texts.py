@@ -13,8 +13,6 @@ _WIDTH = 120
 _ONE_LINE = 90
 """Letters of a tuple that stands on one line."""
 
-__all__ = ["POD_LABEL", "manifest_of", "texts_of"]
-
 POD_LABEL = "app.kubernetes.io/instance"
 """By which pods are known where the provider cannot label them, until the author says what the operator does."""
 

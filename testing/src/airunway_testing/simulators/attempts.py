@@ -12,8 +12,6 @@ from datetime import UTC, datetime
 from airunway.kube import EVENT, AlreadyExists, Client, Conflict, ErrorKind, Forbidden, Kind, NotFound
 from airunway.resource import ObjectKey, Resource, key_of, uid_of
 
-__all__ = ["Attempt", "attempt", "event_about", "find"]
-
 log = logging.getLogger(__name__)
 
 

@@ -12,9 +12,6 @@ from dataclasses import dataclass
 from airunway.kube import Client, Controller, Kind, Reflector, WorkQueue, strip_managed_fields, wait_until_synced
 from airunway.resource import ObjectKey, Resource, controller_owner
 
-__all__ = ["Outcome", "Passes", "retry_delay"]
-
-
 _SHORTEST_RETRY, _LONGEST_RETRY = 0.005, 1000.0
 
 

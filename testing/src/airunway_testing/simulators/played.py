@@ -13,8 +13,6 @@ import pytest
 from airunway.kube import Client
 from airunway_testing.simulators.registry import Level, load_simulator
 
-__all__ = ["Play", "played"]
-
 Play: TypeAlias = Callable[..., Awaitable[None]]
 
 

@@ -17,17 +17,6 @@ from airunway.gc_tuning import gc_paused
 from airunway.kube import Client
 from airunway.resource import Resource
 
-__all__ = [
-    "GROUP",
-    "Level",
-    "ScenarioError",
-    "Simulator",
-    "UnknownSimulatorError",
-    "discover_simulators",
-    "load_simulator",
-    "simulators_for",
-]
-
 log = logging.getLogger(__name__)
 
 GROUP = "airunway.simulators"

@@ -11,8 +11,6 @@ from typing import TypeAlias
 from airunway.resource import Resource
 from airunway_testing.simulators.passes import Outcome, retry_delay
 
-__all__ = ["Input", "Replay", "lacking", "settled"]
-
 Input: TypeAlias = tuple[float, Callable[[], None]]
 """When (seconds since the beginning), and what then becomes of the recorded world."""
 

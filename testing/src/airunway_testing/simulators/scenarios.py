@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from airunway.resource import Resource, annotations_of
 from airunway_testing.simulators.registry import ScenarioError
 
-__all__ = ["ANNOTATION", "INSTANT", "Scenario", "parse_scenario", "scenario_of"]
-
 ANNOTATION = "simulator.airunway.ai/scenario"
 """Annotation on the upstream's object: what the simulator shall do with this one."""
 

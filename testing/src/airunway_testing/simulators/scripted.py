@@ -26,8 +26,6 @@ from airunway.resource import (
 from airunway_testing.simulators.scenarios import ANNOTATION, INSTANT, Scenario, parse_scenario, scenario_of
 from airunway_testing.simulators.writes import finalizers_patch, status_patch
 
-__all__ = ["Answer", "Children", "Scripted"]
-
 log = logging.getLogger(__name__)
 
 Answer: TypeAlias = Callable[[Resource, Scenario, str], Resource]

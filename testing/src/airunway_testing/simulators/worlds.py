@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-__all__ = ["LiveWorld"]
-
 Facts = TypeVar("Facts")
 Write = TypeVar("Write")
 

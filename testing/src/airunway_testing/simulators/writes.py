@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from airunway.resource import Resource, dig, uid_of
 
-__all__ = ["finalizers_patch", "merged", "status_patch"]
-
 
 def status_patch(obj: Resource, status: Resource) -> Resource:
     """The patch of the status subresource that gives `obj` this status: what is no longer there becomes null.

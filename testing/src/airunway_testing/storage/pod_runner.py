@@ -66,8 +66,6 @@ from airunway_testing.controlplane.stages import PLAYED_BY_RUNNER
 from airunway_testing.eventually import eventually
 from airunway_testing.storage.volumes import Volumes
 
-__all__ = ["ENTRYPOINT", "PlayedPod", "PodRunner", "Progress", "running_pod_runner"]
-
 log = logging.getLogger(__name__)
 
 ENTRYPOINT = "airunway-download"

@@ -23,8 +23,6 @@ from airunway_testing.storage.pod_runner import running_pod_runner
 from airunway_testing.storage.provisioner import running_provisioner, storage_class
 from airunway_testing.storage.volumes import Volumes
 
-__all__ = ["CLASS_NAME", "PODS", "Storage", "main", "repositories", "running_storage"]
-
 CLASS_NAME = "airunway-sandbox"
 """The StorageClass: the default one; every access mode, volumes that can grow, a binding that waits for a pod."""
 

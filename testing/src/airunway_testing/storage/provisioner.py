@@ -40,8 +40,6 @@ from airunway.resource import ObjectKey, Resource, annotations_of, dig, format_t
 from airunway_testing.background import in_background
 from airunway_testing.storage.volumes import Volumes
 
-__all__ = ["PERSISTENT_VOLUME", "PROVISIONER", "Provisioner", "running_provisioner", "storage_class"]
-
 PROVISIONER = "testing.airunway.ai/storage"
 """`provisioner` of the StorageClasses that are served."""
 PERSISTENT_VOLUME = Kind("", "v1", "PersistentVolume", "persistentvolumes", namespaced=False)

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Volumes", "limits_work"]
-
 _MOUNT = 'mount -t tmpfs -o "size=$1,mode=0777" volume "$2" && echo ready && exec cat'
 _NAMESPACES = ("--user", "--mount")
 

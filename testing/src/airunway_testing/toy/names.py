@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from airunway.kube import Kind
 
-__all__ = ["FINALIZER", "GROUP", "MANAGER", "PART", "TOY", "TOY_BOX", "TOY_LABEL", "TOY_OLD"]
-
 GROUP = "testing.airunway.ai"
 TOY = Kind(GROUP, "v1beta1", "Toy", "toys")
 TOY_OLD = Kind(GROUP, "v1alpha1", "Toy", "toys")

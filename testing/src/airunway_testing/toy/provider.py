@@ -10,8 +10,6 @@ from airunway.sdk import Component, Context, Finding, ModelDeployment, Observati
 from airunway.sdk.overrides import TEXT, keys
 from airunway.sdk.workloads import CONFIG_MAP, SERVICE, pod_selector, service
 
-__all__ = ["BROKEN", "MOST_REPLICAS", "provider"]
-
 GROUP, TOY_LABEL = "testing.airunway.ai", "testing.airunway.ai/toy"
 PORT = 8000
 MOST_REPLICAS = 4

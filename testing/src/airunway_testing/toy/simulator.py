@@ -29,8 +29,6 @@ from airunway_testing.simulators.scenarios import INSTANT, Scenario, parse_scena
 from airunway_testing.simulators.writes import finalizers_patch, status_patch
 from airunway_testing.toy.names import FINALIZER, GROUP, MANAGER, PART, TOY, TOY_LABEL
 
-__all__ = ["ToyOperator", "simulator"]
-
 
 class ToyOperator:
     """``fails:ToyBroken`` also writes a Warning event; ``no-nodes`` is shown as ``Unschedulable``."""

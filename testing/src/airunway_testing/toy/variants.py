@@ -10,8 +10,6 @@ from airunway.plugins.registry import host_of
 from airunway.sdk import Context, ModelDeployment, Provider, Translation
 from airunway_testing.toy.provider import TRANSFORMERS, provider
 
-__all__ = ["shape_of", "toy_host", "usual"]
-
 SHAPE = "SHAPE"
 """The environment variable by which a test asks its variant for something else; the toy itself has no use for it."""
 

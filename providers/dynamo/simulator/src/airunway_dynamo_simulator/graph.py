@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from airunway.resource import Resource, annotations_of, copy_of, dig, digest, key_of
 from airunway_dynamo_simulator import names
 
-__all__ = ["Component", "components_of", "on_grove", "refusals"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Component:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from airunway.kube import Kind
 from airunway_dynamo_simulator import names
 
-__all__ = ["COMPONENT_DEPLOYMENT", "POD_CLIQUE", "graphs"]
-
 COMPONENT_DEPLOYMENT = Kind(names.API_GROUP, "v1alpha1", "DynamoComponentDeployment", "dynamocomponentdeployments")
 POD_CLIQUE = Kind(names.GROVE_GROUP, "v1alpha1", "PodClique", "podcliques")
 

@@ -29,8 +29,6 @@ from airunway_testing.simulators.attempts import attempt, find
 from airunway_testing.simulators.passes import Outcome, Passes
 from airunway_testing.simulators.writes import finalizers_patch, status_patch
 
-__all__ = ["SimulatedOperator"]
-
 _LOOK_AGAIN = 0.1
 """Seconds until the next pass over a deleted graph whose objects still exist."""
 

@@ -12,8 +12,6 @@ from airunway_dynamo_simulator.graph import components_of, refusals
 from airunway_dynamo_simulator.status import Counts, failed_status, status_after
 from airunway_testing.simulators.scenarios import Scenario
 
-__all__ = ["scripted_status"]
-
 _OWN = frozenset(
     {
         "rolling_update_failed",

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from airunway.resource import Resource, condition_of, dig
 
-__all__ = ["Counts", "failed_status", "status_after"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:

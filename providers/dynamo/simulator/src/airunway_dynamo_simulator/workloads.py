@@ -12,18 +12,6 @@ from airunway.resource import Resource, copy_of, digest, key_of, owner_reference
 from airunway_dynamo_simulator import names
 from airunway_dynamo_simulator.graph import Component
 
-__all__ = [
-    "Clique",
-    "clique_pod",
-    "cliques_of",
-    "component_deployment",
-    "deployment",
-    "frontend_service",
-    "made_name",
-    "pod_clique",
-    "template_hash",
-]
-
 
 def made_name(graph: Resource, component: Component) -> str:
     """The name of a component's objects.

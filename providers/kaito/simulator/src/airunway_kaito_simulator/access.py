@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from airunway.resource import Resource, dig, key_of
 
-__all__ = ["access_error", "access_secret"]
-
 
 def access_secret(workspace: Resource) -> str:
     """The name of the Secret that must exist before KAITO plans nodes; empty if none is needed.

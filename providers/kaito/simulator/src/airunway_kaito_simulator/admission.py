@@ -15,8 +15,6 @@ from airunway.resource import Resource, dig, key_of
 from airunway_kaito_simulator import names
 from airunway_kaito_simulator.nodes import matching_nodes
 
-__all__ = ["denial", "refusals_on_create", "refusals_on_update"]
-
 _INSTANCE_TYPE = (
     "invalid value: instanceType must be empty when node auto-provisioning is disabled (BYO scenario): "
     "resource.instanceType"

@@ -28,8 +28,6 @@ from airunway_testing.simulators.passes import Outcome, Passes
 from airunway_testing.simulators.worlds import LiveWorld
 from airunway_testing.simulators.writes import finalizers_patch, status_patch
 
-__all__ = ["PAUSE_SECONDS", "SimulatedKaito"]
-
 PAUSE_SECONDS = 0.33
 """Seconds between reading the nodes and reading the workload, which the real controller spends in a throttled client.
 

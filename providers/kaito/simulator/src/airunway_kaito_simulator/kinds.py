@@ -5,8 +5,6 @@ from __future__ import annotations
 from airunway.kube import Kind
 from airunway_kaito_simulator import names
 
-__all__ = ["CONTROLLER_REVISION", "INFERENCE_SET", "SECRET", "WORKSPACE"]
-
 WORKSPACE = Kind(names.GROUP, "v1beta1", "Workspace", "workspaces")
 INFERENCE_SET = Kind(names.GROUP, "v1beta1", "InferenceSet", "inferencesets")
 CONTROLLER_REVISION = Kind("apps", "v1", "ControllerRevision", "controllerrevisions")

@@ -2,25 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "API_VERSION",
-    "BENCHMARK_TOKENS",
-    "CONFIG_KEY",
-    "CREATED_BY",
-    "DISABLE_BENCHMARK",
-    "FINALIZER",
-    "GROUP",
-    "HASH",
-    "MANAGER",
-    "REVISION",
-    "REVISION_OWNER",
-    "SET_FINALIZER",
-    "SET_HASH",
-    "SET_REVISION",
-    "SET_REVISION_OWNER",
-    "WORKSPACE",
-]
-
 GROUP = "kaito.sh"
 API_VERSION = f"{GROUP}/v1beta1"
 MANAGER = "kaito-workspace-controller"

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 from airunway.resource import Resource, dig, is_deleting, is_true, labels_of
 
-__all__ = ["affinity_terms", "gpus_per_node", "is_ready", "matching_nodes"]
-
 GPU_COUNT = "nvidia.com/gpu.count"
 """Label that GPU feature discovery sets on a node."""
 

@@ -18,20 +18,6 @@ from airunway_kaito_simulator.pods import failure_of
 from airunway_kaito_simulator.status import Benchmark, Snapshot, deleting_status, status_after, with_target
 from airunway_testing.simulators.passes import Outcome
 
-__all__ = [
-    "NODE_POLL_SECONDS",
-    "Annotate",
-    "Create",
-    "Facts",
-    "PatchStatefulSet",
-    "SetFinalizers",
-    "World",
-    "Write",
-    "WriteStatus",
-    "reconcile",
-    "snapshot_of",
-]
-
 NODE_POLL_SECONDS = 2.0
 """Seconds between passes over a Workspace without enough nodes (fact 8)."""
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from airunway.resource import Resource, dig
 
-__all__ = ["MESSAGE_LIMIT", "Failure", "failure_of"]
-
 MESSAGE_LIMIT = 256
 """Maximum length of a message in characters; a longer one is cut and ends with ``...``."""
 

@@ -20,8 +20,6 @@ from airunway_kaito_simulator.access import access_error
 from airunway_testing.simulators.replay import Input, Replay
 from airunway_testing.simulators.writes import merged
 
-__all__ = ["RecordedWorld", "Recording", "Retold", "WriteRecord", "ordinal", "with_recorded_times"]
-
 WriteRecord: TypeAlias = tuple[str, object]
 """A write to the object: ``finalizer`` (present or not), ``revision`` (ordinal of its hash, number) or ``status``."""
 

@@ -12,8 +12,6 @@ from airunway_kaito_simulator.status import Snapshot, status_after, with_target
 from airunway_kaito_simulator.workload import target_count
 from airunway_testing.simulators.scenarios import Scenario
 
-__all__ = ["scripted_status"]
-
 
 def scripted_status(workspace: Resource, scenario: Scenario, now: str) -> Resource:
     """The whole status for a scenario, as one write; equal to the present one if nothing changes.

@@ -22,8 +22,6 @@ from airunway_testing.simulators.attempts import attempt, find
 from airunway_testing.simulators.passes import Outcome, Passes
 from airunway_testing.simulators.writes import finalizers_patch, status_patch
 
-__all__ = ["SimulatedSets"]
-
 _KINDS = {"Workspace": WORKSPACE, "ControllerRevision": CONTROLLER_REVISION}
 
 

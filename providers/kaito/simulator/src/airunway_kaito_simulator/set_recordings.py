@@ -15,8 +15,6 @@ from airunway_kaito_simulator.passes import Annotate, Create, SetFinalizers, Wri
 from airunway_kaito_simulator.recordings import Recording, WriteRecord, ordinal
 from airunway_testing.simulators.replay import Replay
 
-__all__ = ["RecordedSetWorld"]
-
 _LATENCY = 0.01  # seconds of one write
 
 

@@ -27,8 +27,6 @@ from airunway_kaito_simulator.passes import Annotate, Create, SetFinalizers, Wri
 from airunway_kaito_simulator.status import Conditions
 from airunway_testing.simulators.passes import Outcome
 
-__all__ = ["DeleteWorkspace", "SetFacts", "SetWorld", "SetWrite", "reconcile_set", "workspace_of"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class SetFacts:

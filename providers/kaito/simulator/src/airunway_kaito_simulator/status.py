@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from airunway.resource import Resource, condition_of, copy_of, dig
 from airunway_kaito_simulator.pods import Failure
 
-__all__ = ["Benchmark", "Conditions", "Snapshot", "deleting_status", "status_after", "with_target"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:

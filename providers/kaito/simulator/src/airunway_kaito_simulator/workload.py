@@ -8,20 +8,6 @@ from airunway.resource import Resource, copy_of, dig, digest, key_of, labels_of,
 from airunway_kaito_simulator import names
 from airunway_kaito_simulator.nodes import affinity_terms, gpus_per_node
 
-__all__ = [
-    "BENCHMARK_PROBE",
-    "controller_revision",
-    "headless_name",
-    "headless_service",
-    "is_preset",
-    "revised_stateful_set",
-    "runs_benchmark",
-    "service",
-    "stateful_set",
-    "target_count",
-    "workspace_hash",
-]
-
 PORT = 5000
 BASE_IMAGE = "mcr.microsoft.com/aks/kaito/kaito-base:0.5.0"
 PULLER_IMAGE = "mcr.microsoft.com/aks/skopeo:1.14.4-6"

@@ -8,8 +8,6 @@ from airunway.resource import Resource, copy_of, dig, key_of, labels_of
 from airunway_kuberay_simulator import names, status, workload
 from airunway_kuberay_simulator.facts import Create, Delete, Event, Facts, SetSpec, Tell, Write, WriteStatus
 
-__all__ = ["cluster_writes", "refused_pod"]
-
 
 def cluster_writes(facts: Facts, name: str, cluster: Resource) -> Iterator[Write]:
     """Writes for pods and status of a RayCluster; none while the ServiceAccount of Ray's autoscaler is missing."""

@@ -61,8 +61,6 @@ from airunway_testing.simulators.attempts import attempt, event_about, find
 from airunway_testing.simulators.passes import Outcome, Passes
 from airunway_testing.simulators.worlds import LiveWorld
 
-__all__ = ["PACE", "SimulatedKubeRay"]
-
 PACE = 0.05
 """Wall-clock seconds of the simulator per second of the real operator, which waits a lot."""
 

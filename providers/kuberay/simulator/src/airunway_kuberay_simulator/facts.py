@@ -8,23 +8,6 @@ from typing import Protocol, TypeAlias
 
 from airunway.resource import Resource, dig
 
-__all__ = [
-    "Create",
-    "Delete",
-    "Event",
-    "Facts",
-    "Hold",
-    "LabelHead",
-    "Memory",
-    "Send",
-    "Serve",
-    "SetSpec",
-    "Tell",
-    "World",
-    "Write",
-    "WriteStatus",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Event:

@@ -2,27 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "API_VERSION",
-    "APPLICATION",
-    "CLUSTER",
-    "CREATED_BY",
-    "FINALIZER",
-    "GROUP",
-    "GROUP_NAME",
-    "HASH",
-    "IDENTIFIER",
-    "INDEX",
-    "IS_NODE",
-    "MANAGER",
-    "NODE_TYPE",
-    "ORIGIN_KIND",
-    "ORIGIN_NAME",
-    "SERVE",
-    "TIMEOUT",
-    "WORKER_GROUPS",
-]
-
 GROUP = "ray.io"
 API_VERSION = f"{GROUP}/v1"
 MANAGER = "kuberay-operator"

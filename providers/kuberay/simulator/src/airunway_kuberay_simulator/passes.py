@@ -45,8 +45,6 @@ from airunway_kuberay_simulator.facts import (
 from airunway_kuberay_simulator.status import Side
 from airunway_testing.simulators.passes import Outcome
 
-__all__ = ["DELETION_DELAY", "POLL", "reconcile", "refused"]
-
 POLL = 2.0
 """Seconds between two passes while a RayService exists."""
 DELETION_DELAY = 60.0

@@ -15,8 +15,6 @@ from airunway_kuberay_simulator import names, serve
 from airunway_kuberay_simulator.facts import Serve
 from airunway_kuberay_simulator.passes import POLL
 
-__all__ = ["Dashboard", "Sent", "answer", "demand", "said", "send"]
-
 _APPLICATION = "llm"
 
 

@@ -35,8 +35,6 @@ from airunway_kuberay_simulator.facts import (
 from airunway_testing.simulators.passes import Outcome
 from airunway_testing.simulators.replay import Input, Replay
 
-__all__ = ["RecordedWorld", "Recording", "Written"]
-
 _LATENCY = 0.004
 """Seconds of one write."""
 _SLICES = 0.06

@@ -14,8 +14,6 @@ from airunway.resource import Resource, copy_of, dig, format_time, key_of, label
 from airunway_kuberay_simulator import names
 from airunway_testing.simulators.scenarios import INSTANT, Scenario, parse_scenario, scenario_of
 
-__all__ = ["Pretended"]
-
 _WORDS = {"never-ready": "never", "fails": "DEPLOY_FAILED:", "degrades": "UNHEALTHY:", "error": "refused:"}
 
 

@@ -16,8 +16,6 @@ import yaml
 
 from airunway.resource import Resource, dig, digest
 
-__all__ = ["INGRESS", "NEVER", "Part", "deployed", "models", "read", "wanted"]
-
 INGRESS = "OpenAiIngress"
 NEVER = 1_000_000_000
 """Default target of concurrent requests per replica in Ray Serve LLM (2.49, and since 2.53)."""

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from airunway.resource import Resource, condition_of, copy_of, dig, is_true, key_of, labels_of
 from airunway_kuberay_simulator import names
 
-__all__ = ["Side", "cluster_status", "initial", "resumed", "service_status", "set_condition", "suspended", "suspending"]
-
 _EMPTY = {"desiredCPU": "0", "desiredGPU": "0", "desiredMemory": "0", "desiredTPU": "0", "head": {}}
 _PROVISIONING = "RayCluster Pods are being provisioned for first time"
 _PORTS = {"client": "10001", "dashboard": "8265", "gcs": "6379", "metrics": "8080", "serve": "8000"}

@@ -17,19 +17,6 @@ from airunway.resource import (
 )
 from airunway_kuberay_simulator import names
 
-__all__ = [
-    "appended",
-    "cluster_hash",
-    "head_service",
-    "missing_pods",
-    "ray_cluster",
-    "rewritten",
-    "serve_port",
-    "serve_service",
-    "service_of_head",
-    "spare_pods",
-]
-
 _PORTS = {"client": 10001, "dashboard": 8265, "gcs": 6379, "metrics": 8080, "serve": 8000}
 
 

@@ -17,8 +17,6 @@ from airunway_llmd_simulator.picker import START, Cluster, Process, Readable, he
 from airunway_llmd_simulator.programs import Ended, picker_of, sidecar_of
 from airunway_testing.controlplane.stages import OUTCOME
 
-__all__ = ["SimulatedPrograms"]
-
 log = logging.getLogger(__name__)
 
 MANAGER = "simulated-llm-d"

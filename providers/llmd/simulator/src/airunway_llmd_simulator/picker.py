@@ -11,19 +11,6 @@ from dataclasses import dataclass, replace
 
 from airunway_llmd_simulator.programs import Ended, PickerProgram
 
-__all__ = [
-    "DRAIN",
-    "START",
-    "SYNC_TIMEOUT",
-    "Cluster",
-    "Process",
-    "Readable",
-    "health",
-    "looked",
-    "started",
-    "terminated",
-]
-
 Readable = tuple[str, str]
 """Group and resource that a picker watches."""
 

@@ -14,8 +14,6 @@ from typing import Any
 
 import yaml
 
-__all__ = ["Ended", "PickerProgram", "SidecarProgram", "picker_of", "sidecar_of"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:

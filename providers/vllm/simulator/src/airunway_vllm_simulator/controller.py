@@ -24,8 +24,6 @@ from airunway_testing.simulators.writes import status_patch
 from airunway_vllm_simulator import names, passes
 from airunway_vllm_simulator.kinds import CONTROLLER_REVISION, LEADER_WORKER_SET
 
-__all__ = ["SimulatedController"]
-
 _KINDS = {"Service": SERVICE, "StatefulSet": STATEFUL_SET, "ControllerRevision": CONTROLLER_REVISION}
 
 

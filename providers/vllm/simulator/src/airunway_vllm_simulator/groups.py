@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from airunway.resource import Resource, dig, is_deleting, is_true, key_of, labels_of, uid_of
 from airunway_vllm_simulator import names
 
-__all__ = ["Failure", "Group", "failures", "group_index", "groups_of", "size_of"]
-
 _CONTAINERS = ("initContainerStatuses", "containerStatuses")
 
 

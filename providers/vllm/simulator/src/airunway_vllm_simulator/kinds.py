@@ -5,7 +5,5 @@ from __future__ import annotations
 from airunway.kube import Kind
 from airunway_vllm_simulator import names
 
-__all__ = ["CONTROLLER_REVISION", "LEADER_WORKER_SET"]
-
 LEADER_WORKER_SET = Kind(names.GROUP, "v1", "LeaderWorkerSet", "leaderworkersets")
 CONTROLLER_REVISION = Kind("apps", "v1", "ControllerRevision", "controllerrevisions")

@@ -2,21 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "API_VERSION",
-    "FINALIZER",
-    "GROUP",
-    "GROUP_INDEX",
-    "GROUP_KEY",
-    "LEADER_NAME",
-    "MANAGER",
-    "NAME",
-    "REPLICAS",
-    "REVISION",
-    "SIZE",
-    "WORKER_INDEX",
-]
-
 GROUP = "leaderworkerset.x-k8s.io"
 API_VERSION = f"{GROUP}/v1"
 MANAGER = "leaderworkerset"

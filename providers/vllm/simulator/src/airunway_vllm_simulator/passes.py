@@ -17,18 +17,6 @@ from airunway_vllm_simulator.groups import Group, failures, groups_of, size_of
 from airunway_vllm_simulator.rollout import Scale, next_scale
 from airunway_vllm_simulator.status import status_after, summary
 
-__all__ = [
-    "ApplyLeaders",
-    "Create",
-    "DeleteLeader",
-    "Facts",
-    "LabelPod",
-    "World",
-    "Write",
-    "WriteStatus",
-    "reconcile",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:

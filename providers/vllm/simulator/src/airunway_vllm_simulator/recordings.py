@@ -16,8 +16,6 @@ from airunway.resource import Resource, copy_of, dig, key_of, labels_of
 from airunway_testing.simulators.replay import Input, Replay
 from airunway_vllm_simulator import names, passes
 
-__all__ = ["RecordedWorld", "Recording"]
-
 _LATENCY = 0.004
 """Seconds of one write."""
 _SAID_WITHIN = 0.5

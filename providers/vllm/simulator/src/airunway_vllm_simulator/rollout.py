@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from airunway.resource import Resource, dig, is_true
 from airunway_vllm_simulator.groups import Group
 
-__all__ = ["Scale", "next_scale"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:

@@ -13,8 +13,6 @@ from airunway_testing.simulators.scenarios import Scenario
 from airunway_vllm_simulator.groups import Group
 from airunway_vllm_simulator.status import status_after
 
-__all__ = ["scripted_status"]
-
 
 def scripted_status(lws: Resource, scenario: Scenario, now: str) -> Resource:
     """The whole status for a scenario, as one write."""

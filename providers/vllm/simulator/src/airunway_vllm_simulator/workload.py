@@ -8,18 +8,6 @@ from airunway.resource import Resource, annotations_of, copy_of, dig, digest, ke
 from airunway_vllm_simulator import names
 from airunway_vllm_simulator.groups import group_index, size_of
 
-__all__ = [
-    "controller_revision",
-    "group_key",
-    "leader_stateful_set",
-    "leader_template",
-    "newest_of",
-    "pod_labels",
-    "revision_hash",
-    "service",
-    "worker_stateful_set",
-]
-
 _POD_INDEX = "metadata.labels['apps.kubernetes.io/pod-index']"
 
 
