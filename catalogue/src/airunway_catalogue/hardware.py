@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from airunway.api.modeldeployment import DEFAULT_GPU_TYPE
+from airunway.api.names import DEFAULT_GPU_TYPE
 from airunway.resource import Resource, dig, list_at, text_at
 from airunway_catalogue.gpu_models import GpuModels, normal
 from airunway_catalogue.nodes import GIB, Gpu, NodeGroup, gpus_of, in_bytes, thousandths

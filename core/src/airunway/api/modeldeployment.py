@@ -34,7 +34,7 @@ from airunway.api.bounds import (
     MAX_TOLERATIONS,
     MAX_VALUE,
 )
-from airunway.api.names import API_VERSION
+from airunway.api.names import API_VERSION, DEFAULT_GPU_TYPE
 from airunway.api.rules import COMPILATION_CACHE_PATH, MODEL_CACHE_PATH
 from airunway.resource import Resource, digest
 
@@ -150,9 +150,6 @@ class ModelCacheSpec(ApiModel):
         )
     )
 
-
-DEFAULT_GPU_TYPE = "nvidia.com/gpu"
-"""Resource name of the GPUs if a deployment names none."""
 
 Value = Annotated[str, Field(max_length=MAX_VALUE)]
 

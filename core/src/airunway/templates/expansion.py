@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airunway.api.modeldeployment import DEFAULT_GPU_TYPE
-from airunway.api.names import GROUP
+from airunway.api.names import DEFAULT_GPU_TYPE, GROUP
 from airunway.resource import Resource, dig
 from airunway.templates.choice import request_of
 

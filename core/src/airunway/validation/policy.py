@@ -28,7 +28,7 @@ from typing import Any
 import yaml
 
 from airunway.api.bounds import MAX_CAUSES
-from airunway.api.modeldeployment import DEFAULT_GPU_TYPE
+from airunway.api.names import DEFAULT_GPU_TYPE
 from airunway.json_path import JsonPath, entries
 from airunway.resource import Resource, dig
 from airunway.schema import Violation
