@@ -33,13 +33,19 @@ from airunway.owned.writer import REFUSED_RETRY, NameTaken, Refused, Writer
 from airunway.process.jobs import Slots
 from airunway.process.memories import Memories
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, labels_of, managed_by, uid_of
+from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, labels_of, managed_by, mapping_at, uid_of
 from airunway.status import Condition
 from airunway.status.conditions import change_of
 from airunway.status.evidence import EventFacts, Evidence, PodFacts, claim_facts, pod_facts
 from airunway.status.rootcause import RootCause, find_root_cause
 
 log = logging.getLogger(__name__)
+
+_USERS_PAUSE = 2.0
+"""Least seconds from one write of a status to one that changes nothing but the users: many deployments come at once,
+and pods and Jobs bring passes while they do (`application._USERS_LATER` bounds the passes that users bring)."""
+
+_USERS = frozenset({"users", "usedBy", "unusedSince"})
 
 
 @dataclass(kw_only=True)
@@ -54,6 +60,8 @@ class _Memory:
     """What kept the last pass from writing."""
     held_until: datetime | None = None
     """When a download that was refused, or whose claim was, is tried again; until then it takes no slot."""
+    reported: datetime | None = None
+    """When the status was written last."""
 
 
 class ArtifactReconciler:
@@ -134,8 +142,8 @@ class ArtifactReconciler:
                 self._slots.give_back(key)  # until the next try: others must not wait for it
             if facts.refused != memory.refused:
                 decision = decide_artifact(replace(self._facts(artifact, memory), slot=facts.slot))
-        await self._report(artifact, decision)
-        return soonest(decision.requeue_after, again, held)
+        late = await self._report(artifact, decision, memory)
+        return soonest(decision.requeue_after, again, held, late)
 
     def _held_for(self, memory: _Memory) -> float | None:
         """Seconds until a refused download is tried again; None if none is held."""
@@ -273,9 +281,16 @@ class ArtifactReconciler:
         except NotFound:
             return
 
-    async def _report(self, artifact: Resource, decision: ArtifactDecision) -> None:
-        if decision.status is None or not await self._status.write(artifact, decision.status):
-            return
+    async def _report(self, artifact: Resource, decision: ArtifactDecision, memory: _Memory) -> float | None:
+        """Write the status if it differs; returns the seconds until a change of the users is written."""
+        if decision.status is None:
+            return None
+        now = self._clock()
+        if left := users_wait(artifact.get("status"), decision.status, reported=memory.reported, now=now):
+            return left
+        if not await self._status.write(artifact, decision.status):
+            return None
+        memory.reported = now
         self._tries.note(artifact.get("status") or {}, decision.status)
         if change_of(artifact, decision.status, "Ready").became_true:
             note = f"{dig(decision.status, 'completed', 'bytes')} bytes are complete and verified"
@@ -283,6 +298,21 @@ class ArtifactReconciler:
         download = change_of(artifact, decision.status, "DownloadReady")
         if download.is_new_fault:
             self._events.emit(artifact, reason="DownloadFailed", note=download.text, warning=True, action="Download")
+        return None
+
+
+def users_wait(live: object, wanted: Resource, *, reported: datetime | None, now: datetime) -> float | None:
+    """Seconds for which a status that differs in nothing but the users waits; None if it is to be written now.
+
+    `reported` is when the status was written last; None: not yet by this process.
+    """
+    if reported is None or live == wanted:
+        return None
+    before, after = (
+        {key: value for key, value in mapping_at(status).items() if key not in _USERS} for status in (live, wanted)
+    )
+    left = _USERS_PAUSE - (now - reported).total_seconds()
+    return left if before == after and left > 0 else None
 
 
 def _is_of_download(refused: Condition | None) -> bool:
