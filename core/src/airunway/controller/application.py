@@ -40,7 +40,7 @@ from airunway.process.predicates import RelevantMetadata, needs_reconcile
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.process.templates import Templates
 from airunway.resource import ObjectKey, Resource, dig, finalizers_of, key_of
-from airunway.selection import REFUSED_BY, STALE_AFTER, ProviderFacts, provider_facts
+from airunway.selection import REFUSED_BY, ProviderFacts, provider_facts
 from airunway.status import conditions_in, parent_of
 from airunway.status.conditions import PARTS, conditions_of
 from airunway.templates import Expansion
@@ -486,5 +486,5 @@ def _standing(facts: ProviderFacts | None, now: datetime) -> tuple[object, ...] 
     """Everything about a provider that selection uses, with the heartbeat reduced to fresh and silent."""
     if facts is None:
         return None
-    stale, silent = (facts.is_silent(limit, now=now) for limit in (STALE_AFTER, SILENT_AFTER))
+    stale, silent = facts.is_stale(now), facts.is_silent(SILENT_AFTER, now=now)
     return facts.ready, stale, silent, facts.installed, facts.explicit_only, facts.engines, facts.rules
