@@ -85,6 +85,8 @@ def score_of(results: Iterable[RuleResult]) -> int:
 
 NO_HEALTHY = "No healthy providers available"
 NO_COMPATIBLE = "no compatible provider found for this configuration"
+EXPLICIT = "explicit provider selection"
+"""Why a provider is chosen that the spec names."""
 
 
 DENIED = "the policy does not allow it in this namespace"
