@@ -415,6 +415,35 @@ def test_an_unverified_schema_is_said_and_goes_on(toy: MakeHost, plain: MakeDepl
     decision = decided(host, state(host, plain(), installed=installed))
     (result,) = decision.results
     assert (decision.do, result.ok, result.reason, result.message) == (Do.APPLY, True, "UnverifiedSchema", "unheard of")
+    assert not decision.verified
+    suspended = decided(host, state(host, plain(suspend=True), installed=installed))
+    assert reasons(suspended) == ["UnverifiedSchema"]
+
+
+def test_ruling_13_an_unverified_schema_of_any_kind_that_is_written_is_said(
+    toy: MakeHost, plain: MakeDeployment
+) -> None:
+    """As a LeaderWorkerSet or an InferencePool: what is written of it is dry-run first."""
+
+    def with_option(deployment: Any, context: Any) -> list[Resource]:
+        metadata = {"name": deployment.metadata.name}
+        kinds = ("Thing", "Option") if deployment.spec.image else ("Thing",)
+        return [{"apiVersion": "toy.example.org/v1", "kind": kind, "metadata": metadata} for kind in kinds]
+
+    host = toy(translate_spec=with_option)
+    installed = there(host)
+    option = installed["toy.example.org", "Option"].upstream
+    assert option is not None
+    unknown = replace(option, verified=False)
+    installed["toy.example.org", "Option"] = Installed(
+        upstream=unknown, reason="UnverifiedSchema", message="new options", served=(unknown,)
+    )
+    decision = decided(host, state(host, plain(image="own"), installed=installed))
+    (result,) = decision.results
+    assert (decision.do, decision.verified) == (Do.APPLY, False)
+    assert (result.reason, result.message) == ("UnverifiedSchema", "new options")
+    without = decided(host, state(host, plain(), installed=installed))
+    assert (without.verified, reasons(without)) == (True, ["CompatibilityVerified"])
 
 
 def test_decisions_are_the_same_for_the_same_view(toy: MakeHost, plain: MakeDeployment) -> None:

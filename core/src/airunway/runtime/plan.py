@@ -19,7 +19,16 @@ from airunway.api.modeldeployment import ModelDeployment
 from airunway.owned import plan as owned_plan
 from airunway.owned.objects import Identity, identity_in
 from airunway.owned.plan import Action, Plan, Rules
-from airunway.plugins.contract import Context, Finding, Observation, Observed, RuntimeSettings, Upstream, UpstreamKind
+from airunway.plugins.contract import (
+    Context,
+    Finding,
+    Observation,
+    Observed,
+    RuntimeSettings,
+    Upstream,
+    UpstreamKind,
+    kind_key,
+)
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.settings import with_kept
@@ -110,8 +119,14 @@ class Decision:
 
     @property
     def verified(self) -> bool:
-        """Whether the schema of the written objects is known."""
-        return self.context is None or self.context.upstream.verified
+        """Whether the schemas of all written objects are known."""
+        return self.context is None or not unverified_kinds(self.context, self.objects)
+
+
+def unverified_kinds(context: Context[Any], objects: Sequence[Resource]) -> list[tuple[str, str]]:
+    """The kinds of the objects whose schema is not known, by group and kind; the primary object's first."""
+    kinds = dict.fromkeys(identity_in(obj)[:2] for obj in objects)
+    return [kind for kind in kinds if (found := context.served.get(kind_key(*kind))) is not None and not found.verified]
 
 
 def decide(state: ClusterState, host: ProviderHost, *, settings: object) -> Decision:
@@ -261,7 +276,10 @@ def plan(
     if translated.blockers and not typed.spec.suspend:
         refused = _blocked(translated, served=state.served)
         return replace(intent, do=Do.OBSERVE_ONLY, results=(refused,), warnings=warnings)
-    compatible = _blocked(translated, blocks_ready=False) if translated.blockers else _compatible(host, context, state)
+    if translated.blockers:
+        compatible = _blocked(translated, blocks_ready=False)
+    else:
+        compatible = _compatible(host, context, state, translated.objects)
     decision = replace(intent, results=(compatible,), warnings=warnings, objects=translated.objects)
     if not translated.objects:
         return decision
@@ -492,14 +510,19 @@ def _verdict(state: ClusterState, host: ProviderHost) -> Installed:
     return state.installed[host.primary_kind.group, host.primary_kind.kind]
 
 
-def _compatible(host: ProviderHost, context: Context[Any], state: ClusterState) -> StepResult:
-    verified = context.upstream.verified
+def _compatible(
+    host: ProviderHost, context: Context[Any], state: ClusterState, objects: Sequence[Resource]
+) -> StepResult:
+    kinds = unverified_kinds(context, objects)
+    if not objects and not context.upstream.verified:  # suspended
+        kinds = [(host.primary_kind.group, host.primary_kind.kind)]
+    unverified = [state.installed[kind].message for kind in kinds]
     text = f"Configuration compatible with {host.manifest.display_name or host.name}"
     return StepResult(
         condition="ProviderCompatible",
         ok=True,
-        reason="CompatibilityVerified" if verified else "UnverifiedSchema",
-        message=text if verified else _verdict(state, host).message,
+        reason="UnverifiedSchema" if unverified else "CompatibilityVerified",
+        message="; ".join(unverified) or text,
     )
 
 
