@@ -12,7 +12,7 @@ from core.tests.runtime.views import NOW, decided, made, reasons, state, there
 
 from airunway.api import names
 from airunway.api.bounds import EXCESS
-from airunway.owned.plan import Action
+from airunway.owned.plan import Action, Step
 from airunway.plugins.contract import Transformer, Upstream
 from airunway.resource import Resource, annotations_of, copy_of
 from airunway.runtime.crd_versions import Installed
@@ -298,6 +298,30 @@ def test_ruling_27_what_exists_is_kept_as_it_was_written_and_a_newer_way_is_anno
     assert "v2-b" in decision.warnings[0].message
     assert decision.plan is not None
     assert not decision.plan.of(Action.REPLACE)
+
+
+def test_ruling_27_what_was_written_in_a_version_that_is_gone_is_adopted_in_place_with_a_change_of_the_spec(
+    toy: MakeHost, plain: MakeDeployment
+) -> None:
+    """Paths of the two versions say different things: only a change of identity recreates."""
+    host = toy()
+    installed = there(host)
+    newest = installed["toy.example.org", "Thing"]
+    installed["toy.example.org", "Thing"] = replace(newest, served=newest.served[:1])
+
+    def step_of(writer: str, **spec: Any) -> Step:
+        objects = made(host, plain(), writer=writer)
+        objects[0]["apiVersion"] = "toy.example.org/v2"  # as the API server has it now
+        decision = decided(host, state(host, plain(**spec), *objects, installed=installed))
+        assert decision.plan is not None
+        return decision.plan.primary
+
+    larger = {"resources": {"gpu": {"count": 2}}}
+    assert step_of("v1-a", **larger).action is Action.UPDATE
+    other = step_of("v1-a", **larger, model={"id": "org/other"})
+    assert (other.action, other.causes) == (Action.REPLACE, ("spec.model.id",))
+    same_version = step_of("v2-a", **larger)
+    assert (same_version.action, same_version.causes) == (Action.REPLACE, ("spec.size",))
 
 
 def test_ruling_27_a_plan_of_another_kind_is_kept_by_the_transformer_of_that_kind(

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from airunway.api import names
@@ -25,6 +26,7 @@ from airunway.plugins.contract import (
     Observation,
     Observed,
     RuntimeSettings,
+    Transformer,
     Upstream,
     UpstreamKind,
     kind_key,
@@ -295,6 +297,7 @@ def plan(
         deployment=state.deployment,
         provider=host.name,
         unrecoverable=unrecoverable,
+        transformers=host.transformers,
     )
     if steps.of(Action.DELETE):
         if isinstance(observed, PluginFault):
@@ -581,8 +584,10 @@ def plan_of(
     deployment: Resource,
     provider: str,
     unrecoverable: str = "",
+    transformers: Sequence[Transformer] = (),
 ) -> Plan:
-    """The steps after which exactly the `desired` objects (primary first) exist: `owned.plan.plan_of` for a provider.
+    """The steps after which exactly the `desired` objects (primary first) exist: `owned.plan.plan_of` for a provider
+    with these `transformers`.
 
     An object that runs the pods of a component under another kind or name replaces the old one, which must release its
     GPUs first.
@@ -593,7 +598,12 @@ def plan_of(
         owner=deployment,
         mark=provider_mark(provider),
         manager=names.provider_manager(provider),
-        rules=_RULES,
+        rules=Rules(
+            is_primary=is_primary,
+            recreates=partial(recreate_causes, transformers=transformers),
+            interrupts=interruptions,
+            role=_runs,
+        ),
         unrecoverable=unrecoverable,
     )
 
@@ -602,6 +612,3 @@ def _runs(obj: Resource) -> str:
     """The component whose pods an object runs; empty if it runs none, or pods of no component."""
     component = labels_of(obj).get(names.COMPONENT, "")
     return component if component and next(pod_specs(obj), None) is not None else ""
-
-
-_RULES = Rules(is_primary=is_primary, recreates=recreate_causes, interrupts=interruptions, role=_runs)

@@ -301,6 +301,7 @@ class ProviderReconciler:
             deployment=state.deployment,
             provider=self._host.name,
             unrecoverable=decision.unrecoverable,
+            transformers=self._host.transformers,
         )
         return await self._executor.apply(state, decision, again, memory, looked_up=True)
 
