@@ -346,6 +346,29 @@ def test_ruling_27_a_plan_of_another_kind_is_kept_by_the_transformer_of_that_kin
     assert "NewerTransformerWaits" not in [finding.reason for finding in taken.warnings]
 
 
+def test_ruling_27_a_newer_way_that_refuses_the_spec_is_announced_as_a_refusal(
+    toy: MakeHost, plain: MakeDeployment
+) -> None:
+    """The next change takes the newest way, and so is refused: "is taken with the next change" would be false."""
+    blocker = Finding(path="spec.x", reason="InvalidOverride", message="v2 calls it y")
+
+    def refuses(_: Any, context: Any) -> Compatibility:
+        return Compatibility(blockers=(blocker,) if context.upstream.transformer.name == "v2-b" else ())
+
+    host, deployment = toy(can_handle=refuses), plain()
+    objects = made(toy(), deployment, writer="v1-a")
+    decision = decided(host, state(host, deployment, *objects))
+    assert decision.do is Do.APPLY
+    assert [(each.reason, each.message) for each in decision.warnings] == [
+        (
+            "NewerTransformerWaits",
+            "the next change of the spec will be refused because of the newer way to write it (v2-b): "
+            "spec.x: v2 calls it y",
+        )
+    ]
+    assert decided(host, state(host, plain(image="other"), *objects)).do is Do.OBSERVE_ONLY, "it is refused"
+
+
 def test_ruling_27_a_newer_way_that_writes_the_same_is_no_news(toy: MakeHost, plain: MakeDeployment) -> None:
     def the_same(deployment: Any, context: Any) -> Any:
         return [{"apiVersion": context.upstream.api_version, "kind": "Thing", "metadata": {"name": "llama"}}]
