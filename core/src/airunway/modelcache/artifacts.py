@@ -43,7 +43,8 @@ from airunway.status.rootcause import RootCause, find_root_cause
 log = logging.getLogger(__name__)
 
 _USERS_PAUSE = 2.0
-"""Least seconds from one write of a status to one that changes nothing but the users: many deployments come at once."""
+"""Least seconds from one write of a status to one that changes nothing but the users: many deployments come at once,
+and pods and Jobs bring passes while they do (`application._USERS_LATER` bounds the passes that users bring)."""
 
 _USERS = frozenset({"users", "usedBy", "unusedSince"})
 
