@@ -127,8 +127,6 @@ def warnings(obj: Resource) -> list[str]:
         found.append("servedName is ignored for custom source")
     if dig(obj, "spec", "engine", "trustRemoteCode") is True:
         found.append("trustRemoteCode executes remote code")
-    if dig(obj, "spec", "engine", "type") == "trtllm" and dig(obj, "spec", "engine", "contextLength") is not None:
-        found.append("contextLength is ignored for TensorRT-LLM")
     return found
 
 
