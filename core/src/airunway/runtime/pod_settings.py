@@ -196,21 +196,23 @@ def newer_waits(
 
     if newest is not None and used is not None and newest_waits(used, installed):
         served = {**context.served, kind.key: newest}
-        text = f"written as {used.transformer.name} has it; a newer way ({newest.transformer.name}) is taken {WHEN}"
+        text = (
+            f"written by transformer {used.transformer.name}; transformer {newest.transformer.name} takes effect {WHEN}"
+        )
         waits("NewerTransformerWaits", text, upstream=newest if kind.primary else context.upstream, served=served)
     if context.settings is not settings:
         before, now = kept_settings(context.settings), kept_settings(settings)
         changed = ", ".join(f"{to_camel(name)} {now[name] or 'none'}" for name in now if now[name] != before[name])
         waits(
             "NewerSettingsWait",
-            f"made with other settings of the provider; {changed} is taken {WHEN}",
+            f"made with earlier settings of the provider; {changed} takes effect {WHEN}",
             settings=settings,
         )
     if context.runtime != current:
         what = "; ".join(changed_settings(context.runtime, current))  # names and no values
         text = (
-            "what was changed for pods takes effect with the next change of the spec, or when the annotation "
-            f"{names.ADOPT} gets a new value: {what} (runtime config {config_name(state.deployment)})"
+            f"changed pod settings ({what}; runtime config {config_name(state.deployment)}) take effect with the next "
+            f"change of the spec, or when the annotation {names.ADOPT} gets a new value"
         )
         waits(NEWER_PODS_WAIT, text, runtime=current)
     if ready is not None and context.cache != ready:
