@@ -473,7 +473,7 @@ class _Pass:
         kept_types = CORE_CONDITIONS - {"Paused", CONFIG_READY}
         if not self.selector and not _owns_message(self.deployment):
             kept_types -= {"ProviderSelected"}  # a custom selector's
-        text = f"Reconciliation is paused by the annotation {names.PAUSED}"
+        text = f"Reconciliation is paused by the annotation {names.PAUSED}; remove the annotation to continue"
         self.add_condition("Paused", True, "Paused", text)
         unseen = (condition_of(self.deployment, "Ready") or {}).get("reason") in (None, "WaitingForController")
         if provider_owns_phase(self.deployment):

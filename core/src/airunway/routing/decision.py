@@ -240,7 +240,9 @@ def _routed(facts: Facts, intent: Intent) -> Decision:
     if not rules:
         # A pool is not made for a deployment without any rule, and one that exists waits for the next rule.
         reason = _hindrance(facts, intent, backend, lost=facts.conflicts) or Verdict(
-            ready=False, reason="ModelNameUnknown", message="neither a path nor a model name is known"
+            ready=False,
+            reason="ModelNameUnknown",
+            message="neither a path nor a model name is known: set spec.gateway.pathTemplate or spec.gateway.modelName",
         )
         decision = _not_ready(facts, intent, reason.reason, reason.message, made=_kept_pool(facts))
         return replace(decision, probe=intent.probe, transient=intent.probe)

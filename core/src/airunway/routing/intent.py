@@ -218,7 +218,8 @@ def _model_name(facts: Facts) -> tuple[str, str, bool]:
             return _header(known, "spec.model.id")
         return (
             "",
-            f"the model server does not say its model name: {probe.failure or 'no answer'}; set spec.gateway.modelName",
+            f"the model server did not report its model name ({probe.failure or 'no answer'}): set "
+            "spec.gateway.modelName",
             False,
         )
     # The condition keeps its generation until the server has been asked for a newer one (`decide`).

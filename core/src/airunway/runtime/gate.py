@@ -181,7 +181,7 @@ def claims_hinder(state: ClusterState) -> str | None:
 # ------------------------------------------------------------------------------------------------------ the model cache
 
 
-_ON = "start the controller with --model-cache=on"
+_ON = "start the controller with --model-cache=on (chart airunway: modelCache.enabled: true)"
 _WHERE = "the condition ModelCacheReady says how far it is"
 
 
@@ -313,7 +313,10 @@ def _unanswered(state: ClusterState) -> Resource:
     """What counts where a route was asked for and the gateway part has not answered yet."""
     if names.GATEWAY_PART in state.parts:
         return {"status": "False", "reason": "WaitingForGateway", "message": "The gateway part has not answered yet"}
-    text = "A route was asked for, and the gateway part is off: start the controller with --gateway=auto"
+    text = (
+        "A route was asked for, and the gateway part is off: start the controller with --gateway=auto (chart airunway: "
+        "gateway.mode: auto)"
+    )
     return {"status": "False", "reason": "GatewayNotConfigured", "message": text}
 
 

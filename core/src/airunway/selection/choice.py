@@ -54,7 +54,7 @@ def choose_engine(
     else:
         considered = [p for p in providers if p.ready and not p.explicit_only and not p.is_stale(now)]
         if not providers:
-            return _none("no providers registered (InferenceProviderConfig resources not found)")
+            return _none("no provider is registered (no InferenceProviderConfig exists): install the chart of one")
         if not considered:
             named = ", ".join(sorted(p.name for p in providers if p.ready and not p.is_stale(now)))
             return _none(

@@ -109,9 +109,7 @@ def warnings(obj: Resource) -> list[str]:
     if dig(obj, "spec", "model", "source") == "custom" and dig(obj, "spec", "model", "servedName"):
         found.append("servedName is ignored for custom source")
     if dig(obj, "spec", "engine", "trustRemoteCode") is True:
-        found.append("trustRemoteCode executes remote code")
-    if dig(obj, "spec", "engine", "type") == "trtllm" and dig(obj, "spec", "engine", "contextLength") is not None:
-        found.append("contextLength is ignored for TensorRT-LLM")
+        found.append("trustRemoteCode executes remote code: Python code of the model's repository runs in the pods")
     return found
 
 
