@@ -24,6 +24,7 @@ from airunway.owned.views import View, view_of
 from airunway.process.caches import Caches, SharedCache
 from airunway.process.jobs import job_pod
 from airunway.resource import ObjectKey, Resource, controller_owner, dig, is_deleting, kept, key_of, uid_of
+from airunway.templates.limits import bound
 from airunway_catalogue.names import CATALOGUE_MANAGER, CATALOGUE_PART
 from airunway_catalogue.nodes import NodeGroup, inventory_of, is_held, project_node
 
@@ -65,9 +66,11 @@ class TemplateCaches:
     ) -> None:
         self._home = home
         self._on_template = on_template
-        project = transform_once(compact_objects(CATALOGUE_MANAGER))
-        self.namespaced = self._view(caches, MODEL_TEMPLATE, project)
-        self.cluster = self._view(caches, CLUSTER_MODEL_TEMPLATE, project)
+        compact = compact_objects(CATALOGUE_MANAGER)
+        project = transform_once(compact)
+        project_template = transform_once(lambda template: compact(bound(template)))
+        self.namespaced = self._view(caches, MODEL_TEMPLATE, project_template)
+        self.cluster = self._view(caches, CLUSTER_MODEL_TEMPLATE, project_template)
         for view in (self.namespaced, self.cluster):
             view.objects.add_listener(self._on_own_change)
         jobs = caches.of(JOB, project=project, label_selector=MARK.selector)
