@@ -86,7 +86,7 @@ class ArtifactCaches:
             view.objects.add_listener(self._on_change)
         self._claims.objects.add_listener(lambda key, _old, _new, _echo: on_claim(key))
         self.pods: SharedCache = caches.of(POD, project=job_pod, label_selector=MARK.selector)
-        self._pods_of = self.pods.add_index(lambda pod: (ObjectKey(key_of(pod).namespace, _artifact_label(pod)),))
+        self._pods_of = self.pods.add_index(lambda pod: (artifact_of(pod),))
         self.pods.add_handler(lambda key, old, new: self._on_change(key, old, new, False))
         self._events: SharedCache = caches.of(EVENT, project=_event, field_selector="type=Warning")
         self._events_of = self._events.add_index(lambda event: (_about(event[_FACTS]),))
@@ -186,6 +186,11 @@ def _event(event: Resource) -> Resource | None:
     metadata = event.get("metadata") or {}
     kept = {field: metadata.get(field) for field in ("name", "namespace", "uid", "resourceVersion")}
     return {"metadata": kept, _FACTS: event_facts(event)}
+
+
+def artifact_of(pod: Resource) -> ObjectKey:
+    """The artifact that a pod's label names."""
+    return ObjectKey(key_of(pod).namespace, _artifact_label(pod))
 
 
 def _artifact_label(obj: Resource) -> str:

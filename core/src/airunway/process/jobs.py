@@ -25,6 +25,11 @@ class Slots:
         self._waiting: dict[ObjectKey, tuple[str, str, str]] = {}
 
     @property
+    def most(self) -> int:
+        """How many there are."""
+        return self._most
+
+    @property
     def running(self) -> int:
         """How many have a slot."""
         return len(self._holders)
