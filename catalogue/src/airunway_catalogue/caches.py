@@ -77,7 +77,7 @@ class TemplateCaches:
         self.jobs = view_of(jobs, project=project, owners_of=self._owners_of)
         self.jobs.objects.add_listener(lambda _key, old, new, _echo: self._on_owned(old, new))
         self.pods: SharedCache = caches.of(POD, project=job_pod, label_selector=MARK.selector)
-        self._pods_of = self.pods.add_index(lambda pod: (_owner_uid(pod),))
+        self._pods_of = self.pods.add_index(lambda pod: (_owner_of(pod),))
         self.pods.add_handler(lambda _key, old, new: self._on_pod(new or old))
         self.nodes: SharedCache = caches.of(NODE, project=project_node, everywhere=True)
         self.nodes.add_handler(lambda _key, old, new: on_nodes() if _has(old) != _has(new) else None)
@@ -110,7 +110,7 @@ class TemplateCaches:
     def owned(self, template: Resource) -> Owned:
         """The Jobs of a template, and their pods."""
         jobs = {key_of(job): job for job in self.jobs.owned(key_of(template)) if is_ours(job, template, MARK)}
-        pods = (pod for job in jobs.values() for pod in self._pods_of.get(uid_of(job)))
+        pods = (pod for job in jobs.values() for pod in self._pods_of.get((key_of(job).namespace, uid_of(job))))
         return Owned(jobs=tuple(jobs.values()), pods=tuple(pods))
 
     def job(self, key: ObjectKey) -> Resource | None:
@@ -205,8 +205,9 @@ def _has(node: Resource | None) -> object:
     return (dig(node, "metadata", "labels"), dig(node, "status", "allocatable")) if node is not None else None
 
 
-def _owner_uid(pod: Resource) -> str:
-    return str(dig(controller_owner(pod), "uid", default=""))
+def _owner_of(pod: Resource) -> tuple[str, str]:
+    """Namespace and uid of a pod's owner: in another namespace anyone may write the uid of a Job into a pod."""
+    return key_of(pod).namespace, str(dig(controller_owner(pod), "uid", default=""))
 
 
 def _caching(template: Resource) -> Iterator[str]:
