@@ -154,7 +154,7 @@ def find_hardware(demand: Demand | None, inventory: Sequence[NodeGroup], models:
                 others.append(gpu)
                 continue
             wanted.append((group, gpu))
-            if min(count, count if gpu.count is None else gpu.count) >= demand.count:
+            if gpu.number(count) >= demand.count:
                 enough.append((group, gpu))
     if not enough:
         return _missing(demand, inventory, models)
@@ -340,8 +340,9 @@ def _offered(inventory: Sequence[NodeGroup], models: GpuModels) -> str:
             if not resource.startswith(("nvidia.com/", "amd.com/", "gpu.intel.com/", "habana.ai/")):
                 continue
             for gpu in gpus_of(dict(group.labels), resource, models):
-                size = f" ({round(gpu.memory / GIB)} GiB)" if gpu.memory else " (memory not known)"
-                found[f"{gpu.count or count} x {resource} {gpu.name or 'of an unknown model'}{size}"] += group.nodes
+                size = f"{round(gpu.memory / GIB)} GiB" if gpu.memory else "memory not known"
+                size = size if gpu.sharers == 1 else f"each shared by {gpu.sharers} pods"
+                found[f"{gpu.number(count)} x {resource} {gpu.name or 'of an unknown model'} ({size})"] += group.nodes
     if not found:
         return "the nodes have no GPUs"
     most = sorted(found.items(), key=lambda each: (-each[1], each[0]))

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from airunway.artifacts.jobs import POD_LAG, attempts_at, ended_at, finished, newest_pod
+from airunway.artifacts.jobs import POD_LAG, attempts_at, ended_at, finished, is_due, newest_pod
 from airunway.artifacts.status import config_verdict
 from airunway.configs import Resolution, StatusPolicy
 from airunway.redaction import bounded
@@ -260,7 +260,7 @@ def _discovery(facts: Facts, *, blocked: Verdict | None) -> _Discovery:
         return replace(state, delete=unfinished)
     if state.attempts and state.next is None:
         return _open(facts, state, request)
-    if state.next is not None and state.next > facts.now:
+    if state.next is not None and not is_due(state.next, last=parse_moment(state.last), now=facts.now):
         return replace(state, delete=unfinished)
     return _begin(facts, replace(state, delete=unfinished), request, blocked=blocked)
 

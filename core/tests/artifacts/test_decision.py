@@ -545,6 +545,18 @@ def test_a26_attempts_and_next_time_survive_a_restart() -> None:
     assert (again.status["download"]["attempts"], kinds(again)) == (2, ["PersistentVolumeClaim", "Job"])
 
 
+def test_a26_times_of_clocks_that_were_ahead_delay_no_try() -> None:
+    error = {"error": {"reason": "SourceNotFound", "message": "x"}}
+    failing = ended(measured(), error, complete=False)
+    gone = replace(after(decide_artifact(failing), failing, claims=failing.claims), jobs=(), pods=())
+    again = decide_artifact(replace(gone, now=NOW - timedelta(days=1)))  # ours was ahead
+    assert kinds(again) == ["PersistentVolumeClaim", "Job"]
+    ahead = ended(measured(), error, complete=False, at=NOW + timedelta(days=1))  # the node's is
+    failed = decide_artifact(replace(ahead, jobs=failing.jobs))
+    assert failed.status is not None
+    assert failed.status["download"]["nextAttemptTime"] == format_time(NOW + timedelta(hours=1))
+
+
 def test_a27_a_failed_job_that_is_deleted_by_hand_is_tried_at_once() -> None:
     failing = ended(measured(), {"error": {"reason": "Timeout", "message": "x"}}, complete=False)
     gone = replace(after(decide_artifact(failing), failing, claims=failing.claims), jobs=(), pods=())

@@ -45,6 +45,7 @@ from airunway.artifacts.jobs import (
     exit_code,
     fills,
     finished,
+    is_due,
     job_of,
     newest_pod,
     next_attempt,
@@ -286,7 +287,8 @@ class _Work:
                 return self._start(step, attempt=self.attempts + 1)
             return self._follow(step, live)
         if self.next is not None:  # the failed Job is gone, and its next try is recorded
-            if self.next <= self.facts.now or self._is_deleted_by_hand(step):
+            due = is_due(self.next, last=parse_moment(self.last), now=self.facts.now)
+            if due or self._is_deleted_by_hand(step):
                 return self._start(step, attempt=self.attempts + 1)
             self._say_again()
             return None
@@ -328,7 +330,9 @@ class _Work:
         if end == "Complete" and result.ok:
             self._note_success(step, result)
             return None
-        due = next_attempt(result, attempts=self.attempts, ended=result.at or ended or now)
+        # A pod ends before its Job does; its own time is that of the node's clock, which may be ahead.
+        at = min((each for each in (result.at, ended) if each is not None), default=now)
+        due = next_attempt(result, attempts=self.attempts, ended=at)
         if due is not None and due > now:
             self.next = due
             self._say(result.reason, f"{result.message}; it is tried again at {format_time(due)}")

@@ -396,6 +396,17 @@ def next_attempt(result: Result, *, attempts: int, ended: datetime) -> datetime 
     return ended + max(pause_after(attempts), timedelta(seconds=asked))
 
 
+_SKEW = timedelta(minutes=1)
+"""How much later than ours a recorded time may be."""
+
+
+def is_due(due: datetime, *, last: datetime | None, now: datetime) -> bool:
+    """Whether the recorded time of the next try has come, or is that of a clock that was ahead: by it, the `last` try
+    was later than now.
+    """
+    return due <= now or (last is not None and last > now + _SKEW)
+
+
 def end_of_try(reason: str, *, attempts: int, due: datetime) -> datetime | None:
     """When the try ended that failed with `reason` and after which the next one is due; None if that is not known, as
     after an answer with which a server may have asked for more time.

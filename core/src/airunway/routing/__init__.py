@@ -20,7 +20,7 @@ from airunway.routing.backends import (
 from airunway.routing.claims import Claim, Claimant, ClaimKind, Claims, Conflict, claimant_of
 from airunway.routing.decision import Decision, decide
 from airunway.routing.gateways import (
-    Choice,
+    ChosenGateway,
     Target,
     choose,
     gateway_status,
@@ -36,7 +36,7 @@ __all__ = [
     "MODEL_HEADER",
     "Backend",
     "BackendKind",
-    "Choice",
+    "ChosenGateway",
     "Claim",
     "ClaimKind",
     "Claimant",

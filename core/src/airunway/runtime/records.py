@@ -292,18 +292,8 @@ def _without_claims(spec: Resource) -> Resource:
 # -------------------------------------------------------------------------------- what a change recreates or interrupts
 
 
-REPLACE_ON_CHANGE = f"{names.GROUP}/replace-on-change"
-"""Annotation: JSON map of digests of everything whose change needs a new object, in three groups.
-
-They are digests of what *we* requested, not of the live object, because upstream webhooks set further fields, and a
-value that we no longer set must count as a change. ``deployment`` is its identity; ``topology`` is the plugin's
-``replace_on``; ``object`` are paths of the object itself, which are valid in one API version only.
-"""
-
-INTERRUPTS_ON_CHANGE = f"{names.GROUP}/interrupts-on-change"
-"""Annotation of the primary object: JSON map of what interrupts serving when it changes in place, with a digest and the
-message (`Interruption`).
-"""
+REPLACE_ON_CHANGE = names.REPLACE_ON_CHANGE
+INTERRUPTS_ON_CHANGE = names.INTERRUPTS_ON_CHANGE
 
 _SHORT = 8
 
