@@ -14,11 +14,10 @@ from collections import Counter, OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
+from airunway.api.names import DEFAULT_GPU_TYPE
 from airunway.resource import Resource, dig, list_at, text_at
 from airunway_catalogue.gpu_models import GpuModels, normal
 from airunway_catalogue.nodes import GIB, Gpu, NodeGroup, gpus_of, in_bytes, thousandths
-
-DEFAULT_RESOURCE = "nvidia.com/gpu"
 
 _TOLERANCE = 1.03
 """A board of 80 GB has 79.6 GiB: sizes that differ by less than this factor are the same size."""
@@ -97,7 +96,7 @@ def demand_of(template: Resource) -> Demand | None:
     count = count if type(count) is int and count > 0 else int(bool(model or memory))
     if not count:
         return Demand(cpu=cpu) if cpu else None
-    resource = text_at(gpu.get("type")) or DEFAULT_RESOURCE
+    resource = text_at(gpu.get("type")) or DEFAULT_GPU_TYPE
     return Demand(count=count, resource=resource, model=model, memory=memory, cpu=cpu)
 
 

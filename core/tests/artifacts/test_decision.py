@@ -22,7 +22,6 @@ from airunway.artifacts.claims import (
 from airunway.artifacts.decision import (
     ArtifactDecision,
     ArtifactFacts,
-    Flags,
     decide_artifact,
 )
 from airunway.artifacts.deployments import CacheFacts, CacheRequest, artifact_of, decide_cache, is_usable, request_of
@@ -47,7 +46,7 @@ def artifact(*, status: Resource | None = None, labels: Resource | None = None, 
 def facts(obj: Resource, *, config: Resource | None = None, **more: Any) -> ArtifactFacts:
     named = {"metadata": {"name": "default", "namespace": "ml"}, "spec": config} if config is not None else None
     resolution = resolve("default", namespaced=named, cluster=None)
-    base: dict[str, Any] = {"resolution": resolution, "users": ("chat",), "flags": Flags(image="d:1"), "now": NOW}
+    base: dict[str, Any] = {"resolution": resolution, "users": ("chat",), "image": "d:1", "now": NOW}
     return ArtifactFacts(artifact=obj, **(base | more))
 
 

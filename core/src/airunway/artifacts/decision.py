@@ -52,7 +52,7 @@ from airunway.artifacts.jobs import (
     result_of,
 )
 from airunway.artifacts.status import config_verdict, is_count, is_made, mode_of, progress_of, status_of
-from airunway.configs import Resolution, parse_duration
+from airunway.configs import BUILT_IN, Resolution, parse_duration
 from airunway.resource import (
     Resource,
     condition_of,
@@ -65,7 +65,7 @@ from airunway.resource import (
     text_at,
     uid_of,
 )
-from airunway.status import CAPACITY_PATIENCE, DEPENDENCY_GRACE, Category, Condition, category_of
+from airunway.status import Category, Condition, category_of
 from airunway.status.evidence import parse_moment
 from airunway.status.rollup import Verdict
 from airunway.status.rootcause import RootCause
@@ -81,14 +81,6 @@ _START = timedelta(minutes=5)
 
 _NAMED = 16
 """Users that the status names."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Flags:
-    """The options of the part."""
-
-    image: str
-    """``--downloader-image``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +109,8 @@ class ArtifactFacts:
     """What kept the last pass from writing its objects."""
     slot: bool = True
     """Whether a download may start now."""
-    flags: Flags
-    """The options of the part."""
+    image: str
+    """``--downloader-image``."""
     now: datetime
     """The current time."""
 
@@ -310,7 +302,7 @@ class _Work:
             self.artifact,
             step,
             name=self._job_name(step, attempt),
-            image=text_at(self.artifact, "spec", "downloaderImage") or self.facts.flags.image,
+            image=text_at(self.artifact, "spec", "downloaderImage") or self.facts.image,
             revision=self.revision,
             claim=self.target,
             config=self.config,
@@ -425,7 +417,7 @@ class _Work:
     # ---------------------------------------------------------------------------------------------------------- claim
 
     def _wanted_size(self) -> str:
-        percent = self.config.storage.headroom_percent if self.config is not None else 10
+        percent = (self.config or BUILT_IN).storage.headroom_percent
         return explicit_size(self.artifact) or size_with_headroom(self.size or 1, percent)
 
     def _wanted_claim(self) -> Resource:
@@ -467,15 +459,15 @@ class _Work:
     def decision(self, *, objects: tuple[Resource, ...] | None, left: float | None) -> ArtifactDecision:
         """The decision with the whole status."""
         now, config, before = self.facts.now, self.config, self.artifact.get("status")
-        policy = config.status_policy if config is not None else None
+        policy = (config or BUILT_IN).status_policy
         status, wake = status_of(
             self.artifact,
             self.verdicts,
             created=bool(self.attempts or self.claim),
             now=now,
             cause=self.facts.cause,
-            grace=policy.grace if policy is not None else DEPENDENCY_GRACE,
-            patience=policy.patience if policy is not None else CAPACITY_PATIENCE,
+            grace=policy.grace,
+            patience=policy.patience,
         )
         claim = next((each for each in objects or () if each["kind"] == "PersistentVolumeClaim"), None)
         allocated = dig(claim, "spec", "resources", "requests", "storage") or dig(before, "allocatedSize")
@@ -490,7 +482,7 @@ class _Work:
             "download": download or None,
             "discoveredSizeBytes": self.size,
             "allocatedSize": self.full or allocated,
-            "headroomPercent": config.storage.headroom_percent if config is not None else 10,
+            "headroomPercent": (config or BUILT_IN).storage.headroom_percent,
             "resolvedRevision": self.revision or None,
             "persistentVolumeClaim": dig(claim, "metadata", "name") or dig(before, "persistentVolumeClaim"),
             "completed": self.completed,

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ import orjson
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.api.rules import MAX_REPLICAS
-from airunway.plugins.contract import Gateway, Interruption, ModelCache, RuntimeSettings, SecretKey
+from airunway.plugins.contract import Gateway, Interruption, ModelCache, RuntimeSettings, SecretKey, Transformer
 from airunway.resource import (
     Resource,
     annotations_of,
@@ -325,14 +325,17 @@ def interruption_record(interrupts: Mapping[str, Interruption]) -> str:
     return canonical_json(outages).decode()
 
 
-def recreate_causes(live: Resource, desired: Resource) -> list[str]:
+def recreate_causes(live: Resource, desired: Resource, *, transformers: Sequence[Transformer] = ()) -> list[str]:
     """What changed that cannot be changed in place: fields of the deployment, or paths of the upstream object.
 
     Empty if the change can be applied, if there is none, or if the annotation was removed (an apply restores it).
+    `transformers` tell in which version the live object was written: it may be read in another one that is served.
     """
     before, after = _recorded(live), _recorded(desired)
     groups = ["deployment", "topology"]
-    if live.get("apiVersion") == desired.get("apiVersion") or not is_primary(live):
+    writer = annotations_of(live).get(names.TRANSFORMER)
+    written = next((each.api_version for each in transformers if each.name == writer), live.get("apiVersion"))
+    if written == desired.get("apiVersion") or not is_primary(live):
         groups.append("object")  # paths of another version would all differ
     causes = []
     for group in groups:
