@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from airunway.resource import Resource
+from airunway_catalogue import hardware as module
 from airunway_catalogue.gpu_models import AMD, NVIDIA, GpuModel, GpuModels, installed_models
-from airunway_catalogue.hardware import Demand, HardwareFit, demand_of, find_hardware, settled
-from airunway_catalogue.nodes import inventory_of, is_held, project_node
+from airunway_catalogue.hardware import Demand, HardwareFit, HardwareFits, demand_of, find_hardware, settled
+from airunway_catalogue.nodes import NodeGroup, inventory_of, is_held, project_node
 
 MODELS = GpuModels(models=(*NVIDIA, *AMD))
 NVIDIA_GPU, AMD_GPU = "nvidia.com/gpu", "amd.com/gpu"
@@ -414,3 +417,25 @@ def test_a_table_that_cannot_be_used_is_named_in_the_log_and_the_others_are_used
     assert installed_models().models == AMD
     named = [record.getMessage().split("GPU table ")[1].split(" ")[0] for record in caplog.records]
     assert named == ["broken", "number", "text"]
+
+
+def test_what_the_nodes_have_is_found_once_for_each_demand_and_a_number_of_demands_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = Counter[Demand | None]()
+
+    def counted(demand: Demand | None, inventory: tuple[NodeGroup, ...], models: GpuModels) -> HardwareFit:
+        asked[demand] += 1
+        return find_hardware(demand, inventory, models)
+
+    monkeypatch.setattr(module, "find_hardware", counted)
+    fits, usual = HardwareFits(MODELS), Demand(count=1, resource=NVIDIA_GPU, model="L4")
+    assert fits.renew(inventory_of([L4]))
+    for number in range(3 * HardwareFits.MOST):  # a user edits a template again and again
+        assert fits.of(usual).available
+        fits.of(Demand(cpu=number + 1))
+        assert len(fits) <= HardwareFits.MOST
+    assert asked[usual] == 1
+    assert not fits.renew(inventory_of([L4]))
+    assert fits.renew(inventory_of([H100]))
+    assert not fits.of(usual).available

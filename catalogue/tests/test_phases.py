@@ -10,12 +10,14 @@ import pytest
 from catalogue.tests.world import MISSING, PRESENT, World, cause_of, template_of
 
 from airunway.configs import resolve
-from airunway.resource import Resource
+from airunway.resource import Resource, condition_of
 from airunway.templates import USABLE
+from airunway.templates.limits import bound
 from airunway_catalogue.gpu_models import GpuModels
 from airunway_catalogue.hardware import HardwareFit, demand_of, find_hardware
 from airunway_catalogue.nodes import inventory_of
 from airunway_catalogue.template_state import CHILDREN
+from airunway_testing.memory import memory_of
 
 IMAGE = {"discovery": {"image": "registry.example/vllm:1"}}
 
@@ -287,3 +289,15 @@ def test_fields_that_are_ignored_are_in_the_message() -> None:
         "The template can be used; spec.defaults.gateway: a template cannot give this: it is ignored; "
         "spec.defaults.provider.name: a template cannot give this: it is ignored"
     )
+
+
+def test_a_template_over_the_limits_says_so_and_its_image_is_not_asked() -> None:
+    found = world(**IMAGE, defaults={"affinity": {"x": [{}] * 450_000}})
+    found.template = bound(found.template)
+    found.step()
+    assert not found.created
+    assert "spec.defaults.affinity" in found.template["status"]["message"]
+    assert "larger than 32 KiB" in found.template["status"]["message"]
+    assert found.template["status"]["reason"] == "InvalidSpec"
+    assert (condition_of(found.template, "DiscoveryReady") or {})["reason"] == "InvalidSpec"
+    assert memory_of(found.template) < 32 * 2**10

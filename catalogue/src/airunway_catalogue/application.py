@@ -24,10 +24,9 @@ from airunway.status.conditions import is_paused
 from airunway_catalogue.caches import TemplateCaches, used_template
 from airunway_catalogue.entrypoints import Entrypoints, KnownRegistry
 from airunway_catalogue.gpu_models import GpuModels, installed_models
-from airunway_catalogue.hardware import Demand, HardwareFit, demand_of, find_hardware
+from airunway_catalogue.hardware import HardwareFit, HardwareFits, demand_of
 from airunway_catalogue.metrics import Discoveries, Scans, source_points
 from airunway_catalogue.names import CATALOGUE_MANAGER
-from airunway_catalogue.nodes import NodeGroup
 from airunway_catalogue.registry import Limits
 from airunway_catalogue.scan import made_from, plan_of
 from airunway_catalogue.sources import SourceReconciler
@@ -94,8 +93,7 @@ class CatalogueApplication:
         self._noted: set[ObjectKey] = set()
         """Templates whose changed users bring a pass soon."""
         self._nodes_changed: asyncio.TimerHandle | None = None
-        self._inventory: tuple[NodeGroup, ...] = ()
-        self._fits: dict[Demand | None, HardwareFit] = {}
+        self._fits = HardwareFits(settings.models)
         self._entrypoints = Entrypoints(
             client=client, home=settings.home, registry_of=self._registry_of, wake=self._wake
         )
@@ -218,11 +216,8 @@ class CatalogueApplication:
         if self._nodes_changed is not None:
             self._nodes_changed.cancel()
             self._nodes_changed = None
-        inventory = self._caches.inventory()
-        if inventory == self._inventory:
+        if not self._fits.renew(self._caches.inventory()):
             return
-        self._inventory = inventory
-        self._fits.clear()
         for key, template in self._all_templates():
             if demand_of(template) is not None:
                 self._queue.add(key, Priority.BULK)
@@ -236,11 +231,7 @@ class CatalogueApplication:
         return self._configs[self._caches.of(key_of(template))].resolve(template)
 
     def _hardware_of(self, template: Resource) -> HardwareFit:
-        demand = demand_of(template)
-        fit = self._fits.get(demand)
-        if fit is None:
-            fit = self._fits[demand] = find_hardware(demand, self._inventory, self._settings.models)
-        return fit
+        return self._fits.of(demand_of(template))
 
     def _registry_of(self, host: str) -> KnownRegistry:
         """What the ModelSources say of a registry."""

@@ -24,6 +24,7 @@ from airunway.owned.views import View, view_of
 from airunway.process.caches import Caches, SharedCache
 from airunway.process.jobs import job_pod
 from airunway.resource import ObjectKey, Resource, controller_owner, dig, is_deleting, kept, key_of, uid_of
+from airunway.templates.limits import bound
 from airunway_catalogue.names import CATALOGUE_MANAGER, CATALOGUE_PART
 from airunway_catalogue.nodes import NodeGroup, inventory_of, is_held, project_node
 
@@ -65,16 +66,18 @@ class TemplateCaches:
     ) -> None:
         self._home = home
         self._on_template = on_template
-        project = transform_once(compact_objects(CATALOGUE_MANAGER))
-        self.namespaced = self._view(caches, MODEL_TEMPLATE, project)
-        self.cluster = self._view(caches, CLUSTER_MODEL_TEMPLATE, project)
+        compact = compact_objects(CATALOGUE_MANAGER)
+        project = transform_once(compact)
+        project_template = transform_once(lambda template: compact(bound(template)))
+        self.namespaced = self._view(caches, MODEL_TEMPLATE, project_template)
+        self.cluster = self._view(caches, CLUSTER_MODEL_TEMPLATE, project_template)
         for view in (self.namespaced, self.cluster):
             view.objects.add_listener(self._on_own_change)
         jobs = caches.of(JOB, project=project, label_selector=MARK.selector)
         self.jobs = view_of(jobs, project=project, owners_of=self._owners_of)
         self.jobs.objects.add_listener(lambda _key, old, new, _echo: self._on_owned(old, new))
         self.pods: SharedCache = caches.of(POD, project=job_pod, label_selector=MARK.selector)
-        self._pods_of = self.pods.add_index(lambda pod: (_owner_uid(pod),))
+        self._pods_of = self.pods.add_index(lambda pod: (_owner_of(pod),))
         self.pods.add_handler(lambda _key, old, new: self._on_pod(new or old))
         self.nodes: SharedCache = caches.of(NODE, project=project_node, everywhere=True)
         self.nodes.add_handler(lambda _key, old, new: on_nodes() if _has(old) != _has(new) else None)
@@ -107,7 +110,7 @@ class TemplateCaches:
     def owned(self, template: Resource) -> Owned:
         """The Jobs of a template, and their pods."""
         jobs = {key_of(job): job for job in self.jobs.owned(key_of(template)) if is_ours(job, template, MARK)}
-        pods = (pod for job in jobs.values() for pod in self._pods_of.get(uid_of(job)))
+        pods = (pod for job in jobs.values() for pod in self._pods_of.get((key_of(job).namespace, uid_of(job))))
         return Owned(jobs=tuple(jobs.values()), pods=tuple(pods))
 
     def job(self, key: ObjectKey) -> Resource | None:
@@ -202,8 +205,9 @@ def _has(node: Resource | None) -> object:
     return (dig(node, "metadata", "labels"), dig(node, "status", "allocatable")) if node is not None else None
 
 
-def _owner_uid(pod: Resource) -> str:
-    return str(dig(controller_owner(pod), "uid", default=""))
+def _owner_of(pod: Resource) -> tuple[str, str]:
+    """Namespace and uid of a pod's owner: in another namespace anyone may write the uid of a Job into a pod."""
+    return key_of(pod).namespace, str(dig(controller_owner(pod), "uid", default=""))
 
 
 def _caching(template: Resource) -> Iterator[str]:

@@ -25,7 +25,11 @@ def catalogue(
     common: Common,
     max_discoveries: Annotated[
         int,
-        typer.Option(min=1, help="Discovery Jobs at a time; the other templates wait in the order of their creation."),
+        typer.Option(
+            min=1,
+            help="Discovery Jobs at a time; the other templates wait. Namespaces take turns, and none takes the last "
+            "one while it has another.",
+        ),
     ] = 10,
 ) -> None:
     """Run the catalogue: say of each template whether it can be used here, and ask images for their profiles.

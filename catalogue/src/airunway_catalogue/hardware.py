@@ -10,7 +10,7 @@ away. Taints do not count: tolerations are the pods' own, or come by admission.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -101,6 +101,40 @@ def demand_of(template: Resource) -> Demand | None:
 
 
 # ------------------------------------------------------------------------------------------------------------ deciding
+
+
+class HardwareFits:
+    """What the nodes have for each demand, found once until the nodes change. Those that were asked for last are kept:
+    any user may write templates with any number of demands.
+    """
+
+    MOST = 256
+
+    def __init__(self, models: GpuModels) -> None:
+        self._models = models
+        self._inventory: tuple[NodeGroup, ...] = ()
+        self._known: OrderedDict[Demand | None, HardwareFit] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def renew(self, inventory: tuple[NodeGroup, ...]) -> bool:
+        """Take what the nodes have now; whether it is anything else than before."""
+        if inventory == self._inventory:
+            return False
+        self._inventory = inventory
+        self._known.clear()
+        return True
+
+    def of(self, demand: Demand | None) -> HardwareFit:
+        """What the nodes have for a demand."""
+        fit = self._known.get(demand)
+        if fit is None:
+            fit = self._known[demand] = find_hardware(demand, self._inventory, self._models)
+            if len(self._known) > self.MOST:
+                self._known.popitem(last=False)
+        self._known.move_to_end(demand)
+        return fit
 
 
 def find_hardware(demand: Demand | None, inventory: Sequence[NodeGroup], models: GpuModels) -> HardwareFit:

@@ -43,6 +43,7 @@ from airunway.status.evidence import parse_moment
 from airunway.status.rollup import Verdict, summary_of
 from airunway.status.rootcause import RootCause, root_cause_status
 from airunway.templates.contribution import Contribution, contribution_of
+from airunway.templates.limits import excess_of
 from airunway_catalogue.discovery import (
     NO_SHELL,
     TTL,
@@ -237,6 +238,9 @@ def _discovery(facts: Facts, *, blocked: Verdict | None) -> _Discovery:
     request = request_of(template)
     inline = dig(template, "spec", "modelSources")
     unfinished = tuple(job for job in facts.jobs if not finished(job))
+    if excess_of(template) is not None:
+        text = "the spec is too large to be read: no image is asked"
+        return _Discovery(verdict=Verdict(ready=False, reason="InvalidSpec", message=text), delete=unfinished)
     if isinstance(inline, list) and inline:
         text = (
             f"spec.modelSources names {len(inline)} source{'s' if len(inline) > 1 else ''}: nothing is to be discovered"

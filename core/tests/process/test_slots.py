@@ -6,12 +6,12 @@ from airunway.process.jobs import Slots
 from airunway.resource import ObjectKey, Resource
 
 
-def key(name: str) -> ObjectKey:
-    return ObjectKey("team", name)
+def key(name: str, namespace: str = "team") -> ObjectKey:
+    return ObjectKey(namespace, name)
 
 
-def work(name: str, *, made: int) -> Resource:
-    return {"metadata": {"namespace": "team", "name": name, "creationTimestamp": f"2026-01-01T00:00:0{made}Z"}}
+def work(name: str, *, made: int, namespace: str = "team") -> Resource:
+    return {"metadata": {"namespace": namespace, "name": name, "creationTimestamp": f"2026-01-01T00:00:0{made}Z"}}
 
 
 A, B, C, D = work("a", made=1), work("b", made=2), work("c", made=3), work("d", made=1)
@@ -85,3 +85,41 @@ def test_what_runs_already_keeps_its_slot_although_there_are_fewer() -> None:
     slots.clear()
     assert (slots.running, slots.queued) == (0, 0)
     assert slots.take(D)
+
+
+def test_downloads_of_one_namespace_that_never_end_do_not_stop_those_of_another() -> None:
+    slots = Slots(3, wake=Woken().append)
+    assert [slots.take(work(f"slow-{i}", made=i)) for i in range(5)] == [True, True, False, False, False]
+    assert slots.take(work("quick", made=9, namespace="other")), "although four of the first are older"
+    assert (slots.running, slots.queued) == (3, 3)
+    slots.give_back(key("quick", "other"))
+    assert not slots.take(work("slow-2", made=2)), "the last one stays free for a namespace that has none"
+    assert slots.take(work("next", made=9, namespace="other"))
+
+
+def test_namespaces_take_turns_and_each_begins_with_its_oldest() -> None:
+    woken = Woken()
+    slots = Slots(4, wake=woken.append)
+    for name in ("a", "b", "c"):
+        slots.claim(key(name))
+    slots.claim(key("z", "other"))
+    for made in (1, 2):
+        assert not slots.take(work(f"old-{made}", made=made))
+        assert not slots.take(work(f"new-{made}", made=made + 5, namespace="other"))
+    slots.give_back(key("a"))
+    assert not woken.now(), "both have some, and it is the last"
+    slots.give_back(key("z", "other"))
+    assert woken.now() == [key("new-1", "other")], "it has none now"
+    assert slots.take(work("new-1", made=6, namespace="other"))
+    slots.give_back(key("b"))
+    assert woken.now() == [key("old-1")], "both have one"
+
+
+def test_a_single_slot_goes_to_the_oldest_of_all_namespaces() -> None:
+    woken = Woken()
+    slots = Slots(1, wake=woken.append)
+    slots.claim(key("a"))
+    assert not slots.take(work("late", made=5))
+    assert not slots.take(work("early", made=2, namespace="other"))
+    slots.give_back(key("a"))
+    assert woken.now() == [key("early", "other")]

@@ -213,6 +213,11 @@ def excess(obj: Resource, *, measured: JsonSize | None = None) -> list[Excess]:
     return [entry for entry in found if entry is not None]
 
 
+def spec_excess(spec: object) -> Excess | None:
+    """Returns the limit that a spec of any kind exceeds; None if it is safe to walk."""
+    return _of_spec(spec, size_of(spec, limit=MAX_SPEC))
+
+
 def noted_excess(obj: Resource) -> list[Excess]:
     """Returns the result of `excess` that a cache stored in its object."""
     noted = obj.get(EXCESS)

@@ -88,7 +88,12 @@ class CoreOptions:
         str, typer.Option(help="Image of the Jobs that fetch weights (default: the one of this release).")
     ] = ""
     max_downloads: Annotated[
-        int, typer.Option(min=1, help="Downloads of weights at a time; the others wait in the order of their creation.")
+        int,
+        typer.Option(
+            min=1,
+            help="Downloads of weights at a time; the others wait. Namespaces take turns, and none takes the last one "
+            "while it has another.",
+        ),
     ] = 10
     webhook_bind_address: Annotated[
         str, typer.Option(help="Address of the admission webhook, e.g. :9443; 0: none.")

@@ -30,10 +30,17 @@ _LOOK = 1.0
 """Seconds between two looks at which kinds are served; a reflector itself asks for an absent kind every 30 s."""
 
 _PACKED = "packed"
-"""Key of a cached route's whole JSON."""
+"""Key of a packed object's whole JSON."""
 
-_FINDING = ("name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences")
-"""Metadata by which a cached route is found and compared."""
+_AT_HAND = 16 * 2**10
+"""Bytes of JSON above which any object is packed: ours are smaller, but any user may set our labels on one."""
+
+_FINDING = ("name", "namespace", "uid", "resourceVersion")
+"""Metadata by which a packed object is found and compared, besides its labels and its controlling owner."""
+
+
+_LABELS = (names.MODEL_DEPLOYMENT, MARK.key)
+"""Labels by which a packed object is found."""
 
 
 class GatewayCaches:
@@ -60,7 +67,7 @@ class GatewayCaches:
         self._on_gateway = on_gateway
         self._on_choice = on_choice
         compact = compact_objects(names.GATEWAY_MANAGER)
-        self._project = transform_once(compact)
+        self._project = transform_once(lambda obj: _small(compact(obj)))
         self._pack = transform_once(lambda route: _packed(compact(route)))
         # Users' routes and other controllers' pools are read, too: a deployment may name a route, and a provider's
         # operator may make the pool.
@@ -80,7 +87,7 @@ class GatewayCaches:
             everywhere=kind is GATEWAY,
             optional=kind in OPTIONAL,
         )
-        view = view_of(reflector, project=project, owners_of=_deployments_of, restore=_unpacked if packed else None)
+        view = view_of(reflector, project=project, owners_of=_deployments_of, restore=_unpacked)
         if kind is GATEWAY:
             reflector.add_handler(self._on_gateway_change)
         else:
@@ -159,13 +166,27 @@ def _deployments_of(obj: Resource) -> Iterator[ObjectKey]:
         yield ObjectKey(namespace, name)
 
 
-def _packed(route: Resource) -> Resource:
-    """A route as JSON, beside the metadata that finds it: as objects it takes four times the memory."""
-    return {"metadata": kept(route.get("metadata"), *_FINDING), _PACKED: compact_bytes(orjson.dumps(route))}
+def _packed(obj: Resource, text: bytes = b"") -> Resource:
+    """An object as JSON, beside the metadata that finds it: as objects it takes four times the memory and more."""
+    metadata = kept(obj.get("metadata"), *_FINDING)
+    if labels := {key: value for key, value in labels_of(obj).items() if key in _LABELS}:
+        metadata["labels"] = labels
+    if (owner := controller_owner(obj)) is not None:
+        metadata["ownerReferences"] = [owner]
+    return {"metadata": metadata, _PACKED: compact_bytes(text or orjson.dumps(obj))}
 
 
-def _unpacked(route: Resource) -> Resource:
-    found: Resource = orjson.loads(route[_PACKED])
+def _small(obj: Resource) -> Resource:
+    """An object as it is, or packed if it is large: a ConfigMap of many small keys takes twelve times its JSON."""
+    text = orjson.dumps(obj)
+    return obj if len(text) <= _AT_HAND else _packed(obj, text)
+
+
+def _unpacked(obj: Resource) -> Resource:
+    """The whole object."""
+    if _PACKED not in obj:
+        return obj
+    found: Resource = orjson.loads(obj[_PACKED])
     return found
 
 

@@ -15,7 +15,7 @@ from airunway.kube import Client, Priority, wait_until_synced
 from airunway.modelcache.artifacts import ArtifactMaker, ArtifactReconciler
 from airunway.modelcache.caches import ArtifactCaches
 from airunway.modelcache.deployments import CacheReconciler
-from airunway.modelcache.downloads import ProgressReader, Running, Tries, artifact_points
+from airunway.modelcache.downloads import ProgressReader, Tries, artifact_points, running_downloads
 from airunway.modelcache.templates import WarmTemplates, user_name
 from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches, ProviderCapabilities
@@ -109,7 +109,9 @@ class ModelCacheApplication:
         self._slots = Slots(settings.max_downloads, wake=self._wake_artifact)
         self._noted: set[ObjectKey] = set()
         """Artifacts whose changed users bring a pass soon."""
-        self._progress = ProgressReader(running=self._running, on_change=self._wake_artifact)
+        self._progress = ProgressReader(
+            running=lambda: running_downloads(self._caches, self._slots), on_change=self._wake_artifact
+        )
         self._artifacts = ArtifactReconciler(
             client=client,
             caches=self._caches,
@@ -317,17 +319,6 @@ class ModelCacheApplication:
         key, own = key_of(deployment), _seniority(deployment)
         users = self._users.get(ObjectKey(key.namespace, artifact))
         return sum(key_of(user) != key and _seniority(user) < own for user in users)
-
-    def _running(self) -> Iterator[Running]:
-        """The downloads whose pod runs and has an address."""
-        for pod in self._caches.pods.values():
-            name = labels_of(pod).get(names.ARTIFACT, "")
-            artifact = self._caches.artifact(ObjectKey(key_of(pod).namespace, name))
-            ip = dig(pod, "status", "podIP")
-            if artifact is None or dig(pod, "status", "phase") != "Running" or not isinstance(ip, str) or not ip:
-                continue
-            if downloads(pod) and pod in self._caches.owned(artifact).pods:
-                yield Running(artifact=key_of(artifact), uid=uid_of(artifact), ip=ip)
 
 
 def _asks(deployment: Resource) -> bool:

@@ -32,6 +32,11 @@ MARK = Mark(names.PART, names.MODEL_CACHE_PART)
 
 _FACTS = "facts"
 
+_UNKNOWN_CLAIMS = 256
+"""Number of events about claims in a namespace above which those about unknown claims are dropped: any user can write
+such events.
+"""
+
 _OUR_NAME = re.compile(r"-(check-size|download)-[0-9a-f]{8}")
 """What the names of our Jobs' pods have in common."""
 
@@ -86,10 +91,11 @@ class ArtifactCaches:
             view.objects.add_listener(self._on_change)
         self._claims.objects.add_listener(lambda key, _old, _new, _echo: on_claim(key))
         self.pods: SharedCache = caches.of(POD, project=job_pod, label_selector=MARK.selector)
-        self._pods_of = self.pods.add_index(lambda pod: (ObjectKey(key_of(pod).namespace, _artifact_label(pod)),))
+        self._pods_of = self.pods.add_index(lambda pod: (artifact_of(pod),))
         self.pods.add_handler(lambda key, old, new: self._on_change(key, old, new, False))
-        self._events: SharedCache = caches.of(EVENT, project=_event, field_selector="type=Warning")
+        self._events: SharedCache = caches.of(EVENT, project=self._event, field_selector="type=Warning")
         self._events_of = self._events.add_index(lambda event: (_about(event[_FACTS]),))
+        self._events_about_claims = self._events.add_index(_claim_namespace)
         self._events.add_handler(self._on_event)
         self.classes: SharedCache = caches.of(STORAGE_CLASS, project=_storage_class, everywhere=True)
         self.classes.add_handler(lambda _key, _old, _new: on_classes())
@@ -151,6 +157,21 @@ class ArtifactCaches:
         for cache in self._all():
             group.create_task(cache.run(), name=f"model cache: {cache.kind.plural}")
 
+    def _event(self, event: Resource) -> Resource | None:
+        """A warning about a claim, or about a pod with one of our names; other events are dropped when they are
+        decoded. Of a namespace with very many warnings about claims only those about claims that exist are kept.
+        """
+        kind, name = dig(event, "regarding", "kind"), dig(event, "regarding", "name")
+        if kind != "PersistentVolumeClaim" and not (kind == "Pod" and isinstance(name, str) and _OUR_NAME.search(name)):
+            return None
+        facts = event_facts(event)
+        unknown = kind != "Pod" and self.claim(ObjectKey(facts.namespace, facts.name)) is None
+        if unknown and len(self._events_about_claims.get(facts.namespace)) >= _UNKNOWN_CLAIMS:
+            return None
+        metadata = event.get("metadata") or {}
+        kept = {field: metadata.get(field) for field in ("name", "namespace", "uid", "resourceVersion")}
+        return {"metadata": kept, _FACTS: facts}
+
     def _on_event(self, _key: ObjectKey, _old: Resource | None, new: Resource | None) -> None:
         if new is None:
             return
@@ -173,14 +194,15 @@ def _about(facts: EventFacts) -> tuple[str, str, str]:
     return facts.kind, facts.namespace, facts.name
 
 
-def _event(event: Resource) -> Resource | None:
-    """A warning about a claim, or about a pod with one of our names; other events are dropped when they are decoded."""
-    kind, name = dig(event, "regarding", "kind"), dig(event, "regarding", "name")
-    if kind != "PersistentVolumeClaim" and not (kind == "Pod" and isinstance(name, str) and _OUR_NAME.search(name)):
-        return None
-    metadata = event.get("metadata") or {}
-    kept = {field: metadata.get(field) for field in ("name", "namespace", "uid", "resourceVersion")}
-    return {"metadata": kept, _FACTS: event_facts(event)}
+def _claim_namespace(event: Resource) -> tuple[str, ...]:
+    """The namespace of an event about a claim."""
+    facts: EventFacts = event[_FACTS]
+    return (facts.namespace,) if facts.kind == PERSISTENT_VOLUME_CLAIM.kind else ()
+
+
+def artifact_of(pod: Resource) -> ObjectKey:
+    """The artifact that a pod's label names."""
+    return ObjectKey(key_of(pod).namespace, _artifact_label(pod))
 
 
 def _artifact_label(obj: Resource) -> str:

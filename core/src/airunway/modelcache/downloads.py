@@ -12,10 +12,12 @@ from itertools import islice
 import aiohttp
 import orjson
 
-from airunway.artifacts.jobs import PROGRESS_PORT
+from airunway.artifacts.jobs import PROGRESS_PORT, downloads
+from airunway.modelcache.caches import ArtifactCaches, artifact_of
+from airunway.process.jobs import Slots
 from airunway.process.metrics import OBJECT_LIMIT, Metrics, Point, phase_of, phase_points
 from airunway.quantity import parse_quantity
-from airunway.resource import ObjectKey, Resource, condition_of, dig
+from airunway.resource import ObjectKey, Resource, condition_of, dig, text_at, uid_of
 from airunway.status.conditions import is_fault
 from airunway.status.evidence import parse_moment
 
@@ -43,6 +45,29 @@ class Running:
     """Its uid: an answer for another artifact does not count."""
     ip: str
     """Address of the pod."""
+
+
+def running_downloads(caches: ArtifactCaches, slots: Slots) -> list[Running]:
+    """The downloads whose pod runs and has an address: of each artifact its newest pod, and no more than there are
+    slots, those with a slot first. Any user may make pods that look like ours, and each would be asked.
+    """
+    named = {artifact_of(pod): None for pod in caches.pods.values() if downloads(pod) and _address(pod)}
+    found: list[Running] = []
+    for key in sorted(named, key=lambda each: not slots.has(each)):
+        if len(found) >= slots.most:
+            break
+        artifact = caches.artifact(key)
+        own = caches.owned(artifact).pods if artifact is not None else ()
+        pods = [pod for pod in own if downloads(pod) and _address(pod)]
+        if artifact is not None and pods:
+            newest = max(pods, key=lambda pod: text_at(pod, "metadata", "creationTimestamp"))
+            found.append(Running(artifact=key, uid=uid_of(artifact), ip=_address(newest)))
+    return found
+
+
+def _address(pod: Resource) -> str:
+    """The address of a pod that runs; empty if it has none."""
+    return text_at(pod, "status", "podIP") if dig(pod, "status", "phase") == "Running" else ""
 
 
 async def ask(session: aiohttp.ClientSession, running: Running) -> Resource | None:

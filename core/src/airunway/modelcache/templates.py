@@ -138,12 +138,14 @@ class WarmTemplates:
             self._wake(key)
 
     def _used(self, template: Resource) -> Iterator[ObjectKey]:
+        if not keeps_warm(template):  # asked first: what a template gives costs more, and each event comes here
+            return
         namespace = key_of(template).namespace
         resolution = self._configs.resolve(template)
         if not resolution.missing:
             for request in warm_requests(template, contribution_of(template), resolution.config):
                 yield ObjectKey(namespace, request.name)
-        elif keeps_warm(template):
+        else:
             # Their names depend on the config: without it, what was made for the template stays in use.
             label = _label(key_of(template))
             for artifact in self._artifacts.artifacts.reflector.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from airunway.process.metrics import Point
@@ -9,10 +10,12 @@ from airunway.resource import ObjectKey, Resource, kept, key_of, text_at
 
 
 class Slots:
-    """The slots of one process, by the key of what a Job works for; others wait in the order of their creation.
+    """The slots of one process, by the key of what a Job works for; others wait.
 
-    Example: of 11 downloads with 10 slots the youngest waits until one gives its slot back. Then `wake(key)` is called:
-    it may take one now.
+    The next is one of the namespace with the fewest slots, of these the oldest. No namespace takes the last free slot
+    while it has another: a Job may never end, and those of one namespace must not stop all others. Example: of 11
+    downloads of a namespace with 10 slots nine run. When one gives its slot back, `wake(key)` is called for the oldest
+    that waits: it may take one now.
     """
 
     def __init__(self, most: int, *, wake: Callable[[ObjectKey], None]) -> None:
@@ -20,6 +23,11 @@ class Slots:
         self._wake = wake
         self._holders: set[ObjectKey] = set()
         self._waiting: dict[ObjectKey, tuple[str, str, str]] = {}
+
+    @property
+    def most(self) -> int:
+        """How many there are."""
+        return self._most
 
     @property
     def running(self) -> int:
@@ -51,7 +59,7 @@ class Slots:
         self._holders.add(key)
 
     def take(self, obj: Resource) -> bool:
-        """Take a slot for an object if one is free and nothing older waits; else wait for one."""
+        """Take a slot for an object if one is free for its namespace and no other is next; else wait for one."""
         key = key_of(obj)
         if key in self._holders:
             return True
@@ -71,8 +79,22 @@ class Slots:
             self._wake(other)
 
     def _next(self) -> list[ObjectKey]:
-        free = self._most - len(self._holders)
-        return sorted(self._waiting, key=lambda each: self._waiting[each])[: max(0, free)]
+        """Those that may take a slot now."""
+        free, held = self._most - len(self._holders), Counter(key.namespace for key in self._holders)
+        waiting: dict[str, list[ObjectKey]] = {}  # by namespace, the oldest last
+        for key in sorted(self._waiting, key=lambda each: self._waiting[each], reverse=True):
+            waiting.setdefault(key.namespace, []).append(key)
+        found: list[ObjectKey] = []
+        while free > 0 and waiting:
+            namespace = min(waiting, key=lambda each: (held[each], self._waiting[waiting[each][-1]]))
+            if free == 1 and held[namespace]:
+                break  # so have all others: this one has the fewest
+            found.append(waiting[namespace].pop())
+            held[namespace] += 1
+            free -= 1
+            if not waiting[namespace]:
+                del waiting[namespace]
+        return found
 
 
 def job_pod(pod: Resource) -> Resource:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from airunway.api import names
+from airunway.api.bounds import EXCESS
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE
 from airunway.kube import AnyReflector, compact_objects
 from airunway.process.caches import Caches, ScopedCaches, SharedCache
@@ -16,6 +17,7 @@ from airunway.process.runtime_configs import OnChange
 from airunway.resource import ObjectKey, Resource, condition_of, dig, kept, key_of
 from airunway.templates import CLUSTER_KIND, KIND, USABLE, Choice, Request, choose, own_spec, request_of
 from airunway.templates.contribution import Contribution, contribution_of
+from airunway.templates.limits import bound
 
 _METADATA = (
     "name",
@@ -89,7 +91,7 @@ class Templates(ScopedCaches):
     def _on_template(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         if new is None:
             self._contributions.pop(key, None)
-        if old and new and all(old.get(part) == new.get(part) for part in ("spec", "status")):
+        if old and new and all(old.get(part) == new.get(part) for part in ("spec", "status", EXCESS)):
             return
         models = {dig(each, "spec", "modelName") for each in (old, new) if each is not None}
         self._on_change(("template", key), lambda: self._concerned(key, models))
@@ -124,7 +126,8 @@ class TemplateProjection:
             found["status"]["conditions"] = [
                 {field: each.get(field) for field in ("type", "status")} for each in conditions
             ]
-        return self._compact(found)
+        # Only the catalogue writes the status, and the CRD limits it: what a user writes is limited here.
+        return self._compact(bound(found))
 
 
 def _status(status: Resource) -> Resource:

@@ -224,6 +224,9 @@ class Workloads:
 EVENTS_PER_DEPLOYMENT = 64
 """Number of the newest events that are evaluated."""
 
+UNKNOWN_CLAIMS = 256
+"""Number of events about claims of no deployment that are kept for each namespace: any user can write such events."""
+
 PODS_PER_DEPLOYMENT = 2048
 """Number of pods that are evaluated, the living and newest ones: as many as the largest deployment has (32 × 64)."""
 
@@ -298,6 +301,7 @@ class EvidenceCollector:
         self._events_by_deployment = tuple(
             events.add_index(lambda event: event["about"].get(self._name, ())) for events in self._events
         )
+        self._events_of_unknown = tuple(events.add_index(self._of_no_deployment) for events in self._events)
         for reflector in (*self._pods, self._claims, self._jobs):
             reflector.add_handler(self._on_labelled)
         for events in self._events:
@@ -458,13 +462,23 @@ class EvidenceCollector:
     # --------------------------------------------------------------------------------------------------- projections
 
     def _about_ours(self, event: EventFacts) -> tuple[ObjectKey, ...] | None:
-        """The deployments that an event is about, or None if it is about none of ours. Events about claims are always
-        kept: they may come before the pod that names the claim, and there are few.
+        """The deployments that an event is about, or None if it is about none of ours. Events about claims are kept,
+        too, up to a number: they may come before the pod that names the claim.
         """
         if event.last is not None and self._clock() - event.last > EVENT_AGE:
             return None
         about = tuple(dict.fromkeys([*self._about(event), *self._by_name(event)]))
-        return about if about or event.kind == PERSISTENT_VOLUME_CLAIM.kind else None
+        if about:
+            return about
+        if event.kind != PERSISTENT_VOLUME_CLAIM.kind:
+            return None
+        known = sum(len(index.get(event.namespace)) for index in self._events_of_unknown)
+        return () if known < UNKNOWN_CLAIMS else None
+
+    def _of_no_deployment(self, event: Resource) -> tuple[str, ...]:
+        """The namespace of an event that is about no deployment."""
+        facts: EventFacts = event[FACTS]
+        return (facts.namespace,) if event["about"].get(self._name) == () else ()
 
     def _on_trouble(self, kind: Kind, cause: str) -> None:
         if cause in ("Forbidden", "Unauthorized") and kind not in self._denied:

@@ -26,6 +26,7 @@ from airunway.resource import (
     list_at,
 )
 from airunway.templates.expansion import expand
+from airunway.templates.limits import excess_of
 
 MAX_CONTRIBUTION = 16 * 2**10
 """Maximum bytes of JSON: it is recorded in the status of each deployment that uses the template."""
@@ -61,6 +62,8 @@ class Contribution:
 
 def contribution_of(template: Resource) -> Contribution:
     """Returns what a stored ModelTemplate or ClusterModelTemplate gives. Total for any JSON."""
+    if (large := excess_of(template)) is not None:
+        return Contribution(spec={}, hash=digest({}), unusable=f"{large.path}: {large.message}")
     spec = _plain(template.get("spec"))
     cluster = template.get("kind") == "ClusterModelTemplate"
     problems: list[Problem] = []

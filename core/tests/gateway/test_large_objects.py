@@ -1,0 +1,62 @@
+"""What the gateway part keeps of an object with its label is bounded by the object's JSON, and is read as it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from airunway.api import names
+from airunway.gateway.caches import GatewayCaches
+from airunway.process.caches import Caches
+from airunway.process.metrics import Metrics
+from airunway.resource import ObjectKey, Resource, copy_of
+from airunway_testing.memory import memory_of
+
+
+def gateway_caches() -> GatewayCaches:
+    unused: Any = None  # no API server is asked
+    return GatewayCaches(
+        Caches(unused, project=lambda obj: obj, metrics=Metrics("core")),
+        notify=lambda _: None,
+        on_reference=lambda _kind, _key: None,
+        on_gateway=lambda _: None,
+        on_choice=lambda: None,
+    )
+
+
+def config_map(*, data: Resource | None = None, labels: Resource | None = None) -> Resource:
+    mark = {names.PART: names.GATEWAY_PART, names.MODEL_DEPLOYMENT: "m"}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": "a",
+            "namespace": "b",
+            "uid": "u",
+            "resourceVersion": "7",
+            "labels": {**mark, **(labels or {})},
+        },
+        "data": data or {},
+    }
+
+
+LARGE = {
+    "data": config_map(data={f"k{i}": "" for i in range(90_000)}),
+    "labels": config_map(labels={f"k{i}": "" for i in range(90_000)}),
+}
+
+
+@pytest.mark.parametrize("title", LARGE)
+def test_a_large_object_takes_no_more_memory_than_its_json(title: str) -> None:
+    caches, obj = gateway_caches(), LARGE[title]
+    assert memory_of(caches._project(copy_of(obj))) <= len(orjson.dumps(obj)) + 4 * 2**10
+    view = caches._views["", "ConfigMap"]
+    view.objects.note(copy_of(obj))  # as an answer of the API server comes into the cache
+    assert view.objects.get(ObjectKey("b", "a")) == obj
+
+
+def test_an_object_of_a_usual_size_is_kept_as_it_is() -> None:
+    obj = config_map(data={"config.yaml": "x" * 4096})
+    assert gateway_caches()._project(copy_of(obj)) == obj
