@@ -51,7 +51,7 @@ def essence(deployment: Resource) -> Resource:
         for condition in status["conditions"]
     ]
     # A label of what serves already waits for the next change of the spec; which came first is left to the storm.
-    waits = "what was changed for pods takes effect"
+    waits = "changed pod settings ("
     if warnings := [each for each in status.pop("warnings", []) if not each.startswith(waits)]:
         status["warnings"] = warnings
     return status

@@ -25,7 +25,7 @@ from airunway_testing.toy.variants import shape_of, toy_host, usual
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 
-WAITS = "a newer way (v1beta1) is taken with the next change"
+WAITS = "transformer v1beta1 takes effect with the next change"
 NO_BOX = "no ToyBox is made"
 
 

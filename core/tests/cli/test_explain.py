@@ -129,7 +129,7 @@ def test_without_a_provider_every_way_out_is_shown(write: Any) -> None:
     file = write("md.yaml", deployment(engine={"type": "vllm"}, resources=GPU))
     done = run("explain", "-f", file, "--providers", providers)
     assert done.exit_code == 0, done.output
-    assert "Provider:  none (no compatible provider found for this configuration)" in done.stdout
+    assert "Provider:  none (no provider can run this spec: " in done.stdout
     assert "provider sick must become ready" in done.stdout
     assert "its last heartbeat was at 2026-11-21T11:00:00Z, 180 s ago or longer" in done.stdout
     assert "set spec.engine.type to sglang (now: vllm)" in done.stdout

@@ -136,7 +136,7 @@ def test_what_cannot_be_is_said_and_fails(tmp_path: Path) -> None:
     assert "no installed distribution provides 'nobody'" in nobody.stderr
     unplaced = render(path, deployment(provider={}, engine={"type": "unheard-of"}, resources={"gpu": {"count": 1}}))
     assert unplaced.exit_code == 1
-    assert "no provider: no compatible provider found" in unplaced.stderr
+    assert "no provider: no provider can run this spec" in unplaced.stderr
 
 
 def test_an_unknown_override_is_a_warning(tmp_path: Path) -> None:

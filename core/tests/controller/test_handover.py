@@ -56,7 +56,11 @@ def decided(deployment: Resource, *providers: ProviderFacts) -> CoreDecision:
 @pytest.mark.parametrize(
     ("others", "reason", "text"),
     [
-        ((), "ProviderNotFound", "provider 'kaito' is not registered (registered: llmd)"),
+        (
+            (),
+            "ProviderNotFound",
+            "provider 'kaito' is not registered (registered: llmd): install its chart, or name a registered one",
+        ),
         ((provider("kaito", installed=False),), "UpstreamNotInstalled", "Provider 'kaito' CRD not installed"),
         ((provider("kaito", ready=False),), "WaitingForProvider", "Provider 'kaito' is not ready"),
         (

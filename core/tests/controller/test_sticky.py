@@ -98,7 +98,8 @@ def test_a_config_that_is_deleted_takes_nothing_from_a_named_provider_that_runs_
     status, reason, message = words(found, "ProviderSelected")
     assert (status, reason) == ("False", "ProviderNotFound")
     assert message == (
-        "provider 'llmd' is not registered (registered: other); what provider 'llmd' runs stays as it is until then"
+        "provider 'llmd' is not registered (registered: other): install its chart, or name a registered one; what "
+        "provider 'llmd' runs stays as it is until then"
     )
     back = decided(running(named="llmd"), provider("llmd"))
     assert words(back, "ProviderSelected")[:2] == ("True", "ExplicitSelection")
@@ -110,7 +111,8 @@ def test_a_provider_without_a_config_is_not_called_well(named: str | None) -> No
     assert words(found, "ProviderResponsive") == (
         "False",
         "ProviderStale",
-        "provider 'llmd' is not registered (registered: other); the status may be stale",
+        "provider 'llmd' is not registered (registered: other): install its chart, or name a registered one; the "
+        "status may be stale",
     )
     assert words(found, "DependenciesReachable")[0] == "False"
 

@@ -340,7 +340,7 @@ def test_ruling_27_a_plan_of_another_kind_is_kept_by_the_transformer_of_that_kin
     deployment = plain()
     decision = decided(newer, state(newer, deployment, *made(older, deployment)))
     (result,) = [finding for finding in decision.warnings if finding.reason == "NewerTransformerWaits"]
-    assert "as option-a has it; a newer way (option-b)" in result.message
+    assert "transformer option-a; transformer option-b takes effect" in result.message
     assert [obj["spec"] for obj in decision.objects] == [{"w": "option-a"}]
     taken = decided(newer, state(newer, deployment, *made(newer, deployment)))
     assert "NewerTransformerWaits" not in [finding.reason for finding in taken.warnings]

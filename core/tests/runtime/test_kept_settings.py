@@ -88,7 +88,7 @@ def test_real_llmd_9_another_image_of_the_provider_s_waits_for_a_change_of_the_d
     assert dig(decision.objects[0], "spec", "surge") == 1, "what is not kept is taken at once"
     (told,) = decision.warnings
     assert told.reason == "NewerSettingsWait"
-    assert "image engine:2 is taken with the next change of the spec" in told.message
+    assert "image engine:2 takes effect with the next change of the spec" in told.message
     after = decided(imaged, plain(**change), decided(imaged, plain(**change), obj, NEW).objects[0], NEW)
     assert image_of(after) == "engine:1", "it is still known by then"
 

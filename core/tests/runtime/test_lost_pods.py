@@ -323,7 +323,7 @@ def test_what_the_upstream_has_not_noticed_is_not_the_first_thing_said() -> None
     starts = follow(start, outdated, fresh())
     assert shown(starts) == ("Deploying", "Starting", "No pod is ready yet")
     told = (condition_of(starts, "ProviderResourceReady") or {})["message"]
-    assert told == "The upstream has not noticed yet that no pod shows its fault any more: image pull failed"
+    assert told == "The upstream still reports a fault that no pod shows any more: image pull failed"
     assert shown(follow(starts, outdated, pod())) == ("Deploying", "Progressing", told)
 
 
@@ -362,7 +362,7 @@ def member(name: str, role: str, *, node: str) -> PodFacts:
     ("leaders", "workers", "says_"),
     [
         (("a", "b"), ("", ""), "The 2 groups wait for each other: 2 of 4 pods hold their GPUs and no group is whole."),
-        (("a", "b", "c", "d"), ("", "", "", ""), "Scale to 2, and that many serve."),
+        (("a", "b", "c", "d"), ("", "", "", ""), "Set spec.scaling.replicas to 2; then 2 of them can serve."),
         (("a",), ("",), ""),
     ],
     ids=["two groups, room for one", "four groups, room for two", "one group"],

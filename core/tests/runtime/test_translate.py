@@ -53,7 +53,10 @@ def test_a_field_that_the_user_set_and_nobody_looked_at_is_reported_by_the_runti
     assert {"spec.engine.contextLength", "spec.engine.args", "spec.tolerations.key"} <= set(reported)
     assert not [path for path in reported if path.startswith(("spec.image", "spec.gateway", "spec.runtimeConfig"))]
     assert {finding.reason for finding in reported.values()} == {"FieldIgnored"}
-    assert reported["spec.engine.args"].message == "spec.engine.args has no effect with this provider"
+    assert (
+        reported["spec.engine.args"].message
+        == "spec.engine.args has no effect in this deployment: the provider does not use it here; remove it"
+    )
 
 
 def test_the_engine_reaches_a_provider_in_its_context(toy: MakeHost, plain: MakeDeployment) -> None:

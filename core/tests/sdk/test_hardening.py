@@ -154,7 +154,7 @@ def test_m6_containers_of_a_pod_share_no_processes() -> None:
     """Code of a model could read what a mesh's or a vault's sidecar has in its memory and files."""
     shared = {"spec": {"template": {"spec": {"shareProcessNamespace": True}}}}
     (found,) = check_overrides(shared, serving.OVERRIDES).errors
-    assert found.message == 'overriding "shareProcessNamespace" is not allowed for security reasons'
+    assert found.message == 'overriding "shareProcessNamespace" is not allowed for security reasons: remove it'
     assert validate(
         {
             "apiVersion": "airunway.ai/v1alpha1",

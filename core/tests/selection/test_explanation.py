@@ -135,9 +135,10 @@ def test_a_named_provider_is_not_blamed_for_having_to_be_named() -> None:
     explanation = explain(named, [KAITO, shy], now=NOW)
     assert explanation.provider == "kuberay"
     assert explanation.candidates[1].failed == ()
-    assert explain(
-        deployment(provider={"name": "x"}, resources=GPU, engine={"type": "vllm"}), [KAITO], now=NOW
-    ).message == ("provider 'x' is not registered (registered: kaito)")
+    assert (
+        explain(deployment(provider={"name": "x"}, resources=GPU, engine={"type": "vllm"}), [KAITO], now=NOW).message
+        == "provider 'x' is not registered (registered: kaito): install its chart, or name a registered one"
+    )
 
 
 def test_an_invalid_spec_is_explained_as_far_as_it_goes() -> None:

@@ -23,7 +23,7 @@ from airunway.selection.explanation import CandidateVerdict, explain
 from airunway.selection.provider import MAX_BYTES, choose_provider
 
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
-WORDS = "spec.model.cache.mode: no model caches are at hand"
+WORDS = "spec.model.cache.mode: this provider has no model cache"
 
 
 def config(name: str, *engines: str, priority: int = 0, explicit: bool = False) -> ProviderFacts:

@@ -105,7 +105,8 @@ def test_problems_name_file_object_path_and_message(tmp_path: Path) -> None:
     result = runner.invoke(app, ["validate", str(good), str(bad)])
     assert result.exit_code == 1
     assert result.stdout == f"{bad}: ModelDeployment/bad-: spec.modle: unknown field, did you mean model?\n"
-    assert result.stderr == f"{bad}: ModelDeployment/bad-: warning: trustRemoteCode executes remote code\n"
+    warned = "trustRemoteCode executes remote code: Python code of the model's repository runs in the pods"
+    assert result.stderr == f"{bad}: ModelDeployment/bad-: warning: {warned}\n"
 
 
 def test_standard_input_and_lists() -> None:

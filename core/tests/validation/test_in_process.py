@@ -194,12 +194,13 @@ def test_a_violation_prints_with_its_path() -> None:
     [
         ({"model": {"source": "custom", "servedName": "x"}}, ["servedName is ignored for custom source"]),
         ({"model": {"servedName": "x"}}, []),
-        ({"model": {}, "engine": {"trustRemoteCode": True}}, ["trustRemoteCode executes remote code"]),
-        ({"model": {}, "engine": {"trustRemoteCode": False}}, []),
         (
-            {"model": {}, "engine": {"type": "trtllm", "contextLength": 1}},
-            ["contextLength is ignored for TensorRT-LLM"],
+            {"model": {}, "engine": {"trustRemoteCode": True}},
+            ["trustRemoteCode executes remote code: Python code of the model's repository runs in the pods"],
         ),
+        ({"model": {}, "engine": {"trustRemoteCode": False}}, []),
+        # Whether an image of TensorRT-LLM takes it is the provider's to say: releases from 1.0 on do.
+        ({"model": {}, "engine": {"type": "trtllm", "contextLength": 1}}, []),
         ({"model": {}, "engine": {"type": "vllm", "contextLength": 1}}, []),
     ],
 )

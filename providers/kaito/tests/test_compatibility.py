@@ -41,7 +41,11 @@ def test_disaggregated_mode(vllm: Any, context: Any) -> None:
         ({"model": {"source": "custom"}}, "spec.model.source", "needs spec.image"),
         ({"model": {"id": "--port=80"}}, "spec.model.id", "begins with '-'"),
         ({"image": "i", "model": {"id": "--port=80"}}, "spec.model.id", "begins with '-'"),
-        ({"model": {"id": "o/m", "cache": {"mode": "Shared"}}}, "spec.model.cache.mode", "no model caches are at hand"),
+        (
+            {"model": {"id": "o/m", "cache": {"mode": "Shared"}}},
+            "spec.model.cache.mode",
+            "this provider has no model cache",
+        ),
         ({"resources": {"gpu": {"count": 1, "type": "amd.com/gpu"}}}, "spec.resources.gpu.type", "amd.com/gpu"),
         ({"engine": {"args": {"port": "80"}}}, "spec.engine.args[port]", "remove it"),
         (

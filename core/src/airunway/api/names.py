@@ -115,6 +115,9 @@ MODEL_CACHE_MANAGER = "airunway-model-cache"
 DEFAULT_NAMESPACE = "airunway-system"
 """The namespace that AI Runway runs in unless another one is named."""
 
+DEFAULT_GPU_TYPE = "nvidia.com/gpu"
+"""Resource name of the GPUs if a deployment names none."""
+
 GATEWAY_GROUP = "gateway.networking.k8s.io"
 """Group of Gateways and HTTPRoutes."""
 

@@ -362,12 +362,14 @@ def cache_explanation(deployment: Resource, configs: Sequence[Resource], artifac
 
 
 def _cache(deployment: Resource, request: CacheRequest, artifacts: Sequence[Resource]) -> Resource:
+    from airunway.api.rules import MODEL_CACHE_PATH
+
     name = dig(deployment, "status", "modelCache", "artifactName") or request.name
     live = next((artifact for artifact in artifacts if key_of(artifact).name == name), None)
     explained: Resource = {
         "mode": dig(deployment, "spec", "model", "cache", "mode"),
         "artifactName": name,
-        "mountPath": request.mount_path,
+        "mountPath": MODEL_CACHE_PATH,
         "path": request.path,
         "found": live is not None,
         "ready": _condition(deployment, "ModelCacheReady"),

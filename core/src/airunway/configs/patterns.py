@@ -20,10 +20,6 @@ class PatternError(ValueError):
 
     def __init__(self, reason: str, position: int) -> None:
         super().__init__(f"{reason} at character {position + 1}")
-        self.reason = reason
-        """What is wrong and what to write."""
-        self.position = position
-        """Index of the character, from 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,21 +96,15 @@ def _match_one(patterns: tuple[str, ...], key: str) -> bool:
     return _compiled(patterns).matches(key)
 
 
-def pattern_error(pattern: str) -> PatternError | None:
-    """Returns what is wrong with a pattern, and where; None if it can be used."""
+def pattern_problem(pattern: str) -> str | None:
+    """Returns what is wrong with a pattern, and where, as a sentence; None if it can be used."""
     if not isinstance(pattern, str):
-        return PatternError("a pattern must be text", 0)
+        return str(PatternError("a pattern must be text", 0))
     try:
         _elements(pattern)
     except PatternError as error:
-        return error
+        return str(error)
     return None
-
-
-def pattern_problem(pattern: str) -> str | None:
-    """Returns what is wrong with a pattern, as a sentence; None if it can be used."""
-    error = pattern_error(pattern)
-    return None if error is None else str(error)
 
 
 @lru_cache(maxsize=64)
@@ -128,7 +118,7 @@ def _compiled(patterns: tuple[str, ...]) -> _Patterns:
         try:
             elements = _elements(pattern)
         except PatternError:
-            continue  # it matches nothing; `pattern_error` says why
+            continue  # it matches nothing; `pattern_problem` says why
         start |= bit
         for element in elements:
             if element == _STAR:

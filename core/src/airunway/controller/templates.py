@@ -63,16 +63,6 @@ class TemplateSource:
     """Returns what a template gives."""
 
 
-NO_TEMPLATES = TemplateSource(
-    choose=lambda request, _: Choice(
-        reason="TemplateNotFound", message=f"there are no templates: {request.name or request.model} was asked for"
-    ),
-    find=lambda _: None,
-    contribution=lambda _: Contribution(spec={}, hash=""),
-)
-"""A cluster without templates."""
-
-
 def source_among(templates: Sequence[Resource]) -> TemplateSource:
     """Returns where templates are looked up that were read as a list, with their kinds; of two of a key the last."""
     found = {key_of(each): each for each in templates}
@@ -85,6 +75,10 @@ def source_among(templates: Sequence[Resource]) -> TemplateSource:
         )
 
     return TemplateSource(choose=chosen, find=found.get, contribution=contribution_of)
+
+
+NO_TEMPLATES = source_among(())
+"""A cluster without templates."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,8 +265,7 @@ def _of_outline(
     if record is None:
         return TemplatePart(deployment=deployment, status={})
     if not is_true(deployment, SERVED):
-        ref = record.get("ref")
-        template = templates.find(ObjectKey(text_at(ref, "namespace"), text_at(ref, "name")))
+        template = templates.find(_key_in(record))
         if record.get("asked") != request.digest or template is None or not answers(template, request):
             return TemplatePart(deployment=deployment, status={})
         contribution = templates.contribution(template)
@@ -290,13 +283,17 @@ def _template(
     namespace = key_of(deployment).namespace
     held = any(map(names.provider_of_finalizer, finalizers_of(deployment)))  # by a provider: something of it exists
     if held and record is not None and record.get("asked") == request.digest:
-        ref = record.get("ref")
-        key = ObjectKey(str(dig(ref, "namespace", default="")), str(dig(ref, "name", default="")))
+        key = _key_in(record)
         found = templates.find(key) if key.namespace in ("", namespace) else None
         if found is not None and answers(found, request):
             return found, Choice()
     choice = templates.choose(request, namespace)
     return (choice.chosen.template if choice.chosen is not None else None), choice
+
+
+def _key_in(record: Resource) -> ObjectKey:
+    """The key of the template that a record is of."""
+    return ObjectKey(text_at(record, "ref", "namespace"), text_at(record, "ref", "name"))
 
 
 def _keeps(deployment: Resource, record: Resource, contribution: Contribution, *, granted: bool) -> bool:

@@ -18,7 +18,6 @@ from airunway.artifacts.claims import artifact_labels
 from airunway.artifacts.decision import (
     ArtifactDecision,
     ArtifactFacts,
-    Flags,
     decide_artifact,
 )
 from airunway.artifacts.jobs import bound_to, finished
@@ -80,7 +79,7 @@ class ArtifactReconciler:
         caches: ArtifactCaches,
         configs: RuntimeConfigs,
         events: EventRecorder,
-        flags: Flags,
+        image: str,
         slots: Slots,
         users_of: Callable[[ObjectKey], tuple[str, ...]],
         labels_of_users: Callable[[ObjectKey], dict[str, str] | None],
@@ -93,7 +92,7 @@ class ArtifactReconciler:
         self._caches = caches
         self._configs = configs
         self._events = events
-        self._flags = flags
+        self._image = image
         self._slots = slots
         self._users_of = users_of
         self._labels_of_users = labels_of_users
@@ -176,7 +175,7 @@ class ArtifactReconciler:
             cause=memory.cause if running or claims else None,
             refused=memory.refused,
             slot=running or self._slots.has(key),
-            flags=self._flags,
+            image=self._image,
             now=now,
         )
 

@@ -96,11 +96,6 @@ def admits(listener: Listener, *, gateway: ObjectKey, namespace: str) -> bool:
     return listener.admitted in ("All", "Selector")
 
 
-def addresses(gateway: Resource | None) -> list[str]:
-    """The addresses of a Gateway: the assigned ones."""
-    return [value for entry in entries_at(gateway, "status", "addresses") if (value := text_at(entry, "value"))]
-
-
 def choose(
     gateways: Sequence[Resource], *, deployment: Resource, config: EffectiveConfig | None, flag: str = ""
 ) -> ChosenGateway:
@@ -117,12 +112,12 @@ def choose(
             by="spec.gateway.gatewayRef",
         )
     wanted = config.routing.gateway if config is not None else None
-    if config is not None and wanted is not None and wanted.name:
+    if config is not None and wanted is not None:
         return _named(
             gateways,
             Target(
                 gateway=ObjectKey(wanted.namespace or config.namespace or namespace, wanted.name),
-                section=wanted.section_name or "",
+                section=wanted.section_name,
             ),
             by=f"spec.routing.gatewayRef of runtime config {config.name}",
         )
@@ -209,9 +204,7 @@ def sections_of(gateway: Resource, *, section: str, namespace: str) -> tuple[str
 
 def parent_of(live: Resource) -> Target | None:
     """The first Gateway of any JSON that should be an HTTPRoute; None if it names none."""
-    for ref in parents_of(live):
-        return ref
-    return None
+    return next(iter(parents_of(live)), None)
 
 
 def parents_of(live: Resource) -> list[Target]:
@@ -419,8 +412,8 @@ def address_of(gateway: Resource | None, *, section: str = "", namespace: str = 
     if not open_:
         return "", ""
     listener = min(open_, key=_rank)
-    assigned = addresses(gateway)
-    address = assigned[0] if assigned else ""
+    assigned = (text_at(entry, "value") for entry in entries_at(gateway, "status", "addresses"))
+    address = next(filter(None, assigned), "")
     host = listener.hostname if _is_plain(listener.hostname) else address
     port = "" if listener.port in (0, 80 if listener.scheme == "http" else 443) else f":{listener.port}"
     endpoint = f"{_bracketed(address)}{port}" if address else ""

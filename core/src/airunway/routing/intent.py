@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from airunway.api import names
-from airunway.configs import EffectiveConfig, PathTemplateError, RoutingRequest, path_of, routing_request
+from airunway.configs import BUILT_IN, EffectiveConfig, PathTemplateError, RoutingRequest, path_of, routing_request
 from airunway.owned.objects import Mark, is_ours
 from airunway.resource import (
     ObjectKey,
@@ -36,6 +36,7 @@ from airunway.routing.gateways import (
     usable,
 )
 from airunway.routing.routes import claims_in, header_problem
+from airunway.status.conditions import is_dry_run, is_paused
 
 CONDITION = "GatewayReady"
 
@@ -184,9 +185,7 @@ def intent_of(facts: Facts) -> Intent:
     if request is not RoutingRequest.REQUIRED:
         return intent
     if facts.engine is not None and facts.engine.get("pathRouting") is not True:
-        template = text_at(deployment, "spec", "gateway", "pathTemplate") or (
-            config.routing.path_template if config is not None else ""
-        )
+        template = text_at(deployment, "spec", "gateway", "pathTemplate") or (config or BUILT_IN).routing.path_template
         return replace(intent, path_unsupported=bool(template))
     try:
         return replace(intent, path=path_of(deployment, config))
@@ -219,7 +218,8 @@ def _model_name(facts: Facts) -> tuple[str, str, bool]:
             return _header(known, "spec.model.id")
         return (
             "",
-            f"the model server does not say its model name: {probe.failure or 'no answer'}; set spec.gateway.modelName",
+            f"the model server did not report its model name ({probe.failure or 'no answer'}): set "
+            "spec.gateway.modelName",
             False,
         )
     # The condition keeps its generation until the server has been asked for a newer one (`decide`).
@@ -311,20 +311,6 @@ def leaves_route(facts: Facts, intent: Intent) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------------------- state
-
-
-def is_paused(deployment: Resource) -> bool:
-    """Whether nothing may be written for the deployment."""
-    return _is_annotated(deployment, names.PAUSED)
-
-
-def is_dry_run(deployment: Resource) -> bool:
-    """Whether only the status may be written for the deployment."""
-    return _is_annotated(deployment, names.DRY_RUN)
-
-
-def _is_annotated(deployment: Resource, annotation: str) -> bool:
-    return mapping_at(deployment, "metadata", "annotations").get(annotation) == "true"
 
 
 def is_suspended(deployment: Resource) -> bool:

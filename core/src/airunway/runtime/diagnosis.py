@@ -259,9 +259,10 @@ def _advice(role: str, pods: Iterable[PodFacts]) -> str:
     fitting = held // max(1, -(-len(group) // len(leaders)))
     if not fitting:
         return ""
+    counts = f"spec.scaling.{role}" if role in ("prefill", "decode") else "spec.scaling"
     return (
         f"The {len(leaders)} groups wait for each other: {held} of {len(group)} pods hold their GPUs and no group is "
-        f"whole. Scale to {fitting}, and that many serve."
+        f"whole. Set {counts}.replicas to {fitting}; then {fitting} of them can serve."
     )
 
 
@@ -499,7 +500,7 @@ def _ranked(component: Component, summary: PodSummary | None) -> _Ranked:
         return component, rank
     of_pods = component.reason in POD_SHOWN and summary is not None and bool(summary.counts.living)
     if of_pods and not any(symptom.reason == component.reason for symptom in shown):
-        text = "The upstream has not noticed yet that no pod shows its fault any more"
+        text = "The upstream still reports a fault that no pod shows any more"
         if component.message:
             text += f": {component.message}"
         outdated = replace(component, ready=False, reason="Progressing", message=text, pending=False)
@@ -565,7 +566,7 @@ def _unselected(report: Report, evidence: Evidence | None) -> tuple[Finding, ...
     more = f" and {len(pods) - 1} more" if len(pods) > 1 else ""
     text = (
         f"pod {pods[0]}{more} is ready, and the selector {report.selector} does not select it: an autoscaler does not "
-        "count it. The provider is to label it, or to report a selector"
+        "count it. Report this to the provider's author: the pod needs the role label, or the status a selector"
     )
     return (Finding(path="", reason="PodsNotSelected", message=text),)
 

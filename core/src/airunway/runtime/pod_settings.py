@@ -196,7 +196,9 @@ def newer_waits(
 
     if newest is not None and used is not None and newest_waits(used, installed):
         served = {**context.served, kind.key: newest}
-        text = f"written as {used.transformer.name} has it; a newer way ({newest.transformer.name}) is taken {WHEN}"
+        text = (
+            f"written by transformer {used.transformer.name}; transformer {newest.transformer.name} takes effect {WHEN}"
+        )
         what = f"the newer way to write it ({newest.transformer.name})"
         waits("NewerTransformerWaits", what, text, upstream=newest if kind.primary else context.upstream, served=served)
     if context.settings is not settings:
@@ -205,14 +207,14 @@ def newer_waits(
         waits(
             "NewerSettingsWait",
             f"the provider's newer settings ({changed})",
-            f"made with other settings of the provider; {changed} is taken {WHEN}",
+            f"made with earlier settings of the provider; {changed} takes effect {WHEN}",
             settings=settings,
         )
     if context.runtime != current:
         changes = "; ".join(changed_settings(context.runtime, current))  # names and no values
         text = (
-            "what was changed for pods takes effect with the next change of the spec, or when the annotation "
-            f"{names.ADOPT} gets a new value: {changes} (runtime config {config_name(state.deployment)})"
+            f"changed pod settings ({changes}; runtime config {config_name(state.deployment)}) take effect with the next "
+            f"change of the spec, or when the annotation {names.ADOPT} gets a new value"
         )
         waits(NEWER_PODS_WAIT, f"the newer pod settings ({changes})", text, runtime=current)
     if ready is not None and context.cache != ready:

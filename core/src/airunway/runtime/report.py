@@ -26,12 +26,11 @@ from airunway.status import (
     as_word,
     bounded,
     category_of,
-    conditions_in,
     overall_conditions,
     roll_up,
     served_before,
     served_record,
-    written,
+    written_on,
 )
 from airunway.status.events import Event
 from airunway.status.evidence import parse_moment
@@ -338,7 +337,7 @@ def planned_status(deployment: Resource, report: Report, *, now: datetime) -> Re
     condition = planned.as_condition() if planned is not None else None
     if condition is None:
         return {}
-    return {"conditions": _written(deployment, [condition], now=now)}
+    return {"conditions": written_on(deployment, [condition], now=now)}
 
 
 def terminating_status(deployment: Resource, message: str, *, now: datetime) -> Resource:
@@ -376,13 +375,8 @@ def _status(deployment: Resource, verdict: Rollup, conditions: list[Condition], 
         "reason": verdict.reason,
         "message": bounded(verdict.message),
         "observedGeneration": deployment["metadata"].get("generation", 0),
-        "conditions": _written(deployment, conditions, now=now),
+        "conditions": written_on(deployment, conditions, now=now),
     }
-
-
-def _written(deployment: Resource, conditions: list[Condition], *, now: datetime) -> list[Resource]:
-    before, generation = conditions_in(deployment.get("status") or {}), deployment["metadata"].get("generation", 0)
-    return written(conditions, previous=before, generation=generation, now=now)
 
 
 def announcements(

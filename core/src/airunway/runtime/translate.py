@@ -243,8 +243,8 @@ def unclaimed_volumes(typed: ModelDeployment) -> list[Finding]:
             path=f"spec.model.storage.volumes[{position}].size",
             reason="IncompatibleConfiguration",
             message=f"volume {volume.name}: claims are created from size by the model cache part, which is off: start "
-            "the controller with --model-cache=on, or create a PersistentVolumeClaim, name it in claimName and take "
-            "size out",
+            "the controller with --model-cache=on (chart airunway: modelCache.enabled: true), or create a "
+            "PersistentVolumeClaim, name it in claimName and take size out",
         )
         for position, volume in enumerate(typed.spec.model.storage.volumes)
         if volume.size is not None
@@ -283,7 +283,7 @@ def check_overrides(overrides: Resource, schema: Resource) -> Overrides:
         Finding(
             path=str(place),
             reason="InvalidOverride",
-            message=f'overriding "{key}" is not allowed for security reasons',
+            message=f'overriding "{key}" is not allowed for security reasons: remove it',
         )
         for place, key in islice(_forbidden(overrides), MAX_CAUSES)
     ]

@@ -62,7 +62,8 @@ def ignored_fields(deployment: ModelDeployment, reads: Reads, *, provided: tuple
         if path in reads.paths or path.startswith(CORE_FIELDS) or path.startswith((*_ACTED_ON, *provided)):
             continue
         field = path.replace("[]", "")
-        yield Finding(path=field, reason="FieldIgnored", message=f"{field} has no effect with this provider")
+        text = f"{field} has no effect in this deployment: the provider does not use it here; remove it"
+        yield Finding(path=field, reason="FieldIgnored", message=text)
 
 
 class PodSetting(StrEnum):

@@ -206,7 +206,10 @@ def pod_blockers(deployment: ModelDeployment, context: Context[Any], *, mounts: 
     """
     model, cache = deployment.spec.model, context.cache
     if model.cache.mode != "None" and cache is None:
-        text = "no model caches are at hand for this deployment; use spec.model.storage.volumes"
+        text = (
+            "this provider has no model cache for the deployment: set spec.model.cache.mode to None, or mount a claim "
+            "with spec.model.storage.volumes"
+        )
         yield blocker("spec.model.cache.mode", text)
     if cache is not None:
         yield from _cache_blockers(deployment, cache, mounts)

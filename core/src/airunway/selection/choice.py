@@ -54,7 +54,7 @@ def choose_engine(
     else:
         considered = [p for p in providers if p.ready and not p.explicit_only and not p.is_stale(now)]
         if not providers:
-            return _none("no providers registered (InferenceProviderConfig resources not found)")
+            return _none("no provider is registered (no InferenceProviderConfig exists): install the chart of one")
         if not considered:
             named = ", ".join(sorted(p.name for p in providers if p.ready and not p.is_stale(now)))
             return _none(
@@ -77,12 +77,17 @@ def choose_engine(
             f"servingMode={request.mode}, advertised={_advertised(considered)}); "
             "set resources.gpu.count, change serving.mode, or name engine.type and an image for it"
         )
-    best = min(fitting, key=lambda name: (PREFERENCE.index(name) if name in PREFERENCE else len(PREFERENCE), name))
+    best = min(fitting, key=preference)
     return EngineChoice(
         engine=best,
         reason=f"auto-selected from provider {fitting[best]} capabilities",
         message=f"Engine {best} auto-selected from provider capabilities",
     )
+
+
+def preference(name: str) -> tuple[int, str]:
+    """The place of an engine among others: those that are known in the order of `PREFERENCE`, then all others."""
+    return PREFERENCE.index(name) if name in PREFERENCE else len(PREFERENCE), name
 
 
 def named_engine(name: str) -> EngineChoice:

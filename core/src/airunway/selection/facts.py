@@ -87,10 +87,14 @@ class ProviderFacts:
         """Returns the time since the last heartbeat; None if there was none (then `ready` alone counts)."""
         return None if self.heartbeat is None else now - (self.heard or self.heartbeat)
 
+    def is_silent(self, limit: timedelta, *, now: datetime) -> bool:
+        """Returns whether the last heartbeat was `limit` ago or longer."""
+        silence = self.silence(now)
+        return silence is not None and silence >= limit
+
     def is_stale(self, now: datetime) -> bool:
         """Returns whether the last heartbeat is so old that the provider gets no new deployments."""
-        silence = self.silence(now)
-        return silence is not None and silence >= STALE_AFTER
+        return self.is_silent(STALE_AFTER, now=now)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -84,7 +84,9 @@ def score_of(results: Iterable[RuleResult]) -> int:
 
 
 NO_HEALTHY = "No healthy providers available"
-NO_COMPATIBLE = "no compatible provider found for this configuration"
+NO_COMPATIBLE = 'no provider can run this spec: status.selection and "airunway explain" show what each one lacks'
+EXPLICIT = "explicit provider selection"
+"""Why a provider is chosen that the spec names."""
 
 
 DENIED = "the policy does not allow it in this namespace"
@@ -235,7 +237,9 @@ def weigh_at_best(
 def not_registered(name: str, providers: Iterable[ProviderFacts]) -> str:
     """The message for a provider without an InferenceProviderConfig."""
     registered = ", ".join(sorted(provider.name for provider in providers)) or "none"
-    return f"provider '{name}' is not registered (registered: {registered})"
+    return (
+        f"provider '{name}' is not registered (registered: {registered}): install its chart, or name a registered one"
+    )
 
 
 def not_installed(name: str) -> str:

@@ -182,7 +182,8 @@ def _state(template: Resource, *, named: bool) -> tuple[str, str]:
     if phase in USABLE or (named and not phase):
         return "", ""
     if not phase:
-        return "", "it has no status: the catalogue has not looked at it"
+        text = "install the catalogue if it is missing, or name the template in spec.templateRef.name"
+        return "", f"it has no status: the catalogue has not looked at it; {text}"
     reason, message = text_at(template, "status", "reason"), text_at(template, "status", "message")
     return reason, f"it is {phase}" + (f": {message}" if message else "")
 

@@ -25,7 +25,7 @@ from airunway.runtime.report import located
 from airunway.runtime.state import ClusterState, provider_mark
 from airunway.schema import defaulted
 from airunway.selection import engine_entry, provider_facts, unsettled
-from airunway.status import written
+from airunway.status import written_on
 from airunway.status.conditions import PART_NAMES, parts_of
 from airunway.templates import TEMPLATE_READY
 from airunway.upgrades.forecast import Cluster, state_in
@@ -150,8 +150,7 @@ def _with_cache(deployment: Resource, around: EditFacts, *, now: datetime) -> Re
     before = status.get("conditions") or []
     kept = [each for each in before if each.get("type") != CONDITION]
     if decision.condition is not None:
-        generation = dig(deployment, "metadata", "generation", default=0)
-        kept += written([decision.condition], previous=before, generation=generation, now=now)
+        kept += written_on(deployment, [decision.condition], now=now)
     others = {key: value for key, value in status.items() if key != "modelCache"}
     return {**deployment, "status": {**others, **filled(modelCache=decision.model_cache), "conditions": kept}}
 

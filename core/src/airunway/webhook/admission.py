@@ -157,7 +157,7 @@ class Admission:
             refusal = await self._refusal(obj, old=old, user=user, run=run, warned=warned)
         except (KubeError, ParseError) as error:
             log.warning("ModelDeployment %s could not be judged: %s", key_of(obj), error)
-            text = f"admission cannot be decided just now, try again: {error}"
+            text = f"ModelDeployment {key_of(obj)} cannot be checked now: {error}; try again"
             refusal = Denial(code=500, reason="InternalError", message=text)
         return ReviewResult(refusal=refusal, warnings=tuple(warned))
 

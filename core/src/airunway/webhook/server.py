@@ -348,7 +348,10 @@ class AdmissionServer:
                 obj, old, user = request["object"], request.get("oldObject"), _user(request["userInfo"])
                 answer = await self._admission.review(obj, old=old, user=user, run=run)
         except TimeoutError:
-            text = "no verdict in time: the API server did not answer the webhook's own question, or there is too much"
+            text = (
+                "no verdict in time: the API server did not answer a request of the webhook, or the webhook has too "
+                "many reviews; try again"
+            )
             return web.Response(status=504, text=text), "failed"
         except Exception:  # the API server must get an answer in any case, and the log the traceback
             log.exception("a review could not be answered")

@@ -28,7 +28,7 @@ _engine = partial(EngineCapability, gpu_support=True, model_cache=True, scale_to
 MANIFEST = ProviderManifest(
     name="vllm",
     version="0.1.0",
-    display_name="Deployments",
+    display_name="plain Deployments (vllm)",
     description="vLLM, SGLang, TensorRT-LLM and llama.cpp as Deployments; over several nodes as LeaderWorkerSets",
     documentation="https://lws.sigs.k8s.io/docs/",
     engines=(

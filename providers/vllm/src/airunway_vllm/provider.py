@@ -51,7 +51,7 @@ def can_handle(deployment: ModelDeployment, context: Context[Settings]) -> Compa
 def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
     """Blockers that make all other findings irrelevant."""
     spec, engine = deployment.spec, _CAPABILITIES.get(context.engine)
-    instead = "use a provider that does (llm-d, dynamo), or aggregated"
+    instead = "use a provider that does (llmd, dynamo), or aggregated"
     unsupported = tuple(unsupported_engine(deployment, context, MANIFEST.engines, who="vllm", instead=instead))
     yield from unsupported
     if engine is None or unsupported:
