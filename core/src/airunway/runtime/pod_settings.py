@@ -199,7 +199,7 @@ def newer_waits(
         text = (
             f"written by transformer {used.transformer.name}; transformer {newest.transformer.name} takes effect {WHEN}"
         )
-        what = f"the newer way to write it ({newest.transformer.name})"
+        what = f"transformer {newest.transformer.name}"
         waits("NewerTransformerWaits", what, text, upstream=newest if kind.primary else context.upstream, served=served)
     if context.settings is not settings:
         before, now = kept_settings(context.settings), kept_settings(settings)
