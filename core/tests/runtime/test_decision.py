@@ -362,8 +362,7 @@ def test_ruling_27_a_newer_way_that_refuses_the_spec_is_announced_as_a_refusal(
     assert [(each.reason, each.message) for each in decision.warnings] == [
         (
             "NewerTransformerWaits",
-            "the next change of the spec will be refused because of the newer way to write it (v2-b): "
-            "spec.x: v2 calls it y",
+            "the next change of the spec will be refused because of transformer v2-b: spec.x: v2 calls it y",
         )
     ]
     assert decided(host, state(host, plain(image="other"), *objects)).do is Do.OBSERVE_ONLY, "it is refused"

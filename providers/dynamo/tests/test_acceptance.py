@@ -13,7 +13,7 @@ from airunway.kube import Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource
 from airunway.runtime.crd_versions import crd_facts, detect
-from airunway.runtime.translate import check_overrides, merged
+from airunway.runtime.translate import check_overrides, merged, placed
 from airunway_testing.acceptance import ON_PODS, in_namespace, installed_alone, refusal
 
 MANAGER = "airunway-provider-dynamo"
@@ -120,17 +120,20 @@ async def test_every_release_accepts_all_that_it_can_express(
                     if not host.can_handle(model, ctx).ok:
                         refused.add(what)
                         continue
-                    (graph,) = host.translate_spec(model, ctx).objects
+                    translation = host.translate_spec(model, ctx)
+                    (graph,) = translation.objects
                     wished = check_overrides(model.spec.provider.overrides or {}, host.manifest.override_schema)
-                    asked_for = in_namespace(merged(graph, wished.merge), namespace)
+                    for part in placed(wished.merge, translation.overrides_at):
+                        graph = merged(graph, part)
+                    asked_for = in_namespace(graph, namespace)
                     kind = graphs(graph["apiVersion"].rpartition("/")[2])
                     said = await refusal(client, kind, asked_for, manager=MANAGER)
                     assert said == "", f"{release} {name}: {what}"
     cannot = {"whole graph": "1.1", "topologyProfile": "1.1", "adapter": "0.8", "another GPU": "0.8"}
     number = (9, 9) if release.startswith("main") else tuple(map(int, release.lstrip("v").split(".")[:2]))
     expected = {what for what, since in cannot.items() if number < tuple(map(int, since.split(".")))}
-    # Each version has another name for it, and requires it: where both are served, each is refused by one.
-    expected |= {"nameless topology", "clusterTopologyName", *(["topologyProfile"] if release in SERVED_BOTH else [])}
+    # v1alpha1 has no clusterTopologyName; v1beta1 gets topologyProfile under its new name.
+    expected |= {"nameless topology", "clusterTopologyName"}
     assert refused == {f"{engine} {what}" for engine in ENGINES for what in expected}
 
 

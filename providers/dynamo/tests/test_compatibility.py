@@ -9,7 +9,7 @@ from airunway.plugins.contract import ModelCache, RuntimeSettings
 from airunway.plugins.errors import SettingsError
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource
-from airunway.runtime.translate import check_overrides
+from airunway.runtime.translate import check_overrides, merged, placed
 from airunway_dynamo.manifest import TRANSFORMERS
 
 ROLE = {"replicas": 1, "gpu": {"count": 1}, "memory": "16Gi"}
@@ -255,29 +255,46 @@ def test_an_override_that_the_release_has_no_place_for(
     assert blockers(host, deployment(overrides=overrides), context()) == {}
 
 
+TOPOLOGY = "spec.provider.overrides.spec.topologyConstraint"
+
+
 @pytest.mark.parametrize(
-    ("written", "known", "unknown"),
-    [
-        ("v1alpha1-1.1", "topologyProfile", "clusterTopologyName"),
-        ("v1beta1-1.2", "clusterTopologyName", "topologyProfile"),
-    ],
+    ("written", "known"), [("v1alpha1-1.1", "topologyProfile"), ("v1beta1-1.2", "clusterTopologyName")]
 )
 def test_a_topology_is_called_as_the_version_has_it(
-    host: ProviderHost, deployment: Any, context: Any, written: str, known: str, unknown: str
+    host: ProviderHost, deployment: Any, context: Any, written: str, known: str
 ) -> None:
-    def asked(key: str) -> Any:
-        return deployment(overrides={"spec": {"topologyConstraint": {"packDomain": "rack", key: "racks"}}})
+    def asked(*keys: str) -> Any:
+        named = dict.fromkeys(keys, "racks")
+        return deployment(overrides={"spec": {"topologyConstraint": {"packDomain": "rack", **named}}})
 
+    (other,) = {"topologyProfile", "clusterTopologyName"} - {known}
     assert check_overrides(asked(known).spec.provider.overrides, host.manifest.override_schema).unknown == ()
     assert blockers(host, asked(known), context(written=written)) == {}
-    ((path, message),) = blockers(host, asked(unknown), context(written=written)).items()
-    assert path == f"spec.provider.overrides.spec.topologyConstraint.{unknown}"
-    assert known in message
+    for keys in ((known, other), *([("clusterTopologyName",)] if known == "topologyProfile" else [])):
+        ((path, message),) = blockers(host, asked(*keys), context(written=written)).items()
+        assert path == f"{TOPOLOGY}.{other}"
+        assert known in message
     for topology in ({"packDomain": "rack"}, {"packDomain": "rack", known: None}, {}):
         nameless = deployment(overrides={"spec": {"topologyConstraint": topology}})
         ((path, message),) = blockers(host, nameless, context(written=written)).items()
-        assert path == f"spec.provider.overrides.spec.topologyConstraint.{known}"
+        assert path == f"{TOPOLOGY}.{known}"
         assert f"set {known}" in message
+
+
+def test_ruling_27_the_topology_of_a_graph_keeps_its_older_name_in_the_deployment(
+    host: ProviderHost, deployment: Any, context: Any
+) -> None:
+    """A graph that was made in v1alpha1 is adopted in place once only v1beta1 is served."""
+    constraint = {"packDomain": "rack", "topologyProfile": "racks"}
+    model, now = deployment(overrides={"spec": {"topologyConstraint": constraint}}), context(written="v1beta1-1.2")
+    assert blockers(host, model, now) == {}
+    translation = host.translate_spec(model, now)
+    graph = translation.objects[0]
+    for part in placed(model.spec.provider.overrides, translation.overrides_at):
+        graph = merged(graph, part)
+    assert graph["spec"]["topologyConstraint"] == {"packDomain": "rack", "clusterTopologyName": "racks"}
+    assert host.translate_spec(model, context(written="v1alpha1-1.1")).overrides_at == {}
 
 
 def test_an_account_of_ones_own_needs_the_rights_of_dynamos(host: ProviderHost, deployment: Any, context: Any) -> None:

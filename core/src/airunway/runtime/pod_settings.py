@@ -199,7 +199,7 @@ def newer_waits(
         text = (
             f"written by transformer {used.transformer.name}; transformer {newest.transformer.name} takes effect {WHEN}"
         )
-        what = f"the newer way to write it ({newest.transformer.name})"
+        what = f"transformer {newest.transformer.name}"
         waits("NewerTransformerWaits", what, text, upstream=newest if kind.primary else context.upstream, served=served)
     if context.settings is not settings:
         before, now = kept_settings(context.settings), kept_settings(settings)
@@ -213,8 +213,8 @@ def newer_waits(
     if context.runtime != current:
         changes = "; ".join(changed_settings(context.runtime, current))  # names and no values
         text = (
-            f"changed pod settings ({changes}; runtime config {config_name(state.deployment)}) take effect with the next "
-            f"change of the spec, or when the annotation {names.ADOPT} gets a new value"
+            f"changed pod settings ({changes}; runtime config {config_name(state.deployment)}) take effect with the "
+            f"next change of the spec, or when the annotation {names.ADOPT} gets a new value"
         )
         waits(NEWER_PODS_WAIT, f"the newer pod settings ({changes})", text, runtime=current)
     if ready is not None and context.cache != ready:

@@ -166,17 +166,21 @@ def _override_blockers(deployment: ModelDeployment, context: Context[Settings]) 
 
 
 def _topology_blockers(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
-    """The blocker for a topology under the other API version's name, or without one: each CRD requires its own."""
+    """The blocker for a topology under the newer API version's name, under both, or without one: each CRD requires its
+    own. The name of v1alpha1 alone is written under that of v1beta1 (`graph.TOPOLOGY_AT`): a graph that serves must not
+    be refused when v1alpha1 is not served any more.
+    """
     topology = overridden(deployment, "spec", "topologyConstraint")
     if not isinstance(topology, dict) or not context.has(Feature.GRAPH_METADATA):
         return
     version, path = context.upstream.api_version, "spec.topologyConstraint"
     names = ("clusterTopologyName", "topologyProfile")
-    name, unknown = names if version.endswith("/v1beta1") else reversed(names)
-    if topology.get(unknown) is not None:
+    name, other = names if version.endswith("/v1beta1") else reversed(names)
+    has_name, has_other = (topology.get(each) is not None for each in (name, other))
+    if has_other and (has_name or name == "topologyProfile"):
         text = f"v1alpha1 calls it topologyProfile, v1beta1 clusterTopologyName; this graph is written in {version}"
-        yield bad_override(f"{path}.{unknown}", text)
-    elif topology.get(name) is None:
+        yield bad_override(f"{path}.{other}", text)
+    elif not has_name and not has_other:
         text = f"{version} requires the name of the topology in which packDomain is looked up: set {name}"
         yield bad_override(f"{path}.{name}", text)
 

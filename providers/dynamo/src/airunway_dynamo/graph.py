@@ -240,7 +240,11 @@ def desired(deployment: ModelDeployment, context: Context[Settings]) -> Translat
         "components": sorted(part.name + (" of an adapter" if part.replicas is None else "") for part in parts),
         "components on several nodes": sorted(part.name for part in parts if part.nodes > 1),
     }
-    return Translation(objects=(graph,), replace_on=topology)
+    return Translation(objects=(graph,), replace_on=topology, overrides_at=TOPOLOGY_AT if listed else {})
+
+
+TOPOLOGY_AT = {"spec.topologyConstraint.topologyProfile": "spec.topologyConstraint.clusterTopologyName"}
+"""Where v1beta1 has the override that v1alpha1 names otherwise."""
 
 
 def _component(deployment: ModelDeployment, context: Context[Settings], part: Part, *, listed: bool) -> Resource:
