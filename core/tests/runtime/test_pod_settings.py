@@ -54,7 +54,7 @@ def test_c11_c13_what_serves_keeps_its_settings_until_the_spec_changes_in_more_t
     assert env_of(decision) == ["A"]
     (warning,) = decision.warnings
     assert warning.reason == NEWER_PODS_WAIT
-    assert "takes effect with the next change of the spec" in warning.message
+    assert "take effect with the next change of the spec" in warning.message
     assert "env B" in warning.message
     assert "secret-value" not in warning.message
     assert decision.config_hash is None, "the hash of the settings in effect stays"
