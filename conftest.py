@@ -48,6 +48,7 @@ SOON = {
     "gateway.reconciler._ROLE_RETRY": 1.0,  # 15
     # The users of an artifact.
     "modelcache.application._USERS_LATER": 0.5,  # 5
+    "modelcache.artifacts._USERS_PAUSE": 0.2,  # 2
 }
 """Seconds until the next look, in tests on an API server; the comments have production's."""
 

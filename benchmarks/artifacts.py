@@ -25,7 +25,7 @@ from typing import Any
 from benchmarks.common import concurrently, heading, percentiles, rss_mib, say
 
 from airunway.api import names
-from airunway.artifacts.decision import ArtifactFacts, Flags, decide_artifact
+from airunway.artifacts.decision import ArtifactFacts, decide_artifact
 from airunway.configs import resolve
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_ARTIFACT, MODEL_DEPLOYMENT
 from airunway.kube import JOB, NAMESPACE, PERSISTENT_VOLUME_CLAIM, POD, Client, Reflector, load_config
@@ -341,7 +341,7 @@ def passes(number: int) -> dict[str, float]:
         artifact=artifact,
         resolution=resolve("default", namespaced=None, cluster=None),
         users=tuple(f"user-{index}" for index in range(16)),
-        flags=Flags(image="d:1"),
+        image="d:1",
         now=now,
     )
     samples = []

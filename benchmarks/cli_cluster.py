@@ -30,7 +30,7 @@ from benchmarks.common import concurrently, heading, percentiles, rss_mib, say
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import NAMESPACE, POD, SERVICE_ACCOUNT, Client, load_config
 from airunway.resource import ObjectKey, Resource, dig
-from airunway.snapshots.loads import PodMetrics, Scope
+from airunway.snapshots.loads import PodMetrics
 from airunway.snapshots.reading import MOST_REQUESTS, read_snapshot
 from airunway.snapshots.serving import ask, endpoint_of
 from airunway.view import deployment_view
@@ -159,7 +159,7 @@ async def top_seconds(client: Client, kubelet: Kubelet, server: ModelServer, dep
 
     await concurrently(names, one)
     server.metrics = METRICS
-    loads = PodMetrics(client, Scope(namespace=""))
+    loads = PodMetrics(client, ObjectKey("", ""))
     started, before = time.perf_counter(), time.process_time()
     await loads.rows()
     first = time.perf_counter() - started

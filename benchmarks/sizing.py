@@ -18,7 +18,11 @@ from collections.abc import Callable
 
 from airunway import __version__
 from airunway.resource import Resource
-from airunway.sizing import Layout, Workload, estimate, fit, free_gpus, gpu_named, nearest, of_entry
+from airunway.sizing.catalogue import nearest, of_entry
+from airunway.sizing.estimate import Layout, estimate
+from airunway.sizing.fit import fit
+from airunway.sizing.nodes import free_gpus, gpu_named
+from airunway.sizing.workload import Workload
 
 BUDGET_MS = 5.0
 """One model against a node of each kind (issue 24)."""

@@ -293,6 +293,17 @@ def test_a_failure_is_counted_once_recorded_with_its_time_and_tried_again_then()
     assert (found.phase, found.record["attempts"]) == ("Ready", 3)
 
 
+def test_a_failure_that_was_recorded_by_a_clock_that_was_ahead_delays_no_try() -> None:
+    found = world()
+    found.step()
+    found.end(code=1)
+    found.step()
+    found.pass_time(days=-1)
+    found.step()
+    assert (len(found.created), found.record["attempts"]) == (2, 2)
+    assert found.record["lastAttemptTime"] == format_time(found.now)
+
+
 @pytest.mark.parametrize(
     "output",
     [

@@ -196,6 +196,40 @@ def test_a_slice_with_the_resource_name_of_a_gpu_is_no_whole_gpu(shared: str) ->
     assert "x nvidia.com/gpu NVIDIA-H100-80GB-HBM3-MIG-1g.10gb" in found(sliced, model="H100").message
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {
+            "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-SHARED",
+            "nvidia.com/gpu.memory": "81559",
+            "nvidia.com/gpu.replicas": "8",
+        },
+        {
+            "cloud.google.com/gke-accelerator": "nvidia-h100-80gb",
+            "cloud.google.com/gke-max-shared-clients-per-gpu": "8",
+        },
+    ],
+)
+def test_a_gpu_that_is_shared_in_time_slices_counts_once_and_has_no_memory_of_its_own(labels: dict[str, str]) -> None:
+    sliced = project_node(node(labels, nvidia=16))
+    assert found(sliced, count=2, model="H100").available
+    assert not found(sliced, count=3, model="H100").available
+    fit = found(sliced, count=1, model="H100", minVram="80Gi")
+    assert not fit.available
+    assert fit.message.endswith("nodes have 2 x nvidia.com/gpu H100 (each shared by 8 pods) on 1 node")
+    both = found(sliced, H100, model="H100", minVram="80Gi")
+    assert (both.nodes, both.models) == (1, ("H100",))
+    (requirement,) = both.requirements
+    assert requirement["values"] == ["NVIDIA-H100-80GB-HBM3"]
+    mig: Resource = {
+        "metadata": {"labels": {"nvidia.com/mig-3g.40gb.replicas": "4", "nvidia.com/gpu.replicas": "1"}},
+        "status": {"allocatable": {"nvidia.com/mig-3g.40gb": "8"}},
+    }
+    assert found(mig, type="nvidia.com/mig-3g.40gb", count=2).available
+    assert not found(mig, type="nvidia.com/mig-3g.40gb", count=3).available
+    assert not found(mig, type="nvidia.com/mig-3g.40gb", minVram="40G").available
+
+
 def test_a_node_is_kept_without_what_nothing_depends_on() -> None:
     whole = {
         "metadata": {

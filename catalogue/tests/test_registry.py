@@ -394,6 +394,39 @@ def test_a_secret_gives_credentials_for_its_own_registries_only(host: str, folde
     assert (found.user if found else None) == user
 
 
+@pytest.mark.parametrize(
+    ("place", "host", "found"),
+    [
+        ("*.azurecr.io", "team.azurecr.io", True),
+        ("https://*.azurecr.io", "team.azurecr.io", True),
+        ("*.dkr.ecr.*.amazonaws.com", "1234.dkr.ecr.eu-west-1.amazonaws.com", True),
+        ("t?am-[ab].azurecr.io", "team-a.azurecr.io", True),
+        ("*.azurecr.io", "a.team.azurecr.io", False),
+        ("*.azurecr.io", "azurecr.io", False),
+        ("*.azurecr.io", "team.azurecr.io.evil.example", False),
+        ("*.azurecr.io/team", "team.azurecr.io", True),
+        ("*.azurecr.io/other", "team.azurecr.io", False),
+        ("*.docker.io", "docker.io", True),
+        ("registry.example:443", "registry.example", True),
+        ("registry.example", "registry.example:443", True),
+        ("registry.example:5000", "registry.example", False),
+        ("*.example:5000", "registry.example:5000", True),
+        ("[::1]:5000", "[::1]:5000", True),
+    ],
+)
+def test_credentials_are_found_by_the_rules_of_kubelets(place: str, host: str, found: bool) -> None:
+    entry = {"username": "robot", "password": PASSWORD}
+    assert (credentials_in([secret({place: entry})], host=host, folder="team") is not None) == found
+
+
+def test_the_entry_that_names_the_host_comes_before_a_pattern() -> None:
+    entries = {
+        f"{pattern}.example": {"username": pattern, "password": PASSWORD} for pattern in ("[r-s]egistry", "registry")
+    }
+    found = credentials_in([secret(entries)], host="registry.example", folder="")
+    assert (found.user if found else None) == "registry"
+
+
 @pytest.mark.parametrize("data", [{}, {".dockerconfigjson": "%"}, {".dockerconfigjson": "e30="}, {"password": "x"}])
 def test_a_secret_that_is_none_for_registries_is_refused_without_its_content(data: dict[str, str]) -> None:
     with pytest.raises(UnreadableSecret, match="dockerconfigjson"):

@@ -200,6 +200,12 @@ def test_a_status_write_starts_no_scan_and_a_change_of_the_spec_does() -> None:
     assert due_in(source(written), now=NOW + timedelta(hours=1)) == 0
 
 
+def test_a_scan_that_was_recorded_by_a_clock_that_was_ahead_makes_one_due() -> None:
+    written = status(scan(GOOD))
+    assert due_in(source(written), now=NOW - timedelta(seconds=60)) == 3660, "clocks differ a little"
+    assert due_in(source(written), now=NOW - timedelta(seconds=61)) == 0
+
+
 def test_a_status_of_any_shape_makes_a_scan_due() -> None:
     for hostile in ({"lastSyncTime": 7}, {"lastSyncTime": "x", "observedGeneration": 1}, {"observedGeneration": "1"}):
         assert due_in(source(hostile), now=NOW) == 0

@@ -25,16 +25,19 @@ from airunway.sdk import (
     Transformer,
     UpstreamKind,
 )
-from airunway_testing.conformance.digests import Record, digests, extended, fixed_set, main, problems
+from airunway_testing.conformance.digests import GIVEN, Record, digests, extended, fixed_set, main, problems
 
 _SERVER = UpstreamKind(group="acme.io", kind="Server", plural="servers", versions=("v1",), primary=True)
 _GROUP = UpstreamKind(group="acme.io", kind="Group", plural="groups", versions=("v1",))
 
 
-def host(*names: str, writes: str = "a", refuses: str = "", groups: tuple[str, ...] = ()) -> ProviderHost:
+def host(
+    *names: str, writes: str = "a", refuses: str = "", groups: tuple[str, ...] = (), claim: str = "claim"
+) -> ProviderHost:
     """A provider whose transformers all write `writes` and refuse deployments that set the field `refuses`.
 
-    `groups` are transformers of a second kind; what is written says which of them was in use.
+    It writes variables, claim and pool of its context, the claim under the name `claim`. `groups` are transformers of
+    a second kind; what is written says which of them was in use.
     """
 
     def can_handle(deployment: ModelDeployment, context: Context[Any]) -> Compatibility:
@@ -44,6 +47,9 @@ def host(*names: str, writes: str = "a", refuses: str = "", groups: tuple[str, .
 
     def translate_spec(deployment: ModelDeployment, context: Context[Any]) -> list[Resource]:
         spec = {**deployment.to_resource()["spec"], "says": writes, "by": context.upstream.transformer.name}
+        spec["shared"] = list(context.runtime.env)
+        spec |= {claim: context.cache.claim} if context.cache is not None else {}
+        spec |= {"pool": context.gateway.uses_pool} if context.gateway is not None else {}
         if groups:
             spec["beside"] = context.served[_GROUP.key].transformer.name
         return [{"apiVersion": "acme.io/v1", "kind": "Server", "metadata": {"name": "m"}, "spec": spec}]
@@ -89,6 +95,25 @@ def test_another_output_of_a_released_transformer_is_said(record: Record) -> Non
     more = len(record.digests["one"]) - 1
     assert f"transformer one writes 'vllm' and {more} more otherwise than on record" in said
     assert "ships as a new transformer" in found[0]
+
+
+def test_what_is_written_of_a_cache_a_runtime_config_and_a_gateway_is_on_record(record: Record) -> None:
+    of_contexts = {name: record.digests["one"][name] for name in ("vllm", *(f"vllm, {given}" for given in GIVEN))}
+    assert len(set(of_contexts.values())) == 4, "both caches have the same claim"
+    (said,) = problems(host("one", claim="claimName"), record)
+    assert "transformer one writes 'vllm, model cache' and 1 more otherwise than on record" in said
+
+
+def test_an_older_record_gets_the_deployments_that_it_lacks(tmp_path: Path) -> None:
+    path = tmp_path / "digests.json"
+    older = Record(deployments={"vllm": fixed_set(load("vllm"))["vllm"]})
+    extended(load("vllm"), older).write(path)
+    before = Record.read(path)
+    assert main(["vllm", str(path), "--write"]) == 0
+    now = Record.read(path)
+    assert {"vllm", "vllm, model cache", "sglang, own image, gateway"} <= now.deployments.keys()
+    for transformer, written in before.digests.items():
+        assert written.items() <= now.digests[transformer].items(), "what is on record stays"
 
 
 def test_many_gpus_stay_many_beside_every_other_field() -> None:

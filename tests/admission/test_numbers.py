@@ -31,7 +31,7 @@ MIB = 1_048_576
         ("ends in less than 90 days", certificates.ROTATE_AHEAD, timedelta(days=90)),
         # What reaches its port
         ("| connections | 128; above", LIMITS.connections, 128),
-        ("one in 10 ms while more than half", LIMITS.accept_seconds, 0.01),
+        ("one is accepted every 10 ms", LIMITS.accept_seconds, 0.01),
         ("| TLS handshake | 5 s |", LIMITS.handshake_seconds, 5),
         ("| head of a request | 5 s,", LIMITS.head_seconds, 5),
         ("5 s, 32 headers,", LIMITS.head_lines, 32),

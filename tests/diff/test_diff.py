@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from airunway.api import names
-from airunway.cli.diff import _chosen, _plugin
+from airunway.cli.diff import _chosen
 from airunway.cli.edit_reading import EditReader
+from airunway.cli.inputs import installed_plugin
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind, served_kinds_by_name
 from airunway.plugins.host import ProviderHost
@@ -183,7 +184,7 @@ async def test_what_is_planned_is_what_happens(provider: str, client: Client, ku
             )
         edited = {what: document(namespace, what, edit, provider) for what, edit in EDITS.items()}
         before = await objects_in(client, kinds, namespace, provider)
-        reader = EditReader(client, load=_plugin, choose=_chosen)
+        reader = EditReader(client, load=installed_plugin, choose=_chosen)
         plans = {what: await reader.plan(edit) for what, edit in edited.items()}
         assert await objects_in(client, kinds, namespace, provider) == before, "planning writes nothing"
         for body in edited.values():

@@ -13,7 +13,7 @@ import yaml
 
 from airunway import __version__
 from airunway.api.crds import custom_resource_definitions
-from airunway.doctor import CHECKS, Snapshot, Unseen, run_checks
+from airunway.doctor import CHECKS, Snapshot, UnseenPart, run_checks
 from airunway.doctor.checks_accounts import shuts_out
 from airunway.doctor.checks_processes import rivals
 from airunway.doctor.findings import AREAS
@@ -132,7 +132,7 @@ def test_a_code_is_given_once() -> None:
     from airunway.doctor.findings import check as enter
 
     with pytest.raises(ValueError, match="ARW0101 is taken by"):
-        enter("ARW0101", Severity.ERROR, "again", why="", do="")(lambda _: iter(()))
+        enter(Severity.ERROR, "ARW0101", "again", why="", do="")(lambda _: iter(()))
 
 
 # ------------------------------------------------------------------------------------------------------ what is read
@@ -295,7 +295,7 @@ def told(snapshot: Snapshot, *, width: int | None = None, ascii_only: bool = Fal
 
 
 def test_what_was_not_seen_is_said_and_not_taken_for_good() -> None:
-    unseen = Unseen(part="nodes", what="nodes", why="you may not: nodes is forbidden")
+    unseen = UnseenPart(part="nodes", what="nodes", why="you may not: nodes is forbidden")
     text = "\n".join(told(replace(EMPTY, unseen=(unseen,), storage_classes=())))
     assert "◌ nodes: you may not: nodes is forbidden" in text
     assert "◌ Webhook                     0 of 8 checks" in text

@@ -30,8 +30,10 @@ TARGET_LABELS = {"job", "instance", "le", "component"}
 """Labels that Prometheus itself, a histogram or a join brings."""
 
 
-def emitted() -> Iterator[tuple[str, str, bool | None]]:
-    """Room, reason and whether it is a warning, of every event that the source can emit."""
+def emitted() -> Iterator[tuple[str, str, bool | None, str]]:
+    """Room, reason, whether it is a warning, and action of every event that the source can emit. An `Event` has type
+    and action from the registry (None, and empty).
+    """
     for folder, path in [(each, path) for each in SOURCES for path in each.rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Call):
@@ -42,14 +44,15 @@ def emitted() -> Iterator[tuple[str, str, bool | None]]:
             if name in EMITTING and isinstance(reason, ast.Constant):
                 warning = arguments.get("warning")
                 warns = isinstance(warning, ast.Constant) and warning.value is True
-                # An `Event` has its type from the registry.
-                yield path.relative_to(folder).parts[0], str(reason.value), warns if name == "emit" else None
+                action = arguments.get("action")
+                does = str(action.value) if isinstance(action, ast.Constant) else ""
+                yield path.relative_to(folder).parts[0], str(reason.value), warns if name == "emit" else None, does
 
 
 def test_every_event_of_the_source_is_registered_and_the_other_way_round() -> None:
     found = list(emitted())
-    assert {reason for _, reason, _ in found} == set(EVENTS)
-    for room, reason, warning in found:
+    assert {reason for _, reason, _, _ in found} == set(EVENTS)
+    for room, reason, warning, action in found:
         event = EVENTS[reason]
         emitters = {
             "controller": {Emitter.CORE},
@@ -61,6 +64,7 @@ def test_every_event_of_the_source_is_registered_and_the_other_way_round() -> No
         both = {Emitter.PROVIDER, Emitter.GATEWAY, Emitter.MODEL_CACHE} if room == "owned" else {Emitter.PROVIDER}
         assert emitters.get(room, both) <= set(event.emitters), reason
         assert warning in (None, event.warning), reason
+        assert action in ("", event.action), reason
 
 
 def test_the_generated_files_are_up_to_date() -> None:

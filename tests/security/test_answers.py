@@ -46,6 +46,9 @@ ADMISSION = "admissionregistration.k8s.io"
 WEBHOOK = Kind(ADMISSION, "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", namespaced=False)
 POLICY = Kind(ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False)
 BINDING = Kind(ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", False)
+RBAC = "rbac.authorization.k8s.io"
+ROLE = Kind(RBAC, "v1", "Role", "roles")
+BINDING_OF_ROLE = Kind(RBAC, "v1", "RoleBinding", "rolebindings")
 NOBODY = "00000000-0000-0000-0000-000000000000"
 
 
@@ -107,6 +110,29 @@ async def a_user_without_rights(scene: Scene) -> None:
     config = load_config(kubeconfig=scene.cluster.kubeconfig_for(f"nobody-{uuid4().hex[:6]}"))
     async with Client(config) as theirs:
         await scene.apply(scene.thing(), client=theirs)
+
+
+@answers(ErrorKind.FORBIDDEN)
+async def a_role_with_more_rights_than_its_author_has(scene: Scene) -> None:
+    user = f"author-{uuid4().hex[:6]}"
+    where = {"name": "author", "namespace": scene.namespace}
+    granted = (ROLE, {"rules": [{"apiGroups": [RBAC], "resources": ["roles"], "verbs": ["create", "get", "patch"]}]})
+    subjects = [{"apiGroup": RBAC, "kind": "User", "name": user}]
+    bound = (BINDING_OF_ROLE, {"subjects": subjects, "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": "author"}})
+    for kind, content in (granted, bound):
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": where, **content}
+        await scene.client.create(kind, body)
+    more = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]
+    metadata = {"name": "more", "namespace": scene.namespace}
+    role = {"apiVersion": ROLE.api_version, "kind": ROLE.kind, "metadata": metadata, "rules": more}
+    async with Client(load_config(kubeconfig=scene.cluster.kubeconfig_for(user))) as theirs, asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                await theirs.apply(ROLE, role, manager="tests")
+            except ApiError as error:
+                if "cannot" not in error.message:  # the authorizer learns of a role by a watch
+                    raise
+            await asyncio.sleep(0.1)
 
 
 @answers(ErrorKind.UNAUTHENTICATED)

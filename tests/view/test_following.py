@@ -14,6 +14,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Forbidden, Unauthorized, load_config
 from airunway.resource import ObjectKey, dig
 from airunway.snapshots.following import Watched, follow_snapshots
+from airunway.snapshots.reading import Source
 from airunway.view import DeploymentSnapshot, Unseen
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.faultproxy import Fault, FaultProxy
@@ -97,7 +98,7 @@ async def test_credentials_are_read_anew_once(proxy: FaultProxy, client: Client,
 
 async def test_another_cause_after_a_refusal_is_no_second_refusal(client: Client, key: ObjectKey) -> None:
     """A watch goes on after a 401 without a list, and the server ends it soon for reasons of its own."""
-    watched = Watched(client, MODEL_DEPLOYMENT, key, changed=asyncio.Event())
+    watched = Watched(client, Source(content="objects", kind=MODEL_DEPLOYMENT, key=key), changed=asyncio.Event())
     try:
         await watched.known.wait()
         watched.cache.error = Unauthorized(401, "Unauthorized", "the token has expired")

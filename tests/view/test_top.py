@@ -16,7 +16,7 @@ from tests.view.conftest import Grant, Run, is_on_page
 
 from airunway.kube import Client, load_config
 from airunway.resource import ObjectKey, Resource, key_of
-from airunway.snapshots.loads import Scope, deployments_and_pods
+from airunway.snapshots.loads import deployments_and_pods
 from airunway.view import Unseen
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.kubelet import Kubelet
@@ -127,7 +127,7 @@ async def test_pods_without_our_label_take_few_lists(
     requests: list[tuple[str, str]] = []
     async with Client(load_config(kubeconfig=kubeconfig)) as counted:
         counted.session.on_request = lambda verb, resource, *_: requests.append((verb, resource))
-        for scope in (Scope(namespace=key.namespace), Scope(namespace="")):
+        for scope in (ObjectKey(key.namespace, ""), ObjectKey("", "")):
             requests.clear()
             _, found = await deployments_and_pods(counted, scope)
             # Deployments, pods with our label, two lists of 64 values at most, and one of another sort of selector.
@@ -139,7 +139,7 @@ async def test_pods_without_our_label_take_few_lists(
                 "preset-69": ["pod-of-preset-69"],
             }
             assert len(pods["odd"]) == 4
-        one = await deployments_and_pods(counted, Scope(namespace=key.namespace, name="preset-69"))
+        one = await deployments_and_pods(counted, ObjectKey(key.namespace, "preset-69"))
         assert names_of(one[1][every[-1]]) == ["pod-of-preset-69"]
 
 

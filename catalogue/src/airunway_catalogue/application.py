@@ -19,7 +19,8 @@ from airunway.process.jobs import Slots
 from airunway.process.manager import Lead
 from airunway.process.metrics import phase_points
 from airunway.process.runtime_configs import RuntimeConfigs
-from airunway.resource import ObjectKey, Resource, annotations_of, dig, is_deleting, key_of, label_value, uid_of
+from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, label_value, uid_of
+from airunway.status.conditions import is_paused
 from airunway_catalogue.caches import TemplateCaches, used_template
 from airunway_catalogue.entrypoints import Entrypoints, KnownRegistry
 from airunway_catalogue.gpu_models import GpuModels, installed_models
@@ -350,5 +351,4 @@ class SourceWorker:
 
 def _read(source: Resource) -> tuple[object, ...]:
     """What a pass reads of a source besides its status."""
-    paused = annotations_of(source).get(names.PAUSED)
-    return uid_of(source), dig(source, "metadata", "generation"), is_deleting(source), paused
+    return uid_of(source), dig(source, "metadata", "generation"), is_deleting(source), is_paused(source)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from airunway.cli import processes
+from airunway.cli.cluster import fail
 from airunway.cli.parameters import SwitchCommand
 from airunway.cli.process_options import Common, with_options
 
@@ -44,7 +45,7 @@ def catalogue(
     try:
         watched = processes.namespaces_of(common.watch_namespaces)
     except ValueError as error:
-        raise processes.end(error) from error
+        fail(str(error))
     namespaces = tuple(dict.fromkeys((*watched, home))) if watched else ()
     metrics = Metrics(CATALOGUE_MANAGER, role=MetricsRole.CATALOGUE)
     settings = CatalogueSettings(home=home, max_discoveries=max_discoveries, models=installed_models())

@@ -1,7 +1,8 @@
 """Finds the credentials for a registry in pull Secrets, and reads what it asks for in ``WWW-Authenticate``. Pure.
 
 In a Secret of type ``kubernetes.io/dockerconfigjson`` the entry for ``registry.example/team`` counts for all images
-below that folder, the entry for ``registry.example`` for all others. What is found is never part of a text: neither of
+below that folder, the entry for ``registry.example`` for all others; as for kubelets, ``*.example`` counts for every
+host with two labels, the second of which is ``example``. What is found is never part of a text: neither of
 `repr` nor of a message. ``Bearer realm="https://auth.example/token",service="registry.example"`` (RFC 9110, section
 11.6.1) asks for a token of that server.
 """
@@ -14,11 +15,14 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
 from airunway.resource import Resource, dig
 
 _KEY = ".dockerconfigjson"
 _LONGEST = 2**20
+_LONGEST_PATTERN = 512
+_GLOB = re.compile(r"[*?\[]")
 _DOCKER_HUB = ("docker.io", "index.docker.io", "registry-1.docker.io")
 
 
@@ -42,7 +46,7 @@ class Credentials:
 def credentials_in(secrets: Iterable[Resource], *, host: str, folder: str) -> Credentials | None:
     """Returns the credentials of the first Secret that has some for the registry. Raises UnreadableSecret."""
     for secret in secrets:
-        entries = sorted(_entries(secret), key=lambda each: -len(each[0]))
+        entries = sorted(_entries(secret), key=lambda each: (_GLOB.search(each[0]) is not None, -len(each[0])))
         for place, entry in entries:
             if _covers(place, host, folder) and (found := _credentials(entry)) is not None:
                 return found
@@ -74,8 +78,17 @@ def _place(key: str) -> str:
 
 def _covers(place: str, host: str, folder: str) -> bool:
     at, _, below = place.partition("/")
-    same = at == host or (host in _DOCKER_HUB and at in _DOCKER_HUB)
+    hosts = _DOCKER_HUB if host in _DOCKER_HUB else (host,)
+    same = any(_is_for(at.removesuffix(":443"), each.removesuffix(":443")) for each in hosts)
     return same and (not below or f"{folder}/".startswith(f"{below}/"))
+
+
+def _is_for(pattern: str, host: str) -> bool:
+    """Whether an entry is for this host: it is named, or each of its labels matches."""
+    if pattern == host:
+        return True
+    patterns, labels = pattern.split("."), host.split(".")
+    return len(pattern) <= _LONGEST_PATTERN and len(patterns) == len(labels) and all(map(fnmatchcase, labels, patterns))
 
 
 def _credentials(entry: object) -> Credentials | None:

@@ -23,7 +23,7 @@ from datetime import datetime, timedelta
 
 from airunway.api import names
 from airunway.artifacts.jobs import pause_after, restricted_container, restricted_pod
-from airunway.configs import EffectiveConfig
+from airunway.configs import BUILT_IN, EffectiveConfig
 from airunway.resource import Resource, dig, digest, entries_at, filled, key_of, label_value, list_at, text_at
 from airunway_catalogue.names import APP_COMPONENT, DISCOVERY, WHY_NO_ENTRYPOINT
 
@@ -116,7 +116,7 @@ def next_attempt(*, attempts: int, ended: datetime) -> datetime:
 
 def pull_secrets_of(request: Request, config: EffectiveConfig | None) -> tuple[str, ...]:
     """Names of the Secrets with which the image is pulled, in the Job's namespace."""
-    return tuple(dict.fromkeys((*request.pull_secrets, *(config.image_pull_secrets if config is not None else ()))))
+    return tuple(dict.fromkeys((*request.pull_secrets, *(config or BUILT_IN).image_pull_secrets)))
 
 
 def job_of(
@@ -201,7 +201,7 @@ def _environment(template: Resource, request: Request, config: EffectiveConfig |
     """The config's variables, then those of the model server, then ours. The Job of a ClusterModelTemplate gets no
     values out of objects of the operator's namespace.
     """
-    shared = config.env if config is not None else ()
+    shared = (config or BUILT_IN).env
     namespaced = bool(key_of(template).namespace)
     found = {str(each.get("name")): dict(each) for each in shared if namespaced or "valueFrom" not in each}
     found |= {str(each["name"]): dict(each) for each in request.env if isinstance(each.get("name"), str)}

@@ -110,7 +110,13 @@ NVIDIA: tuple[GpuModel, ...] = (
         name="H100",
         memory=80,
         tier=33,
-        products=("NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-SXM5-80GB", "NVIDIA-H100-80GB", "H100-80GB"),
+        products=(
+            "NVIDIA-H100-80GB-HBM3",
+            "NVIDIA-H100-SXM5-80GB",
+            "NVIDIA-H100-80GB",
+            "NVIDIA-H100-Mega-80GB",
+            "H100-80GB",
+        ),
     ),
     GpuModel(name="H100-PCIe", memory=80, tier=20, products=("NVIDIA-H100-PCIe",), families=("H100",)),
     GpuModel(

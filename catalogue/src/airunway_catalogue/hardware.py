@@ -14,11 +14,10 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
+from airunway.api.names import DEFAULT_GPU_TYPE
 from airunway.resource import Resource, dig, list_at, text_at
 from airunway_catalogue.gpu_models import GpuModels, normal
 from airunway_catalogue.nodes import GIB, Gpu, NodeGroup, gpus_of, in_bytes, thousandths
-
-DEFAULT_RESOURCE = "nvidia.com/gpu"
 
 _TOLERANCE = 1.03
 """A board of 80 GB has 79.6 GiB: sizes that differ by less than this factor are the same size."""
@@ -97,7 +96,7 @@ def demand_of(template: Resource) -> Demand | None:
     count = count if type(count) is int and count > 0 else int(bool(model or memory))
     if not count:
         return Demand(cpu=cpu) if cpu else None
-    resource = text_at(gpu.get("type")) or DEFAULT_RESOURCE
+    resource = text_at(gpu.get("type")) or DEFAULT_GPU_TYPE
     return Demand(count=count, resource=resource, model=model, memory=memory, cpu=cpu)
 
 
@@ -120,7 +119,7 @@ def find_hardware(demand: Demand | None, inventory: Sequence[NodeGroup], models:
                 others.append(gpu)
                 continue
             wanted.append((group, gpu))
-            if min(count, count if gpu.count is None else gpu.count) >= demand.count:
+            if gpu.number(count) >= demand.count:
                 enough.append((group, gpu))
     if not enough:
         return _missing(demand, inventory, models)
@@ -306,8 +305,9 @@ def _offered(inventory: Sequence[NodeGroup], models: GpuModels) -> str:
             if not resource.startswith(("nvidia.com/", "amd.com/", "gpu.intel.com/", "habana.ai/")):
                 continue
             for gpu in gpus_of(dict(group.labels), resource, models):
-                size = f" ({round(gpu.memory / GIB)} GiB)" if gpu.memory else " (memory not known)"
-                found[f"{gpu.count or count} x {resource} {gpu.name or 'of an unknown model'}{size}"] += group.nodes
+                size = f"{round(gpu.memory / GIB)} GiB" if gpu.memory else "memory not known"
+                size = size if gpu.sharers == 1 else f"each shared by {gpu.sharers} pods"
+                found[f"{gpu.number(count)} x {resource} {gpu.name or 'of an unknown model'} ({size})"] += group.nodes
     if not found:
         return "the nodes have no GPUs"
     most = sorted(found.items(), key=lambda each: (-each[1], each[0]))

@@ -17,6 +17,8 @@ from airunway_catalogue.gpu_models import GpuModel, GpuModels
 
 _LABELS = ("nvidia.com/", "amd.com/", "beta.amd.com/")
 _CLOUD_LABELS = ("cloud.google.com/gke-accelerator", "karpenter.k8s.aws/instance-gpu-name")
+_SHARERS = "cloud.google.com/gke-max-shared-clients-per-gpu"
+"""GKE's label for what ``nvidia.com/gpu.replicas`` says elsewhere."""
 _AMD_PREFIXES = ("amd.com/gpu.", "beta.amd.com/gpu.")
 _MIB, GIB = 2**20, 2**30
 _NUMBER = re.compile(r"[0-9]{1,7}", re.ASCII)
@@ -48,8 +50,16 @@ class Gpu:
     """Of one, in bytes; 0 if it is not known."""
     count: int | None = None
     """By labels that count; None: all of the resource."""
+    sharers: int = 1
+    """Pods that share one, in time slices: the resource counts each GPU so many times, and none of them has memory of
+    its own."""
     marks: tuple[Mark, ...] = ()
     """By which labels nodes with it are selected."""
+
+    def number(self, allocatable: int) -> int:
+        """How many there are where so many of the resource are allocatable."""
+        whole = allocatable // self.sharers
+        return whole if self.count is None else min(whole, self.count)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +111,9 @@ def is_held(node: Resource | None) -> bool:
 
 
 def _is_about_gpus(label: str) -> bool:
-    return label in _CLOUD_LABELS or (label.startswith(_LABELS) and ".driver" not in label and "timestamp" not in label)
+    return label in (*_CLOUD_LABELS, _SHARERS) or (
+        label.startswith(_LABELS) and ".driver" not in label and "timestamp" not in label
+    )
 
 
 def inventory_of(nodes: Iterable[Resource]) -> tuple[NodeGroup, ...]:
@@ -160,6 +172,7 @@ def _nvidia(labels: Mapping[str, str], resource: str, models: GpuModels) -> Gpu:
     memory = int(size) * _MIB if _NUMBER.fullmatch(size) else model.memory * GIB if model is not None else 0
     if partition := _PARTITION.fullmatch(resource):
         memory = int(partition[1]) * 10**9
+    sharers = _sharers(labels, resource)
     if family := labels.get("nvidia.com/gpu.family", ""):
         marks.append(Mark(rank=8, key="nvidia.com/gpu.family", value=family))
     if size:
@@ -167,9 +180,17 @@ def _nvidia(labels: Mapping[str, str], resource: str, models: GpuModels) -> Gpu:
     return Gpu(
         name=model.name if model is not None else product or labels.get("nvidia.com/gpu.family", ""),
         model=model,
-        memory=memory,
+        memory=memory if sharers == 1 else 0,
+        sharers=sharers,
         marks=tuple(marks),
     )
+
+
+def _sharers(labels: Mapping[str, str], resource: str) -> int:
+    whole = not resource.startswith("nvidia.com/mig-")
+    keys = ("nvidia.com/gpu.replicas", _SHARERS) if whole else (f"{resource}.replicas",)
+    numbers = (int(labels[key]) for key in keys if _NUMBER.fullmatch(labels.get(key, "")))
+    return max((1, *numbers))
 
 
 def _amd(labels: Mapping[str, str], models: GpuModels) -> Iterator[Gpu]:

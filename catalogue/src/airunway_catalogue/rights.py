@@ -19,9 +19,7 @@ from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE
 from airunway.kube import JOB, NODE, POD
 from airunway.rbac.policy_rules import (
-    EVENTS,
     HELD,
-    LEASES,
     OWNERS,
     POD_RULES,
     TOKEN_RULES,
@@ -32,8 +30,7 @@ from airunway.rbac.policy_rules import (
     keeps_finalizers,
     literals,
     of_containers,
-    own_events,
-    own_lease,
+    own_records,
     policy_and_binding,
     quoted,
     resource_rules,
@@ -137,7 +134,7 @@ def catalogue_guard(user: str, *, own: str, namespaces: Sequence[str] = (), name
         *policy_and_binding(
             f"{name}-discovery",
             condition=condition,
-            resources=resource_rules([(JOB.group, JOB.plural)], operations=("CREATE", "UPDATE", "DELETE")),
+            resources=resource_rules([(JOB.group, JOB.plural)]),
             variables=variables,
             rules=[
                 *whereabouts([], namespaces, who=_WHO, home=own),
@@ -152,7 +149,7 @@ def catalogue_guard(user: str, *, own: str, namespaces: Sequence[str] = (), name
         *policy_and_binding(
             f"{name}-templates",
             condition=condition,
-            resources=resource_rules(templates, operations=("CREATE", "UPDATE", "DELETE")),
+            resources=resource_rules(templates),
             variables={"o": "dyn(object)"},
             rules=[
                 PolicyRule(
@@ -173,12 +170,7 @@ def catalogue_guard(user: str, *, own: str, namespaces: Sequence[str] = (), name
                 ),
             ],
         ),
-        *policy_and_binding(
-            f"{name}-events", condition=condition, resources=[EVENTS], rules=[own_events(CATALOGUE_MANAGER)]
-        ),
-        *policy_and_binding(
-            f"{name}-leases", condition=condition, resources=[LEASES], rules=[own_lease(CATALOGUE_MANAGER)]
-        ),
+        *own_records(name, condition, CATALOGUE_MANAGER),
     ]
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from airunway.artifacts.jobs import is_due
 from airunway.configs import CONFIG_READY, Resolution
 from airunway.resource import Resource, condition_of, dig, filled, format_time, key_of, list_at, parse_time
 from airunway.status import (
@@ -129,14 +130,17 @@ def _whole(value: object) -> int | None:
 
 
 def due_in(source: Resource, *, now: datetime) -> float:
-    """Seconds until the next scan; 0 if it is due: the first one, after a change of the spec, and at its time.
+    """Seconds until the next scan; 0 if it is due: the first one, after a change of the spec, at its time, and where
+    the last one was recorded by a clock that was ahead.
 
     Nothing else of the object counts: a write of the status makes no scan due.
     """
     scan = last_scan(source)
     if scan is None or scan.generation != dig(source, "metadata", "generation"):
         return 0.0
-    return max(0.0, (scan.following - now).total_seconds())
+    if is_due(scan.following, last=scan.ended, now=now):
+        return 0.0
+    return (scan.following - now).total_seconds()
 
 
 def next_scan(

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from time import monotonic
 
-from airunway.api import names
 from airunway.configs import Resolution
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_SOURCE
 from airunway.kube import (
@@ -35,7 +34,6 @@ from airunway.redaction import bounded
 from airunway.resource import (
     ObjectKey,
     Resource,
-    annotations_of,
     condition_of,
     dig,
     is_deleting,
@@ -43,6 +41,7 @@ from airunway.resource import (
     label_value,
     uid_of,
 )
+from airunway.status.conditions import is_paused
 from airunway_catalogue.crawl import Crawl, Full
 from airunway_catalogue.credentials import Credentials
 from airunway_catalogue.labels import ImageLabels
@@ -137,7 +136,7 @@ class SourceReconciler:
         if source is None or is_deleting(source):
             self.forget(key)
             return None
-        if annotations_of(source).get(names.PAUSED) == "true":
+        if is_paused(source):
             self.forget(key)
             return None
         resolution = self._resolve(source)

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from airunway.artifacts.jobs import POD_LAG, attempts_at, ended_at, finished, newest_pod
+from airunway.artifacts.jobs import POD_LAG, attempts_at, ended_at, finished, is_due, newest_pod
 from airunway.artifacts.status import config_verdict
-from airunway.configs import Resolution, StatusPolicy
+from airunway.configs import BUILT_IN, Resolution, StatusPolicy
 from airunway.redaction import bounded
 from airunway.resource import (
     Resource,
@@ -30,8 +30,6 @@ from airunway.resource import (
     uid_of,
 )
 from airunway.status import (
-    CAPACITY_PATIENCE,
-    DEPENDENCY_GRACE,
     Category,
     Condition,
     Fault,
@@ -160,7 +158,7 @@ def decide_template(facts: Facts) -> Decision:
     verdicts["CacheReady"], cache = _cache(facts)
     assert tuple(verdicts) == CHILDREN, "the children are in the order of the status"
     config = facts.resolution.config
-    policy = config.status_policy if config is not None else None
+    policy = (config or BUILT_IN).status_policy
     discovery = filled(
         attempts=found.attempts or None,
         lastAttemptTime=found.last,
@@ -256,7 +254,7 @@ def _discovery(facts: Facts, *, blocked: Verdict | None) -> _Discovery:
         return replace(state, delete=unfinished)
     if state.attempts and state.next is None:
         return _open(facts, state, request)
-    if state.next is not None and state.next > facts.now:
+    if state.next is not None and not is_due(state.next, last=parse_moment(state.last), now=facts.now):
         return replace(state, delete=unfinished)
     return _begin(facts, replace(state, delete=unfinished), request, blocked=blocked)
 
@@ -450,7 +448,7 @@ def status_of(
     contribution: Contribution,
     created: bool,
     served: bool,
-    policy: StatusPolicy | None,
+    policy: StatusPolicy,
     cause: RootCause | None,
     now: datetime,
 ) -> tuple[Resource, float | None]:
@@ -478,7 +476,7 @@ def status_of(
         failures.append({"type": "Spec", "status": "False", "reason": "InvalidSpec", "message": message})
     summary = summary_of(
         template,
-        [Condition(type=t, status=v.ready, reason=v.reason, message=v.message) for t, v in verdicts.items()],
+        [verdict.condition(type_) for type_, verdict in verdicts.items()],
         faults,
         created=created,
         served=served,
@@ -486,8 +484,8 @@ def status_of(
         failures=failures,
         running_message="; ".join(["The template can be used", *contribution.ignored]),
         now=now,
-        grace=policy.grace if policy is not None else DEPENDENCY_GRACE,
-        patience=policy.patience if policy is not None else CAPACITY_PATIENCE,
+        grace=policy.grace,
+        patience=policy.patience,
     )
     rollup = summary.rollup
     status: Resource = {

@@ -22,7 +22,6 @@ from airunway.artifacts.claims import (
 from airunway.artifacts.decision import (
     ArtifactDecision,
     ArtifactFacts,
-    Flags,
     decide_artifact,
 )
 from airunway.artifacts.deployments import CacheFacts, CacheRequest, artifact_of, decide_cache, is_usable, request_of
@@ -47,7 +46,7 @@ def artifact(*, status: Resource | None = None, labels: Resource | None = None, 
 def facts(obj: Resource, *, config: Resource | None = None, **more: Any) -> ArtifactFacts:
     named = {"metadata": {"name": "default", "namespace": "ml"}, "spec": config} if config is not None else None
     resolution = resolve("default", namespaced=named, cluster=None)
-    base: dict[str, Any] = {"resolution": resolution, "users": ("chat",), "flags": Flags(image="d:1"), "now": NOW}
+    base: dict[str, Any] = {"resolution": resolution, "users": ("chat",), "image": "d:1", "now": NOW}
     return ArtifactFacts(artifact=obj, **(base | more))
 
 
@@ -543,6 +542,18 @@ def test_a26_attempts_and_next_time_survive_a_restart() -> None:
     again = decide_artifact(replace(gone, now=NOW + timedelta(minutes=60)))
     assert again.status is not None
     assert (again.status["download"]["attempts"], kinds(again)) == (2, ["PersistentVolumeClaim", "Job"])
+
+
+def test_a26_times_of_clocks_that_were_ahead_delay_no_try() -> None:
+    error = {"error": {"reason": "SourceNotFound", "message": "x"}}
+    failing = ended(measured(), error, complete=False)
+    gone = replace(after(decide_artifact(failing), failing, claims=failing.claims), jobs=(), pods=())
+    again = decide_artifact(replace(gone, now=NOW - timedelta(days=1)))  # ours was ahead
+    assert kinds(again) == ["PersistentVolumeClaim", "Job"]
+    ahead = ended(measured(), error, complete=False, at=NOW + timedelta(days=1))  # the node's is
+    failed = decide_artifact(replace(ahead, jobs=failing.jobs))
+    assert failed.status is not None
+    assert failed.status["download"]["nextAttemptTime"] == format_time(NOW + timedelta(hours=1))
 
 
 def test_a27_a_failed_job_that_is_deleted_by_hand_is_tried_at_once() -> None:

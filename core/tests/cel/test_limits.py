@@ -151,22 +151,6 @@ def test_a_missing_variable_and_strange_values_are_evaluation_errors(expression:
             program.evaluate(bindings)
 
 
-@evaluators
-@pytest.mark.parametrize(
-    ("expression", "type_"),
-    [
-        ("spec.a == 1", "bool"),
-        ("spec.a", "dyn"),
-        ("size(spec.a)", "int"),
-        ("'a' + spec.b", "string"),
-        ("spec.a ? 1 : 2", "int"),
-        ("!spec.a || spec.b", "bool"),
-    ],
-)
-def test_the_static_type_tells_what_can_never_be_a_condition(expression: str, type_: str, evaluator: Evaluator) -> None:
-    assert compile_expression(expression, evaluator=evaluator).result_type == type_
-
-
 def test_cel_cpp_is_preferred() -> None:
     assert evaluator_name() == "cel-cpp"
     assert compile_expression("1 == 1").evaluator is Evaluator.CEL_CPP

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airunway.configs import EffectiveConfig, matches, pattern_problem, propagated, resolve
-from airunway.configs.patterns import _compiled
+from airunway.configs.patterns import _Class, _compiled, selected
 
 ROWS = (
     ("org.example/team", "org.example/team", True),
@@ -181,5 +181,32 @@ def test_stars_make_no_more_steps_than_the_key_has_characters() -> None:
                 yield character
 
     key = Counted("a" * 5_000 + "b")
-    assert not _compiled("*a" * 150 + "c").matches(key)
+    assert not _compiled(("*a" * 150 + "c",)).matches(key)
     assert Counted.steps <= len(key)
+
+
+def test_classes_are_asked_once_for_each_character_whatever_the_labels_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenant's config with 64 patterns of 63 classes each, and labels as large as a deployment may have."""
+    asked: list[str] = []
+    accepts = _Class.accepts
+
+    def counted(self: _Class, character: str) -> bool:
+        asked.append(character)
+        return accepts(self, character)
+
+    monkeypatch.setattr(_Class, "accepts", counted)
+    patterns = tuple(f"*{'*[!b]' * 63}{number}" for number in range(64))
+    keys = [f"{'a.' * 120}{'c' * 10}/{'d-e' * 15}{number}" for number in range(12)]
+    for _ in range(3):
+        assert selected(dict.fromkeys(keys, "x"), patterns) == {}
+    characters = set("".join(keys)) - {"/"}
+    assert len(asked) <= len(characters) * 64 * 63
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    patterns=st.lists(st.text(st.sampled_from("ab/[]!-*?\\"), max_size=6), max_size=5),
+    key=st.text(st.sampled_from("ab/"), max_size=6),
+)
+def test_many_patterns_match_what_one_of_them_matches(patterns: list[str], key: str) -> None:
+    assert _compiled(tuple(patterns)).matches(key) is any(matches(pattern, key) for pattern in patterns)

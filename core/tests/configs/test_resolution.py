@@ -293,8 +293,10 @@ def test_c20_a_broken_pattern_and_a_broken_template_are_named() -> None:
         "labelPropagation": {"enabled": True, "match": ["a/*", "b/[bad"]},
         "routing": {"pathTemplate": "/x/{.metadata[}"},
     }
-    found = {(problem.field, problem.position) for problem in check(config(spec))}
-    assert found == {("spec.labelPropagation.match[1]", 2), ("spec.routing.pathTemplate", 14)}
+    problems = {problem.field: problem.message for problem in check(config(spec))}
+    assert set(problems) == {"spec.labelPropagation.match[1]", "spec.routing.pathTemplate"}
+    assert "at character 3;" in problems["spec.labelPropagation.match[1]"]
+    assert "at character 15:" in problems["spec.routing.pathTemplate"]
     assert effective(spec).problems == check(config(spec))
 
 

@@ -9,7 +9,7 @@ import pytest
 from airunway.api import names
 from airunway.controller.templates import TemplatePart, TemplateSource, newest_hash, template_part
 from airunway.process.deployment_cache import DeploymentProjection
-from airunway.resource import Resource, copy_of, key_of
+from airunway.resource import Resource, copy_of, digest, key_of
 from airunway.templates import choose
 from airunway.templates.contribution import contribution_of
 
@@ -95,6 +95,44 @@ def test_what_serves_keeps_its_record_until_its_own_spec_changes() -> None:
     assert flags(taken) == {"a": "2"}
     assert flags(template_part(cached(first), templates(edited()))) == {"a": "2"}, "it has not served yet"
     assert flags(template_part(cached(first, served=True), templates(edited()), granted=True)) == {"a": "2"}
+
+
+GPU: Resource = {"gpu": {"count": 1}}
+
+
+@pytest.mark.parametrize(
+    ("resources", "taken"),
+    [
+        ({"gpu": {"count": 1, "type": "nvidia.com/gpu"}}, False),
+        ({"gpu": {"count": 1, "type": "amd.com/gpu"}}, True),
+        ({"gpu": {"count": 2}}, True),
+    ],
+    ids=["a default of a newer CRD, or one that the user writes out", "another value", "another count"],
+)
+def test_a_default_value_is_no_change_of_the_deployment_s_own_spec(resources: Resource, taken: bool) -> None:
+    deployment = {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "resources": GPU}}
+    first = template_part(deployment, templates(TEMPLATE))
+    assert flags(template_part(cached(first, served=True, resources=GPU), templates(edited()))) == {"a": "1"}
+    now = template_part(cached(first, served=True, resources=resources), templates(edited()))
+    assert flags(now) == {"a": "2" if taken else "1"}
+
+
+def test_a_record_of_an_earlier_release_has_the_digest_of_the_stored_spec() -> None:
+    spec = {**DEPLOYMENT["spec"], "resources": {"gpu": {"count": 1, "type": "nvidia.com/gpu"}}}
+    deployment = {**DEPLOYMENT, "spec": spec}
+    first = template_part(deployment, templates(TEMPLATE))
+    stored = digest([{**spec, "scaling": {}}, ""])
+    for template in (TEMPLATE, edited()):
+        old = copy_of(cached(first, served=True, resources=spec["resources"]))
+        assert old["status"]["effectiveTemplate"]["takenFor"] != stored
+        old["status"]["effectiveTemplate"]["takenFor"] = stored
+        kept = template_part(old, templates(template))
+        assert flags(kept) == {"a": "1"}
+        recorded = kept.status["effectiveTemplate"]["takenFor"]
+        assert recorded == first.status["effectiveTemplate"]["takenFor"], "it gets today's digest"
+    changed = cached(first, served=True, resources=spec["resources"], image="other:1")
+    changed["status"]["effectiveTemplate"]["takenFor"] = stored
+    assert flags(template_part(changed, templates(edited()))) == {"a": "2"}
 
 
 def with_nodes(*values: str, template: Resource = TEMPLATE) -> Resource:

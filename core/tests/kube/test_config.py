@@ -6,12 +6,19 @@ import os
 import ssl
 import subprocess
 import sys
+from contextlib import nullcontext, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from core.tests.kube.kubeconfigs import b64, credential_of, kubeconfig_file
+from core.tests.kube.servers import answering
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from airunway.kube import (
     NAMESPACE,
@@ -19,12 +26,14 @@ from airunway.kube import (
     Client,
     ClusterConfig,
     ConfigError,
+    ConnectionFailed,
     Forbidden,
     Unauthorized,
     in_cluster_config,
     load_config,
 )
-from airunway.kube.config import ClientCertificate, FileCredentials, proxy_of, tls_context
+from airunway.kube.config import ClientCertificate, Credential, FileCredentials, tls_context
+from airunway.kube.proxies import proxy_of
 from airunway.kube.session import Request
 from airunway.resource import Resource
 
@@ -158,16 +167,96 @@ def test_no_kubeconfig_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert load_config().server == "https://example.com:6443"
 
 
-def test_proxies_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("https_proxy", "http_proxy", "no_proxy", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    assert proxy_of("https://example.com") == ""
-    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
-    monkeypatch.setenv("NO_PROXY", "10.0.0.1,.internal")
-    assert proxy_of("https://example.com:6443") == "http://proxy:3128"
-    assert proxy_of("http://example.com") == ""
-    assert proxy_of("https://10.0.0.1:443") == ""
-    assert proxy_of("https://k8s.internal") == ""
+PROXY = "http://proxy:3128"
+
+
+@pytest.mark.parametrize(
+    ("server", "environ", "proxy"),
+    [
+        ("https://example.com", {}, ""),
+        ("https://example.com:6443", {"HTTPS_PROXY": PROXY}, PROXY),
+        ("https://example.com:6443", {"https_proxy": PROXY}, PROXY),
+        ("https://example.com:6443", {"HTTPS_PROXY": "proxy:3128"}, PROXY),
+        ("https://example.com:6443", {"HTTP_PROXY": PROXY}, ""),
+        ("http://example.com", {"HTTPS_PROXY": PROXY}, ""),
+        ("http://example.com", {"HTTP_PROXY": PROXY}, PROXY),
+        ("https://127.0.0.1:6443", {"HTTPS_PROXY": PROXY}, ""),
+        ("https://127.9.9.9:6443", {"HTTPS_PROXY": PROXY}, ""),
+        ("https://[::1]:6443", {"HTTPS_PROXY": PROXY}, ""),
+        ("https://localhost:6443", {"HTTPS_PROXY": PROXY}, ""),
+        ("https://localhost.example.com", {"HTTPS_PROXY": PROXY}, PROXY),
+        ("https://localhost:6443", {"HTTPS_PROXY": "socks5://proxy:1080"}, ""),
+    ],
+)
+def test_proxies_of_the_environment(server: str, environ: dict[str, str], proxy: str) -> None:
+    assert proxy_of(server, environ) == proxy
+
+
+@pytest.mark.parametrize(
+    ("no_proxy", "host", "direct"),
+    [
+        ("10.0.0.1,.internal", "10.0.0.1:443", True),
+        ("10.0.0.1,.internal", "k8s.internal", True),
+        ("10.0.0.1 , 10.0.0.2", "10.0.0.2", True),
+        ("10.0.0.1:6443", "10.0.0.1:6443", True),
+        ("10.0.0.1:6443", "10.0.0.1:443", False),
+        ("10.96.0.0/12", "10.96.0.1:443", True),
+        ("10.96.0.0/12", "10.112.0.1:443", False),
+        ("10.96.0.0/12", "k8s.internal", False),
+        ("10.96.0.0/99", "10.96.0.1", False),
+        ("fd00::/8", "[fd00::1]:443", True),
+        ("fd00::1", "[fd00::1]:443", True),
+        ("[fd00::1]:443", "[fd00::1]:443", True),
+        ("[fd00::1]:443", "[fd00::1]:6443", False),
+        ("::ffff:10.0.0.1", "10.0.0.1", True),
+        ("example.com", "example.com", True),
+        ("EXAMPLE.com", "k8s.Example.com", True),
+        ("example.com", "badexample.com", False),
+        (".example.com", "example.com", False),
+        (".example.com", "k8s.example.com", True),
+        ("*.example.com", "k8s.example.com", True),
+        ("*.example.com", "example.com", False),
+        ("example.com:443", "example.com", True),
+        ("example.com:443", "example.com:6443", False),
+        ("*.example.com:6443", "k8s.example.com:6443", True),
+        ("*", "example.com", True),
+        ("10.0.0.1,*", "example.com", True),
+        (",:443,", "example.com", False),
+    ],
+)
+def test_no_proxy_is_read_by_the_rules_of_kubectl(no_proxy: str, host: str, direct: bool) -> None:
+    environ = {"HTTPS_PROXY": PROXY, "NO_PROXY": no_proxy}
+    assert proxy_of(f"https://{host}", environ) == ("" if direct else PROXY)
+
+
+@pytest.mark.parametrize(
+    ("url", "where", "shown"),
+    [
+        ("socks5://ada:secret@proxy:1080", "HTTPS_PROXY", "'proxy:1080'"),
+        ("http://proxy:none", "HTTPS_PROXY", "'http://proxy:none'"),
+        ("proxy.corp:3128", "proxy-url", "'proxy.corp:3128'"),
+    ],
+)
+def test_proxies_that_cannot_be_used_are_named(
+    url: str, where: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", url if where == "HTTPS_PROXY" else "")
+    cluster = {"server": "https://example.com"} | ({"proxy-url": url} if where == "proxy-url" else {})
+    path = kubeconfig_file(tmp_path / "config", cluster=cluster)
+    with pytest.raises(ConfigError, match=rf"{where} {shown} is not a proxy that can be used: write http://HOST:PORT$"):
+        load_config(kubeconfig=path)
+
+
+async def test_errors_of_a_proxy_name_the_proxy() -> None:
+    async with answering(200, b"") as there:  # it knows no CONNECT
+        address = there.config.server.removeprefix("http://")
+        proxied = ClusterConfig(server="https://example.com", proxy_url=f"http://ada:secret@{address}")
+        async with Client(proxied) as client:
+            with pytest.raises(ConnectionFailed, match=f": the proxy {address} refused the connection: 404 Not Found$"):
+                await client.list_all(NAMESPACE)
+    async with Client(proxied) as client:
+        with pytest.raises(ConnectionFailed, match=f": cannot connect to the proxy {address}: Connection refused$"):
+            await client.list_all(NAMESPACE)
 
 
 # --------------------------------------------------------------------------------------------------------------- TLS
@@ -180,6 +269,68 @@ def test_unusable_certificates_are_named() -> None:
         tls_context(ClusterConfig(server="https://x"), ClientCertificate(certificate=b"no", key=b"pem"))
     context = tls_context(ClusterConfig(server="https://x", insecure_skip_tls_verify=True), None)
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_NONE, False)
+
+
+def signed(
+    name: str, key: ec.EllipticCurvePrivateKey, *, authority: x509.Certificate | None = None
+) -> x509.Certificate:
+    """A certificate without key identifiers: an authority, or signed by one that has the same key."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder(authority.subject if authority else subject, subject, key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.BasicConstraints(ca=authority is None, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+    )
+    return builder.sign(key, hashes.SHA256())
+
+
+def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, *, name: str) -> None:
+    """Run a TLS handshake in memory, with a client that asks for this name. Raises the client's error."""
+    to_client, from_client, to_server, from_server = (ssl.MemoryBIO() for _ in range(4))
+    sides = (
+        client.wrap_bio(to_client, from_client, server_hostname=name),
+        server.wrap_bio(to_server, from_server, server_side=True),
+    )
+    for _ in range(5):
+        for side in sides:
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+            to_server.write(from_client.read())
+            to_client.write(from_server.read())
+    assert sides[0].version() is not None
+
+
+@pytest.mark.parametrize(("name", "error"), [("k8s.test", None), ("other.test", "Hostname mismatch")])
+def test_an_authority_without_key_identifiers_is_accepted(
+    name: str, error: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Python 3.13 does, the context is strict from the start."""
+    default = ssl.create_default_context
+
+    def strict(**given: Any) -> ssl.SSLContext:
+        context = default(**given)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", strict)
+    key = ec.generate_private_key(ec.SECP256R1())
+    authority = signed("authority", key)
+    leaf = signed("k8s.test", key, authority=authority)
+    pem = leaf.public_bytes(serialization.Encoding.PEM) + key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (tmp_path / "server.pem").write_bytes(pem)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(tmp_path / "server.pem")
+    context = tls_context(
+        ClusterConfig(server="https://x", ca_data=authority.public_bytes(serialization.Encoding.PEM)), None
+    )
+    with nullcontext() if error is None else pytest.raises(ssl.SSLCertVerificationError, match=error):
+        shake_hands(context, server, name=name)
 
 
 # -------------------------------------------------------------------------------------------------------- in cluster
@@ -217,8 +368,11 @@ async def test_a_rotated_token_is_read_within_a_minute(tmp_path: Path) -> None:
     assert (await source.credential()).token == "one"
     now = 60.0
     assert (await source.credential()).token == "two"
+    old, current = Credential(token="two"), await source.credential()
     token.write_text("three")
-    source.invalidate()
+    source.invalidate(old)
+    assert await source.credential() is current, "only a 401 of the current credential counts"
+    source.invalidate(current)
     assert (await source.credential()).token == "three", "after a 401 there is no waiting"
     token.unlink()
     now = 200.0
@@ -247,7 +401,7 @@ async def test_a_service_account_on_the_real_server(client: Client, namespace: s
         (directory / "token").write_text("expired")
         with pytest.raises(Forbidden, match=who):  # still the one in memory
             await pod.list_all(NAMESPACE)
-        pod.config.credentials.invalidate()
+        pod.config.credentials.invalidate(await pod.config.credentials.credential())
         with pytest.raises(Unauthorized):
             await pod.list_all(NAMESPACE)
         (directory / "token").write_text(await new_token())

@@ -70,7 +70,10 @@ async def test_exec_plugins_run_once_per_credential(tmp_path: Path) -> None:
     source = ExecCredentials(spec, directory=tmp_path, now=lambda: now)
     assert (await source.credential()).token == "t1s-x"
     assert (await source.credential()).token == "t1s-x"
-    source.invalidate()
+    first = await source.credential()
+    source.invalidate(first)
+    assert (await source.credential()).token == "t2s-x"
+    source.invalidate(first)  # the 401 of another request that was under way
     assert (await source.credential()).token == "t2s-x"
     now = expires - timedelta(seconds=29)
     assert (await source.credential()).token == "t3s-x"

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from core.tests.kube.servers import scripted_server
 
 from airunway.kube import LEASE, Client, LeaderElector, ServerError, load_config
 from airunway.resource import ObjectKey, Resource
@@ -65,6 +67,41 @@ async def race() -> AsyncIterator[Race]:
     yield race
     for name in list(race.tasks):
         await race.stop(name)
+
+
+async def test_a_missing_right_is_logged_once_and_kept_as_the_problem(
+    eventually: Eventually, caplog: pytest.LogCaptureFixture
+) -> None:
+    status, requests, now = 403, 0, 0.0
+    lease = {"metadata": {"name": "leader", "namespace": "n"}, "spec": {"holderIdentity": "other"}}
+
+    async def serve(_: web.Request) -> web.Response:
+        nonlocal requests
+        requests += 1
+        refusal = {"reason": "Forbidden", "message": 'leases "leader" is forbidden: User "u" cannot get it'}
+        return web.json_response(refusal if status == 403 else lease, status=status)
+
+    async with scripted_server(serve) as client:
+        elector = candidate(client, "n", "me", retry_period=0.01, clock=lambda: now)
+        task = asyncio.create_task(elector.run(Office().lead("me")))
+        await eventually(lambda: requests > 10)
+        assert elector.problem == (
+            'lease n/leader: leases "leader" is forbidden: User "u" cannot get it (403 Forbidden)'
+        )
+        assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1
+        assert not elector.refused
+        now = 29.9
+        assert not elector.refused
+        now = 30.0
+        assert elector.refused
+        status = 500
+        await eventually(lambda: not elector.refused)
+        assert elector.problem is not None
+        status = 200
+        await eventually(lambda: elector.problem is None)
+        assert elector.holder == "other"
+        task.cancel()
+        await asyncio.wait({task})
 
 
 @pytest.mark.apiserver

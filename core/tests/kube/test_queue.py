@@ -150,7 +150,7 @@ class QueueMachine(RuleBasedStateMachine):
             delay = self.queue.retry(key, at_least)
             assert max(0.2, at_least) <= delay <= max(300, at_least)
             assert delay >= min(300, 0.2 * 0.8 * 2 ** (self.attempts[key] - 1))
-            self.due[key] = min(self.due.get(key, float("inf")), self.timers.now + delay)
+            self.due[key] = self.timers.now + delay
         else:
             self.attempts.pop(key, None)
             self.queue.forget(key)
@@ -228,6 +228,21 @@ async def test_the_earliest_deadline_wins() -> None:
     queue.done("a")
     timers.advance(1000)
     assert queue.depth == 0, "one delivery, not three"
+
+
+async def test_a_failed_key_is_not_retried_sooner_because_an_earlier_pass_asked_for_it() -> None:
+    timers = FakeTimers()
+    queue: WorkQueue[str] = WorkQueue(timers=timers)
+    queue.reschedule("a", 5)
+    timers.advance(1)
+    queue.add("a")
+    assert await queue.get() == "a"
+    assert queue.retry("a", 60) == 60
+    queue.done("a")
+    timers.advance(59.9)
+    assert queue.waiting() == []
+    timers.advance(0.1)
+    assert queue.waiting() == ["a"]
 
 
 async def test_a_key_that_rests_is_handed_out_afterwards_whatever_adds_it_and_others_are_not_kept() -> None:

@@ -82,6 +82,25 @@ async def test_s1_a_restored_server_reuses_versions_for_other_content(eventually
         assert told == ["1", "2"]
 
 
+async def test_a_missing_kind_stays_missing_while_the_server_has_a_fault(eventually: Eventually) -> None:
+    """Of a 503 or 429 nothing follows about the kind; a list that succeeds, or is forbidden, says more than the 404."""
+    statuses = iter([404, 503, 429, 404, 403, 404, 500])
+    seen: list[tuple[int, bool]] = []
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        status = next(statuses, 200)
+        seen.append((status, reflector.missing))
+        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []}, status=status)
+
+    async with scripted_server(serve) as client:
+        reflector = Reflector(client, CONFIG_MAP, backoff=quick())
+        async with running(reflector):
+            await eventually(reflector.synced.is_set)
+            assert not reflector.missing
+    before = [(404, False), (503, True), (429, True), (404, True), (403, True), (404, False), (500, True), (200, True)]
+    assert seen[:8] == before
+
+
 async def test_objects_without_a_name_and_versions_that_are_no_numbers(eventually: Eventually) -> None:
     async def serve(request: web.Request) -> web.StreamResponse:
         if "watch" not in request.query:

@@ -10,6 +10,7 @@ import pytest
 from airunway.kube import ApiError, ConnectionFailed, ErrorKind, RequestTimedOut
 from airunway.owned.writer import POLICIES, policy_of
 from airunway.status import REASONS
+from airunway.status.texts import CREATION, first_meaning
 
 PAGE = Path(__file__).parents[3] / "docs" / "write-errors.md"
 
@@ -53,3 +54,23 @@ def test_every_reason_is_registered() -> None:
 )
 def test_a_failure_gets_its_reason(error: ApiError, reason: str) -> None:
     assert policy_of(error).reason == reason
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        'pods "a" is forbidden: User "u" cannot create resource "pods" in API group "" in the namespace "n"',
+        'pods "a" is forbidden: cannot set blockOwnerDeletion if an ownerReference refers to a resource you can\'t '
+        "set finalizers on: , <nil>",
+        'roles.rbac.authorization.k8s.io "a" is forbidden: user "u" (groups=["g"]) is attempting to grant RBAC '
+        'permissions not currently held:\n{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}',
+        'pods "a" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1',
+        'pods "a" is forbidden: failed quota: q: must specify limits.cpu for: main',
+        'pods "a" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false',
+        "create not allowed while custom resource definition is terminating",
+    ],
+)
+def test_a_refusal_has_one_reason_whether_we_or_an_upstream_sent_the_request(message: str) -> None:
+    found = first_meaning(message, CREATION)
+    assert found is not None
+    assert policy_of(ApiError(403, "Forbidden", message)).reason == found[0].reason

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import gzip
+import os
 import re
 import resource
 import socket
@@ -18,7 +19,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airunway.process import probes
@@ -168,16 +169,34 @@ async def test_where_ipv6_is_switched_off_ipv4_is_answered(monkeypatch: pytest.M
 
 @pytest.mark.parametrize(
     ("text", "where"),
-    [("0", None), (":8081", ("", 8081)), ("127.0.0.1:1", ("127.0.0.1", 1)), ("[::1]:2", ("::1", 2))],
+    [("0", None), (":8081", ("", 8081)), ("127.0.0.1:1", ("127.0.0.1", 1)), ("[::1]:65535", ("::1", 65535))],
 )
 def test_addresses(text: str, where: tuple[str, int] | None) -> None:
     assert parse_address(text) == where
 
 
 @given(st.text().filter(lambda text: ":" not in text and text != "0"))
+@example(":65536")
+@example(":99999999999999999999")
+@example(":-1")
+@example(":\u0663")
 def test_what_is_no_address_is_named(text: str) -> None:
     with pytest.raises(ValueError, match="is not an address"):
         parse_address(text)
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("no-such-host.invalid:0", "(Name or service not known|nodename nor servname|Temporary failure|No address)"),
+        (f"{'a' * 64}.b:0", "not a host name$"),
+        ("192.0.2.1:0", f"{os.strerror(errno.EADDRNOTAVAIL)}$"),
+    ],
+)
+async def test_an_address_on_which_nothing_can_listen_is_named(address: str, reason: str) -> None:
+    with pytest.raises(OSError, match=rf"cannot listen on {re.escape(address)}: {reason}"):
+        async with probe_server(address, live=lambda: None, ready=lambda: None):
+            pass
 
 
 # ------------------------------------------------------------------------------------------- M2: half-open connections

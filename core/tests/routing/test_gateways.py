@@ -7,7 +7,7 @@ from core.tests.routing.builders import config, deployment, gateway, listener
 
 from airunway.api import names
 from airunway.resource import ObjectKey, Resource
-from airunway.routing import Choice, Target, choose, usable
+from airunway.routing import ChosenGateway, Target, choose, usable
 
 LABEL = names.INFERENCE_GATEWAY
 LABELLED = {LABEL: "true"}
@@ -15,7 +15,7 @@ LABELLED = {LABEL: "true"}
 
 def chosen(
     gateways: list[Resource], *, ref: Resource | None = None, by_config: Resource | None = None, flag: str = ""
-) -> Choice:
+) -> ChosenGateway:
     return choose(
         gateways,
         deployment=deployment(gateway={"gatewayRef": ref} if ref else {}),
@@ -24,7 +24,7 @@ def chosen(
     )
 
 
-def key(choice: Choice) -> str:
+def key(choice: ChosenGateway) -> str:
     return str(choice.target.gateway) if choice.gateway is not None and choice.target is not None else choice.reason
 
 

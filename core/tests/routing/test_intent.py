@@ -96,12 +96,66 @@ def test_a_route_of_another_owner_claims_nothing_for_the_deployment() -> None:
 def test_a_gateway_that_does_not_admit_the_namespace_has_no_claim_of_it(only: Resource) -> None:
     closed = listener(allowedRoutes=only)
     assert claims_of(facts(gateways=[gateway(listeners=[closed])])) == ()
-    assert claims_of(facts(gateways=[gateway(listeners=[closed, listener("open")])])) == claims_of(facts())
+    mixed = claims_of(facts(gateways=[gateway(listeners=[closed, listener("open")])]))
+    assert mixed == tuple(claim._replace(section="open") for claim in claims_of(facts()))
     to_closed = deployment(gateway=asked(gatewayRef={"name": "gw", "namespace": "infra", "sectionName": "http"}))
     both = [gateway(listeners=[closed, listener("open")])]
     assert claims_of(facts(to_closed, gateways=both)) == ()
     # A Gateway that does not exist yet is claimed.
     assert claims_of(facts(to_closed, gateways=[]))
+
+
+def test_a_claim_on_all_listeners_is_one_on_those_that_admit_the_namespace() -> None:
+    mixed = [
+        gateway(listeners=[listener("public"), listener("internal", allowedRoutes={"namespaces": {"from": "Same"}})])
+    ]
+    assert {(claim.section, claim.value) for claim in claims_of(facts(gateways=mixed))} == {
+        ("public", PATH),
+        ("public", "Llama-8B"),
+    }
+
+
+SELECTED = [gateway(listeners=[listener(allowedRoutes={"namespaces": {"from": "Selector"}})])]
+
+
+def answered(base: Facts, status: str, reason: str) -> Facts:
+    """The facts with a route that the Gateway has answered."""
+    route = copy_of(serving(base).own_route or {})
+    for answer in route["status"]["parents"]:
+        for condition in answer["conditions"]:
+            if condition["type"] == "Accepted":
+                condition.update(status=status, reason=reason)
+    return replace(base, route=route)
+
+
+def test_a_gateway_that_refused_the_namespace_is_not_claimed_until_it_accepts_the_route() -> None:
+    """Whom a selector of a listener selects is not read: the Gateway's answer says it."""
+    base = facts(gateways=SELECTED)
+    assert claims_of(base) == claims_of(facts())
+    assert claims_of(answered(base, "False", "NotAllowedByListeners")) == ()
+    assert claims_of(answered(base, "True", "Accepted")) == claims_of(facts())
+    assert claims_of(answered(base, "False", "NoMatchingParent")) == claims_of(facts())
+    # A tenant deletes the refused route: nothing is claimed until there is another answer.
+    condition = {"type": "GatewayReady", "status": "False", "reason": "RouteNotAccepted"}
+    refused = {"gateway": {"gatewayName": "gw", "gatewayNamespace": "infra"}, "conditions": [condition]}
+    before = deployment(gateway=asked(), status=refused)
+    assert claims_of(facts(before, gateways=SELECTED)) == ()
+    elsewhere = deployment(gateway=asked(), status={**refused, "gateway": {"gatewayName": "other"}})
+    assert claims_of(facts(elsewhere, gateways=SELECTED)) == claims_of(facts())
+
+
+def test_a_route_that_is_edited_and_left_claims_one_path_and_no_listener_that_is_closed_to_it() -> None:
+    """A tenant adds paths and parents to her route, and pauses the deployment."""
+    paused = deployment(gateway=asked(), metadata={"annotations": {names.PAUSED: "true"}})
+    found = stays(facts(), paused)
+    route = copy_of(found.own_route or {})
+    rule = route["spec"]["rules"][0]
+    rule["matches"] = [{"path": {"type": "PathPrefix", "value": f"/{number}"}} for number in range(100)]
+    route["spec"]["parentRefs"].append({"name": "theirs", "namespace": "infra"})
+    closed = gateway("theirs", listeners=[listener(allowedRoutes={"namespaces": {"from": "Same"}})])
+    forged = replace(found, route=route, gateways=[gateway(), closed])
+    assert {claim.gateway for claim in claims_of(forged)} == {GW}
+    assert len(claims_of(forged)) <= 4, "those of the spec, and one path and one model name of the route"
 
 
 def test_not_asked_and_without_a_place_claims_nothing() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from airunway.kube import ApiError
+from airunway.kube import ApiError, ErrorKind
 from airunway.owned.writer import Refused
 from airunway.runtime.memory import CAP, SCHEMA_TRIES, Attempts, RetryKey, without_numbers
 from airunway_testing.clocks import Seconds
@@ -65,7 +65,10 @@ class Held:
 
 @pytest.mark.parametrize(
     "failure",
-    [lambda: Refused({"kind": "Thing", "spec": "x" * 100}, "no"), lambda: ApiError(403, "Forbidden", "no")],
+    [
+        lambda: Refused({"kind": "Thing", "spec": "x" * 100}, "no", ErrorKind.INVALID),
+        lambda: ApiError(403, "Forbidden", "no"),
+    ],
 )
 def test_h1_a_failure_that_is_remembered_keeps_nothing_of_its_pass(failure: Callable[[], Exception]) -> None:
     """Thousands may stand at once, and the frames of each hold a whole deployment and all that it comes to."""

@@ -12,7 +12,7 @@ from core.tests.runtime.views import NOW, decided, made, reasons, state, there
 
 from airunway.api import names
 from airunway.api.bounds import EXCESS
-from airunway.owned.plan import Action
+from airunway.owned.plan import Action, Step
 from airunway.plugins.contract import Transformer, Upstream
 from airunway.resource import Resource, annotations_of, copy_of
 from airunway.runtime.crd_versions import Installed
@@ -300,6 +300,30 @@ def test_ruling_27_what_exists_is_kept_as_it_was_written_and_a_newer_way_is_anno
     assert not decision.plan.of(Action.REPLACE)
 
 
+def test_ruling_27_what_was_written_in_a_version_that_is_gone_is_adopted_in_place_with_a_change_of_the_spec(
+    toy: MakeHost, plain: MakeDeployment
+) -> None:
+    """Paths of the two versions say different things: only a change of identity recreates."""
+    host = toy()
+    installed = there(host)
+    newest = installed["toy.example.org", "Thing"]
+    installed["toy.example.org", "Thing"] = replace(newest, served=newest.served[:1])
+
+    def step_of(writer: str, **spec: Any) -> Step:
+        objects = made(host, plain(), writer=writer)
+        objects[0]["apiVersion"] = "toy.example.org/v2"  # as the API server has it now
+        decision = decided(host, state(host, plain(**spec), *objects, installed=installed))
+        assert decision.plan is not None
+        return decision.plan.primary
+
+    larger = {"resources": {"gpu": {"count": 2}}}
+    assert step_of("v1-a", **larger).action is Action.UPDATE
+    other = step_of("v1-a", **larger, model={"id": "org/other"})
+    assert (other.action, other.causes) == (Action.REPLACE, ("spec.model.id",))
+    same_version = step_of("v2-a", **larger)
+    assert (same_version.action, same_version.causes) == (Action.REPLACE, ("spec.size",))
+
+
 def test_ruling_27_a_plan_of_another_kind_is_kept_by_the_transformer_of_that_kind(
     toy: MakeHost, plain: MakeDeployment
 ) -> None:
@@ -320,6 +344,29 @@ def test_ruling_27_a_plan_of_another_kind_is_kept_by_the_transformer_of_that_kin
     assert [obj["spec"] for obj in decision.objects] == [{"w": "option-a"}]
     taken = decided(newer, state(newer, deployment, *made(newer, deployment)))
     assert "NewerTransformerWaits" not in [finding.reason for finding in taken.warnings]
+
+
+def test_ruling_27_a_newer_way_that_refuses_the_spec_is_announced_as_a_refusal(
+    toy: MakeHost, plain: MakeDeployment
+) -> None:
+    """The next change takes the newest way, and so is refused: "is taken with the next change" would be false."""
+    blocker = Finding(path="spec.x", reason="InvalidOverride", message="v2 calls it y")
+
+    def refuses(_: Any, context: Any) -> Compatibility:
+        return Compatibility(blockers=(blocker,) if context.upstream.transformer.name == "v2-b" else ())
+
+    host, deployment = toy(can_handle=refuses), plain()
+    objects = made(toy(), deployment, writer="v1-a")
+    decision = decided(host, state(host, deployment, *objects))
+    assert decision.do is Do.APPLY
+    assert [(each.reason, each.message) for each in decision.warnings] == [
+        (
+            "NewerTransformerWaits",
+            "the next change of the spec will be refused because of the newer way to write it (v2-b): "
+            "spec.x: v2 calls it y",
+        )
+    ]
+    assert decided(host, state(host, plain(image="other"), *objects)).do is Do.OBSERVE_ONLY, "it is refused"
 
 
 def test_ruling_27_a_newer_way_that_writes_the_same_is_no_news(toy: MakeHost, plain: MakeDeployment) -> None:
@@ -415,6 +462,35 @@ def test_an_unverified_schema_is_said_and_goes_on(toy: MakeHost, plain: MakeDepl
     decision = decided(host, state(host, plain(), installed=installed))
     (result,) = decision.results
     assert (decision.do, result.ok, result.reason, result.message) == (Do.APPLY, True, "UnverifiedSchema", "unheard of")
+    assert not decision.verified
+    suspended = decided(host, state(host, plain(suspend=True), installed=installed))
+    assert reasons(suspended) == ["UnverifiedSchema"]
+
+
+def test_ruling_13_an_unverified_schema_of_any_kind_that_is_written_is_said(
+    toy: MakeHost, plain: MakeDeployment
+) -> None:
+    """As a LeaderWorkerSet or an InferencePool: what is written of it is dry-run first."""
+
+    def with_option(deployment: Any, context: Any) -> list[Resource]:
+        metadata = {"name": deployment.metadata.name}
+        kinds = ("Thing", "Option") if deployment.spec.image else ("Thing",)
+        return [{"apiVersion": "toy.example.org/v1", "kind": kind, "metadata": metadata} for kind in kinds]
+
+    host = toy(translate_spec=with_option)
+    installed = there(host)
+    option = installed["toy.example.org", "Option"].upstream
+    assert option is not None
+    unknown = replace(option, verified=False)
+    installed["toy.example.org", "Option"] = Installed(
+        upstream=unknown, reason="UnverifiedSchema", message="new options", served=(unknown,)
+    )
+    decision = decided(host, state(host, plain(image="own"), installed=installed))
+    (result,) = decision.results
+    assert (decision.do, decision.verified) == (Do.APPLY, False)
+    assert (result.reason, result.message) == ("UnverifiedSchema", "new options")
+    without = decided(host, state(host, plain(), installed=installed))
+    assert (without.verified, reasons(without)) == (True, ["CompatibilityVerified"])
 
 
 def test_decisions_are_the_same_for_the_same_view(toy: MakeHost, plain: MakeDeployment) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import orjson
 import pytest
 from core.tests.conftest import MakeDeployment, MakeHost
 from core.tests.runtime.views import NOW, state
@@ -14,8 +15,8 @@ from airunway.api import names
 from airunway.owned.plan import Action
 from airunway.plugins.host import ProviderHost, assumed_context
 from airunway.plugins.registry import load
-from airunway.plugins.settings import kept_settings, with_kept
-from airunway.resource import Resource, copy_of, dig
+from airunway.plugins.settings import kept_settings, settings_problem, with_kept
+from airunway.resource import Resource, canonical_json, copy_of, dig
 from airunway.runtime.plan import Decision, decide
 from airunway.runtime.translate import parsed, translate
 from airunway.sdk import setting
@@ -165,6 +166,63 @@ def test_real_llmd_9_what_does_not_fit_the_settings_any_more_is_passed_over(reco
     now = Imaged()
     assert with_kept(now, recorded) is now
     assert kept_settings(with_kept(now, {"image": "old:1", **recorded, "version": "v1"}))["version"] in ("v1", "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    image: str = setting("engine:1", "Image of the engine.", kept=True)
+    version: str | None = setting(None, "Its release.", kept=True)
+    args: tuple[str, ...] = setting(("a",), "Its arguments.", kept=True)
+    limits: Mapping[str, int] = setting({}, "Its limits.", kept=True)
+
+    def __post_init__(self) -> None:
+        if (self.image == "engine:0") != (self.version == "0"):
+            raise ValueError("they belong together")
+
+
+@pytest.mark.parametrize(
+    "made_with",
+    [
+        Listed(args=("x", "y")),
+        Listed(version="1"),
+        Listed(limits={"a": 1}),
+        Listed(image="engine:0", version="0", args=()),
+    ],
+    ids=["a list", "a text where there is none now", "a map", "values that fit together only"],
+)
+def test_values_of_every_type_are_kept_as_they_were_recorded(made_with: Listed) -> None:
+    assert settings_problem(Listed) == ""
+    recorded = orjson.loads(canonical_json(kept_settings(made_with)))
+    assert with_kept(Listed(), recorded) == made_with
+
+
+def test_a_value_that_is_refused_today_takes_no_other_along() -> None:
+    recorded = {"image": "engine:0", "args": ["x"], "limits": {"a": "many"}}
+    assert with_kept(Listed(), recorded) == Listed(args=("x",))
+    assert with_kept(Imaged(), {"image": "refused", "version": "v1"}) == Imaged(version="v1")
+
+
+@pytest.mark.parametrize(
+    ("change", "recorded"),
+    [
+        ({}, {"image": "engine:1", "version": "v", "future_image": "x:1"}),
+        ({"scaling": {"replicas": 3}}, {"image": "engine:1", "version": "v", "future_image": "x:1"}),
+        ({"secrets": {"huggingFaceToken": "hub"}}, {"image": "engine:1", "version": "v"}),
+    ],
+    ids=["as it was", "scaled", "edited"],
+)
+def test_ruling_23_a_release_that_was_rolled_back_keeps_the_record_of_settings_that_it_does_not_know(
+    imaged: ProviderHost, plain: MakeDeployment, change: Resource, recorded: Resource
+) -> None:
+    """After the next upgrade the model would otherwise take today's value of that setting."""
+    settings = Imaged(version="v")
+    obj = live(imaged, plain(), settings)
+    record = orjson.loads(obj["metadata"]["annotations"][names.RUNTIME_SETTINGS])
+    record["provider"]["future_image"] = "x:1"
+    obj["metadata"]["annotations"][names.RUNTIME_SETTINGS] = canonical_json(record).decode()
+    decision = decided(imaged, plain(**change), obj, settings)
+    written_again = orjson.loads(decision.objects[0]["metadata"]["annotations"][names.RUNTIME_SETTINGS])
+    assert written_again["provider"] == recorded
 
 
 def test_real_llmd_9_every_provider_keeps_its_images() -> None:

@@ -6,18 +6,12 @@ from typing import Any
 
 import pytest
 
-from airunway.sizing import (
-    Layout,
-    NodeGpus,
-    Placement,
-    Unseen,
-    Workload,
-    fit,
-    free_gpus,
-    nearest,
-    of_entry,
-    pod_requests,
-)
+from airunway.sizing.catalogue import nearest, of_entry
+from airunway.sizing.estimate import Layout
+from airunway.sizing.fit import fit
+from airunway.sizing.nodes import NodeGpus, Placement, free_gpus, pod_requests
+from airunway.sizing.values import Unreadable
+from airunway.sizing.workload import Workload
 
 GPU = "nvidia.com/gpu"
 
@@ -143,7 +137,7 @@ def test_nodes_that_take_no_pods_are_apart(
 
 
 def test_pods_that_may_not_be_listed_are_not_zero_pods() -> None:
-    unseen = Unseen(why="you may not list pods", right="list pods in all namespaces")
+    unseen = Unreadable(why="you may not list pods", right="list pods in all namespaces")
     (row,) = free_gpus([node()], unseen)
     assert row.free is unseen
 

@@ -8,40 +8,16 @@ import orjson
 import pytest
 
 from airunway.api.modeldeployment import parse_deployment
-from airunway.sizing import (
-    GIB,
-    Checkpoint,
-    GpuFacts,
-    Layout,
-    ModelConfigError,
-    Unknown,
-    Verdict,
-    Weights,
-    Workload,
-    catalogue,
-    entries_of_config_maps,
-    estimate,
-    fit,
-    free_gpus,
-    gpu_named,
-    gpu_of_labels,
-    header_length,
-    legal_tensor_parallel,
-    load_config,
-    nearest,
-    of_entry,
-    read_checkpoint,
-    roles_of,
-    sum_tensors,
-    tensors_in,
-    text_of,
-    unknown_checkpoint,
-)
-from airunway.sizing.checkpoint import count_parameters
-from airunway.sizing.estimate import sequence_bytes
+from airunway.sizing.catalogue import catalogue, entries_of_config_maps, nearest, of_entry
+from airunway.sizing.checkpoint import Checkpoint, Weights, count_parameters, read_checkpoint, unknown_checkpoint
+from airunway.sizing.estimate import Layout, Verdict, estimate, legal_tensor_parallel, sequence_bytes
+from airunway.sizing.fit import fit
 from airunway.sizing.layers import LayerKind
+from airunway.sizing.nodes import GpuFacts, free_gpus, gpu_named, gpu_of_labels
+from airunway.sizing.precision import header_length, sum_tensors, tensors_in
 from airunway.sizing.reserve import RESERVES, Reserve, reserve_of
-from airunway.sizing.values import Reader
+from airunway.sizing.values import GIB, ModelConfigError, Reader, Unknown, load_config, text_of
+from airunway.sizing.workload import Workload, roles_of
 
 H100 = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559"}
 SMALL: dict[str, Any] = {

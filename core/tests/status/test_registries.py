@@ -34,7 +34,7 @@ def test_every_condition_that_the_source_writes_is_in_the_catalogue() -> None:
                 if not isinstance(node, ast.Call):
                     continue
                 types = [k.value for k in node.keywords if k.arg == "type"] if _called(node) == "Condition" else []
-                types += node.args[:1] if _called(node) == "say" else []  # of the core's pass
+                types += node.args[:1] if _called(node) == "add_condition" else []  # of the core's pass
                 found |= {type_.value for type_ in types if isinstance(type_, ast.Constant)}
     of_configs = {"UpstreamInstalled", "SchemaSupported", "Healthy", "SelectionRulesValid", "RolloutStalled"}
     assert {"Ready", "Validated"} <= found

@@ -149,7 +149,7 @@ def test_of_many_series_and_names_a_bounded_number_is_kept() -> None:
         reader.line(f'vllm:metric_{number}{{x="{number}"}} 1')
     reader.line("vllm:num_requests_running 1")
     found = reader.sample(0.0)
-    assert (found.cut, found.running, len(found.others)) == (True, None, 5)
+    assert (found.running, len(found.others)) == (None, 5)
 
 
 @settings(max_examples=200, deadline=None)

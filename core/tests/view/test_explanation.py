@@ -12,10 +12,10 @@ from core.tests.view.test_views import HOSTILE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airunway import sizing
 from airunway.resource import Resource
 from airunway.selection import provider_facts
 from airunway.selection.explanation import explain
+from airunway.sizing.values import Unreadable
 from airunway.view import Unseen
 from airunway.view.explanation import ExplanationView, explanation_view
 from airunway.view.nodes import NodesView, nodes_view
@@ -107,12 +107,12 @@ def test_free_gpus_are_summed_over_nodes_that_take_pods() -> None:
 
 
 def test_without_the_right_to_pods_or_nodes_nothing_counts_as_free_or_absent() -> None:
-    right = sizing.Unseen(why="you may not list pods in all namespaces", right="list pods in all namespaces")
+    right = Unreadable(why="you may not list pods in all namespaces", right="list pods in all namespaces")
     view = nodes_view([node("a", 8)], right)
     (row,) = view.as_resource()["rows"]
     assert row["free"] == {"what": "free GPUs", "why": right.why, "right": right.right}
     assert view.as_resource()["groups"][0]["free"] == row["free"]
-    nothing = nodes_view(sizing.Unseen(why="you may not list nodes", right="list nodes"), right).as_resource()
+    nothing = nodes_view(Unreadable(why="you may not list nodes", right="list nodes"), right).as_resource()
     assert nothing["rows"]["right"] == nothing["withoutGpus"]["right"] == "list nodes"
 
 

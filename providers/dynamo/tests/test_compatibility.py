@@ -1,5 +1,6 @@
 """What is refused or warned about, in words that name the field, the limit and what to do."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -107,6 +108,21 @@ def test_a_name_that_is_too_long_for_what_is_made_of_it(
 def test_before_1_0_the_name_of_a_worker_has_no_digest(host: ProviderHost, deployment: Any, context: Any) -> None:
     assert blockers(host, deployment("m" * 50), context(written="v1alpha1-0.8")) == {}
     assert blockers(host, deployment("m" * 50), context(written="v1alpha1-1.0")) != {}
+
+
+def test_ruling_31_grove_that_comes_refuses_no_graph_that_runs(
+    host: ProviderHost, deployment: Any, context: Any
+) -> None:
+    runs, now = deployment(name="a" * 38), context(grove=True)
+    assert blockers(host, runs, context(grove=False)) == {}
+    live: Resource = {"kind": "DynamoGraphDeployment", "metadata": {"name": "a" * 38}}
+    found = host.can_handle(runs, replace(now, live=live, spec_changed=False))
+    assert found.blockers == ()
+    assert [each.path for each in found.warnings if each.reason == "NameTooLong"] == ["metadata.name"]
+    for context_ in (now, replace(now, live=live, spec_changed=True)):
+        assert list(blockers(host, runs, context_)) == ["metadata.name"], "a graph that is made is made on Grove"
+    label = deployment(name="a" * 63)
+    assert list(blockers(host, label, replace(now, live=live, spec_changed=False))) == ["metadata.name"]
 
 
 def test_without_grove_by_setting_its_limit_does_not_hold(host: ProviderHost, deployment: Any, context: Any) -> None:

@@ -80,8 +80,8 @@ class EngineLoad:
 
     def _as_reported(self, name: str) -> str:
         """Engines but TensorRT-LLM write a colon behind their prefix; the table has the name without it."""
-        prefix = self._names.prefix
-        return name if self._names.engine == "trtllm" else f"{prefix[:-1]}:{name.removeprefix(prefix)}"
+        engine = self._names.engine
+        return name if engine == "trtllm" else f"{engine}:{name.removeprefix(f'{engine}_')}"
 
 
 def _escaped(value: str) -> str:

@@ -32,7 +32,9 @@ MAX_KEY = 512
 """Characters of a key in a free-form field. The longest keys of Kubernetes itself, those of labels, have 317."""
 
 MAX_ENV = 256
-"""Environment variables."""
+"""Environment variables of a deployment."""
+MAX_SHARED_ENV = 128
+"""Environment variables of a runtime config, a template or an artifact."""
 MAX_TOLERATIONS = 64
 """Tolerations."""
 MAX_SECRETS = 16
@@ -103,18 +105,18 @@ class JsonSize(NamedTuple):
     """The start of a key that is too long; empty if there is none."""
 
 
-def size_of(value: object, *, limit: int, depth: int = MAX_DEPTH) -> JsonSize:
+def size_of(value: object, *, limit: int) -> JsonSize:
     """Returns the size of a JSON value; work and memory are bounded by `limit` (bytes), for any value.
 
-    The search ends with the first of these: `over` (more than `limit` bytes), `too_deep` (values `depth` levels below
-    the top; scalars and empty objects count as values), `long_key` (a key that is too long).
+    The search ends with the first of these: `over` (more than `limit` bytes), `too_deep` (values `MAX_DEPTH` levels
+    below the top; scalars and empty objects count as values), `long_key` (a key that is too long).
     """
     length = values = 0
     pending: list[tuple[int, Any]] = [(0, value)]
     while pending:
         level, node = pending.pop()
         values += 1
-        if level >= depth:
+        if level >= MAX_DEPTH:
             return JsonSize(length, values, too_deep=True)
         if isinstance(node, dict):
             length += 2 + 2 * len(node)

@@ -6,7 +6,7 @@ test fails if the files are stale.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -85,7 +85,7 @@ _TEMPLATE_COLUMNS = (
     _column("Message", ".status.message", "Why the state is what it is.", wide=True),
 )
 
-_DEFINITIONS = (
+_ALL = (
     _Definition(
         short_name="md",
         namespaced=True,
@@ -194,6 +194,8 @@ _DEFINITIONS = (
         rules=modelsource.MODEL_SOURCE_RULES,
     ),
 )
+DEFINITIONS: Mapping[str, _Definition] = {definition.kind: definition for definition in _ALL}
+"""Our kinds, by name."""
 
 
 def custom_resource_definitions() -> list[Resource]:
@@ -204,15 +206,12 @@ def custom_resource_definitions() -> list[Resource]:
 @cache
 def _definitions() -> tuple[Resource, ...]:
     """All CRDs, made once: pydantic takes a tenth of a second for their schemas."""
-    return tuple(_definition(definition) for definition in _DEFINITIONS)
+    return tuple(_definition(definition) for definition in _ALL)
 
 
 def schema_of(kind: str) -> Resource:
     """Returns the structural schema of a kind, without its CEL rules. Raises KeyError for a kind of another group."""
-    definition = next((d for d in _DEFINITIONS if d.kind == kind), None)
-    if definition is None:
-        raise KeyError(kind)
-    return _schema(definition)
+    return _schema(DEFINITIONS[kind])
 
 
 def to_yaml(objects: Sequence[Resource]) -> str:

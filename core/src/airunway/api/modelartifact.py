@@ -23,14 +23,13 @@ from airunway.api.base import (
     Toleration,
     list_map,
 )
-from airunway.api.bounds import MAX_ENTRIES
+from airunway.api.bounds import MAX_ENTRIES, MAX_SHARED_ENV
 from airunway.api.names import MAX_NAME_LENGTH
 from airunway.api.rules import ValidationRule, amount_of, duration_rule, immutable_rule, quantity_rules, uri_form_rule
 from airunway.resource import Resource
 
 KIND = "ModelArtifact"
 
-_MAX_ENV = 128
 _MAX_PATTERNS = 64
 _MAX_URI = 1024
 
@@ -104,7 +103,7 @@ class ModelArtifactSpec(ApiModel):
     )
     env: list[EnvVar] = Field(
         default_factory=list,
-        max_length=_MAX_ENV,
+        max_length=MAX_SHARED_ENV,
         json_schema_extra=list_map("name"),
         description="Environment variables of the download, such as AWS_REGION. Default: those of the config.",
     )

@@ -34,10 +34,11 @@ from airunway.api.bounds import (
     MAX_TOLERATIONS,
     MAX_VALUE,
 )
-from airunway.api.names import API_VERSION
+from airunway.api.names import API_VERSION, DEFAULT_GPU_TYPE
+from airunway.api.rules import COMPILATION_CACHE_PATH, MODEL_CACHE_PATH
 from airunway.resource import Resource, digest
 
-_MOUNT_PATHS = {"modelCache": "/model-cache", "compilationCache": "/compilation-cache", "custom": None}
+_MOUNT_PATHS = {"modelCache": MODEL_CACHE_PATH, "compilationCache": COMPILATION_CACHE_PATH, "custom": None}
 
 _LONGEST, _DIGITS = 63, 8
 
@@ -149,9 +150,6 @@ class ModelCacheSpec(ApiModel):
         )
     )
 
-
-DEFAULT_GPU_TYPE = "nvidia.com/gpu"
-"""Resource name of the GPUs if a deployment names none."""
 
 Value = Annotated[str, Field(max_length=MAX_VALUE)]
 

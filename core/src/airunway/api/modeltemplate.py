@@ -28,11 +28,13 @@ from airunway.api.base import (
     Toleration,
     list_map,
 )
-from airunway.api.bounds import MAX_CONSTRAINTS, MAX_ENTRIES, MAX_TOLERATIONS
+from airunway.api.bounds import MAX_CONSTRAINTS, MAX_ENTRIES, MAX_SHARED_ENV, MAX_TOLERATIONS
 from airunway.api.modeldeployment import Engine, PodTemplate, Resources, RoleSpec, Secrets, Serving
 from airunway.api.rules import (
     FORBIDDEN,
+    MAX_CPU,
     MAX_GPUS,
+    MAX_MEMORY,
     ValidationRule,
     credential_rules,
     immutable_rule,
@@ -45,7 +47,6 @@ KIND, CLUSTER_KIND = "ModelTemplate", "ClusterModelTemplate"
 
 MAX_SOURCES = 16
 """Most sources of weights of one template."""
-_MAX_ENV = 128
 
 _Value = Annotated[str, Field(max_length=253)]
 
@@ -111,7 +112,7 @@ class TemplateDefaults(ApiModel):
     )
     env: list[EnvVar] = Field(
         default_factory=list,
-        max_length=_MAX_ENV,
+        max_length=MAX_SHARED_ENV,
         json_schema_extra=list_map("name"),
         description="Environment variables of the model server; those of a deployment win. Default: none.",
     )
@@ -305,14 +306,10 @@ class ModelTemplate(ApiObject):
     )
 
 
-class ClusterModelTemplate(ApiObject):
+class ClusterModelTemplate(ModelTemplate):
     """How one model runs, for the deployments of all namespaces; it has no credentials."""
 
     kind: str = CLUSTER_KIND
-    spec: ModelTemplateSpec = Field(description="One model, and how it runs.")
-    status: ModelTemplateStatus = Field(
-        default_factory=ModelTemplateStatus, description="Whether the template can be used here."
-    )
 
 
 # ------------------------------------------------------------------------------------------------------------- rules
@@ -341,8 +338,8 @@ def _rules() -> Iterator[ValidationRule]:
     )
     yield number_rule("spec.hardware.gpu", "count", MAX_GPUS)
     yield from quantity_rules("spec.hardware.gpu", "minVram", example="80Gi")
-    yield from quantity_rules("spec.hardware", "cpu", maximum="512", example="8 or 500m")
-    yield from quantity_rules("spec.defaults.resources", "memory", maximum="4Ti", example="32Gi")
+    yield from quantity_rules("spec.hardware", "cpu", maximum=MAX_CPU, example="8 or 500m")
+    yield from quantity_rules("spec.defaults.resources", "memory", maximum=MAX_MEMORY, example="32Gi")
     yield from quantity_rules("spec.modelSources[*]", "size", example="140Gi")
     source = "spec.modelSources[*]"
     yield uri_form_rule(source)

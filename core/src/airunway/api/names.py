@@ -77,6 +77,19 @@ RUNTIME_SETTINGS = f"{GROUP}/runtime-settings"
 It also has a digest of the part of the deployment whose change applies newer settings.
 """
 
+REPLACE_ON_CHANGE = f"{GROUP}/replace-on-change"
+"""Annotation: JSON map of digests of everything whose change needs a new object, in three groups.
+
+They are digests of what *we* requested, not of the live object, because upstream webhooks set further fields, and a
+value that we no longer set must count as a change. ``deployment`` is its identity; ``topology`` is the plugin's
+``replace_on``; ``object`` are paths of the object itself, which are valid in one API version only.
+"""
+
+INTERRUPTS_ON_CHANGE = f"{GROUP}/interrupts-on-change"
+"""Annotation of the primary object: JSON map of what interrupts serving when it changes in place, with a digest and the
+message.
+"""
+
 PAUSED = f"{GROUP}/reconcile-paused"
 """Annotation: exactly ``"true"`` stops reconciliation (deletion continues)."""
 DRY_RUN = f"{GROUP}/dry-run"
@@ -101,6 +114,9 @@ MODEL_CACHE_MANAGER = "airunway-model-cache"
 
 DEFAULT_NAMESPACE = "airunway-system"
 """The namespace that AI Runway runs in unless another one is named."""
+
+DEFAULT_GPU_TYPE = "nvidia.com/gpu"
+"""Resource name of the GPUs if a deployment names none."""
 
 GATEWAY_GROUP = "gateway.networking.k8s.io"
 """Group of Gateways and HTTPRoutes."""

@@ -208,10 +208,15 @@ def is_quantity(value: object) -> bool:
     return same_quantity(value, value)
 
 
+MODEL_CACHE_PATH = "/model-cache"
+"""Where the model cache, and a volume for it, are mounted by default."""
+COMPILATION_CACHE_PATH = "/compilation-cache"
+"""Where a volume for compiled kernels is mounted by default."""
+
 _SYSTEM_PATHS = ("/dev", "/proc", "/sys", "/etc", "/var/run", "/run")
 
 _SIZED_VOLUME_DEFAULTS = {
-    "mountPath": "({0}.purpose == 'modelCache' ? '/model-cache' : '/compilation-cache')",
+    "mountPath": f"({{0}}.purpose == 'modelCache' ? '{MODEL_CACHE_PATH}' : '{COMPILATION_CACHE_PATH}')",
     "purpose": "'custom'",
     "accessMode": "'ReadWriteMany'",
 }
@@ -298,13 +303,14 @@ def _cache_rules() -> Iterator[ValidationRule]:
         message="cache.mode needs source huggingface, or cache.artifactName: the ModelArtifact that has the weights",
         field=".cache.mode",
     )
-    mounted = _mounted_at("v", "'/model-cache'")
+    mounted = _mounted_at("v", f"'{MODEL_CACHE_PATH}'")
     at_cache = f"(has(v.mountPath) && v.mountPath != '' ? {mounted} : v.purpose == 'modelCache')"
     yield ValidationRule(
         path="spec.model",
         expression=f"!({cached}) || !has(self.storage) || !has(self.storage.volumes)"
         f" || !self.storage.volumes.exists(v, {at_cache})",
-        message="the model cache is mounted at /model-cache: give the volume another mountPath, or set cache.mode None",
+        message=f"the model cache is mounted at {MODEL_CACHE_PATH}: "
+        "give the volume another mountPath, or set cache.mode None",
         field=".storage.volumes",
     )
     yield from quantity_rules("spec.model.cache", "size", example="100Gi")
@@ -326,7 +332,7 @@ def _list_rules() -> Iterator[ValidationRule]:
         message="duplicate mount path: every volume needs a mountPath of its own",
         field=".volumes",
     )
-    for purpose, path in (("modelCache", "/model-cache"), ("compilationCache", "/compilation-cache")):
+    for purpose, path in (("modelCache", MODEL_CACHE_PATH), ("compilationCache", COMPILATION_CACHE_PATH)):
         mounted = _mounted_at("v", f"'{path}'")
         yield ValidationRule(
             path=storage,
@@ -399,7 +405,7 @@ def _meant(volume: Resource, field: str) -> object:
     if value := volume.get(field):
         return value
     if field == "mountPath":
-        return "/model-cache" if volume.get("purpose") == "modelCache" else "/compilation-cache"
+        return MODEL_CACHE_PATH if volume.get("purpose") == "modelCache" else COMPILATION_CACHE_PATH
     return {"purpose": "custom", "accessMode": "ReadWriteMany"}[field]
 
 

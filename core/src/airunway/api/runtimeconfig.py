@@ -23,13 +23,12 @@ from airunway.api.base import (
     ObjectName,
     list_map,
 )
-from airunway.api.bounds import MAX_ENTRIES
+from airunway.api.bounds import MAX_ENTRIES, MAX_SHARED_ENV
 from airunway.api.modeldeployment import GatewayReference
 from airunway.api.rules import ValidationRule, credential_rules, duration_rule
 
 KIND, CLUSTER_KIND = "RuntimeConfig", "ClusterRuntimeConfig"
 
-_MAX_ENV = 128
 _MAX_PATTERNS = 64
 
 _Pattern = Annotated[str, Field(max_length=320)]
@@ -137,7 +136,7 @@ class _ConfigSpec(ApiModel):
     )
     env: list[EnvVar] = Field(
         default_factory=list,
-        max_length=_MAX_ENV,
+        max_length=MAX_SHARED_ENV,
         json_schema_extra=list_map("name"),
         description="Environment variables of model servers and of our Jobs; those of a deployment win. Default: none.",
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 
 from airunway.api import names
-from airunway.configs import EffectiveConfig, propagated
+from airunway.configs import BUILT_IN, EffectiveConfig, propagated
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource, dig, digest, is_deleting, key_of, labels_of, list_at, text_at, uid_of
 from airunway.status.rollup import Verdict
@@ -160,16 +160,14 @@ def class_name_of(artifact: Resource, config: EffectiveConfig | None, claim: Res
     """
     if claim is not None:
         return text_at(claim, "spec", "storageClassName")
-    usual = config.storage.class_name if config is not None else ""
-    return text_at(artifact, "spec", "storageClassName") or usual
+    return text_at(artifact, "spec", "storageClassName") or (config or BUILT_IN).storage.class_name
 
 
 def access_mode_of(artifact: Resource, config: EffectiveConfig | None, claim: Resource | None) -> str:
     """Access mode of an artifact's claim: that of the claim if there is one, else that of the next one."""
     modes = dig(claim, "spec", "accessModes")
     own = modes[0] if isinstance(modes, list) and modes and isinstance(modes[0], str) else ""
-    usual = config.storage.access_mode if config is not None else "ReadWriteMany"
-    return own or text_at(artifact, "spec", "accessMode") or usual
+    return own or text_at(artifact, "spec", "accessMode") or (config or BUILT_IN).storage.access_mode
 
 
 # --------------------------------------------------------------------------------------------------------------- names

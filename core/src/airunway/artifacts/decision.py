@@ -45,13 +45,14 @@ from airunway.artifacts.jobs import (
     exit_code,
     fills,
     finished,
+    is_due,
     job_of,
     newest_pod,
     next_attempt,
     result_of,
 )
 from airunway.artifacts.status import config_verdict, is_count, is_made, mode_of, progress_of, status_of
-from airunway.configs import Resolution, parse_duration
+from airunway.configs import BUILT_IN, Resolution, parse_duration
 from airunway.resource import (
     Resource,
     condition_of,
@@ -64,7 +65,7 @@ from airunway.resource import (
     text_at,
     uid_of,
 )
-from airunway.status import CAPACITY_PATIENCE, DEPENDENCY_GRACE, Category, Condition, category_of
+from airunway.status import Category, Condition, category_of
 from airunway.status.evidence import parse_moment
 from airunway.status.rollup import Verdict
 from airunway.status.rootcause import RootCause
@@ -80,14 +81,6 @@ _START = timedelta(minutes=5)
 
 _NAMED = 16
 """Users that the status names."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Flags:
-    """The options of the part."""
-
-    image: str
-    """``--downloader-image``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,8 +109,8 @@ class ArtifactFacts:
     """What kept the last pass from writing its objects."""
     slot: bool = True
     """Whether a download may start now."""
-    flags: Flags
-    """The options of the part."""
+    image: str
+    """``--downloader-image``."""
     now: datetime
     """The current time."""
 
@@ -286,7 +279,8 @@ class _Work:
                 return self._start(step, attempt=self.attempts + 1)
             return self._follow(step, live)
         if self.next is not None:  # the failed Job is gone, and its next try is recorded
-            if self.next <= self.facts.now or self._is_deleted_by_hand(step):
+            due = is_due(self.next, last=parse_moment(self.last), now=self.facts.now)
+            if due or self._is_deleted_by_hand(step):
                 return self._start(step, attempt=self.attempts + 1)
             self._say_again()
             return None
@@ -308,7 +302,7 @@ class _Work:
             self.artifact,
             step,
             name=self._job_name(step, attempt),
-            image=text_at(self.artifact, "spec", "downloaderImage") or self.facts.flags.image,
+            image=text_at(self.artifact, "spec", "downloaderImage") or self.facts.image,
             revision=self.revision,
             claim=self.target,
             config=self.config,
@@ -328,7 +322,9 @@ class _Work:
         if end == "Complete" and result.ok:
             self._note_success(step, result)
             return None
-        due = next_attempt(result, attempts=self.attempts, ended=result.at or ended or now)
+        # A pod ends before its Job does; its own time is that of the node's clock, which may be ahead.
+        at = min((each for each in (result.at, ended) if each is not None), default=now)
+        due = next_attempt(result, attempts=self.attempts, ended=at)
         if due is not None and due > now:
             self.next = due
             self._say(result.reason, f"{result.message}; it is tried again at {format_time(due)}")
@@ -421,7 +417,7 @@ class _Work:
     # ---------------------------------------------------------------------------------------------------------- claim
 
     def _wanted_size(self) -> str:
-        percent = self.config.storage.headroom_percent if self.config is not None else 10
+        percent = (self.config or BUILT_IN).storage.headroom_percent
         return explicit_size(self.artifact) or size_with_headroom(self.size or 1, percent)
 
     def _wanted_claim(self) -> Resource:
@@ -463,15 +459,15 @@ class _Work:
     def decision(self, *, objects: tuple[Resource, ...] | None, left: float | None) -> ArtifactDecision:
         """The decision with the whole status."""
         now, config, before = self.facts.now, self.config, self.artifact.get("status")
-        policy = config.status_policy if config is not None else None
+        policy = (config or BUILT_IN).status_policy
         status, wake = status_of(
             self.artifact,
             self.verdicts,
             created=bool(self.attempts or self.claim),
             now=now,
             cause=self.facts.cause,
-            grace=policy.grace if policy is not None else DEPENDENCY_GRACE,
-            patience=policy.patience if policy is not None else CAPACITY_PATIENCE,
+            grace=policy.grace,
+            patience=policy.patience,
         )
         claim = next((each for each in objects or () if each["kind"] == "PersistentVolumeClaim"), None)
         allocated = dig(claim, "spec", "resources", "requests", "storage") or dig(before, "allocatedSize")
@@ -486,7 +482,7 @@ class _Work:
             "download": download or None,
             "discoveredSizeBytes": self.size,
             "allocatedSize": self.full or allocated,
-            "headroomPercent": config.storage.headroom_percent if config is not None else 10,
+            "headroomPercent": (config or BUILT_IN).storage.headroom_percent,
             "resolvedRevision": self.revision or None,
             "persistentVolumeClaim": dig(claim, "metadata", "name") or dig(before, "persistentVolumeClaim"),
             "completed": self.completed,

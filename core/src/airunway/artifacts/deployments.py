@@ -13,24 +13,25 @@ from dataclasses import dataclass, replace
 
 from airunway.api import names
 from airunway.api.bounds import EXCESS
+from airunway.api.rules import MODEL_CACHE_PATH
 from airunway.artifacts.claims import artifact_name, is_smaller
 from airunway.artifacts.status import is_made
-from airunway.configs import EffectiveConfig, config_name
+from airunway.configs import BUILT_IN, EffectiveConfig, config_name
 from airunway.resource import (
     Resource,
-    annotations_of,
     condition_of,
     controller_owner,
     dig,
     is_deleting,
     is_true,
     key_of,
+    mapping_at,
     owner_reference,
     text_at,
     uid_of,
 )
 from airunway.status import Category, category_of
-from airunway.status.conditions import Condition, is_validated
+from airunway.status.conditions import Condition, is_dry_run, is_paused, is_validated
 
 CONDITION = "ModelCacheReady"
 """The condition that this part writes on deployments that ask for a cache."""
@@ -93,9 +94,7 @@ def wants_cache(deployment: Resource) -> bool:
 def decide_cache(facts: CacheFacts) -> CacheDecision:
     """The decision for one deployment. Total for any JSON."""
     deployment = facts.deployment
-    if is_deleting(deployment) or annotations_of(deployment).get(names.PAUSED) == "true":
-        return CacheDecision(write_status=False)
-    if not is_valid(deployment):  # of one over the limits of size the spec is an outline
+    if is_left_alone(deployment):
         return CacheDecision(write_status=False)
     if facts.request is None:
         return CacheDecision()
@@ -131,16 +130,11 @@ def _not_yet(facts: CacheFacts) -> CacheDecision | None:
     return None
 
 
-def is_valid(deployment: Resource) -> bool:
-    """Whether the core has validated this generation, and the object is within the limits of size: an object over them
-    is cached without most of its spec, which asks for nothing then.
+def is_left_alone(deployment: Resource) -> bool:
+    """Whether the model cache part leaves everything as it is: the deployment is being deleted or paused, the core has
+    not validated this generation, or the object is over the limits of size: it is cached without most of its spec.
     """
-    return is_validated(deployment) and EXCESS not in deployment
-
-
-def is_dry_run(deployment: Resource) -> bool:
-    """Whether only the status may be written for the deployment."""
-    return annotations_of(deployment).get(names.DRY_RUN) == "true"
+    return is_deleting(deployment) or is_paused(deployment) or not is_validated(deployment) or EXCESS in deployment
 
 
 def _problem(facts: CacheFacts) -> tuple[str, str] | None:
@@ -239,18 +233,20 @@ def _unready(artifact: Resource, request: CacheRequest) -> tuple[str, str]:
 
 def _had_cache(facts: CacheFacts) -> bool:
     """Whether the weights of this request were complete once and are not any more."""
-    live = dig(facts.deployment, "status", "modelCache")
     before = condition_of(facts.deployment, CONDITION) or {}
-    same = facts.request is not None and dig(live, "artifactName") == facts.request.name
-    return same and (dig(live, "ready") is True or before.get("reason") == "CacheLost")
+    live = _live_cache(facts)
+    return bool(live) and (live.get("ready") is True or before.get("reason") == "CacheLost")
 
 
 def _kept_claim(facts: CacheFacts) -> str:
     """The claim that the status names for the same artifact: what serves goes on with it."""
-    live = dig(facts.deployment, "status", "modelCache")
-    claim = dig(live, "claimName")
-    same = facts.request is not None and dig(live, "artifactName") == facts.request.name
-    return claim if same and isinstance(claim, str) else ""
+    return text_at(_live_cache(facts), "claimName")
+
+
+def _live_cache(facts: CacheFacts) -> Resource:
+    """``status.modelCache`` if it is about the artifact of this request; else empty."""
+    live = mapping_at(facts.deployment, "status", "modelCache")
+    return live if facts.request is not None and live.get("artifactName") == facts.request.name else {}
 
 
 def _no(
@@ -266,7 +262,7 @@ def _model_cache(request: CacheRequest, claim: str, *, ready: bool) -> Resource:
     return {
         "artifactName": request.name,
         **found,
-        "mountPath": request.mount_path,
+        "mountPath": MODEL_CACHE_PATH,
         "path": request.path,
         "ready": ready,
     }
@@ -299,9 +295,6 @@ def _amount(count: int) -> str:
 # --------------------------------------------------------------------------------------------------- what is asked for
 
 
-MOUNT_PATH = "/model-cache"
-"""Where pods mount the claim."""
-
 SUB_PATH = "model"
 """The folder of the claim that pods mount: the downloader puts the verified tree of the weights there."""
 
@@ -318,9 +311,7 @@ class CacheRequest:
     """Access mode of the claim, unless the artifact says another one."""
     artifact: Resource | None = None
     """The ModelArtifact to create if there is none of that name; None if the deployment names one."""
-    mount_path: str = MOUNT_PATH
-    """Where pods mount the claim."""
-    path: str = MOUNT_PATH
+    path: str = MODEL_CACHE_PATH
     """Where the weights are in a pod."""
 
 
@@ -333,30 +324,34 @@ def request_of(deployment: Resource, config: EffectiveConfig | None) -> CacheReq
     mode = dig(cache, "mode")
     if mode not in ("Shared", "Dedicated"):
         return None
-    model = text_at(deployment, "spec", "model", "id").strip("/")
-    named = text_at(cache, "artifactName")
-    access = text_at(cache, "accessMode") or (config.storage.access_mode if config is not None else "ReadWriteMany")
-    if named:
-        return CacheRequest(name=named, access_mode=access, path=_path(model))
+    model = _model(deployment)
+    if named := text_at(cache, "artifactName"):
+        return CacheRequest(name=named, access_mode=_asked_mode(deployment, config), path=_path(model))
     if not model or dig(deployment, "spec", "model", "source") not in (None, "", "huggingface"):
         return None
-    uri = f"hf://{model}"
-    spec = _spec(deployment, cache, config, uri=uri, model=model, access=access)
-    name = _name(deployment, spec, dedicated=mode == "Dedicated")
-    artifact = _artifact(deployment, name, spec, dedicated=mode == "Dedicated")
-    return CacheRequest(name=name, uri=uri, access_mode=access, artifact=artifact, path=_path(model))
+    return request_for(deployment, config, uri=f"hf://{model}", dedicated=mode == "Dedicated")
 
 
-def request_for(deployment: Resource, config: EffectiveConfig | None, *, uri: str, name: str) -> CacheRequest:
-    """The request for a shared artifact of weights that no model's id names, such as those of a bucket.
+def request_for(
+    deployment: Resource, config: EffectiveConfig | None, *, uri: str, name: str = "", dedicated: bool = False
+) -> CacheRequest:
+    """The request for an artifact of the weights at `uri`; without a `name`, one that follows from what is asked for.
 
     Total for any JSON.
     """
-    model, cache = text_at(deployment, "spec", "model", "id").strip("/"), dig(deployment, "spec", "model", "cache")
-    access = text_at(cache, "accessMode") or (config.storage.access_mode if config is not None else "ReadWriteMany")
-    spec = _spec(deployment, cache, config, uri=uri, model=model, access=access)
-    artifact = _artifact(deployment, name, spec, dedicated=False)
+    model, access = _model(deployment), _asked_mode(deployment, config)
+    spec = _spec(deployment, config, uri=uri, model=model, access=access)
+    name = name or _name(deployment, spec, dedicated=dedicated)
+    artifact = _artifact(deployment, name, spec, dedicated=dedicated)
     return CacheRequest(name=name, uri=uri, access_mode=access, artifact=artifact, path=_path(model))
+
+
+def _model(deployment: Resource) -> str:
+    return text_at(deployment, "spec", "model", "id").strip("/")
+
+
+def _asked_mode(deployment: Resource, config: EffectiveConfig | None) -> str:
+    return text_at(deployment, "spec", "model", "cache", "accessMode") or (config or BUILT_IN).storage.access_mode
 
 
 def artifact_of(deployment: Resource, request: CacheRequest | None, live: Resource | None) -> CacheRequest | None:
@@ -393,23 +388,21 @@ _TOKEN = ("secrets", "huggingFaceToken")
 def _path(model: str) -> str:
     """Where the weights are: the mount path, or the file or folder below it that the id names after the repository."""
     below = "/".join(model.split("/")[2:])
-    return f"{MOUNT_PATH}/{below}" if below else MOUNT_PATH
+    return f"{MODEL_CACHE_PATH}/{below}" if below else MODEL_CACHE_PATH
 
 
-def _spec(
-    deployment: Resource, cache: object, config: EffectiveConfig | None, *, uri: str, model: str, access: str
-) -> Resource:
+def _spec(deployment: Resource, config: EffectiveConfig | None, *, uri: str, model: str, access: str) -> Resource:
     spec = deployment.get("spec") or {}
+    cache = dig(spec, "model", "cache")
     source = {"uri": uri}
     if revision := text_at(cache, "revision"):
         source["revision"] = revision
-    token = text_at(spec, "secrets", "huggingFaceToken") or (config.token if config is not None else "")
+    token = text_at(spec, "secrets", "huggingFaceToken") or (config or BUILT_IN).token
     made: Resource = {
         "source": source,
         "modelId": model,
         "size": dig(cache, "size"),
-        "storageClassName": text_at(cache, "storageClassName")
-        or (config.storage.class_name if config is not None else ""),
+        "storageClassName": text_at(cache, "storageClassName") or (config or BUILT_IN).storage.class_name,
         "accessMode": access,
         "secrets": {"huggingFaceToken": token} if token else None,
         "nodeSelector": spec.get("nodeSelector"),

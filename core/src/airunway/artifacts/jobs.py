@@ -17,7 +17,7 @@ import orjson
 
 from airunway.api import names
 from airunway.artifacts.claims import labels_for
-from airunway.configs import EffectiveConfig
+from airunway.configs import BUILT_IN, EffectiveConfig
 from airunway.redaction import bounded, redacted
 from airunway.resource import (
     Resource,
@@ -194,8 +194,8 @@ def _arguments(spec: Resource, step: Step, revision: str) -> list[str]:
 def _environment(artifact: Resource, config: EffectiveConfig | None) -> list[Resource]:
     """The config's variables, then the token, the artifact's variables, and what names the artifact."""
     spec = mapping_at(artifact, "spec")
-    found = {str(each.get("name")): dict(each) for each in (config.env if config is not None else ())}
-    token = dig(spec, "secrets", "huggingFaceToken") or (config.token if config is not None else "")
+    found = {str(each.get("name")): dict(each) for each in (config or BUILT_IN).env}
+    token = dig(spec, "secrets", "huggingFaceToken") or (config or BUILT_IN).token
     if token:
         source = {"secretKeyRef": {"name": token, "key": _TOKEN_KEY}}
         found[_TOKEN_KEY] = {"name": _TOKEN_KEY, "valueFrom": source}
@@ -206,8 +206,7 @@ def _environment(artifact: Resource, config: EffectiveConfig | None) -> list[Res
 
 def _pull_secrets(spec: Resource, config: EffectiveConfig | None) -> list[Resource]:
     named = [str(each.get("name")) for each in entries_at(spec, "imagePullSecrets")]
-    shared = config.image_pull_secrets if config is not None else ()
-    return [{"name": name} for name in dict.fromkeys((*named, *shared))]
+    return [{"name": name} for name in dict.fromkeys((*named, *(config or BUILT_IN).image_pull_secrets))]
 
 
 # ------------------------------------------------------------------------------------------------------------- results
@@ -394,6 +393,17 @@ def next_attempt(result: Result, *, attempts: int, ended: datetime) -> datetime 
     asked = result.retry_after or 0.0
     # A server that asks for more than an hour gets it.
     return ended + max(pause_after(attempts), timedelta(seconds=asked))
+
+
+_SKEW = timedelta(minutes=1)
+"""How much later than ours a recorded time may be."""
+
+
+def is_due(due: datetime, *, last: datetime | None, now: datetime) -> bool:
+    """Whether the recorded time of the next try has come, or is that of a clock that was ahead: by it, the `last` try
+    was later than now.
+    """
+    return due <= now or (last is not None and last > now + _SKEW)
 
 
 def end_of_try(reason: str, *, attempts: int, due: datetime) -> datetime | None:

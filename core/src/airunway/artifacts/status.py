@@ -14,7 +14,6 @@ from airunway.status import (
     CAPACITY_PATIENCE,
     DEPENDENCY_GRACE,
     Category,
-    Condition,
     Fault,
     Phase,
     Rollup,
@@ -64,7 +63,7 @@ def status_of(
     ]
     summary = summary_of(
         artifact,
-        [Condition(type=t, status=v.ready, reason=v.reason, message=v.message) for t, v in verdicts.items()],
+        [verdict.condition(type_) for type_, verdict in verdicts.items()],
         faults,
         created=created,
         running_message="The weights are complete and verified",

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from airunway.api import names
 from airunway.api.modeldeployment import volume_claim_name
 from airunway.artifacts.claims import Wish, claim_of, claim_verdict, is_smaller, possible
-from airunway.artifacts.deployments import is_dry_run, is_valid
-from airunway.configs import EffectiveConfig
+from airunway.artifacts.deployments import is_left_alone
+from airunway.configs import BUILT_IN, EffectiveConfig
 from airunway.resource import (
     Resource,
-    annotations_of,
     controller_owner,
     dig,
     is_deleting,
@@ -25,6 +23,7 @@ from airunway.resource import (
     uid_of,
 )
 from airunway.status import Category, Condition, category_of
+from airunway.status.conditions import is_dry_run
 from airunway.status.rollup import Verdict
 from airunway.status.rootcause import RootCause
 
@@ -91,9 +90,7 @@ def claims_named(deployment: Resource) -> tuple[str, ...]:
 def decide_volumes(facts: VolumeFacts) -> VolumeDecision:
     """The decision for one deployment. Total for any JSON."""
     deployment = facts.deployment
-    if is_deleting(deployment) or annotations_of(deployment).get(names.PAUSED) == "true":
-        return VolumeDecision(write_status=False)
-    if not is_valid(deployment):
+    if is_left_alone(deployment):
         return VolumeDecision(write_status=False)
     volumes = list(_volumes(deployment, facts.config))
     if not volumes:
@@ -102,13 +99,15 @@ def decide_volumes(facts: VolumeFacts) -> VolumeDecision:
         return VolumeDecision(write_status=False)
     if facts.config_missing:
         text = "The runtime config that the deployment names does not exist; claims of volumes wait for it"
-        return VolumeDecision(condition=_condition(Verdict(ready=False, reason="WaitingForConfig", message=text)))
+        waiting = Verdict(ready=False, reason="WaitingForConfig", message=text)
+        return VolumeDecision(condition=waiting.condition(STORAGE))
     absent = [volume.claim for volume in volumes if volume.wish is not None and volume.claim not in facts.ours]
     if absent and (held := _held_back(facts, volumes, absent)) is not None:
-        return VolumeDecision(condition=_condition(held))
+        return VolumeDecision(condition=held.condition(STORAGE))
     made = (claim for volume in volumes if (claim := _claim(facts, volume)) is not None)
     claims = () if is_dry_run(deployment) else tuple(made)
-    return VolumeDecision(claims=claims, condition=_condition(_worst([_verdict(facts, volume) for volume in volumes])))
+    verdict = _worst([_verdict(facts, volume) for volume in volumes])
+    return VolumeDecision(claims=claims, condition=verdict.condition(STORAGE))
 
 
 def _volumes(deployment: Resource, config: EffectiveConfig | None) -> Iterator[_Volume]:
@@ -125,12 +124,11 @@ def _volumes(deployment: Resource, config: EffectiveConfig | None) -> Iterator[_
 def _wish(volume: object, size: str, config: EffectiveConfig | None) -> Wish:
     """Class and access mode: of the volume, else of the config, else the cluster's class and ReadWriteMany."""
     class_name, mode = dig(volume, "storageClassName"), dig(volume, "accessMode")
-    usual = (config.storage.class_name or None) if config is not None else None
-    usual_mode = config.storage.access_mode if config is not None else "ReadWriteMany"
+    usual = (config or BUILT_IN).storage
     return Wish(
         size=size,
-        class_name=class_name if isinstance(class_name, str) else usual,
-        access_mode=mode if isinstance(mode, str) and mode else usual_mode,
+        class_name=class_name if isinstance(class_name, str) else usual.class_name or None,
+        access_mode=mode if isinstance(mode, str) and mode else usual.access_mode,
     )
 
 
@@ -251,7 +249,3 @@ def _worst(verdicts: list[Verdict]) -> Verdict:
     waiting.sort(key=lambda verdict: category_of(verdict.reason) is Category.PROGRESS)
     first, *others = waiting
     return replace(first, message="; ".join([first.message, *(verdict.message for verdict in others)]))
-
-
-def _condition(verdict: Verdict) -> Condition:
-    return Condition(type=STORAGE, status=verdict.ready, reason=verdict.reason, message=verdict.message)

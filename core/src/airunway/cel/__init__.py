@@ -2,8 +2,8 @@
 
 `compile_expression` returns a `CelProgram`. There are two evaluators. ``cel-cpp`` (from cel-expr-python) is preferred.
 ``cel-python`` is for platforms for which cel-cpp has no wheel, and for all expressions with quantities: cel-cpp's
-binding never frees the arguments of functions written in Python (`airunway.cel._cel_cpp`). Callers do not see which one
-is in use, except through `evaluator_name` for logs. A corpus of expressions runs on both and on a real API server;
+binding never frees the arguments of functions written in Python (`airunway.cel._cel_cpp`). Only
+benchmarks ask which one is in use (`evaluator_name`). A corpus of expressions runs on both and on a real API server;
 every expression that compiles gives the same answer on all three, with these exceptions:
 
 =============================================  ======================  ===========================  ====================
@@ -90,10 +90,6 @@ _MODULES = {Evaluator.CEL_CPP: "cel_expr_python", Evaluator.CEL_PYTHON: "celpy"}
 class Backend(Protocol):
     """One compiled expression of one library."""
 
-    @property
-    def result_type(self) -> str:
-        """The static type of the result in lower case (``bool``, ``string``, …); ``dyn`` if it is not known."""
-
     def evaluate(self, bindings: Mapping[str, object]) -> object:
         """Returns the value as plain Python. Raises CelEvaluationError."""
 
@@ -102,17 +98,10 @@ class Backend(Protocol):
 class CelProgram:
     """A compiled expression. It can be kept, shared between threads and evaluated any number of times."""
 
-    expression: str
-    variables: tuple[str, ...]
     evaluator: Evaluator
     cost: CostModel | None
     """None for a trusted expression, whose cost is not checked."""
     backend: Backend
-
-    @property
-    def result_type(self) -> str:
-        """The static type of the result (``bool``, ``string``, …); ``dyn`` if only evaluation can show it."""
-        return self.backend.result_type
 
     def work(self, size: DataSize) -> int:
         """Returns about how many characters `evaluate` may touch with bindings of this size; 0 if it is trusted.
@@ -163,7 +152,6 @@ def compile_expression(
         raise CelCompileError("the expression is empty")
     quantities = evaluator is None and uses_quantities(expression)
     chosen = Evaluator.CEL_PYTHON if quantities else evaluator or _preferred()
-    names = tuple(variables)
     # Imported here: each library is large, and only one of them is needed (and perhaps installed).
     compile_program: Callable[[str, tuple[str, ...]], Backend]
     if chosen is Evaluator.CEL_CPP:
@@ -171,14 +159,12 @@ def compile_expression(
     else:
         from airunway.cel._cel_python import compile_program
     try:
-        backend = compile_program(expression, names)
+        backend = compile_program(expression, tuple(variables))
     except CelCompileError as error:
         if not quantities:
             raise
         raise CelCompileError(f"{error}{_NOT_WITH_QUANTITIES}") from error
     return CelProgram(
-        expression=expression,
-        variables=names,
         evaluator=chosen,
         cost=None if trusted else cost_model(expression),
         backend=backend,

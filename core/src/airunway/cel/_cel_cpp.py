@@ -25,11 +25,6 @@ class CppExpression:
 
     def __init__(self, expression: cel.Expression) -> None:
         self._expression = expression
-        self._result_type = str(expression.return_type().name()).lower()
-
-    @property
-    def result_type(self) -> str:
-        return self._result_type
 
     def evaluate(self, bindings: Mapping[str, object]) -> object:
         try:

@@ -18,7 +18,7 @@ import lark
 from celpy.celparser import CELParseError, CELParser
 
 from airunway.cel import _semantics as semantics
-from airunway.cel._cost import CelCompileError, CelEvaluationError
+from airunway.cel._cost import MAX_STEPS, CelCompileError, CelEvaluationError
 
 _MAX_DEPTH = 32
 _LOGIC = "found no matching overload for '{}' applied to '{}'"
@@ -47,10 +47,6 @@ class PythonExpression:
     """An expression, parsed with cel-python's grammar."""
 
     root: Node
-
-    @property
-    def result_type(self) -> str:
-        return self.root.type
 
     def evaluate(self, bindings: Mapping[str, object]) -> object:
         try:
@@ -337,9 +333,6 @@ def _field_name(token: Any) -> str:
     return str(token)
 
 
-_MAX_STEPS = 10_000
-
-
 class BudgetExceededError(CelEvaluationError):
     """All loop steps are used up. Unlike other errors, ``||`` and ``exists`` do not ignore it."""
 
@@ -355,8 +348,8 @@ class Frame:
 
     def step(self) -> None:
         self.taken[0] += 1
-        if self.taken[0] > _MAX_STEPS:
-            raise BudgetExceededError(f"too expensive: more than {_MAX_STEPS} loop steps")
+        if self.taken[0] > MAX_STEPS:
+            raise BudgetExceededError(f"too expensive: more than {MAX_STEPS} loop steps")
 
 
 Run: TypeAlias = Callable[[Frame], Any]

@@ -48,7 +48,7 @@ _MAX_LOOPS = 8
 _MAX_LEVELS = 16
 """Number of loops and binds together."""
 _MAX_PRODUCTS = 4
-_MAX_STEPS = 10_000
+MAX_STEPS = 10_000
 """Loop steps of one evaluation; both evaluators have the same limit."""
 _MAX_WORK = 250_000_000
 """Characters that one evaluation may touch: about a tenth of a second."""
@@ -97,7 +97,7 @@ class CostModel:
         if not self.loops and not self.binds and not self.products:
             return self.weight * characters
         levels = self.loops + self.binds
-        steps = min(size.widest**self.loops, _MAX_STEPS) if self.loops else 1
+        steps = min(size.widest**self.loops, MAX_STEPS) if self.loops else 1
         work = self.weight * steps * characters
         if work > _MAX_WORK:
             raise _too_expensive("touch", work, _MAX_WORK)

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from airunway.cli.cluster import Access, Namespace, about_deployment, denied, duration, fail
+from airunway.cli.cluster import Access, Namespace, about_deployment, denied, duration, fail, remark
 from airunway.cli.options import Context, Kubeconfig
-from airunway.cli.printing import as_document
+from airunway.cli.printing import as_document, escape_what_cannot_be_encoded
 from airunway.redaction import bounded
 from airunway.resource import dig
 from airunway.view import Unseen
@@ -114,8 +114,7 @@ def chat(
     )
     if wanted.silence <= 0:
         raise typer.BadParameter("--timeout must be longer than 0s")
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
+    escape_what_cannot_be_encoded()
 
     async def work(client: Client, key: ObjectKey) -> None:
         talk = await _talk(client, key, wanted)
@@ -385,11 +384,6 @@ def _problem(text: str) -> None:
 
 _HEAD = "\x1b[2m"
 _END = "\x1b[0m"
-
-
-def remark(text: str) -> None:
-    """Write a line to standard error."""
-    typer.echo(bounded(text), err=True)
 
 
 class Terminal:

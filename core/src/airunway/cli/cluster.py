@@ -51,6 +51,11 @@ def fail(message: str) -> NoReturn:
     raise typer.Exit(1)
 
 
+def remark(text: str) -> None:
+    """Write a line to standard error."""
+    typer.echo(bounded(text), err=True)
+
+
 def parse_target(words: list[str]) -> str:
     """The name in ``md/NAME``, ``md NAME`` or ``NAME``. Raises typer.BadParameter."""
     parts = words[0].split("/") if len(words) == 1 else words

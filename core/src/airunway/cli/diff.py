@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,6 @@ from airunway.resource import Resource, key_of
 
 if TYPE_CHECKING:
     from airunway.kube import Client
-    from airunway.plugins.host import ProviderHost
     from airunway.view.plan import DeploymentPlan, PlanStep
 
 DIFFERENT = 1
@@ -92,7 +92,9 @@ async def _plans(client: Client, file: Path, name: str, namespace: str) -> tuple
     wanted = [each for each in given.deployments if not name or key_of(each).name == name]
     if not wanted:
         raise ManifestError(f"{file}: contains no ModelDeployment {name!r}")
-    reader = EditReader(client, load=_plugin, choose=_chosen, configs=given.configs, templates=given.templates)
+    reader = EditReader(
+        client, load=inputs.installed_plugin, choose=_chosen, configs=given.configs, templates=given.templates
+    )
     plans: list[DeploymentPlan] = []
     problems: list[str] = []
     for deployment in wanted:
@@ -107,13 +109,6 @@ async def _plans(client: Client, file: Path, name: str, namespace: str) -> tuple
         except (ApiError, PluginError, PluginFault) as error:
             problems.append(f"{key}: {error}")
     return plans, problems
-
-
-def _plugin(name: str) -> ProviderHost | None:
-    """The installed plugin; None if it is not installed here."""
-    from airunway.plugins.registry import discover, load
-
-    return load(name) if any(found.name == name for found in discover(on_request=True)) else None
 
 
 def _chosen(configs: Sequence[Resource], deployment: Resource) -> str:
@@ -135,8 +130,9 @@ def _lines(plan: DeploymentPlan) -> Iterator[str]:
     if plan.provider_before and plan.provider_before != plan.provider:
         by += f" (before: {plan.provider_before})"
     yield f"{head}, {by}: {_summary(plan)}"
+    waits = "Waits" if any(step.changes for step in plan.steps) else "Nothing is written upstream"
     for text in plan.waits:
-        yield f"  Nothing is written upstream: {text}" if not _changes(plan.steps) else f"  Waits: {text}"
+        yield f"  {waits}: {text}"
     for text in plan.warnings:
         yield f"  Warning: {text}"
     for text in plan.notes:
@@ -149,16 +145,10 @@ def _lines(plan: DeploymentPlan) -> Iterator[str]:
             yield f"    {line}"
 
 
-def _changes(steps: Sequence[PlanStep]) -> list[PlanStep]:
-    return [step for step in steps if step.changes]
-
-
 def _summary(plan: DeploymentPlan) -> str:
     if not plan.differs:
         return "no difference"
-    counts: dict[str, int] = {}
-    for step in _changes(plan.steps):
-        counts[step.action] = counts.get(step.action, 0) + 1
+    counts = Counter(step.action for step in plan.steps if step.changes)
     if not counts:
         return "nothing changes upstream" if not plan.unseen else "what changes upstream is not known here"
     text = ", ".join(f"{action} {count}" for action, count in counts.items())

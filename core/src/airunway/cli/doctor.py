@@ -14,7 +14,6 @@ from airunway.redaction import printable
 
 if TYPE_CHECKING:
     from airunway.doctor import DoctorReport, Snapshot
-    from airunway.kube import Client
     from airunway.plugins.host import ProviderHost
 
 FOUND = 3
@@ -61,15 +60,12 @@ def doctor(
 def _snapshot(namespace: str, access: Access) -> Snapshot:
     from dataclasses import replace
 
-    from airunway.doctor import Unseen, gather
+    from airunway.doctor import UnseenPart, gather
 
     hosts, broken = _hosts()
 
-    async def look(client: Client) -> Snapshot:
-        return await gather(client, namespace=namespace, hosts=hosts)
-
-    snapshot = on_cluster(look, access, timeout=15.0)
-    unseen = tuple(Unseen(part="plugins", what=f"provider {name}", why=why) for name, why in broken.items())
+    snapshot = on_cluster(lambda client: gather(client, namespace=namespace, hosts=hosts), access, timeout=15.0)
+    unseen = tuple(UnseenPart(part="plugins", what=f"provider {name}", why=why) for name, why in broken.items())
     return replace(snapshot, unseen=(*snapshot.unseen, *unseen))
 
 

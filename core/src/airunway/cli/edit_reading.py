@@ -24,9 +24,9 @@ from airunway.kinds import (
     MODEL_DEPLOYMENT,
     RUNTIME_CONFIG,
 )
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, LEASE, Client, Forbidden, Kind, served_kinds_by_name
+from airunway.kube import Client, Forbidden, Kind, served_kinds_by_name
 from airunway.plugins.host import ProviderHost
-from airunway.process.effective_settings import PART_OF, published_in
+from airunway.process.effective_settings import published_in
 from airunway.resource import LAST_APPLIED, ObjectKey, Resource, annotations_of, dig, key_of
 from airunway.runtime.crd_versions import detect
 from airunway.runtime.informers import kind_in
@@ -34,9 +34,16 @@ from airunway.runtime.preview import plan_name
 from airunway.runtime.records import is_primary
 from airunway.status.conditions import PART_NAMES
 from airunway.templates import TEMPLATE_READY, effective
-from airunway.upgrades.edits import Surroundings, Upstream, UpstreamPlan, assigned, deletions, planned, unnamed
+from airunway.upgrades.edits import EditFacts, Upstream, UpstreamPlan, assigned, deletions, planned, unnamed
 from airunway.upgrades.forecast import Cluster
-from airunway.upgrades.preflight import ProviderRun, definition_names, objects_of, provider_run_in
+from airunway.upgrades.preflight import (
+    ProviderRun,
+    definition_names,
+    objects_of,
+    provider_run_in,
+    read_kinds,
+    read_leases,
+)
 from airunway.view import Unseen
 from airunway.view.plan import DeploymentPlan, edit_step
 
@@ -115,14 +122,11 @@ class EditReader:
         )
 
     async def _read_cluster(self) -> _Cluster:
-        try:
-            leases = tuple(await self._client.list_all(LEASE, label_selector="=".join(PART_OF)))
-        except Forbidden:
-            leases = None
+        leases = await read_leases(self._client)
         providers = await self._client.list_all(INFERENCE_PROVIDER_CONFIG)
         return _Cluster(providers=tuple(providers), leases=leases, version=await self._client.version())
 
-    async def _around(self, deployment: Resource, read: _Cluster) -> Surroundings:
+    async def _around(self, deployment: Resource, read: _Cluster) -> EditFacts:
         """What core and parts depend on. Raises KubeError."""
         name, namespace = config_name(deployment), key_of(deployment).namespace
         configs = [config for config in self._configs if key_of(config).name == name]
@@ -135,7 +139,7 @@ class EditReader:
             artifacts = await self._client.list_all(MODEL_ARTIFACT, namespace=namespace)
         core = next((each for each in published_in(read.leases or ()) if each.manager == names.CORE_MANAGER), None)
         off = {part for part in PART_NAMES if core is not None and core.options.get(part) == "off"}
-        return Surroundings(
+        return EditFacts(
             providers=read.providers,
             configs=tuple(configs),
             artifacts=tuple(artifacts),
@@ -143,7 +147,7 @@ class EditReader:
         )
 
     async def _upstream(
-        self, deployment: Resource, around: Surroundings, provider: str, *, before: str, now: datetime
+        self, deployment: Resource, around: EditFacts, provider: str, *, before: str, now: datetime
     ) -> tuple[UpstreamPlan, tuple[str, ...], tuple[Unseen, ...]]:
         """The plan for the upstream objects, what was assumed for it, and what is missing in it."""
         if not provider:
@@ -152,26 +156,18 @@ class EditReader:
         host = self._load(provider)
         if host is None:
             return UpstreamPlan(steps=gone), (), (*missing, _no_plugin(deployment, provider))
-        run, assumed = self._run_of(provider)
+        run = provider_run_in(self._read.leases if self._read is not None else None, provider)
+        assumed = (f"assumed for provider {provider}: {run.assumed}",) if run.assumed else ()
         cluster, unread = await self._cluster(host)
         live = await self._live(host, deployment, cluster, run)
         wanted = unnamed(host, deployment, around, live, now=now)
-        live = await self._with_foreign(host, deployment, live, wanted)
+        live = await self._with_foreign(host, live, wanted)
         found = planned(host, deployment, around, live, now=now)
         notes = (f"{before} deletes its objects first, then {provider} creates its own",) if gone else ()
         plan = UpstreamPlan(
             steps=(*gone, *found.steps), waits=found.waits, warnings=found.warnings, notes=(*notes, *found.notes)
         )
         return plan, assumed, (*missing, *unread)
-
-    def _run_of(self, provider: str) -> tuple[ProviderRun, tuple[str, ...]]:
-        """How a provider runs, and what was assumed about it."""
-        leases = self._read.leases if self._read is not None else None
-        if leases is None:
-            text = "default settings and --unknown-schema Verify: you may not list Leases in all namespaces"
-            return ProviderRun(assumed=text), (f"assumed for provider {provider}: {text}",)
-        run = provider_run_in(leases, provider)
-        return run, (f"assumed for provider {provider}: {run.assumed}",) if run.assumed else ()
 
     async def _cluster(self, host: ProviderHost) -> tuple[Cluster, tuple[Unseen, ...]]:
         """The provider's kinds; without the right to read CRDs their served versions, with the newest transformers."""
@@ -181,20 +177,13 @@ class EditReader:
 
     async def _read_kinds(self, host: ProviderHost) -> tuple[Cluster, tuple[Unseen, ...]]:
         assert self._read is not None, "the cluster is read before a provider's kinds"
-        kinds = definition_names(host)
         try:
-            found = await asyncio.gather(
-                *(self._client.find(CUSTOM_RESOURCE_DEFINITION, ObjectKey("", name)) for name in kinds)
-            )
-            definitions = {
-                (kind.group, kind.kind): crd for kind, crd in zip(kinds.values(), found, strict=True) if crd is not None
-            }
-            return Cluster(definitions=definitions, kubernetes=self._read.version), ()
+            return await read_kinds(self._client, host, self._read.version), ()
         except Forbidden:
             served = await served_kinds_by_name(self._client)
             definitions = {
                 (kind.group, kind.kind): _unread(versions)
-                for kind in kinds.values()
+                for kind in definition_names(host).values()
                 if (versions := served.get((kind.group, kind.kind)))
             }
             unseen = Unseen(
@@ -229,9 +218,7 @@ class EditReader:
             selected=tuple(selected),
         )
 
-    async def _with_foreign(
-        self, host: ProviderHost, deployment: Resource, live: Upstream, wanted: Sequence[Resource]
-    ) -> Upstream:
+    async def _with_foreign(self, host: ProviderHost, live: Upstream, wanted: Sequence[Resource]) -> Upstream:
         """With the objects of others that have the name of a wanted one. Raises KubeError."""
         found = []
         for obj in wanted:
@@ -239,14 +226,7 @@ class EditReader:
             kind = next(each for each in host.manifest.upstream if (each.group, each.kind) == (group, obj["kind"]))
             there = await self._client.find(kind_in(kind, version), key_of(obj))
             found += [{**there, "apiVersion": obj["apiVersion"], "kind": obj["kind"]}] if there is not None else []
-        return Upstream(
-            cluster=live.cluster,
-            settings=live.settings,
-            verify=live.verify,
-            objects=live.objects,
-            selected=live.selected,
-            foreign=tuple(found),
-        )
+        return replace(live, foreign=tuple(found))
 
     async def _handed_over(self, deployment: Resource, before: str) -> tuple[tuple[Any, ...], tuple[Unseen, ...]]:
         """What the previous provider deletes."""
@@ -330,10 +310,7 @@ def _no_plugin(deployment: Resource, provider: str) -> Unseen:
 def _follows(live: Resource | None, stored: Resource, deployment: Resource) -> list[str]:
     """What the core's parts make of the edit; their objects are not in the plan."""
     notes = []
-    changed = {
-        name for name in ("gateway", "runtimeConfigName") if dig(live, "spec", name) != dig(stored, "spec", name)
-    }
-    if live is not None and "gateway" in changed:
+    if live is not None and dig(live, "spec", "gateway") != dig(stored, "spec", "gateway"):
         notes.append("spec.gateway changes: the gateway part changes the route, and restarts no pod")
     cache = ("spec", "model", "cache")
     if dig(effective(live or {}), *cache) != dig(deployment, *cache) and wants_cache(deployment):

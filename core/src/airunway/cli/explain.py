@@ -195,27 +195,26 @@ def _read(
     """Deployments, provider configs, and the time for which they are evaluated."""
     if given is None:
         name = parse_target(target or [])
-        deployment, configs = _read_cluster(access, namespace=namespace, name=name)
-        return [deployment] if deployment is not None else [], configs, datetime.now(UTC)
+        deployments, configs = _read_cluster(access, namespace=namespace, name=name)
+        return deployments, configs, datetime.now(UTC)
     deployments = given.deployments
     if providers == INSTALLED:
         return deployments, inputs.installed_configs(), datetime.now(UTC)
     if providers:
         configs = provider_configs_in(Path(providers))
         return deployments, configs, _time_of(configs)
-    _, configs = _read_cluster(access, namespace=namespace, name=None)
+    _, configs = _read_cluster(access, namespace=namespace, name="")
     return deployments, configs, datetime.now(UTC)
 
 
-def _read_cluster(access: Access, *, namespace: str, name: str | None) -> tuple[Resource | None, list[Resource]]:
-    """The ModelDeployment `name` (if given) and all InferenceProviderConfigs of a cluster; exits with 1 on errors."""
+def _read_cluster(access: Access, *, namespace: str, name: str) -> tuple[list[Resource], list[Resource]]:
+    """The ModelDeployment `name` (empty: none), all InferenceProviderConfigs of a cluster; exits with 1 on errors."""
     from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 
-    async def read(client: Client) -> tuple[Resource | None, list[Resource]]:
-        deployment = None
-        if name is not None:
-            deployment = await client.get(MODEL_DEPLOYMENT, ObjectKey(namespace or client.config.namespace, name))
-        return deployment, await client.list_all(INFERENCE_PROVIDER_CONFIG)
+    async def read(client: Client) -> tuple[list[Resource], list[Resource]]:
+        key = ObjectKey(namespace or client.config.namespace, name)
+        deployments = [await client.get(MODEL_DEPLOYMENT, key)] if name else []
+        return deployments, await client.list_all(INFERENCE_PROVIDER_CONFIG)
 
     return on_cluster(read, access)
 
@@ -277,16 +276,14 @@ def _read_artifacts(deployment: Resource, access: Access) -> list[Resource]:
     other errors.
     """
     from airunway.kinds import MODEL_ARTIFACT
-    from airunway.kube import Forbidden, NotFound
+    from airunway.kube import Forbidden
 
     if dig(deployment, "spec", "model", "cache", "mode") in (None, "None"):
         return []
 
     async def read(client: Client) -> list[Resource]:
         try:
-            return await client.list_all(MODEL_ARTIFACT, namespace=key_of(deployment).namespace)
-        except NotFound:
-            return []
+            return await client.list_if_served(MODEL_ARTIFACT, namespace=key_of(deployment).namespace)
         except Forbidden as error:
             typer.echo(printable(f"airunway: {error}: they count as absent here"), err=True)
             return []

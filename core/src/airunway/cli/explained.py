@@ -39,7 +39,7 @@ def template_explanation(found: Expanded) -> Resource:
         explained |= {"reason": found.reason, "message": found.problem}
     ready = condition_of(found.own, "TemplateReady")
     if ready is not None:
-        explained["ready"] = {key: str(ready.get(key, "")) for key in ("status", "reason", "message")}
+        explained["ready"] = _texts(ready)
     elif found.part is not None and found.part.condition is not None and not found.problem:
         explained["message"] = found.part.condition.message
     return {"template": explained}
@@ -48,10 +48,16 @@ def template_explanation(found: Expanded) -> Resource:
 def origin_of(found: Expanded) -> str:
     """Kind, namespace and name of the template in use; empty without one."""
     ref = dig(_record(found), "ref")
-    if not isinstance(ref, dict):
-        return ""
+    return _reference_text(ref) if isinstance(ref, dict) else ""
+
+
+def _reference_text(ref: Resource) -> str:
     where = f"{ref['namespace']}/" if ref.get("namespace") else ""
     return f"{ref.get('kind')} {where}{ref.get('name')}"
+
+
+def _texts(condition: Resource) -> dict[str, str]:
+    return {key: str(condition.get(key, "")) for key in ("status", "reason", "message")}
 
 
 def given_fields(given: Resource, own: Resource) -> Iterator[Resource]:
@@ -107,10 +113,8 @@ def template_lines(explained: Resource) -> Iterator[str]:
     if not isinstance(ref, dict):
         yield f"Template:  none ({template['asked']} was asked for)"
     else:
-        where = f"{ref['namespace']}/" if ref.get("namespace") else ""
         before = "" if template["found"] else "; before: "
-        used = f"{ref.get('kind')} {where}{ref.get('name')}"
-        asked = f"({template['asked']} was asked for)"
+        used, asked = _reference_text(ref), f"({template['asked']} was asked for)"
         yield f"Template:  none {asked}{before}{used}" if before else f"Template:  {used} {asked}"
         yield f"           hash {template.get('hash')}"
         for entry in template["fields"]:
@@ -121,8 +125,7 @@ def template_lines(explained: Resource) -> Iterator[str]:
     if template.get("message"):
         reason = f"{template['reason']}: " if template.get("reason") else ""
         yield f"  {reason}{template['message']}"
-    if ready := template.get("ready"):
-        yield f"  Ready:   {ready['status']} ({ready['reason']}) {ready['message']}".rstrip()
+    yield from _ready(template.get("ready"))
 
 
 # ----------------------------------------------------------------------------------------------------- config and route
@@ -266,7 +269,7 @@ def _routing(deployment: Resource, config: EffectiveConfig | None) -> Resource:
         explained |= {key: live[key] for key in ("gatewayNamespace", "gatewayName", "backend", "url") if key in live}
     condition = condition_of(deployment, "GatewayReady")
     if condition is not None:
-        explained["ready"] = {key: str(condition.get(key, "")) for key in ("status", "reason", "message")}
+        explained["ready"] = _texts(condition)
     return explained
 
 
@@ -294,8 +297,7 @@ def config_lines(explained: Resource, *, warnings: Sequence[str] = ()) -> Iterat
         yield f"Config:    none ({config.get('message') or 'no default config: built-in defaults are used'})"
     else:
         reference = config.get("namespaceRef") or config["clusterRef"]
-        where = f"{reference['namespace']}/" if reference.get("namespace") else ""
-        yield f"Config:    {reference['kind']} {where}{reference['name']} (scope {config['scope']})"
+        yield f"Config:    {_reference_text(reference)} (scope {config['scope']})"
         yield f"           hash {config['hash']}"
         for entry in config["fields"]:
             value = f": {entry['value']}" if entry["value"] else ""
@@ -322,8 +324,7 @@ def config_lines(explained: Resource, *, warnings: Sequence[str] = ()) -> Iterat
         yield f"  Backend: {routing['backend']}"
     if "url" in routing and routing.get("ready", {}).get("status") == "True":
         yield f"  URL:     {routing['url']}"
-    if ready := routing.get("ready"):
-        yield f"  Ready:   {ready['status']} ({ready['reason']}) {ready['message']}".rstrip()
+    yield from _ready(routing.get("ready"))
 
 
 # ------------------------------------------------------------------------------------------------------ the model cache
@@ -361,12 +362,14 @@ def cache_explanation(deployment: Resource, configs: Sequence[Resource], artifac
 
 
 def _cache(deployment: Resource, request: CacheRequest, artifacts: Sequence[Resource]) -> Resource:
+    from airunway.api.rules import MODEL_CACHE_PATH
+
     name = dig(deployment, "status", "modelCache", "artifactName") or request.name
     live = next((artifact for artifact in artifacts if key_of(artifact).name == name), None)
     explained: Resource = {
         "mode": dig(deployment, "spec", "model", "cache", "mode"),
         "artifactName": name,
-        "mountPath": request.mount_path,
+        "mountPath": MODEL_CACHE_PATH,
         "path": request.path,
         "found": live is not None,
         "ready": _condition(deployment, "ModelCacheReady"),

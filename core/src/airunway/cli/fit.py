@@ -20,10 +20,15 @@ from airunway.resource import dig, filled, key_of
 from airunway.table import format_table
 
 if TYPE_CHECKING:
-    from airunway.cli.sizing_inputs import Surroundings
+    from airunway.cli.sizing_inputs import Inventory
     from airunway.resource import Resource
     from airunway.selection.explanation import Explanation
-    from airunway.sizing import Checkpoint, Estimate, Fit, NodeFit, NodeGpus, Role, Unseen
+    from airunway.sizing.checkpoint import Checkpoint
+    from airunway.sizing.estimate import Estimate
+    from airunway.sizing.fit import Fit, NodeFit
+    from airunway.sizing.nodes import NodeGpus
+    from airunway.sizing.values import Unreadable
+    from airunway.sizing.workload import Role
 
 DOES_NOT_FIT = 3
 """Exit code if a worker would not start as it is asked for."""
@@ -98,7 +103,7 @@ def fit(
     if file is None and output == "name":
         raise typer.BadParameter("-o name is for the deployments of a file: MODEL is no object")
     from airunway.cli.template_inputs import with_templates
-    from airunway.sizing import ModelConfigError
+    from airunway.sizing.values import ModelConfigError
 
     with inputs.reporting():
         if file is not None:
@@ -115,7 +120,7 @@ def fit(
         else:
             deployments = [asked_for(target or "", namespace=namespace, engine=engine, context_length=context_length)]
         try:
-            around = surroundings_of(nodes, gpu, access=Access(kubeconfig, context), namespace=namespace)
+            around = inventory_of(nodes, gpu, access=Access(kubeconfig, context), namespace=namespace)
             found = [
                 sized(
                     deployment,
@@ -149,11 +154,11 @@ class Sized:
     deployment: Resource
     checkpoint: Checkpoint
     roles: tuple[tuple[Role, Fit], ...]
-    explanation: Explanation | None
+    explanation: Explanation
     spanning: frozenset[str]
     """Providers whose engine can span several nodes."""
     engine: str
-    unseen: tuple[Unseen, ...]
+    unseen: tuple[Unreadable, ...]
     as_model: bool
     """Whether GPUs were looked for, rather than those of a spec judged."""
 
@@ -163,7 +168,7 @@ class Sized:
 
         A spec without GPUs is not refused: it does not ask for any.
         """
-        from airunway.sizing import Verdict
+        from airunway.sizing.estimate import Verdict
 
         refusals = (Verdict.NOT, Verdict.IMPOSSIBLE, Verdict.LESS)
         return any(
@@ -180,7 +185,7 @@ class Sized:
 
     def as_resource(self) -> Resource:
         """As JSON, in a stable form for scripts."""
-        from airunway.sizing import checkpoint_resource, fit_resource
+        from airunway.sizing.report import checkpoint_resource, fit_resource
 
         key = key_of(self.deployment)
         return {
@@ -214,20 +219,21 @@ def asked_for(model: str, *, namespace: str, engine: str, context_length: int | 
     }
 
 
-def surroundings_of(nodes: Path | None, gpu: str, *, access: Access, namespace: str) -> Surroundings | None:
+def inventory_of(nodes: Path | None, gpu: str, *, access: Access, namespace: str) -> Inventory | None:
     """Nodes, pods and providers of a file or the cluster; None with ``--gpu``, which needs neither."""
-    from airunway.cli.sizing_inputs import read_surroundings, surroundings_in
+    from airunway.cli.sizing_inputs import inventory_in, read_inventory
 
     if gpu:
         return None
     if nodes is not None:
-        return surroundings_in(nodes)
-    return read_surroundings(access=access, namespace=namespace)
+        return inventory_in(nodes)
+    return read_inventory(access=access, namespace=namespace)
 
 
 def gpu_rows(gpu: str) -> tuple[NodeGpus, ...]:
     """A node with eight GPUs of a product of the table; exits with 1 and the known names if it has no such product."""
-    from airunway.sizing import NodeGpus, Unknown, gpu_named, known_gpus
+    from airunway.sizing.nodes import NodeGpus, gpu_named, known_gpus
+    from airunway.sizing.values import Unknown
 
     facts = gpu_named(gpu)
     if isinstance(facts.memory, Unknown):
@@ -238,7 +244,7 @@ def gpu_rows(gpu: str) -> tuple[NodeGpus, ...]:
 
 def sized(
     deployment: Resource,
-    around: Surroundings | None,
+    around: Inventory | None,
     *,
     gpu: str,
     providers: str,
@@ -258,13 +264,15 @@ def sized(
 
     from airunway.api.base import ParseError
     from airunway.api.modeldeployment import parse_deployment
-    from airunway.cli.sizing_inputs import facts_of, free_in
+    from airunway.cli.sizing_inputs import facts_of
     from airunway.selection import provider_facts
     from airunway.selection.explanation import explain
-    from airunway.sizing import Placement, Unseen, roles_of
-    from airunway.sizing import fit as fitted
+    from airunway.sizing.fit import fit as fitted
+    from airunway.sizing.nodes import Placement, free_gpus
+    from airunway.sizing.values import Unreadable
+    from airunway.sizing.workload import roles_of
 
-    unseen: list[Unseen] = []
+    unseen: list[Unreadable] = []
     now = datetime.now(UTC)
     configs = _configs(around, providers, unseen)
     facts = [provider_facts(config) for config in configs]
@@ -284,12 +292,11 @@ def sized(
     if around is None:
         rows = gpu_rows(gpu)
     else:
-        free = free_in(around, placement)
-        if isinstance(free, Unseen):
-            unseen.append(free)
+        if isinstance(around.nodes, Unreadable):
+            unseen.append(around.nodes)
         else:
-            rows = free
-        if isinstance(around.pods, Unseen):
+            rows = free_gpus(around.nodes, around.pods, claims=around.claims, slices=around.slices, placement=placement)
+        if isinstance(around.pods, Unreadable):
             unseen.append(around.pods)
         if around.models_unseen is not None:
             unseen.append(around.models_unseen)
@@ -313,24 +320,23 @@ def sized(
     )
 
 
-def _configs(around: Surroundings | None, providers: str, unseen: list[Unseen]) -> list[Resource]:
-    from airunway.sizing import Unseen
+def _configs(around: Inventory | None, providers: str, unseen: list[Unreadable]) -> list[Resource]:
+    from airunway.sizing.values import Unreadable
 
     if providers and providers != "installed":
         return provider_configs_in(Path(providers))
     if providers or around is None:
         return inputs.installed_configs()
-    if isinstance(around.configs, Unseen):
+    if isinstance(around.configs, Unreadable):
         if around.configs.right:
             unseen.append(around.configs)
         return inputs.installed_configs()
     return around.configs
 
 
-def _providers(explanation: Explanation | None) -> Iterator[tuple[str, str, str]]:
+def _providers(explanation: Explanation) -> Iterator[tuple[str, str, str]]:
     """Name, verdict and reason of every provider."""
-    for candidate in explanation.candidates if explanation is not None else ():
-        assert explanation is not None
+    for candidate in explanation.candidates:
         failed = "; ".join(
             f"{check.path}: {check.message}" if check.path else check.message for check in candidate.failed
         )
@@ -338,8 +344,8 @@ def _providers(explanation: Explanation | None) -> Iterator[tuple[str, str, str]
 
 
 def _lines(found: Sized) -> Iterator[str]:
-    from airunway.sizing import Unknown
     from airunway.sizing.report import kv_sentence, weights_sentence
+    from airunway.sizing.values import Unknown
 
     checkpoint, key = found.checkpoint, key_of(found.deployment)
     if not found.as_model:
@@ -347,7 +353,7 @@ def _lines(found: Sized) -> Iterator[str]:
     yield f"Model:     {checkpoint.model}{f'  (licence {checkpoint.licence})' if checkpoint.licence else ''}"
     yield f"Weights:   {weights_sentence(checkpoint)}"
     yield f"KV cache:  {kv_sentence(checkpoint)}"
-    yield f"Engine:    {found.engine or 'none: ' + (found.explanation.message if found.explanation else '')}"
+    yield f"Engine:    {found.engine or 'none: ' + found.explanation.message}"
     for role, result in found.roles:
         yield ""
         if role.name:
@@ -401,8 +407,8 @@ def _role_lines(result: Fit, *, as_model: bool) -> Iterator[str]:
 
 
 def _terms(found: Estimate) -> Iterator[str]:
-    from airunway.sizing import Unknown, gib
     from airunway.sizing.report import layout_text
+    from airunway.sizing.values import Unknown, gib
 
     memory = found.gpu.memory
     size = "unknown memory" if isinstance(memory, Unknown) else f"{gib(memory)} ({found.gpu.memory_source})"
@@ -422,10 +428,10 @@ def _terms(found: Estimate) -> Iterator[str]:
 
 
 def _row(row: NodeFit) -> tuple[str, ...]:
-    from airunway.sizing import Unseen
     from airunway.sizing.report import layout_text
+    from airunway.sizing.values import Unreadable
 
-    free = f"?/{row.allocatable}" if isinstance(row.free, Unseen) else f"{row.free}/{row.allocatable}"
+    free = f"?/{row.allocatable}" if isinstance(row.free, Unreadable) else f"{row.free}/{row.allocatable}"
     found = row.estimate
     verdict = found.verdict.value if found is not None else "no free GPUs"
     why = found.why if found is not None else row.why
@@ -444,7 +450,7 @@ def _named(nodes: Sequence[str]) -> str:
     return nodes[0] if len(nodes) == 1 else f"{nodes[0]} and {len(nodes) - 1} more"
 
 
-def _unseen_lines(unseen: Sequence[Unseen]) -> Iterator[str]:
+def _unseen_lines(unseen: Sequence[Unreadable]) -> Iterator[str]:
     for each in unseen:
         yield ""
         right = f" (the right to {each.right} is missing)" if each.right else ""

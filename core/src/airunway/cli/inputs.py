@@ -44,6 +44,13 @@ def installed_configs(names: list[str] | None = None) -> list[Resource]:
     return ready_configs([load(name) for name in names])
 
 
+def installed_plugin(name: str) -> ProviderHost | None:
+    """The plugin of a provider; None if it is not installed here. Raises PluginError."""
+    from airunway.plugins.registry import discover, load
+
+    return load(name) if any(found.name == name for found in discover(on_request=True)) else None
+
+
 def ready_configs(hosts: Sequence[ProviderHost]) -> list[Resource]:
     """The config of each provider, as if it were ready. Raises PluginError."""
     from airunway.plugins.provider_config import config_object
@@ -53,7 +60,7 @@ def ready_configs(hosts: Sequence[ProviderHost]) -> list[Resource]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class Assigned:
     """The provider and engine selected for a deployment of a file."""
 
     deployment: Resource
@@ -69,7 +76,7 @@ class Unchosen(Exception):
         self.reasons = reasons
 
 
-def choose(deployment: Resource, *, provider: str, now: datetime) -> Choice:
+def choose(deployment: Resource, *, provider: str, now: datetime) -> Assigned:
     """Select provider and engine as the core does, among the installed plugins, which all count as ready.
 
     `provider`, or otherwise the provider of the spec, counts as the user's choice. Raises Unchosen and PluginError.
@@ -121,26 +128,25 @@ def _judged(deployment: Resource, name: str, engine: str, *, now: datetime) -> T
     """
     from airunway.api.modeldeployment import parse_deployment
     from airunway.plugins.host import assumed_context
-    from airunway.plugins.registry import discover, load
     from airunway.runtime.gate import assumed_cache
     from airunway.runtime.translate import translate
 
-    if all(found.name != name for found in discover(on_request=True)):
+    host = installed_plugin(name)
+    if host is None:
         return None
-    host = load(name)
-    chosen = assigned(deployment, engine)
+    chosen = with_engine(deployment, engine)
     context = assumed_context(host, engine=engine, now=now, cache=assumed_cache(chosen, None, host))
     return translate(host, chosen, parse_deployment(deployment), context)
 
 
-def assigned(deployment: Resource, engine: str) -> Resource:
+def with_engine(deployment: Resource, engine: str) -> Resource:
     """The deployment as a provider gets it for an engine, from a core whose model cache part is on."""
     from airunway.api.names import MODEL_CACHE_PART
 
     return {**deployment, "status": {"engine": {"type": engine}, "parts": [MODEL_CACHE_PART]}}
 
 
-def choose_among(configs: Sequence[Resource], deployment: Resource, *, provider: str, now: datetime) -> Choice:
+def choose_among(configs: Sequence[Resource], deployment: Resource, *, provider: str, now: datetime) -> Assigned:
     """Like `choose`, among the providers of these InferenceProviderConfigs. Raises Unchosen."""
     from airunway.selection import provider_facts
     from airunway.selection.explanation import explain
@@ -154,7 +160,7 @@ def choose_among(configs: Sequence[Resource], deployment: Resource, *, provider:
         raise Unchosen([str(violation) for violation in explanation.violations])
     if explanation.provider is None or explanation.engine is None or explanation.engine.engine is None:
         raise Unchosen([f"no provider: {explanation.message}"])
-    return Choice(deployment=deployment, provider=explanation.provider, engine=explanation.engine.engine)
+    return Assigned(deployment=deployment, provider=explanation.provider, engine=explanation.engine.engine)
 
 
 def policy_in(path: Path) -> Policy:

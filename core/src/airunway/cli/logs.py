@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -14,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from airunway.cli.cluster import Access, Namespace, Target, about_deployment, denied, duration, fail
+from airunway.cli.cluster import Access, Namespace, Target, about_deployment, denied, duration, fail, remark
 from airunway.cli.options import Context, Kubeconfig
+from airunway.cli.printing import escape_what_cannot_be_encoded
 from airunway.redaction import bounded, sanitized
 from airunway.resource import ObjectKey, Resource, dig, key_of, uid_of
 from airunway.status.evidence import parse_moment
@@ -68,14 +68,13 @@ def logs(
         raise typer.BadParameter("--follow and --previous exclude each other: a run that has ended writes nothing more")
     if all_ and tail is not None:
         raise typer.BadParameter("--all and --tail exclude each other")
-    wanted = _Wanted(
+    wanted = _LogOptions(
         role=role,
         previous=previous,
         tail=None if all_ else TAIL if tail is None else tail,
         since_seconds=max(1, round(duration(since).total_seconds())) if since else None,
     )
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
+    escape_what_cannot_be_encoded()
 
     async def work(client: Client, key: ObjectKey) -> None:
         if follow:
@@ -87,7 +86,7 @@ def logs(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Wanted:
+class _LogOptions:
     """What the user asked for."""
 
     role: str
@@ -96,11 +95,7 @@ class _Wanted:
     since_seconds: int | None
 
 
-def _remark(text: str) -> None:
-    typer.echo(bounded(text), err=True)
-
-
-async def _once(client: Client, key: ObjectKey, wanted: _Wanted) -> None:
+async def _once(client: Client, key: ObjectKey, wanted: _LogOptions) -> None:
     from airunway.kinds import MODEL_DEPLOYMENT
 
     deployment = await client.get(MODEL_DEPLOYMENT, key)
@@ -110,12 +105,12 @@ async def _once(client: Client, key: ObjectKey, wanted: _Wanted) -> None:
         fail(_no_role(key, wanted.role, roles))
     if not wanted.previous:
         for epitaph in epitaphs(deployment, pods, await _events(client, key)):
-            _remark(f"pod {epitaph.pod} is gone, and its log with it; its end was reported as:")
+            remark(f"pod {epitaph.pod} is gone, and its log with it; its end was reported as:")
             typer.echo(f"[{sanitized(epitaph.pod)} {sanitized(epitaph.container)}] {sanitized(epitaph.text)}")
     runs = list(runs_of(pods, deployment, role=wanted.role, previous=wanted.previous, follow=False))
     if not runs:
         what = "container that ended before" if wanted.previous and pods else "pods"
-        _remark(f"md/{key.name} in namespace {key.namespace} has no {what}: airunway status md/{key.name} shows why")
+        remark(f"md/{key.name} in namespace {key.namespace} has no {what}: airunway status md/{key.name} shows why")
     for run in runs:
         await _print_run(client, run, wanted)
 
@@ -125,15 +120,15 @@ def _no_role(key: ObjectKey, role: str, roles: set[str]) -> str:
     return f"no pod of md/{key.name} has the role {bounded(role, 80)!r} (roles: {known})"
 
 
-async def _print_run(client: Client, run: Run, wanted: _Wanted) -> None:
+async def _print_run(client: Client, run: Run, wanted: _LogOptions) -> None:
     """Print the log of one run. Raises KubeError if not only this log cannot be read."""
     from airunway.kube import ApiError, Forbidden
 
     if run.waiting:
-        _remark(f"[{run.prefix}] no log yet: {run.waiting}")
+        remark(f"[{run.prefix}] no log yet: {run.waiting}")
         return
     if run.previous:
-        _remark(f"[{run.prefix}] the run before, which ended with {run.ending}:")
+        remark(f"[{run.prefix}] the run before, which ended with {run.ending}:")
     lines = client.logs(
         run.pod,
         container=run.container,
@@ -148,7 +143,7 @@ async def _print_run(client: Client, run: Run, wanted: _Wanted) -> None:
     except Forbidden:
         raise
     except ApiError as error:
-        _remark(f"[{run.prefix}] its log cannot be read: {error}")
+        remark(f"[{run.prefix}] its log cannot be read: {error}")
     sys.stdout.flush()
 
 
@@ -179,7 +174,7 @@ async def _events(client: Client, key: ObjectKey) -> list[Resource]:
             EVENT, namespace=key.namespace, field_selector=selector, limit=500, most=8 * 2**20
         )
     except Forbidden as error:
-        _remark(f"ends of pods that are gone are not shown: {denied(error, key.namespace)}")
+        remark(f"ends of pods that are gone are not shown: {denied(error, key.namespace)}")
         return []
     return page.items
 
@@ -187,7 +182,7 @@ async def _events(client: Client, key: ObjectKey) -> list[Resource]:
 class _Follower:
     """Follows every run of every container, with one queue of bounded length before standard output."""
 
-    def __init__(self, client: Client, key: ObjectKey, wanted: _Wanted) -> None:
+    def __init__(self, client: Client, key: ObjectKey, wanted: _LogOptions) -> None:
         self._client, self._key, self._wanted = client, key, wanted
         self._queue: asyncio.Queue[tuple[str, str]] = asyncio.Queue(_QUEUED)
         self._tasks: dict[tuple[str, str, int], asyncio.Task[None]] = {}
@@ -202,10 +197,12 @@ class _Follower:
         from airunway.kinds import MODEL_DEPLOYMENT
         from airunway.kube import Forbidden
         from airunway.snapshots.following import Watched
+        from airunway.snapshots.reading import Source
 
         deployment = await self._client.get(MODEL_DEPLOYMENT, self._key)
         await _pods(self._client, deployment)  # its errors are the user's; a watch would try again and again
-        watched = Watched(self._client, MODEL_DEPLOYMENT, self._key, changed=self._changed)
+        source = Source(content="objects", kind=MODEL_DEPLOYMENT, key=self._key)
+        watched = Watched(self._client, source, changed=self._changed)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._print())
@@ -236,13 +233,7 @@ class _Follower:
             await self._lists.pop(source).close()
         for source in wanted:
             if source not in self._lists:
-                self._lists[source] = Watched(
-                    self._client,
-                    source.kind,
-                    source.key,
-                    label_selector=source.label_selector,
-                    changed=self._changed,
-                )
+                self._lists[source] = Watched(self._client, source, changed=self._changed)
         for source, watched in self._lists.items():
             await watched.known.wait()
             if watched.refused is not None:
@@ -253,7 +244,7 @@ class _Follower:
     def _remark_once(self, text: str) -> None:
         if text not in self._remarked:
             self._remarked.add(text)
-            _remark(text)
+            remark(text)
 
     def _remark_on_role(self, pods: list[Resource], deployment: Resource) -> None:
         """Once there are pods, but none with the role that is wanted: which roles there are."""
@@ -262,7 +253,7 @@ class _Follower:
             return
         self._role_checked = True
         if role not in (roles := roles_of(pods, deployment)):
-            _remark(_no_role(self._key, role, roles) + "; waiting for one")
+            remark(_no_role(self._key, role, roles) + "; waiting for one")
 
     def _adjust(self, pods: list[Resource], deployment: Resource, group: asyncio.TaskGroup) -> None:
         """Start to follow the runs that are new."""
@@ -270,7 +261,7 @@ class _Follower:
             if run.waiting:
                 if (run.uid, run.container) not in self._waits:
                     self._waits.add((run.uid, run.container))
-                    _remark(f"[{run.prefix}] waits: {run.waiting}")
+                    remark(f"[{run.prefix}] waits: {run.waiting}")
             elif run.identity not in self._tasks:
                 self._tasks[run.identity] = group.create_task(self._follow(run, first=not self._started))
         present = {uid_of(pod) for pod in pods}
@@ -298,7 +289,7 @@ class _Follower:
             except BadRequest:
                 pass  # the container is not there yet
             except KubeError as error:
-                _remark(f"[{run.prefix}] the log broke off: {error}")
+                remark(f"[{run.prefix}] the log broke off: {error}")
             else:
                 return
             await asyncio.sleep(_AGAIN)
@@ -378,7 +369,7 @@ def runs_of(
     for pod in sorted(chosen, key=lambda pod: (role_of(pod, deployment), key_of(pod))):
         row = pod_row(pod, deployment)
         rows = {container.name: container for container in row.containers}
-        names = [name for name, _ in container_names(pod)]
+        names = container_names(pod)
         for name in names:
             run = _run(pod, row, name, rows.get(name), several=len(names) > 1, previous=previous, follow=follow)
             if run is not None:

@@ -13,13 +13,13 @@ import typer
 
 from airunway.cli import inputs
 from airunway.cli.cluster import Access, fail
-from airunway.cli.fit import asked_for, sized, surroundings_of
+from airunway.cli.fit import asked_for, inventory_of, sized
 from airunway.cli.options import Context, Kubeconfig
 from airunway.redaction import printable
 
 if TYPE_CHECKING:
     from airunway.cli.fit import Sized
-    from airunway.sizing import Estimate
+    from airunway.sizing.estimate import Estimate
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _GATED = ("llama", "gemma")
@@ -120,11 +120,12 @@ def _sized_choice(
     access: Access,
 ) -> _Choice:
     """The fewest GPUs on one node; exits with 1 if that cannot be computed, or if no node has them."""
-    from airunway.sizing import ModelConfigError, Verdict
+    from airunway.sizing.estimate import Verdict
+    from airunway.sizing.values import ModelConfigError
 
     with inputs.reporting():
         try:
-            around = surroundings_of(nodes, gpu, access=access, namespace=namespace)
+            around = inventory_of(nodes, gpu, access=access, namespace=namespace)
             found = sized(
                 asked_for(model, namespace=namespace, engine=engine, context_length=context_length),
                 around,
@@ -177,7 +178,7 @@ def _best(found: Sized, gpu_type: str) -> tuple[Estimate, str] | None:
 
 
 def _licence(model: str) -> str:
-    from airunway.sizing import nearest
+    from airunway.sizing.catalogue import nearest
 
     entry = nearest(model)
     return str(entry.get("licence") or "") if entry is not None else ""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperCommand, TyperGroup
 
 
 class Command(TyperCommand):
@@ -96,38 +97,15 @@ def _as_is(value: object, annotation: object, *, any_path: bool) -> object:
     return None
 
 
-class _Option(TyperOption):
-    """An option of typer with the same state."""
-
-    def __init__(self, option: TyperOption) -> None:
-        vars(self).update(vars(option))
-
-    def get_runtime_param(self) -> Any:
-        return _with_words_as_they_are(self, super().get_runtime_param)
-
-
-class _Argument(TyperArgument):
-    """An argument of typer with the same state."""
-
-    def __init__(self, argument: TyperArgument) -> None:
-        vars(self).update(vars(argument))
-
-    def get_runtime_param(self) -> Any:
-        return _with_words_as_they_are(self, super().get_runtime_param)
-
-
-def _with_words_as_they_are(parameter: Any, typers: Callable[[], Any]) -> Any:
-    """The conversion of a parameter; typer's own if a release of typer describes types otherwise."""
-    descriptor = getattr(parameter, "type_descriptor", None)
-    return typers() if descriptor is None else _Conversion(descriptor, typers)
-
-
 @cache  # click compares parameters by identity
 def _plain(parameter: Any) -> Any:
-    """The same parameter, with `_Conversion`.
+    """The same parameter, with `_Conversion`; as it is if this release of typer describes types otherwise.
 
     Before typer 0.25 nothing asks for a conversion, and nothing imports pydantic.
     """
-    if isinstance(parameter, TyperOption):
-        return _Option(parameter)
-    return _Argument(parameter) if isinstance(parameter, TyperArgument) else parameter
+    descriptor = getattr(parameter, "type_descriptor", None)
+    if descriptor is None:
+        return parameter
+    made = copy(parameter)
+    made.get_runtime_param = lambda: _Conversion(descriptor, parameter.get_runtime_param)
+    return made

@@ -208,13 +208,8 @@ def _from_file(
 
     from airunway.cli.template_inputs import with_templates
     from airunway.upgrades.forecast import Cluster
-    from airunway.upgrades.preflight import Running, definition_names
+    from airunway.upgrades.preflight import Running, with_definitions
 
-    kinds = definition_names(host)
-    cluster = Cluster(
-        definitions={(kinds[name].group, kinds[name].kind): crd for name, crd in definitions.items()},
-        kubernetes=(1, 30),
-    )
     given = []
     manifests = manifests_in(path, namespace=namespace)
     found = with_templates(manifests.deployments, manifests.templates, access=access, on_cluster=False)
@@ -234,11 +229,15 @@ def _from_file(
                 err=True,
             )
     return Running(
-        cluster=cluster, deployments=tuple(given), objects={}, configs=tuple(manifests.configs), planned=True
+        cluster=with_definitions(host, definitions, Cluster(definitions={}, kubernetes=(1, 30))),
+        deployments=tuple(given),
+        objects={},
+        configs=tuple(manifests.configs),
+        planned=True,
     )
 
 
-def _as_given(choice: inputs.Choice) -> Resource:
+def _as_given(choice: inputs.Assigned) -> Resource:
     """A deployment with the status that the core would give it."""
     metadata = {"uid": "", "generation": 1, **choice.deployment["metadata"]}
     valid = {"type": "Validated", "status": "True", "observedGeneration": metadata["generation"]}
@@ -280,15 +279,12 @@ def _lines(found: Preflight, origins: Mapping[str, Path]) -> Iterator[str]:
     if found.refused:
         yield "The API server would refuse the upgrade; nothing that runs would change."
         return
-    if found.forecasts:
-        rows = [
-            (str(each.deployment), each.at_once.value, each.on_change.value, _reason(each)) for each in found.forecasts
-        ]
-        yield from format_table(("deployment", "now", "on change", "why"), rows, width=terminal_width()).split("\n")
-        yield ""
     if not found.forecasts:
         yield "No deployments."
         return
+    rows = [(str(each.deployment), each.at_once.value, each.on_change.value, _reason(each)) for each in found.forecasts]
+    yield from format_table(("deployment", "now", "on change", "why"), rows, width=terminal_width()).split("\n")
+    yield ""
     now, on_change = _counted(found.counts), _counted(found.counts_on_change)
     yield f"{len(found.forecasts)} deployments: now {now}; on change {on_change}"
     if later := found.harmed_later:

@@ -69,6 +69,12 @@ class Line:
     """Columns by which further lines are indented where the text is wrapped."""
 
 
+def escape_what_cannot_be_encoded() -> None:
+    """Have standard output write escapes for characters that it does not have."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
 def is_ascii() -> bool:
     """Whether standard output takes ASCII only."""
     return not (sys.stdout.encoding or "").lower().startswith("utf")
@@ -90,8 +96,7 @@ class Screen:
     """Standard output. `draw` replaces what is on the terminal."""
 
     def __init__(self) -> None:
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may not have every character
+        escape_what_cannot_be_encoded()
         self._terminal = sys.stdout.isatty()
         self._colour = self._terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
 
+from airunway.cli.cluster import fail
 from airunway.cli.options import parse_settings
 from airunway.cli.process_options import Common, CoreOptions, ProviderOptions
 
@@ -44,7 +45,7 @@ def installed() -> list[Chosen]:
 
     names = list(dict.fromkeys(found.name for found in discover()))
     if not names:
-        raise end("no provider plugins are installed")
+        fail("no provider plugins are installed")
     return [_chosen(name) for name in names]
 
 
@@ -53,7 +54,7 @@ def named(names: Sequence[str]) -> list[Chosen]:
     found = [_chosen(name) for name in dict.fromkeys(names)]
     for chosen in found:
         if chosen.broken is not None:
-            raise end(chosen.broken) from chosen.broken
+            fail(str(chosen.broken))
     return found
 
 
@@ -92,7 +93,7 @@ def run(
             for chosen in providers
         }
     except (PluginError, PolicyError, ValueError) as error:
-        raise end(error) from error
+        fail(str(error))
     alone = not providers or (core is None and len(providers) == 1)
     component = next(iter(parts)) if alone else "airunway"
     metrics = Metrics(component, role=MetricsRole.CORE if core is not None else MetricsRole.EVERY)
@@ -301,7 +302,7 @@ def serve_parts(
         )
         config = load_config(kubeconfig=common.kubeconfig, context=common.context)
     except (ConfigError, ValueError) as error:
-        raise end(error) from error
+        fail(str(error))
     settings = ManagerSettings(
         component=metrics.component,
         health_address=common.health_probe_bind_address,
@@ -315,13 +316,7 @@ def serve_parts(
     try:
         asyncio.run(serve(config, make, settings, metrics=metrics))
     except OSError as error:  # an address in use; errors of the API server are KubeError
-        raise end(error) from error
-
-
-def end(problem: object) -> typer.Exit:
-    """Prints why the command cannot run, and returns the exception to raise."""
-    typer.echo(f"airunway: {problem}", err=True)
-    return typer.Exit(1)
+        fail(str(error))
 
 
 def own_namespace() -> str:

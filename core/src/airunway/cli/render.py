@@ -119,7 +119,7 @@ def _rendered(
         upstream_version=upstream_version,
         runtime=runtime_settings(found.config, labels_of(deployment), reserved=host.manifest.reserved_labels),
     )
-    assigned = inputs.assigned(deployment, context.engine)
+    assigned = inputs.with_engine(deployment, context.engine)
     context = replace(context, cache=assumed_cache(assigned, found.config, host))
     if context.cache is not None:
         _say(f"{key}: weights come from claim {context.cache.claim}-…, which the model cache part makes")

@@ -19,66 +19,70 @@ from airunway.resource import Resource, dig, labels_of
 
 if TYPE_CHECKING:
     from airunway.kube import Client, Kind
-    from airunway.sizing import Checkpoint, NodeGpus, Placement, Unseen
+    from airunway.sizing.checkpoint import Checkpoint
+    from airunway.sizing.values import Unreadable
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
+class Inventory:
     """What the cluster, or a file, says about GPUs, providers and models."""
 
-    nodes: list[Resource] | Unseen
-    pods: list[Resource] | Unseen
+    nodes: list[Resource] | Unreadable
+    pods: list[Resource] | Unreadable
     claims: list[Resource]
     slices: list[Resource]
-    configs: list[Resource] | Unseen
+    configs: list[Resource] | Unreadable
     """InferenceProviderConfigs."""
     models: Mapping[str, tuple[str, Mapping[str, Any]]]
     """Entries of catalogue ConfigMaps by lower-case id."""
-    models_unseen: Unseen | None = None
+    models_unseen: Unreadable | None = None
     """Why ConfigMaps could not be read."""
 
 
-def surroundings_in(path: Path) -> Surroundings:
+def inventory_in(path: Path) -> Inventory:
     """The nodes of a file, with pods, claims, ResourceSlices and catalogue ConfigMaps that are in it.
 
     Raises ManifestError (also if there is no Node), ModelConfigError and OSError.
     """
-    from airunway.sizing import Unseen, entries_of_config_maps, nodes_of
+    from airunway.sizing.catalogue import entries_of_config_maps
+    from airunway.sizing.nodes import nodes_of
+    from airunway.sizing.values import Unreadable
 
     objects = objects_in(path)
     nodes, pods, claims, slices = nodes_of(objects)
     if not nodes:
         raise ManifestError(f"{path}: contains no Node")
-    return Surroundings(
+    return Inventory(
         nodes=nodes,
         pods=pods,
         claims=claims,
         slices=slices,
-        configs=Unseen(why="the nodes are those of a file", right=""),
+        configs=Unreadable(why="the nodes are those of a file", right=""),
         models=entries_of_config_maps(filter(_is_catalogue, objects)),
     )
 
 
-def read_surroundings(*, access: Access, namespace: str) -> Surroundings:
-    """Reads the cluster; a forbidden list becomes Unseen with the missing right. Exits with 1 on other errors."""
+def read_inventory(*, access: Access, namespace: str) -> Inventory:
+    """Reads the cluster; a forbidden list becomes Unreadable with the missing right. Exits with 1 on other errors."""
     from airunway.kinds import INFERENCE_PROVIDER_CONFIG
     from airunway.kube import CONFIG_MAP, NODE, POD, Kind
-    from airunway.sizing import CATALOGUE_LABEL, Unseen, entries_of_config_maps
+    from airunway.sizing.catalogue import CATALOGUE_LABEL, entries_of_config_maps
+    from airunway.sizing.values import Unreadable
 
     claim = Kind("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims")
     part = Kind("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", namespaced=False)
 
-    async def read(client: Client) -> Surroundings:
+    async def read(client: Client) -> Inventory:
         nodes = await _listed(client, NODE)
         unfinished = "status.phase!=Succeeded,status.phase!=Failed"
         pods = await _listed(client, POD, field_selector=unfinished, scope=" in all namespaces")
         claims: list[Resource] = []
         slices: list[Resource] = []
         # Claims matter if a pod has some; without them its GPUs would count as free.
-        if not isinstance(pods, Unseen) and any(dig(pod, "spec", "resourceClaims") for pod in pods):
+        if not isinstance(pods, Unreadable) and any(dig(pod, "spec", "resourceClaims") for pod in pods):
             held, parts = await _listed(client, claim), await _listed(client, part)
-            if isinstance(held, Unseen) or isinstance(parts, Unseen):
-                pods = held if isinstance(held, Unseen) else parts
+            if isinstance(held, Unreadable) or isinstance(parts, Unreadable):
+                pods = held if isinstance(held, Unreadable) else parts
             else:
                 claims, slices = held, parts
         maps = await _listed(
@@ -87,46 +91,36 @@ def read_surroundings(*, access: Access, namespace: str) -> Surroundings:
             namespace=namespace or client.config.namespace,
             label_selector=f"{CATALOGUE_LABEL}=true",
         )
-        return Surroundings(
+        return Inventory(
             nodes=nodes,
             pods=pods,
             claims=claims,
             slices=slices,
             configs=await _listed(client, INFERENCE_PROVIDER_CONFIG),
-            models={} if isinstance(maps, Unseen) else entries_of_config_maps(maps),
-            models_unseen=maps if isinstance(maps, Unseen) else None,
+            models={} if isinstance(maps, Unreadable) else entries_of_config_maps(maps),
+            models_unseen=maps if isinstance(maps, Unreadable) else None,
         )
 
     return on_cluster(read, access)
 
 
-async def _listed(client: Client, kind: Kind, *, scope: str = "", **selectors: str) -> list[Resource] | Unseen:
+async def _listed(client: Client, kind: Kind, *, scope: str = "", **selectors: str) -> list[Resource] | Unreadable:
     from airunway.kube import ApiError, ErrorKind, Forbidden
-    from airunway.sizing import Unseen
+    from airunway.sizing.values import Unreadable
 
-    group = f".{kind.group}" if kind.group else ""
     try:
         return await client.list_all(kind, **selectors)
     except Forbidden:
-        right = f"list {kind.plural}{group}{scope}"
-        return Unseen(why=f"you may not {right}", right=right)
+        right = f"list {kind}{scope}"
+        return Unreadable(why=f"you may not {right}", right=right)
     except ApiError as error:
         if error.kind is not ErrorKind.KIND_NOT_SERVED:
             raise
-        return Unseen(why=f"the cluster does not serve {kind.plural}{group}", right="")
-
-
-def free_in(found: Surroundings, placement: Placement | None) -> tuple[NodeGpus, ...] | Unseen:
-    """The GPUs of the nodes; Unseen if nodes could not be read."""
-    from airunway.sizing import Unseen, free_gpus
-
-    if isinstance(found.nodes, Unseen):
-        return found.nodes
-    return free_gpus(found.nodes, found.pods, claims=found.claims, slices=found.slices, placement=placement)
+        return Unreadable(why=f"the cluster does not serve {kind}", right="")
 
 
 def _is_catalogue(obj: Resource) -> bool:
-    from airunway.sizing import CATALOGUE_LABEL
+    from airunway.sizing.catalogue import CATALOGUE_LABEL
 
     return obj.get("kind") == "ConfigMap" and labels_of(obj).get(CATALOGUE_LABEL) == "true"
 
@@ -153,7 +147,8 @@ def facts_of(
 
     Raises ModelConfigError and OSError. Exits with 1 if the hub does not answer.
     """
-    from airunway.sizing import nearest, of_entry, unknown_checkpoint
+    from airunway.sizing.catalogue import nearest, of_entry
+    from airunway.sizing.checkpoint import unknown_checkpoint
 
     if directory is not None:
         return read_directory(directory, model=model)
@@ -177,7 +172,8 @@ def read_directory(directory: Path, *, model: str) -> Checkpoint:
 
     Weights are not read. Raises ModelConfigError and OSError.
     """
-    from airunway.sizing import Checkpoint, ModelConfigError, Unknown, gguf_checkpoint, read_checkpoint
+    from airunway.sizing.checkpoint import gguf_checkpoint, read_checkpoint, unknown_checkpoint
+    from airunway.sizing.values import ModelConfigError
 
     files = sorted(directory.iterdir())[: _MOST_FILES + 1]
     if len(files) > _MOST_FILES:
@@ -185,8 +181,7 @@ def read_directory(directory: Path, *, model: str) -> Checkpoint:
     gguf = [file for file in files if file.suffix == ".gguf" and "mmproj" not in file.name]
     config_file = directory / "config.json"
     if gguf and not config_file.exists():
-        unknown = Unknown(why=f"{directory} has no config.json beside the GGUF file")
-        base = Checkpoint(model=model, source=str(directory), weights=unknown, layers=unknown)
+        base = unknown_checkpoint(model, why=f"{directory} has no config.json beside the GGUF file")
         return gguf_checkpoint(base, size=_sizes(gguf), source=f"size of {_named(gguf)}")
     config = _config(config_file, model=model)
     extra = directory / "hf_quant_config.json"
@@ -209,13 +204,13 @@ def read_directory(directory: Path, *, model: str) -> Checkpoint:
 
 
 def _config(file: Path, *, model: str) -> dict[str, Any]:
-    from airunway.sizing import MAX_CONFIG, load_config
+    from airunway.sizing.values import MAX_CONFIG, load_config
 
     return load_config(_bounded_read(file, MAX_CONFIG, model=model), model=model)
 
 
 def _bounded_read(file: Path, most: int, *, model: str) -> bytes:
-    from airunway.sizing import ModelConfigError
+    from airunway.sizing.values import ModelConfigError
 
     size = file.stat().st_size
     if size > most:
@@ -225,7 +220,8 @@ def _bounded_read(file: Path, most: int, *, model: str) -> bytes:
 
 
 def _headers(shards: list[Path], config: Mapping[str, Any], *, model: str) -> Any:
-    from airunway.sizing import LENGTH_BYTES, Reader, header_length, sum_tensors, tensors_in, text_of
+    from airunway.sizing.precision import LENGTH_BYTES, header_length, sum_tensors, tensors_in
+    from airunway.sizing.values import Reader, text_of
 
     found: dict[str, tuple[str, int]] = {}
     for file in shards:
@@ -240,7 +236,7 @@ def _index_size(data: bytes, *, model: str) -> int | None:
     """``metadata.total_size`` of an index of safetensors files, in bytes."""
     import orjson
 
-    from airunway.sizing import ModelConfigError
+    from airunway.sizing.values import ModelConfigError
 
     try:
         index = orjson.loads(data)
@@ -269,7 +265,8 @@ def _fetched(model: str) -> Checkpoint:
 
     import aiohttp
 
-    from airunway.sizing import MAX_CONFIG, load_config, read_checkpoint
+    from airunway.sizing.checkpoint import read_checkpoint
+    from airunway.sizing.values import MAX_CONFIG, load_config
 
     endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or _HUB
     if not _ID.fullmatch(model):

@@ -121,6 +121,7 @@ async def _wait(client: Client, key: ObjectKey, patience: timedelta) -> int:
     from airunway.kinds import MODEL_DEPLOYMENT
     from airunway.kube import NotFound
     from airunway.snapshots.following import Watched
+    from airunway.snapshots.reading import Source
 
     named: set[str] = set()
 
@@ -133,7 +134,8 @@ async def _wait(client: Client, key: ObjectKey, patience: timedelta) -> int:
 
     await client.get(MODEL_DEPLOYMENT, key)
     changed = asyncio.Event()
-    watched = Watched(client, MODEL_DEPLOYMENT, key, changed=changed, on_error=name_once)
+    source = Source(content="objects", kind=MODEL_DEPLOYMENT, key=key)
+    watched = Watched(client, source, changed=changed, on_error=name_once)
     try:
         async with asyncio.timeout(patience.total_seconds()):
             while True:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
@@ -202,12 +202,7 @@ def why(
     from airunway.templates import choose, request_of
     from airunway.templates.contribution import contribution_of
 
-    asked = {
-        "modelName": model,
-        **({"metric": metric} if metric else {}),
-        **({"precision": precision} if precision else {}),
-    }
-    request = request_of({"templateRef": asked})
+    request = request_of({"templateRef": {"modelName": model, **filled(metric=metric, precision=precision)}})
     assert request is not None, "a reference is given"
     found, where = _read(file, namespace, Access(kubeconfig, context))
     own = [each for each in found.templates if key_of(each).namespace == where]
@@ -231,31 +226,24 @@ def why(
 # ---------------------------------------------------------------------------------------------------------------- input
 
 
-class _Read(NamedTuple):
-    """Templates, and the namespace that was meant."""
-
-    found: TemplateSet
-    namespace: str
-
-
 def _read(
     files: Sequence[Path] | None,
     namespace: str,
     access: Access,
     *,
     everywhere: bool = False,
-) -> _Read:
-    """The templates of files, or those of the namespace and the cluster. Exits with 1 on errors."""
+) -> tuple[TemplateSet, str]:
+    """The templates of files, or those of the namespace and the cluster, and the namespace. Exits with 1 on errors."""
     from airunway.cli.manifests import templates_in
     from airunway.cli.template_inputs import TemplateSet, read_all
 
     if files:
         with inputs.reporting():
-            return _Read(TemplateSet(templates=tuple(templates_in(files, namespace=namespace))), namespace or "default")
+            return TemplateSet(templates=tuple(templates_in(files, namespace=namespace))), namespace or "default"
 
-    async def read(client: Client) -> _Read:
+    async def read(client: Client) -> tuple[TemplateSet, str]:
         where = namespace or client.config.namespace
-        return _Read(await read_all(client, namespace="" if everywhere else where), where)
+        return await read_all(client, namespace="" if everywhere else where), where
 
     return on_cluster(read, access)
 

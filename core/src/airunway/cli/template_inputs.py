@@ -173,7 +173,7 @@ async def _read(client: Client, wanted: Sequence[tuple[Kind, ObjectKey]]) -> Tem
                 listed = await client.list_all(kind, namespace=key.namespace)
         except Forbidden:
             where = f" in namespace {key.namespace}" if key.namespace else " in all namespaces" * kind.namespaced
-            right = f"{'get' if key.name else 'list'} {kind.plural}.{kind.group}{where}"
+            right = f"{'get' if key.name else 'list'} {kind}{where}"
             unseen.append(Unseen(what=f"{kind.plural}{where}", why="you have no right to them", right=right))
             continue
         except ApiError as error:

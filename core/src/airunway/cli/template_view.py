@@ -9,7 +9,7 @@ from airunway.redaction import printable
 from airunway.resource import Resource, dig, key_of, list_at, text_at
 from airunway.table import format_table
 from airunway.templates import Choice, Request
-from airunway.templates.choice import Candidate
+from airunway.templates.choice import TemplateCandidate
 from airunway.templates.contribution import contribution_of
 from airunway.view import Unseen
 
@@ -196,12 +196,12 @@ def choice_text(request: Request, choice: Choice, *, namespace: str, width: int 
     yield from format_table(header, rows, width=width).split("\n")
 
 
-def _reference(candidate: Candidate) -> Resource:
+def _reference(candidate: TemplateCandidate) -> Resource:
     namespace = {"namespace": candidate.key.namespace} if candidate.key.namespace else {}
     return {"apiKind": candidate.kind, **namespace, "name": candidate.key.name}
 
 
-def _verdict(candidate: Candidate, choice: Choice) -> str:
+def _verdict(candidate: TemplateCandidate, choice: Choice) -> str:
     if candidate.against:
         return "rejected"
     if choice.chosen is not None and candidate.key == choice.chosen.key:
@@ -209,7 +209,7 @@ def _verdict(candidate: Candidate, choice: Choice) -> str:
     return "usable"
 
 
-def _beaten(candidate: Candidate, choice: Choice) -> str:
+def _beaten(candidate: TemplateCandidate, choice: Choice) -> str:
     """What puts a usable template behind the best one; empty for that itself, and for one that is equally good."""
     best = next((each for each in choice.candidates if not each.against), candidate)
     if candidate.scope != best.scope:

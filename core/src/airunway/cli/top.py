@@ -17,7 +17,6 @@ from airunway.resource import ObjectKey, key_of
 if TYPE_CHECKING:
     from airunway.cli.printing import Line
     from airunway.kube import Client
-    from airunway.snapshots.loads import Loads
     from airunway.view.engine_metrics import LoadRow
 
 REFRESH = 5.0
@@ -84,14 +83,13 @@ def top(
 
 
 async def _show(client: Client, key: ObjectKey, *, prometheus: str, watch: bool, pause: float, output: str) -> None:
-    from airunway.snapshots.loads import PodMetrics, PrometheusError, PrometheusMetrics, Scope, deployments_in
+    from airunway.snapshots.loads import PodMetrics, PrometheusError, PrometheusMetrics, deployments_in
 
-    scope = Scope(namespace=key.namespace, name=key.name)
     if output == "name":
-        for each in sorted(map(key_of, await deployments_in(client, scope))):
+        for each in sorted(map(key_of, await deployments_in(client, key))):
             typer.echo(object_name(each.name))
         return
-    loads: Loads = PrometheusMetrics(client, scope, prometheus) if prometheus else PodMetrics(client, scope)
+    loads = PrometheusMetrics(client, key, prometheus) if prometheus else PodMetrics(client, key)
     try:
         if not prometheus:
             await loads.rows()

@@ -9,6 +9,7 @@ from airunway.configs.path_template import (
 )
 from airunway.configs.patterns import is_reserved, matches, pattern_problem
 from airunway.configs.resolution import (
+    BUILT_IN,
     CONFIG_READY,
     DEFAULT,
     GRANTED,
@@ -31,6 +32,7 @@ from airunway.configs.resolution import (
 )
 
 __all__ = [
+    "BUILT_IN",
     "CONFIG_READY",
     "DEFAULT",
     "GRANTED",

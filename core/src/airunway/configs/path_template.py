@@ -63,25 +63,15 @@ class _Expression:
     """Keys and indexes; None for ``[*]``."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Template:
-    """A parsed path template."""
-
-    text: str
-    """As written."""
-    pieces: tuple[str | _Expression, ...]
-    """Literal texts and expressions, in their order."""
-
-
-def parse_template(text: str) -> Template:
-    """Returns the parsed template. Raises PathTemplateError if it has no meaning for any deployment."""
+def parse_template(text: str) -> tuple[str | _Expression, ...]:
+    """Returns the literal texts and expressions, in order. Raises PathTemplateError if no deployment could use it."""
     if not isinstance(text, str):
         raise PathTemplateError("a path template must be text")
     return _parsed(text)
 
 
 @lru_cache(maxsize=1024)
-def _parsed(text: str) -> Template:
+def _parsed(text: str) -> tuple[str | _Expression, ...]:
     if not text.strip():
         raise PathTemplateError("it is blank: remove the field, or write a path such as /{.metadata.name}")
     pieces: list[str | _Expression] = []
@@ -99,7 +89,7 @@ def _parsed(text: str) -> Template:
             raise PathTemplateError("a '}' has no '{' before it", expression=text, position=position)
         pieces.append(literal)
         at += len(literal)
-    return Template(text=text, pieces=tuple(pieces))
+    return tuple(pieces)
 
 
 _CHANGING = ("managedFields", "resourceVersion")
@@ -216,8 +206,7 @@ def render_path(text: str, deployment: Resource) -> str:
 
     Raises PathTemplateError, and nothing else, if the template or what it gives cannot be a path.
     """
-    template = parse_template(text)
-    raw = "".join(piece if isinstance(piece, str) else _value(piece, deployment) for piece in template.pieces)
+    raw = "".join(piece if isinstance(piece, str) else _value(piece, deployment) for piece in parse_template(text))
     segments = [segment for segment in raw.lower().split("/") if segment]
     if not segments:
         raise PathTemplateError("the path is '/', which would take all traffic of the gateway", expression=text)

@@ -6,7 +6,7 @@ A pattern is for a whole label key: ``org.example/*`` matches ``org.example/team
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from airunway.api import names
@@ -20,10 +20,6 @@ class PatternError(ValueError):
 
     def __init__(self, reason: str, position: int) -> None:
         super().__init__(f"{reason} at character {position + 1}")
-        self.reason = reason
-        """What is wrong and what to write."""
-        self.position = position
-        """Index of the character, from 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,89 +36,127 @@ class _Class:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Pattern:
-    """A pattern as an automaton: bit n of a number stands for "the first n elements have matched"."""
+class _Patterns:
+    """Patterns as one automaton: a bit of a number stands for "this pattern has matched so far", one for each element
+    of each pattern and one for its end.
 
+    A step costs the same whatever the patterns are: a config with many of them, or with many classes, blocks nothing.
+    """
+
+    start: int
+    """The first bit of each pattern."""
+    ends: int
+    """The last bit of each pattern: it has matched."""
+    stars: int
+    """Bits at which any number of characters may follow (``*``)."""
     literals: Mapping[str, int]
     """For a character the elements that it matches as a literal."""
     anything: int
     """The elements that are ``?``."""
     classes: tuple[tuple[int, _Class], ...]
     """Element and class."""
-    stars: int
-    """States in which any number of characters may follow (``*``)."""
-    length: int
-    """Number of elements other than ``*``."""
+    accepting: dict[str, int] = field(default_factory=dict)
+    """For a character that has come, all elements that it matches."""
 
     def matches(self, key: str) -> bool:
-        """One step for each character of `key`, whatever the pattern is."""
-        states = 1
+        """Whether a pattern matches all of `key`: one step for each character."""
+        states, known = self.start, self.accepting
         for character in key:
-            accepting = self.literals.get(character, 0)
-            if character == "/":
-                states = (states & accepting) << 1
-            else:
-                accepting |= self.anything
-                for element, characters in self.classes:
-                    if states & element and characters.accepts(character):
-                        accepting |= element
-                states = ((states & accepting) << 1) | (states & self.stars)
+            accepting = known.get(character)
+            if accepting is None:
+                accepting = self._accepting(character)
+            states = (states & accepting) << 1 | (states & self.stars if character != "/" else 0)
             if not states:
                 return False
-        return bool(states >> self.length & 1)
+        return bool(states & self.ends)
+
+    def _accepting(self, character: str) -> int:
+        found = self.literals.get(character, 0)
+        if character != "/":
+            found |= self.anything
+            for element, characters in self.classes:
+                if characters.accepts(character):
+                    found |= element
+        if len(self.accepting) < _MOST_CHARACTERS:
+            self.accepting[character] = found
+        return found
+
+
+_MOST_CHARACTERS = 128
+"""Characters whose elements are remembered: more than a label key can have."""
 
 
 def matches(pattern: str, key: str) -> bool:
     """Whether the whole label key matches. A malformed pattern matches nothing. Never raises."""
-    try:
-        return _compiled(pattern).matches(key)
-    except (PatternError, TypeError, AttributeError):
-        return False
+    return isinstance(key, str) and isinstance(pattern, str) and _compiled((pattern,)).matches(key)
 
 
-def pattern_error(pattern: str) -> PatternError | None:
-    """Returns what is wrong with a pattern, and where; None if it can be used."""
-    if not isinstance(pattern, str):
-        return PatternError("a pattern must be text", 0)
-    try:
-        _compiled(pattern)
-    except PatternError as error:
-        return error
-    return None
+@lru_cache(maxsize=8192)
+def _match_one(patterns: tuple[str, ...], key: str) -> bool:
+    return _compiled(patterns).matches(key)
 
 
 def pattern_problem(pattern: str) -> str | None:
-    """Returns what is wrong with a pattern, as a sentence; None if it can be used."""
-    error = pattern_error(pattern)
-    return None if error is None else str(error)
+    """Returns what is wrong with a pattern, and where, as a sentence; None if it can be used."""
+    if not isinstance(pattern, str):
+        return str(PatternError("a pattern must be text", 0))
+    try:
+        _elements(pattern)
+    except PatternError as error:
+        return str(error)
+    return None
 
 
-@lru_cache(maxsize=4096)
-def _compiled(pattern: str) -> _Pattern:
-    if not pattern:
-        raise PatternError("a pattern must not be empty", 0)
+@lru_cache(maxsize=64)
+def _compiled(patterns: tuple[str, ...]) -> _Patterns:
+    """The automaton of all patterns that can be used."""
     literals: dict[str, int] = {}
     classes: list[tuple[int, _Class]] = []
-    anything = stars = length = 0
+    start = ends = anything = stars = 0
+    bit = 1
+    for pattern in patterns:
+        try:
+            elements = _elements(pattern)
+        except PatternError:
+            continue  # it matches nothing; `pattern_problem` says why
+        start |= bit
+        for element in elements:
+            if element == _STAR:
+                stars |= bit
+                continue
+            if element == _ANY:
+                anything |= bit
+            elif isinstance(element, _Class):
+                classes.append((bit, element))
+            else:
+                literals[element] = literals.get(element, 0) | bit
+            bit <<= 1
+        ends |= bit
+        bit <<= 1
+    return _Patterns(start=start, ends=ends, stars=stars, literals=literals, anything=anything, classes=tuple(classes))
+
+
+_STAR, _ANY = "**", "??"
+"""Elements that are no character; a literal element is one character."""
+
+
+def _elements(pattern: str) -> list[str | _Class]:
+    """The elements of a pattern: literal characters, classes, ``?`` and ``*``. Raises PatternError."""
+    if not pattern:
+        raise PatternError("a pattern must not be empty", 0)
+    found: list[str | _Class] = []
     at = 0
     while at < len(pattern):
-        character = pattern[at]
-        element = 1 << length
-        if character == "*":
-            stars |= element
+        if pattern[at] in "*?":
+            found.append(_STAR if pattern[at] == "*" else _ANY)
             at += 1
-            continue
-        if character == "?":
-            anything |= element
-            at += 1
-        elif character == "[":
-            found, at = _class(pattern, at)
-            classes.append((element, found))
+        elif pattern[at] == "[":
+            characters, at = _class(pattern, at)
+            found.append(characters)
         else:
             literal, at = _character(pattern, at)
-            literals[literal] = literals.get(literal, 0) | element
-        length += 1
-    return _Pattern(literals=literals, anything=anything, classes=tuple(classes), stars=stars, length=length)
+            found.append(literal)
+    return found
 
 
 def _character(pattern: str, at: int) -> tuple[str, int]:
@@ -171,12 +205,13 @@ def selected(labels: Mapping[str, str], patterns: Sequence[str], *, reserved: It
         if isinstance(key, str) and isinstance(value, str)
     )
     kept, never = tuple(reserved), _NEVER_PROPAGATED
+    wanted = tuple(pattern for pattern in patterns if isinstance(pattern, str))
     return {
         key: value
         for key, value in texts
         if key not in never
         and not is_reserved(key, kept)
-        and (key.startswith(f"{names.GROUP}/") or any(matches(pattern, key) for pattern in patterns))
+        and (key.startswith(f"{names.GROUP}/") or _match_one(wanted, key))
     }
 
 

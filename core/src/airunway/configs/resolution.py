@@ -25,7 +25,7 @@ from airunway.configs.canonical import (
     stored,
 )
 from airunway.configs.path_template import PathTemplateError, parse_template, render_path
-from airunway.configs.patterns import pattern_error, selected
+from airunway.configs.patterns import pattern_problem, selected
 from airunway.resource import Resource, canonical_json, dig, digest, is_integer, list_at, text_at
 
 DEFAULT = "default"
@@ -49,8 +49,6 @@ class Problem:
     """Such as ``spec.labelPropagation.match[1]``."""
     message: str
     """What is wrong and what to write."""
-    position: int | None = None
-    """Index of the character, from 0, where there is one."""
 
 
 class Rollout(StrEnum):
@@ -283,7 +281,7 @@ def propagated(
 
     `reserved` are the keys that a provider keeps for itself (see `is_reserved`).
     """
-    return selected(labels, config.label_patterns if config is not None else (), reserved=reserved)
+    return selected(labels, (config or BUILT_IN).label_patterns, reserved=reserved)
 
 
 # -------------------------------------------------------------------------------------------------------- route
@@ -306,7 +304,7 @@ def routing_request(deployment: Resource, config: EffectiveConfig | None) -> Rou
     A ``false`` of the config counts where the deployment does not say ``enabled``, also if it has a path template.
     """
     enabled = dig(deployment, "spec", "gateway", "enabled")
-    default = config.routing.enabled if config is not None else None
+    default = (config or BUILT_IN).routing.enabled
     if enabled is False or (default is False and enabled is not True):
         return RoutingRequest.OFF
     template = dig(deployment, "spec", "gateway", "pathTemplate")
@@ -418,13 +416,10 @@ def problems_of(spec: Resource) -> Iterator[Problem]:
             message = f"{'.'.join(path)} must be a duration such as 10s, 5m or 1h"
             yield Problem(field=_name(path), message=message)
     for index, pattern in enumerate(list_at(spec, "labelPropagation", "match")):
-        error = pattern_error(pattern)
-        if error is not None:
-            yield Problem(
-                field=f"spec.labelPropagation.match[{index}]",
-                message=f"{error}; the pattern is passed over",
-                position=error.position,
-            )
+        wrong = pattern_problem(pattern)
+        if wrong is not None:
+            at = f"spec.labelPropagation.match[{index}]"
+            yield Problem(field=at, message=f"{wrong}; the pattern is passed over")
     yield from _template_problems(dig(spec, "routing", "pathTemplate"))
     size = _pod_settings_size(spec)
     if size > MAX_POD_SETTINGS:
@@ -445,8 +440,12 @@ def _template_problems(template: object) -> Iterator[Problem]:
     try:
         parse_template(template)
     except PathTemplateError as error:
-        yield Problem(field=at, message=str(error), position=error.position)
+        yield Problem(field=at, message=str(error))
 
 
 def _name(path: tuple[str, ...]) -> str:
     return "spec." + ".".join(path)
+
+
+BUILT_IN = _effective({}, name="", namespace="", scope=Scope.CLUSTER)
+"""What counts where there is no config: the defaults. It is no config, so nothing follows or reports it."""

@@ -40,7 +40,7 @@ from airunway.process.predicates import RelevantMetadata, needs_reconcile
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.process.templates import Templates
 from airunway.resource import ObjectKey, Resource, dig, finalizers_of, key_of
-from airunway.selection import REFUSED_BY, STALE_AFTER, ProviderFacts, provider_facts
+from airunway.selection import REFUSED_BY, ProviderFacts, provider_facts
 from airunway.status import conditions_in, parent_of
 from airunway.status.conditions import PARTS, conditions_of
 from airunway.templates import Expansion
@@ -48,6 +48,8 @@ from airunway.validation import prepare
 from airunway.validation.policy import NAMESPACE_NAME, Policy
 
 _RELEVANT = RelevantMetadata()
+
+_WORKERS = 16
 
 _PARTS_FIELDS = ("gateway", "modelCache")
 _PARTS_CONDITIONS = frozenset(conditions_of(*PARTS))
@@ -59,7 +61,6 @@ class CoreSettings:
 
     selector: bool = True
     """Whether the built-in provider selection is on (``--enable-provider-selector``)."""
-    workers: int = 16
     namespaces: tuple[str, ...] = ()
     """Namespaces that the core watches; empty: all."""
     policy: PolicyFile | None = None
@@ -292,9 +293,8 @@ class CoreApplication:
             if mounts_old_claim(deployment):
                 self._runtime_config_queue.add(self._wave_of(deployment), Priority.BULK)
         controller = self._base.controller
-        workers = self._settings.workers
         deployments = controller(
-            "core", self._queue, self._reconciler.reconcile, provider_of=self._provider_of, workers=workers
+            "core", self._queue, self._reconciler.reconcile, provider_of=self._provider_of, workers=_WORKERS
         )
         configs = controller(
             "configs",
@@ -486,7 +486,5 @@ def _standing(facts: ProviderFacts | None, now: datetime) -> tuple[object, ...] 
     """Everything about a provider that selection uses, with the heartbeat reduced to fresh and silent."""
     if facts is None:
         return None
-    silence = facts.silence(now)
-    fresh = silence is None or silence < STALE_AFTER
-    silent = silence is not None and silence >= SILENT_AFTER
-    return facts.ready, fresh, silent, facts.installed, facts.explicit_only, facts.engines, facts.rules
+    stale, silent = facts.is_stale(now), facts.is_silent(SILENT_AFTER, now=now)
+    return facts.ready, stale, silent, facts.installed, facts.explicit_only, facts.engines, facts.rules

@@ -26,7 +26,6 @@ from airunway.configs import (
 from airunway.controller.templates import TemplatePart
 from airunway.resource import (
     Resource,
-    annotations_of,
     condition_of,
     dig,
     filled,
@@ -52,6 +51,7 @@ from airunway.selection import (
     select_engine,
     select_provider,
 )
+from airunway.selection.provider import EXPLICIT
 from airunway.status import (
     OVERALL,
     SERVED,
@@ -61,8 +61,9 @@ from airunway.status import (
     overall_conditions,
     parent_conditions,
     roll_up,
-    written,
+    written_on,
 )
+from airunway.status.conditions import is_paused
 from airunway.status.events import Event
 from airunway.templates import TEMPLATE_READY
 from airunway.validation import Violation
@@ -90,7 +91,6 @@ NO_CONFIG = Resolution(name=DEFAULT, config=None)
 SILENT_AFTER = timedelta(minutes=5)
 """Time without a heartbeat after which a provider's report counts as outdated (spec/status.md, "Stale")."""
 
-EXPLICIT = "explicit provider selection"
 _WAS_EXPLICIT = "kept: spec.provider.name named it before"
 
 NO_SELECTOR = "No provider specified and provider-selector not installed"
@@ -106,7 +106,7 @@ class CoreDecision:
     """The events to emit."""
 
 
-def handed_over(deployment: Resource) -> bool:
+def provider_owns_phase(deployment: Resource) -> bool:
     """Whether a provider owns phase, message, reason and ``Ready``.
 
     It does while `status.observedGeneration` is set, which only providers write; it stops by dropping its status.
@@ -140,7 +140,7 @@ def decide(
     work.follow_config(resolution, granted=granted, parts=parts)
     if granted_claim:
         work.status["rollout"] = {"claimName": granted_claim}
-    if annotations_of(deployment).get(names.PAUSED) == "true":
+    if is_paused(deployment):
         return work.paused()
     template = template or TemplatePart(deployment=deployment, status={})
     work.status |= template.status
@@ -160,6 +160,7 @@ class _Pass:
         now: datetime,
     ) -> None:
         self.deployment, self.providers, self.selector = deployment, providers, selector
+        self.by_name = {provider.name: provider for provider in providers}
         self.grants, self.now = grants, now
         self.live: Resource = deployment.get("status") or {}
         self.status: Resource = {}
@@ -169,11 +170,11 @@ class _Pass:
         self.config_fault: Fault | None = None
         """Set if no provider may work on the deployment because of its config."""
 
-    def say(self, type_: str, status: bool, reason: str, message: str) -> None:
+    def add_condition(self, type_: str, status: bool, reason: str, message: str) -> None:
         """Add a condition of the core."""
         self.own.append(Condition(type=type_, status=status, reason=reason, message=message))
 
-    def keep(self, *fields: str) -> None:
+    def copy_fields(self, *fields: str) -> None:
         """Copy what the core wrote earlier; of ``provider`` only the core's two fields."""
         for field in fields:
             value = self.live.get(field)
@@ -187,10 +188,10 @@ class _Pass:
         """Whether the provider in the status is of the core's own choice, and not of a custom selector's."""
         return self.selector or _chose(self.deployment)
 
-    def keep_provider(self) -> None:
+    def copy_provider(self) -> None:
         """Keep the provider; one that a custom selector wrote is left to the selector."""
         if self.chose:
-            self.keep("provider")
+            self.copy_fields("provider")
 
     # -------------------------------------------------------------------------------------------------- runtime config
 
@@ -219,18 +220,18 @@ class _Pass:
             before = condition_of(deployment, CONFIG_READY) or {}
             if (before.get("status"), before.get("reason")) != ("True", "UsingDefaults"):
                 self.events.append(Event(reason="DefaultRuntimeConfigNotFound", note=text))
-            self.say(CONFIG_READY, True, "UsingDefaults", text)
+            self.add_condition(CONFIG_READY, True, "UsingDefaults", text)
         elif config.too_large and not is_true(deployment, SERVED):
             self._refuse_config("InvalidSpec", _too_large(config))
         else:
             text = f"Uses {_named(config)}"
             if config.too_large:
                 text = f"Keeps the settings that its pods have: {_too_large(config)}"
-            self.say(CONFIG_READY, True, "ConfigFound", text)
+            self.add_condition(CONFIG_READY, True, "ConfigFound", text)
             self._announce_change(config)
 
     def _refuse_config(self, reason: str, message: str) -> None:
-        self.say(CONFIG_READY, False, reason, message)
+        self.add_condition(CONFIG_READY, False, reason, message)
         self.config_fault = Fault(component=CONFIG_READY, reason=reason, message=message, pending=True)
 
     def _announce_change(self, config: EffectiveConfig) -> None:
@@ -254,13 +255,13 @@ class _Pass:
         """
         if violations or template.unresolved:
             # The selection for the last valid spec stays: objects may exist because of it.
-            self.keep("engine", "selection")
-            self.keep_provider()
+            self.copy_fields("engine", "selection")
+            self.copy_provider()
         text = "Schema validation passed"
         if violations:
             text = f"Validation failed: {'; '.join(map(str, violations))}"
         reason = "ValidationFailed" if violations else "ValidationPassed"
-        self.say("Validated", not violations, reason, text)
+        self.add_condition("Validated", not violations, reason, text)
         if template.condition is not None:
             self.own.append(template.condition)
         self._note_silence()
@@ -281,7 +282,7 @@ class _Pass:
             return self._without_engine(engine.message, before, refused)
         self.status["engine"] = {"type": engine.engine, "selectedReason": engine.reason}
         explicit = bool(dig(self.deployment, "spec", "engine", "type"))
-        self.say("EngineSelected", True, "ExplicitSelection" if explicit else "AutoSelected", engine.message)
+        self.add_condition("EngineSelected", True, "ExplicitSelection" if explicit else "AutoSelected", engine.message)
         if dig(self.live, "engine", "type") != engine.engine:
             text = f"Selected engine '{engine.engine}': {engine.reason}"
             self.events.append(Event(reason="EngineSelected", note=text))
@@ -289,7 +290,7 @@ class _Pass:
         if fault is not None:
             return fault
         name = dig(self.status, "provider", "name") or dig(self.live, "provider", "name")
-        absent = any(provider.name == name and not provider.installed for provider in self.providers)
+        absent = name in self.by_name and not self.by_name[name].installed
         return Fault(
             component="ProviderSelected",
             reason="UpstreamNotInstalled" if absent else "WaitingForProvider",
@@ -305,14 +306,13 @@ class _Pass:
         such condition while all is well.
         """
         name = dig(self.live, "provider", "name")
-        provider = next((provider for provider in self.providers if provider.name == name), None)
-        silence = provider.silence(self.now) if provider is not None else None
-        if name and provider is None and handed_over(self.deployment):
+        provider = self.by_name.get(name)
+        if name and provider is None and provider_owns_phase(self.deployment):
             text = f"{not_registered(name, self.providers)}; the status may be stale"
-            self.say("ProviderResponsive", False, "ProviderStale", text)
-        elif silence is not None and silence >= SILENT_AFTER:
+            self.add_condition("ProviderResponsive", False, "ProviderStale", text)
+        elif provider is not None and provider.is_silent(SILENT_AFTER, now=self.now):
             text = f"No heartbeat from provider '{name}' for 5 minutes; the status may be stale"
-            self.say("ProviderResponsive", False, "ProviderStale", text)
+            self.add_condition("ProviderResponsive", False, "ProviderStale", text)
 
     def _hindered_handover(self) -> tuple[str, str] | None:
         """Reason and message why the named provider cannot take over yet; None if it can, or need not.
@@ -324,7 +324,7 @@ class _Pass:
         named, before = dig(self.deployment, "spec", "provider", "name"), dig(self.live, "provider", "name")
         if not named or not before or names.provider_finalizer(before) not in finalizers_of(self.deployment):
             return None
-        next_ = next((provider for provider in self.providers if provider.name == named), None)
+        next_ = self.by_name.get(named)
         if named == before and next_ is not None:
             return None
         stays = f"what provider '{before}' runs stays as it is until then"
@@ -332,8 +332,7 @@ class _Pass:
             return "ProviderNotFound", f"{not_registered(named, self.providers)}; {stays}"
         if not next_.installed:
             return "UpstreamNotInstalled", f"{not_installed(named)}; {stays}"
-        silence = next_.silence(self.now)
-        if not next_.ready or (silence is not None and silence >= SILENT_AFTER):
+        if not next_.ready or next_.is_silent(SILENT_AFTER, now=self.now):
             return "WaitingForProvider", f"Provider '{named}' is not ready; {stays}"
         cache = condition_of(self.deployment, "ModelCacheReady") or {}
         if cache.get("reason") == "CacheLost":  # ruling 31: the next one could not start before the new copy is there
@@ -344,24 +343,24 @@ class _Pass:
 
     def _hold_back(self, reason: str, message: str) -> Fault:
         """Keep the previous selection, and say why the named provider has not got the deployment yet."""
-        self.keep("engine", "selection")
-        self.keep_provider()
+        self.copy_fields("engine", "selection")
+        self.copy_provider()
         chosen = condition_of(self.deployment, "EngineSelected") or {}
         if chosen.get("status") == "True":
-            self.say("EngineSelected", True, str(chosen.get("reason", "")), str(chosen.get("message", "")))
+            self.add_condition("EngineSelected", True, str(chosen.get("reason", "")), str(chosen.get("message", "")))
         return self._unselected(reason, message)
 
     def _without_engine(self, message: str, before: str | None, refused: Mapping[str, ProviderRefusal]) -> Fault:
         text, pinned = f"Engine selection failed: {message}", dig(self.deployment, "spec", "provider", "name")
-        self.say("EngineSelected", False, "NoEngineSelected", text)
-        if pinned and all(provider.name != pinned for provider in self.providers):
+        self.add_condition("EngineSelected", False, "NoEngineSelected", text)
+        if pinned and pinned not in self.by_name:
             # The missing provider is the reason why there is no engine; report it as if the engine were named.
             return self._unselected("ProviderNotFound", not_registered(pinned, self.providers))
         if not pinned and before:
             # A provider that was selected stays, whatever happens to configs (spec/core.md, "Selection").
-            self.keep("selection")
+            self.copy_fields("selection")
             if self.chose:
-                self._stay(before)
+                self._keep_provider(before)
         elif not pinned and self.selector and self.providers:
             self._record(self._choice(None, refused).candidates)
             if message == NO_HEALTHY:
@@ -375,9 +374,9 @@ class _Pass:
         """
         explicit = dig(self.deployment, "spec", "provider", "name")
         if explicit:
-            if all(provider.name != explicit for provider in self.providers):
+            if explicit not in self.by_name:
                 return self._unselected("ProviderNotFound", not_registered(explicit, self.providers))
-            self.say("ProviderSelected", True, "ExplicitSelection", "Provider explicitly specified in spec")
+            self.add_condition("ProviderSelected", True, "ExplicitSelection", "Provider explicitly specified in spec")
             self._select(explicit, EXPLICIT, before)
             return None
         if not self.selector:
@@ -387,28 +386,28 @@ class _Pass:
             # A custom selector that has chosen owns the field and its condition: we never write them. What the core
             # chose, while its selector was on or the spec named it, stays until a selector takes the field over.
             if before and self.chose:
-                self._stay(before)
+                self._keep_provider(before)
             return None if before else self._waiting_for_selector()
         if before:
-            self.keep("selection")
-            self._stay(before)
+            self.copy_fields("selection")
+            self._keep_provider(before)
             return None
         choice = self._choice(engine, refused)
         self._record(choice.candidates)
         if choice.provider is None:
             return self._unselected("NoProviderSelected", choice.message)
-        self.say("ProviderSelected", True, "AutoSelected", choice.message)
+        self.add_condition("ProviderSelected", True, "AutoSelected", choice.message)
         self._select(choice.provider, choice.reason, dig(self.live, "provider", "name"), refused)
         return None
 
-    def _stay(self, provider: str) -> None:
+    def _keep_provider(self, provider: str) -> None:
         """Keep a provider that the spec does not name."""
         reason = str(dig(self.live, "provider", "selectedReason", default=""))
         if reason in (EXPLICIT, _WAS_EXPLICIT):
             reason, text = _WAS_EXPLICIT, f"Provider {provider} stays: spec.provider.name named it before"
         else:
             text = f"Provider {provider} auto-selected"
-        self.say("ProviderSelected", True, "AutoSelected", text)
+        self.add_condition("ProviderSelected", True, "AutoSelected", text)
         self._select(provider, reason, provider)
 
     def _waiting_for_selector(self) -> Fault:
@@ -419,7 +418,7 @@ class _Pass:
         return Fault(component="ProviderSelected", reason="NoProviderSelected", message=NO_SELECTOR, pending=True)
 
     def _unselected(self, reason: str, message: str) -> Fault:
-        self.say("ProviderSelected", False, reason, message)
+        self.add_condition("ProviderSelected", False, reason, message)
         return Fault(component="ProviderSelected", reason=reason, message=message, pending=True)
 
     def _select(
@@ -444,15 +443,14 @@ class _Pass:
         """
         candidates = recorded(weighed)
         if dig(self.live, "selection", "candidates") == candidates:
-            self.keep("selection")
+            self.copy_fields("selection")
         else:
             self.status["selection"] = {"candidates": candidates, "evaluatedAt": format_time(self.now)}
 
     # ---------------------------------------------------------------------------------------------------------- result
 
     def _written(self, conditions: Sequence[Condition]) -> list[Resource]:
-        generation = self.deployment["metadata"].get("generation", 0)
-        return written(conditions, previous=conditions_in(self.live), generation=generation, now=self.now)
+        return written_on(self.deployment, conditions, now=self.now)
 
     def _add_phase(self, fault: Fault) -> None:
         verdict = roll_up([fault], previous=self.live.get("phase"), created=False, now=self.now)
@@ -463,22 +461,22 @@ class _Pass:
         """The decision with parent conditions, and with the phase as long as no provider owns it."""
         theirs = [each for each in conditions_in(self.live) if each.get("type") not in CORE_CONDITIONS]
         self.own.extend(parent_conditions([*theirs, *self._written(self.own)]))
-        if not handed_over(self.deployment):
+        if not provider_owns_phase(self.deployment):
             self._add_phase(fault)
         self.status["conditions"] = self._written(self.own)
         return CoreDecision(status=self.status, events=tuple(self.events))
 
     def paused(self) -> CoreDecision:
         """All that the core owns, unchanged but for the runtime config, and ``Paused=True``."""
-        self.keep("engine", "selection", "effectiveTemplate")
-        self.keep_provider()
+        self.copy_fields("engine", "selection", "effectiveTemplate")
+        self.copy_provider()
         kept_types = CORE_CONDITIONS - {"Paused", CONFIG_READY}
         if not self.selector and not _owns_message(self.deployment):
             kept_types -= {"ProviderSelected"}  # a custom selector's
         text = f"Reconciliation is paused by the annotation {names.PAUSED}; remove the annotation to continue"
-        self.say("Paused", True, "Paused", text)
+        self.add_condition("Paused", True, "Paused", text)
         unseen = (condition_of(self.deployment, "Ready") or {}).get("reason") in (None, "WaitingForController")
-        if handed_over(self.deployment):
+        if provider_owns_phase(self.deployment):
             pass  # the phase is the provider's
         elif unseen:
             # Paused from the start: nothing else would say why nothing happens, and parents are always present.

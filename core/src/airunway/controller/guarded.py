@@ -20,7 +20,7 @@ from typing import TypeAlias
 from airunway.api import names
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import AnyReflector, Client, KubeError, NotFound, is_retryable
-from airunway.resource import ObjectKey, Resource, condition_of, dig, finalizers_of, key_of
+from airunway.resource import ObjectKey, Resource, dig, finalizers_of, is_true, key_of
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ def needed(deployments: Iterable[Resource], known: Mapping[str, Namespaces]) -> 
     found: dict[str, dict[str, frozenset[str]]] = {}
     for deployment in deployments:
         namespace, account = key_of(deployment).namespace, account_of(deployment)
-        valid = (condition_of(deployment, "Validated") or {}).get("status") == "True"
+        valid = is_true(deployment, "Validated")
         for provider in providers_of(deployment):
             accounts = found.setdefault(provider, {}).setdefault(namespace, frozenset())
             if account and (valid or account in known.get(provider, {}).get(namespace, ())):

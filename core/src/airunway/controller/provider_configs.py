@@ -10,9 +10,9 @@ from airunway.api.modeldeployment import defaulted_spec
 from airunway.controller.decision import SILENT_AFTER
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import Client, MutationCache, StatusWriter
-from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time
+from airunway.resource import ObjectKey, Resource, condition_of, format_time
 from airunway.selection import AVAILABLE, STALE_AFTER, ProviderFacts, evaluate_rules, provider_facts, request_of
-from airunway.status import Condition, as_word, written
+from airunway.status import Condition, as_word, written_on
 
 _SILENT = "HeartbeatMissing"
 """Reason for a provider without a heartbeat for `STALE_AFTER`."""
@@ -63,10 +63,7 @@ class ProviderConfigReconciler:
 
     async def _publish(self, config: Resource, silence: timedelta | None) -> None:
         conditions = [rules_condition(config), availability(config, silence=silence)]
-        generation = config["metadata"].get("generation", 0)
-        previous = [c for c in dig(config, "status", "conditions", default=[]) if isinstance(c, dict)]
-        status = {"conditions": written(conditions, previous=previous, generation=generation, now=self._clock())}
-        await self._status.write(config, status)
+        await self._status.write(config, {"conditions": written_on(config, conditions, now=self._clock())})
 
 
 def rules_condition(config: Resource) -> Condition:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from airunway.api import names
 from airunway.api.bounds import EXCESS
 from airunway.configs import EffectiveConfig, Resolution
-from airunway.controller.decision import NO_CONFIG, SILENT_AFTER, decide, handed_over
+from airunway.controller.decision import NO_CONFIG, SILENT_AFTER, decide, provider_owns_phase
 from airunway.controller.guarded import GuardParameters, providers_of
 from airunway.controller.policies import Policies
 from airunway.controller.templates import (
@@ -49,7 +49,7 @@ from airunway.validation.policy import NAMESPACE_NAME, Policy
 log = logging.getLogger(__name__)
 
 
-_HANDED_OVER = ("f:phase", "f:reason", "f:message")
+_PHASE_FIELDS = ("f:phase", "f:reason", "f:message")
 _OVERALL_KEYS = frozenset(f'k:{{"type":"{type_}"}}' for type_ in OVERALL)
 _PROVIDER_MANAGERS = names.provider_manager("")
 
@@ -122,7 +122,7 @@ class CoreReconciler:
         self._clock = clock
         self._policies = policies
         self._guarded = guarded
-        self._releaser = OrphanFinalizer(client=client, providers=providers, events=events, clock=clock)
+        self._cleanup = OrphanFinalizer(client=client, providers=providers, events=events, clock=clock)
         self._memories = Memories(_Memory)
 
     async def reconcile(self, key: ObjectKey) -> float | None:
@@ -131,9 +131,9 @@ class CoreReconciler:
         if deployment is None or is_deleting(deployment):
             self._memories.forget(key)
             if deployment is None:
-                self._releaser.forget(key)
+                self._cleanup.forget(key)
                 return None
-            return await self._releaser.release(deployment)
+            return await self._cleanup.release(deployment)
         policy, labels = self._policy(key.namespace)
         if labels is None:
             return None  # the watch of namespaces lags; its event triggers the pass
@@ -154,14 +154,14 @@ class CoreReconciler:
             template=template,
         )
         decided = self._events.moment()
-        await self._tell_guards(deployment, decision.status, valid=not violations)
+        await self._update_guard_parameters(deployment, decision.status, valid=not violations)
         if not await self._write(deployment, decision.status):
             return None
         for event in decision.events:
             self._events.emit(deployment, reason=event.reason, note=event.note, action=event.action, at=decided)
         return None
 
-    async def _tell_guards(self, deployment: Resource, status: Resource, *, valid: bool) -> None:
+    async def _update_guard_parameters(self, deployment: Resource, status: Resource, *, valid: bool) -> None:
         """Update the guards' parameters before the verdict, for which providers wait: guards must allow their
         writes.
         """
@@ -232,7 +232,7 @@ class CoreReconciler:
         A conflict with a provider means that our state is outdated: the pass is repeated. A conflict with another
         manager is an edit of our fields, and is reverted.
         """
-        compared = _without_handed_over(deployment)
+        compared = _without_phase_fields(deployment)
         try:
             return await self._status.write(deployment, status, force=False, compared=compared)
         except Conflict as error:
@@ -258,13 +258,13 @@ def _is_accepted(template: TemplatePart, memory: _Memory) -> bool:
     return known is not None and known[1] == judged_digest(template.deployment, template)
 
 
-def _without_handed_over(deployment: Resource) -> Resource:
+def _without_phase_fields(deployment: Resource) -> Resource:
     """The object as if we had never owned the fields that a provider has taken over.
 
     After a forced apply we still own remainders (``type`` of the ``Ready`` condition); giving them up is not worth a
     write.
     """
-    if not handed_over(deployment):
+    if not provider_owns_phase(deployment):
         return deployment
     entries = []
     for entry in dig(deployment, "metadata", "managedFields", default=[]):
@@ -272,7 +272,7 @@ def _without_handed_over(deployment: Resource) -> Resource:
         if entry.get("manager") != names.CORE_MANAGER or not isinstance(status, dict):
             entries.append(entry)
             continue
-        kept = {field: value for field, value in status.items() if field not in _HANDED_OVER}
+        kept = {field: value for field, value in status.items() if field not in _PHASE_FIELDS}
         if isinstance(kept.get("f:conditions"), dict):
             kept["f:conditions"] = {
                 key: value for key, value in kept["f:conditions"].items() if key not in _OVERALL_KEYS
@@ -351,10 +351,10 @@ class OrphanFinalizer:
         taken = frozenset(finalizers)
         if taken and await remove_finalizers(self._client, MODEL_DEPLOYMENT, found, taken, manager=names.CORE_MANAGER):
             for finalizer in finalizers[:_MAX_EVENTS]:
-                self._tell(deployment, names.provider_of_finalizer(finalizer))
+                self._emit_timeout(deployment, names.provider_of_finalizer(finalizer))
         return None
 
-    def _tell(self, deployment: Resource, provider: str) -> None:
+    def _emit_timeout(self, deployment: Resource, provider: str) -> None:
         kind, name = (dig(deployment, "status", "provider", field) for field in ("resourceKind", "resourceName"))
         what = f"{kind} {key_of(deployment).namespace}/{name}" if kind and name else "the upstream resource"
         facts = self._providers().get(provider)

@@ -20,7 +20,6 @@ from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.resource import (
     ObjectKey,
     Resource,
-    annotations_of,
     condition_of,
     dig,
     filled,
@@ -30,7 +29,8 @@ from airunway.resource import (
     managed_by,
     parse_time,
 )
-from airunway.status import CAPACITY_PATIENCE, SERVED, Condition, Phase, conditions_in, written
+from airunway.status import CAPACITY_PATIENCE, SERVED, Condition, Phase, written_on
+from airunway.status.conditions import is_dry_run, is_paused
 
 _USED_BY_EVERY = 5.0
 """Seconds between two writes of ``usedBy``: many deployments may be created at once (spec/platform.md)."""
@@ -220,15 +220,13 @@ class RuntimeConfigReconciler:
             due = max(0.0, self._counted[key] + _USED_BY_EVERY - monotonic())
         used_by = before if due else users
         conditions = _conditions(config, effective, wave if knows_users else Wave())
-        generation = dig(config, "metadata", "generation", default=0)
-        previous = conditions_in(config.get("status") or {})
         status: Resource = {
             **filled(
-                observedGeneration=generation,
+                observedGeneration=dig(config, "metadata", "generation", default=0),
                 storageClassName=effective.storage.class_name,
                 usedBy=used_by if knows_users else None,
             ),
-            "conditions": written(conditions, previous=previous, generation=generation, now=self._clock()),
+            "conditions": written_on(config, conditions, now=self._clock()),
         }
         if await self._writers[kind].write(config, status) and used_by != before:
             self._counted[key] = monotonic()
@@ -304,12 +302,8 @@ def _other_member(deployment: Resource, at: datetime | None) -> Member:
 
 def _is_held(deployment: Resource) -> bool:
     """Whether its provider would change nothing, however long a rollout waits for it."""
-    annotations = annotations_of(deployment)
-    return (
-        is_deleting(deployment)
-        or dig(deployment, "spec", "suspend") is True
-        or "true" in (annotations.get(names.PAUSED), annotations.get(names.DRY_RUN))
-    )
+    suspended = dig(deployment, "spec", "suspend") is True
+    return is_deleting(deployment) or suspended or is_paused(deployment) or is_dry_run(deployment)
 
 
 def _last_written(deployment: Resource) -> datetime | None:

@@ -7,11 +7,14 @@ flags, so nothing restarts. The next change of its own spec takes the new ones; 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from airunway.api import names
+from airunway.api.base import ParseError, parse_model
 from airunway.api.bounds import EXCESS
+from airunway.api.modeldeployment import ModelDeploymentSpec
 from airunway.resource import (
     ObjectKey,
     Resource,
@@ -60,16 +63,6 @@ class TemplateSource:
     """Returns what a template gives."""
 
 
-NO_TEMPLATES = TemplateSource(
-    choose=lambda request, _: Choice(
-        reason="TemplateNotFound", message=f"there are no templates: {request.name or request.model} was asked for"
-    ),
-    find=lambda _: None,
-    contribution=lambda _: Contribution(spec={}, hash=""),
-)
-"""A cluster without templates."""
-
-
 def source_among(templates: Sequence[Resource]) -> TemplateSource:
     """Returns where templates are looked up that were read as a list, with their kinds; of two of a key the last."""
     found = {key_of(each): each for each in templates}
@@ -82,6 +75,10 @@ def source_among(templates: Sequence[Resource]) -> TemplateSource:
         )
 
     return TemplateSource(choose=chosen, find=found.get, contribution=contribution_of)
+
+
+NO_TEMPLATES = source_among(())
+"""A cluster without templates."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +123,8 @@ def template_part(
         problem = Choice(reason="InvalidSpec", message=f"{_named(template)} cannot be used: {contribution.unusable}")
         return _without(deployment, request, record, problem)
     digest_ = own_digest(deployment)
-    if record is not None and (refused or _keeps(deployment, record, contribution, digest_, granted=granted)):
+    unchanged = record is not None and _is_taken_for(record, deployment, digest_)
+    if record is not None and (refused or (unchanged and _keeps(deployment, record, contribution, granted=granted))):
         given, hash_ = record["spec"], str(record.get("hash", ""))
     else:
         given, hash_ = contribution.spec, contribution.hash
@@ -136,7 +134,7 @@ def template_part(
         "scope": "Namespace" if key.namespace else "Cluster",
         "hash": hash_,
         "asked": request.digest,
-        "takenFor": digest_ if hash_ == contribution.hash else str(dig(record, "takenFor", default="")),
+        "takenFor": digest_ if unchanged or hash_ == contribution.hash else str(dig(record, "takenFor", default="")),
         "spec": given,
     }
     text = f"Uses {_named(template)}"
@@ -202,9 +200,28 @@ def newest_hash(deployment: Resource, templates: TemplateSource) -> str:
 
 
 def own_digest(deployment: Resource) -> str:
-    """The digest of a deployment's own spec and its adopt annotation, without replica counts, gateway and suspend."""
-    spec = {key: value for key, value in _without_replicas(own_spec(deployment)).items() if key not in _PASSING}
-    return digest([spec, annotations_of(deployment).get(names.ADOPT, "")])
+    """The digest of a deployment's own spec and its adopt annotation, without replica counts, gateway and suspend.
+
+    Default values are left out, as in `runtime.records.written_for`: one that a newer CRD adds is no change of the
+    user's.
+    """
+    spec = own_spec(deployment)
+    with suppress(ParseError):  # it is refused
+        spec = parse_model(ModelDeploymentSpec, spec).to_essence()
+    return _digest_of(deployment, {key: value for key, value in _without_replicas(spec).items() if value != {}})
+
+
+def _is_taken_for(record: Resource, deployment: Resource, digest_: str) -> bool:
+    """Whether the deployment's own spec is the one for which the recorded values were taken. Earlier releases recorded
+    the digest of the spec as it is stored, with the API server's defaults.
+    """
+    recorded = record.get("takenFor")
+    return recorded == digest_ or recorded == _digest_of(deployment, _without_replicas(own_spec(deployment)))
+
+
+def _digest_of(deployment: Resource, spec: Resource) -> str:
+    lasting = {key: value for key, value in spec.items() if key not in _PASSING}
+    return digest([lasting, annotations_of(deployment).get(names.ADOPT, "")])
 
 
 def judged_digest(deployment: Resource, part: TemplatePart) -> str:
@@ -248,8 +265,7 @@ def _of_outline(
     if record is None:
         return TemplatePart(deployment=deployment, status={})
     if not is_true(deployment, SERVED):
-        ref = record.get("ref")
-        template = templates.find(ObjectKey(text_at(ref, "namespace"), text_at(ref, "name")))
+        template = templates.find(_key_in(record))
         if record.get("asked") != request.digest or template is None or not answers(template, request):
             return TemplatePart(deployment=deployment, status={})
         contribution = templates.contribution(template)
@@ -267,8 +283,7 @@ def _template(
     namespace = key_of(deployment).namespace
     held = any(map(names.provider_of_finalizer, finalizers_of(deployment)))  # by a provider: something of it exists
     if held and record is not None and record.get("asked") == request.digest:
-        ref = record.get("ref")
-        key = ObjectKey(str(dig(ref, "namespace", default="")), str(dig(ref, "name", default="")))
+        key = _key_in(record)
         found = templates.find(key) if key.namespace in ("", namespace) else None
         if found is not None and answers(found, request):
             return found, Choice()
@@ -276,16 +291,19 @@ def _template(
     return (choice.chosen.template if choice.chosen is not None else None), choice
 
 
-def _keeps(deployment: Resource, record: Resource, contribution: Contribution, digest_: str, *, granted: bool) -> bool:
-    """Whether what is recorded goes on.
+def _key_in(record: Resource) -> ObjectKey:
+    """The key of the template that a record is of."""
+    return ObjectKey(text_at(record, "ref", "namespace"), text_at(record, "ref", "name"))
+
+
+def _keeps(deployment: Resource, record: Resource, contribution: Contribution, *, granted: bool) -> bool:
+    """Whether what is recorded goes on while the deployment's own spec is the same.
 
     What serves keeps its record when the template is edited. If only what nodes must have is another, everything that
     exists keeps it: a node that comes must not replace a pod that runs. A deployment whose only replica finds no node
     takes the newest. So does one that has not served, if its record was made before the catalogue had looked for nodes:
     its pods may be on any.
     """
-    if record.get("takenFor") != digest_:
-        return False
     if record.get("hash") == contribution.hash:
         if not is_true(deployment, SERVED) and _without_nodes(record, contribution):
             return False

@@ -4,19 +4,16 @@
 code: facts about providers come from their InferenceProviderConfigs and from the installed plugins.
 """
 
-from airunway.doctor.findings import CHECKS, DoctorCheck, DoctorFinding, Severity
+from airunway.doctor.findings import CHECKS
 from airunway.doctor.gather import gather
 from airunway.doctor.report import DoctorReport, run_checks
-from airunway.doctor.snapshot import Snapshot, Unseen
+from airunway.doctor.snapshot import Snapshot, UnseenPart
 
 __all__ = [
     "CHECKS",
-    "DoctorCheck",
-    "DoctorFinding",
     "DoctorReport",
-    "Severity",
     "Snapshot",
-    "Unseen",
+    "UnseenPart",
     "gather",
     "run_checks",
 ]

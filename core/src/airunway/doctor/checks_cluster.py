@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from functools import cache
 
 from airunway import __version__
 from airunway.api import names
@@ -28,20 +27,14 @@ OLDEST = (1, 30)
 
 _CLOCKS = timedelta(seconds=30)
 _SHOWN = 5
-_OPTIONAL = tuple(f"{kind.plural}.{kind.group}" for kind in (RUNTIME_CONFIG, CLUSTER_RUNTIME_CONFIG))
+_OPTIONAL = (str(RUNTIME_CONFIG), str(CLUSTER_RUNTIME_CONFIG))
 """CRDs of ours without which core and providers work."""
-_OF_TEMPLATES = tuple(f"{kind.plural}.{kind.group}" for kind in (MODEL_TEMPLATE, CLUSTER_MODEL_TEMPLATE, MODEL_SOURCE))
+_OF_TEMPLATES = (str(MODEL_TEMPLATE), str(CLUSTER_MODEL_TEMPLATE), str(MODEL_SOURCE))
 """CRDs of ours that only deployments with a template and the catalogue need."""
-_OF_PARTS = (f"{MODEL_ARTIFACT.plural}.{MODEL_ARTIFACT.group}",)
+_OF_PARTS = (str(MODEL_ARTIFACT),)
 """CRDs of ours that a part of the core needs, where it is on: the checks of the part look for them (ARW1001)."""
 
 INSTALL = "airunway crds | kubectl apply --server-side -f -"
-
-
-@cache
-def _ours() -> tuple[Resource, ...]:
-    """The CRDs of this release. They are cached (creating them takes 50 ms) and must not be changed."""
-    return tuple(custom_resource_definitions())
 
 
 def _name(crd: str) -> str:
@@ -75,7 +68,7 @@ def _too_old(seen: Snapshot) -> Iterator[Found]:
 )
 def _missing(seen: Snapshot) -> Iterator[Found]:
     others = {*_OPTIONAL, *_OF_PARTS, *_OF_TEMPLATES}
-    return _absent(seen, [name for crd in _ours() if (name := key_of(crd).name) not in others])
+    return _absent(seen, [name for crd in custom_resource_definitions() if (name := key_of(crd).name) not in others])
 
 
 @warning(
@@ -204,7 +197,7 @@ def _clocks(seen: Snapshot) -> Iterator[Found]:
     needs=("definitions",),
 )
 def _without_subresource(seen: Snapshot) -> Iterator[Found]:
-    for crd in _ours():
+    for crd in custom_resource_definitions():
         name = key_of(crd).name
         live = _version((seen.definitions or {}).get(name, {}))
         lacking = sorted(set(_version(crd).get("subresources") or {}) - set(live.get("subresources") or {}))
@@ -219,7 +212,7 @@ def _version(crd: Resource) -> Resource:
 
 def _compared(seen: Snapshot) -> Iterator[tuple[str, Resource | None, Resource | None]]:
     """Each installed CRD, with its live schema and this release's."""
-    for crd in _ours():
+    for crd in custom_resource_definitions():
         name = key_of(crd).name
         if (live := (seen.definitions or {}).get(name)) is not None:
             yield name, schema_in(live, names.VERSION), schema_in(crd, names.VERSION)

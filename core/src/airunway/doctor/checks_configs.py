@@ -14,7 +14,7 @@ from airunway.gateway.application import DEFAULT_PICKER_IMAGE
 from airunway.plugins.settings import resolve_among
 from airunway.rbac.rights import picker_role
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, labels_of
-from airunway.routing import PickerProblem, picker_for
+from airunway.routing import picker_for
 
 _UPGRADE = "helm upgrade of the chart airunway, or kubectl apply the ClusterRole of docs/reference/core-roles.yaml"
 
@@ -205,5 +205,5 @@ def _unknown_release(seen: Snapshot) -> Iterator[Found]:
     for core in _routing(seen):
         image = core.option("epp-image") or DEFAULT_PICKER_IMAGE
         found = picker_for(image, version=core.option("epp-version"))
-        if isinstance(found, PickerProblem):
-            yield Found(core.name, f"{found.message[:1].upper()}{found.message[1:]}.")
+        if isinstance(found, str):
+            yield Found(core.name, f"{found[:1].upper()}{found[1:]}.")

@@ -19,7 +19,7 @@ from airunway.rbac.policy_rules import repository_of
 from airunway.resource import Resource, condition_of, dig, is_deleting, key_of, parse_time
 from airunway.sdk.deployments import release_in, tag_of
 
-_CRD = f"{MODEL_ARTIFACT.plural}.{MODEL_ARTIFACT.group}"
+_CRD = str(MODEL_ARTIFACT)
 
 _UNUSED_FOR = timedelta(days=7)
 

@@ -23,7 +23,7 @@ def _all(seen: Snapshot) -> Iterator[tuple[Resource, ProviderFacts]]:
 
 def is_silent(facts: ProviderFacts, seen: Snapshot) -> bool:
     """Whether a provider has sent no heartbeat for so long that it gets no deployments."""
-    return facts.heartbeat is None or seen.now - facts.heartbeat > STALE_AFTER
+    return facts.heartbeat is None or facts.is_stale(seen.now)
 
 
 @error(

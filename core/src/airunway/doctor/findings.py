@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, metadata
 
 from airunway.doctor.snapshot import Snapshot
@@ -115,7 +115,7 @@ CHECKS: dict[str, DoctorCheck] = {}
 
 
 def check(
-    code: str, severity: Severity, title: str, *, why: str, do: str, needs: tuple[str, ...] = ()
+    severity: Severity, code: str, title: str, *, why: str, do: str, needs: tuple[str, ...] = ()
 ) -> Callable[[Find], Find]:
     """Register a function as a check. It is pure."""
 
@@ -128,11 +128,5 @@ def check(
     return enter
 
 
-def error(code: str, title: str, *, why: str, do: str, needs: tuple[str, ...] = ()) -> Callable[[Find], Find]:
-    """Register a check of the severity `Severity.ERROR`."""
-    return check(code, Severity.ERROR, title, why=why, do=do, needs=needs)
-
-
-def warning(code: str, title: str, *, why: str, do: str, needs: tuple[str, ...] = ()) -> Callable[[Find], Find]:
-    """Register a check of the severity `Severity.WARNING`."""
-    return check(code, Severity.WARNING, title, why=why, do=do, needs=needs)
+error = partial(check, Severity.ERROR)
+warning = partial(check, Severity.WARNING)

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from airunway.api import names
+from airunway.api.crds import custom_resource_definitions
 from airunway.doctor.checks_accounts import expected_guards, expected_rights
 from airunway.doctor.checks_webhook import configuration_names, services_of
 from airunway.doctor.snapshot import (
@@ -18,20 +19,17 @@ from airunway.doctor.snapshot import (
     ProcessDeployment,
     Right,
     Snapshot,
-    Unseen,
+    UnseenPart,
     components_in,
     required_kinds,
     upstream_namespace,
 )
 from airunway.gateway.caches import GATEWAY
 from airunway.kinds import (
-    CLUSTER_MODEL_TEMPLATE,
     CLUSTER_RUNTIME_CONFIG,
     INFERENCE_PROVIDER_CONFIG,
     MODEL_ARTIFACT,
     MODEL_DEPLOYMENT,
-    MODEL_SOURCE,
-    MODEL_TEMPLATE,
     RUNTIME_CONFIG,
 )
 from airunway.kube import (
@@ -74,17 +72,6 @@ _BINDING = Kind(
     "validatingadmissionpolicybindings",
     namespaced=False,
 )
-_OURS = (
-    MODEL_DEPLOYMENT,
-    INFERENCE_PROVIDER_CONFIG,
-    RUNTIME_CONFIG,
-    CLUSTER_RUNTIME_CONFIG,
-    MODEL_ARTIFACT,
-    MODEL_TEMPLATE,
-    CLUSTER_MODEL_TEMPLATE,
-    MODEL_SOURCE,
-)
-"""Our kinds, by whose CRDs the installation is judged."""
 
 _HELM = "owner=helm"
 """The label of the Secrets in which Helm stores releases; name, revision and status are labels too."""
@@ -127,7 +114,7 @@ class _Reader:
         self._hosts = hosts
         self._limit = limit
         self._slots = asyncio.Semaphore(_AT_ONCE)
-        self.unseen: list[Unseen] = []
+        self.unseen: list[UnseenPart] = []
 
     async def first(self) -> dict[str, Any]:
         """The parts that depend on no other part."""
@@ -135,7 +122,7 @@ class _Reader:
         return await self._parts(
             definitions=(
                 "AI Runway's CRDs",
-                self._named(CUSTOM_RESOURCE_DEFINITION, [f"{kind.plural}.{kind.group}" for kind in _OURS]),
+                self._named(CUSTOM_RESOURCE_DEFINITION, [key_of(crd).name for crd in custom_resource_definitions()]),
             ),
             components=(f"Deployments in {here}", self._components(here)),
             pods=(f"pods in {here}", self._there(POD, here)),
@@ -168,7 +155,9 @@ class _Reader:
             watched = {name for component in components for name in component.watched} | {self._namespace}
             accounts = [ObjectKey(component.key.namespace, component.account) for component in components]
             rights = expected_rights(components, self._hosts)
-            wanted["namespaces"] = ("namespaces", self._each(sorted(watched), self._namespace_called))
+            find = self._client.find
+            namespaces = self._each(sorted(watched), lambda name: find(NAMESPACE, ObjectKey("", name)))
+            wanted["namespaces"] = ("namespaces", namespaces)
             wanted["accounts"] = ("service accounts", self._each(accounts, self._account_exists))
             wanted["configurations"] = ("ValidatingWebhookConfigurations", self._configurations(components))
             wanted["rights"] = ("rights of the accounts", self._each(rights, self._is_allowed))
@@ -180,7 +169,8 @@ class _Reader:
             groups |= {names.GATEWAY_GROUP, *POOL_GROUPS}
             wanted["served"] = ("the API server's kinds", self._each(sorted(groups), self._kinds_of))
             homes = {upstream_namespace(config) for config in providers} - {""}
-            wanted["controllers"] = ("Deployments of upstreams", self._each(sorted(homes), self._deployments_in))
+            controllers = self._each(sorted(homes), lambda home: self._there(DEPLOYMENT, home))
+            wanted["controllers"] = ("Deployments of upstreams", controllers)
         found = await self._parts(**wanted)
         if components is not None:
             found["guards"] = {each.name: expected_guards(each, self._hosts) for each in components}
@@ -198,16 +188,13 @@ class _Reader:
             return await answer
         except KubeError as error:
             why = f"you may not: {error}" if isinstance(error, Forbidden) else str(error)
-            self.unseen.append(Unseen(part=part, what=what, why=bounded(why, 300)))
+            self.unseen.append(UnseenPart(part=part, what=what, why=bounded(why, 300)))
             return None
 
     # --------------------------------------------------------------------------------------------------- many objects
 
     async def _all(self, kind: Kind) -> tuple[Resource, ...]:
-        try:
-            return tuple(await self._client.list_all(kind))
-        except NotFound:  # the kind is not installed
-            return ()
+        return tuple(await self._client.list_if_served(kind))
 
     async def _there(self, kind: Kind, namespace: str) -> tuple[Resource, ...]:
         """All objects of a kind that every cluster has: a 404 is an error, and not an empty list."""
@@ -220,7 +207,7 @@ class _Reader:
                 async for page in pages:
                     if page.continue_token:
                         what = f"{kind.plural} after the first {len(page.items)}"
-                        self.unseen.append(Unseen(part=part, what=what, why="no more are looked at"))
+                        self.unseen.append(UnseenPart(part=part, what=what, why="no more are looked at"))
                     return tuple(page.items)
         except NotFound:
             pass
@@ -293,9 +280,6 @@ class _Reader:
 
     # ---------------------------------------------------------------------------------------------- one key's answer
 
-    async def _namespace_called(self, name: str) -> Resource | None:
-        return await self._client.find(NAMESPACE, ObjectKey("", name))
-
     async def _account_exists(self, key: ObjectKey) -> bool:
         return await self._client.find(SERVICE_ACCOUNT, key) is not None
 
@@ -314,9 +298,6 @@ class _Reader:
     async def _kinds_of(self, group: str) -> dict[str, dict[str, str]]:
         found = await served_kinds(self._client, group)
         return {version: {name: kind.plural for name, kind in kinds.items()} for version, kinds in found.items()}
-
-    async def _deployments_in(self, namespace: str) -> tuple[Resource, ...]:
-        return await self._there(DEPLOYMENT, namespace)
 
     async def _endpoints_of(self, service: ObjectKey) -> int | None:
         """The number of ready endpoints of a Service; None if it does not exist."""

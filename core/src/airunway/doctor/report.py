@@ -18,7 +18,7 @@ from airunway.doctor import (
     checks_webhook,
 )
 from airunway.doctor.findings import AREAS, CHECKS, DoctorCheck, DoctorFinding, Severity
-from airunway.doctor.snapshot import Snapshot, Unseen
+from airunway.doctor.snapshot import Snapshot, UnseenPart
 from airunway.redaction import bounded
 from airunway.resource import Resource, format_time
 
@@ -48,7 +48,7 @@ class DoctorReport:
     """The checks that were run."""
     skipped: tuple[DoctorCheck, ...]
     """The checks that could not be run."""
-    unseen: tuple[Unseen, ...]
+    unseen: tuple[UnseenPart, ...]
     """The parts of the cluster that could not be read."""
 
     def of(self, severity: Severity) -> list[DoctorFinding]:
@@ -79,24 +79,24 @@ def run_checks(snapshot: Snapshot, *, ignored: frozenset[str] = frozenset()) -> 
     )
 
 
-def _unknown(snapshot: Snapshot) -> Iterator[Unseen]:
+def _unknown(snapshot: Snapshot) -> Iterator[UnseenPart]:
     """What this command cannot judge, although it could read the cluster."""
     components = snapshot.components or ()
     running = {provider for component in components for provider in component.providers}
     for provider in sorted(running - set(snapshot.plugins)):
         why = "its plugin is not installed beside this command"
-        yield Unseen(part="rights", what=f"rights of provider {provider}", why=why)
+        yield UnseenPart(part="rights", what=f"rights of provider {provider}", why=why)
     for component in components:
         if component.guarded and not component.comparable:
             why = f"they are those of {component.version}, and this command is {__version__}"
-            yield Unseen(part="guards", what=f"the guards of {component.name}", why=why)
+            yield UnseenPart(part="guards", what=f"the guards of {component.name}", why=why)
     for component in components:
         if not component.known:
             why = "no Lease says so: it has never led, runs without --leader-elect, or is of an older release"
-            yield Unseen(part="settings", what=f"how {component.name} runs", why=why)
+            yield UnseenPart(part="settings", what=f"how {component.name} runs", why=why)
     if snapshot.runs_outside:
         why = "no Deployment runs them: they run outside of the cluster, as in a sandbox"
-        yield Unseen(part="components", what="the processes of core and providers", why=why)
+        yield UnseenPart(part="components", what="the processes of core and providers", why=why)
 
 
 # ------------------------------------------------------------------------------------------------------------ the text
@@ -110,7 +110,7 @@ _WIDTH = 120
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class ReportLine:
     """A line of the report."""
 
     text: str = ""
@@ -123,7 +123,7 @@ _WORDS = {"ok": "ok", Severity.ERROR: "!!", Severity.WARNING: "! ", "unseen": "?
 _STYLES = {"ok": "green", Severity.ERROR: "red", Severity.WARNING: "yellow", "unseen": "dim"}
 
 
-def lines(found: DoctorReport, *, width: int | None, ascii_only: bool = False) -> Iterator[Line]:
+def lines(found: DoctorReport, *, width: int | None, ascii_only: bool = False) -> Iterator[ReportLine]:
     """The report: the areas, each finding, what could not be read, and the count.
 
     With a `width` texts are wrapped to it. With `ascii_only` the marks are letters.
@@ -132,20 +132,22 @@ def lines(found: DoctorReport, *, width: int | None, ascii_only: bool = False) -
     width = min(width, _WIDTH) if width else None
     seen = found.snapshot
     kubernetes = ".".join(map(str, seen.kubernetes))
-    yield Line(text=f"airunway {__version__}, namespace {seen.namespace}, {seen.server} (Kubernetes {kubernetes})")
-    yield Line()
+    yield ReportLine(
+        text=f"airunway {__version__}, namespace {seen.namespace}, {seen.server} (Kubernetes {kubernetes})"
+    )
+    yield ReportLine()
     for area, state, text in _areas(found):
-        yield Line(text=f"{marks[state]} {area:<{max(map(len, AREAS.values()))}}  {text}", style=_STYLES[state])
+        yield ReportLine(text=f"{marks[state]} {area:<{max(map(len, AREAS.values()))}}  {text}", style=_STYLES[state])
     for finding in found.findings:
-        yield Line()
+        yield ReportLine()
         yield from _finding(finding, marks[finding.severity], width)
     if found.unseen:
-        yield Line()
-        yield Line(text="Not looked at:")
+        yield ReportLine()
+        yield ReportLine(text="Not looked at:")
         for unseen in found.unseen:
             yield from _folded(f"{marks['unseen']} {unseen.what}: {unseen.why}", width, style="dim")
-    yield Line()
-    yield Line(text=_count(found))
+    yield ReportLine()
+    yield ReportLine(text=_count(found))
 
 
 def _areas(found: DoctorReport) -> Iterator[tuple[str, str | Severity, str]]:
@@ -161,8 +163,8 @@ def _areas(found: DoctorReport) -> Iterator[tuple[str, str | Severity, str]]:
             yield area, "ok" if done else "unseen", counted
 
 
-def _finding(finding: DoctorFinding, mark: str, width: int | None) -> Iterator[Line]:
-    yield Line(
+def _finding(finding: DoctorFinding, mark: str, width: int | None) -> Iterator[ReportLine]:
+    yield ReportLine(
         text=f"{mark} {finding.code} {finding.severity.value}: {finding.check.title}", style=_STYLES[finding.severity]
     )
     yield from _folded(f"{finding.object}: {finding.what}", width, style="bold")
@@ -170,15 +172,15 @@ def _finding(finding: DoctorFinding, mark: str, width: int | None) -> Iterator[L
         yield from _folded(f"{word:<{_FIELD}}{text}", width, hang=_FIELD)
 
 
-def _folded(text: str, width: int | None, *, hang: int = 0, style: str = "") -> Iterator[Line]:
+def _folded(text: str, width: int | None, *, hang: int = 0, style: str = "") -> Iterator[ReportLine]:
     if width is None:
-        yield Line(text=f"{_INDENT}{text}", style=style)
+        yield ReportLine(text=f"{_INDENT}{text}", style=style)
         return
     below = _INDENT + " " * hang
     for line in textwrap.wrap(
         text, width, initial_indent=_INDENT, subsequent_indent=below, break_on_hyphens=False, break_long_words=False
     ):
-        yield Line(text=line, style=style)
+        yield ReportLine(text=line, style=style)
 
 
 def _count(found: DoctorReport) -> str:

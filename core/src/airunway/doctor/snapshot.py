@@ -11,7 +11,7 @@ from airunway import __version__
 from airunway.api import names
 from airunway.process.effective_settings import PART_OF, EffectiveSettings
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_true, key_of, labels_of
-from airunway.selection import AVAILABLE, STALE_AFTER, provider_facts
+from airunway.selection import AVAILABLE, provider_facts
 
 POOL_GROUPS = ("inference.networking.k8s.io", "inference.networking.x-k8s.io")
 """The groups of InferencePool: the released one and its predecessor."""
@@ -34,7 +34,7 @@ _RELEASE = "meta.helm.sh/release-name"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unseen:
+class UnseenPart:
     """A part of the snapshot that could not be read, and why."""
 
     part: str
@@ -219,7 +219,7 @@ class Snapshot:
     deployments: tuple[Resource, ...] | None = None
     artifacts: tuple[Resource, ...] | None = None
     """The ModelArtifacts; empty if their CRD is not installed."""
-    unseen: tuple[Unseen, ...] = ()
+    unseen: tuple[UnseenPart, ...] = ()
 
     @cached_property
     def registered(self) -> list[str]:
@@ -243,7 +243,7 @@ class Snapshot:
         if self.components is None or self.components or self.elsewhere is None or self.elsewhere:
             return False
         judged = (provider_facts(config) for config in self.providers or () if is_true(config, AVAILABLE))
-        return any(each.heartbeat is not None and self.now - each.heartbeat < STALE_AFTER for each in judged)
+        return any(each.heartbeat is not None and not each.is_stale(self.now) for each in judged)
 
 
 def named(kind: str, obj: Resource) -> str:

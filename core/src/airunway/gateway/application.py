@@ -28,7 +28,7 @@ from airunway.resource import (
     dig,
     key_of,
 )
-from airunway.routing import CONDITION, Claims, Flags, PickerProblem, Probe, picker_for
+from airunway.routing import CONDITION, Claims, Flags, Probe, picker_for
 from airunway.status.conditions import verdict_in
 
 DEFAULT_PICKER_IMAGE = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
@@ -36,6 +36,8 @@ DEFAULT_PICKER_IMAGE = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
 
 _PROBES = 4
 """Model servers that are asked for their model name at a time."""
+
+_WORKERS = 8
 
 
 _AT_ONCE = 250
@@ -55,7 +57,6 @@ class GatewaySettings:
     """``--epp-image``."""
     picker_version: str = ""
     """``--epp-version``: the release of an image whose tag does not say it."""
-    workers: int = 8
 
 
 class GatewayApplication:
@@ -71,7 +72,6 @@ class GatewayApplication:
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         settings = settings or GatewaySettings()
-        self._workers = settings.workers
         self._base = BaseController(caches, component=names.GATEWAY_MANAGER, instance=instance)
         self._deployments = self._base.deployments
         self._queue = self._base.queue("gateway")
@@ -89,10 +89,8 @@ class GatewayApplication:
             on_gateway=self._on_gateway,
             on_choice=self._on_choice,
         )
-        self._picker_problem = ""
         found = picker_for(settings.picker_image, version=settings.picker_version)
-        if isinstance(found, PickerProblem):
-            self._picker_problem = found.message
+        self._picker_problem = found if isinstance(found, str) else ""
         self._choice_changed = asyncio.Event()
         self._http: aiohttp.ClientSession | None = None
         self._probing: dict[ObjectKey, asyncio.Task[None]] = {}
@@ -159,7 +157,7 @@ class GatewayApplication:
             self._queue,
             self._reconciler.reconcile,
             provider_of=lambda key: self._providers.provider_of(self._deployments.get(key)),
-            workers=self._workers,
+            workers=_WORKERS,
         )
         async with asyncio.TaskGroup() as group:
             group.create_task(controller.run(), name="workers")

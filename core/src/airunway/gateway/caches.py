@@ -9,6 +9,10 @@ import orjson
 
 from airunway.api import names
 from airunway.kube import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    SERVICE,
+    SERVICE_ACCOUNT,
     Kind,
     compact_bytes,
     compact_objects,
@@ -195,27 +199,24 @@ def _without_counts(gateway: Resource) -> Resource:
     return result
 
 
-GATEWAY = Kind(group=names.GATEWAY_GROUP, version="v1", kind="Gateway", plural="gateways", namespaced=True)
-HTTP_ROUTE = Kind(group=names.GATEWAY_GROUP, version="v1", kind="HTTPRoute", plural="httproutes", namespaced=True)
+GATEWAY = Kind(group=names.GATEWAY_GROUP, version="v1", kind="Gateway", plural="gateways")
+HTTP_ROUTE = Kind(group=names.GATEWAY_GROUP, version="v1", kind="HTTPRoute", plural="httproutes")
 INFERENCE_POOL = Kind(
     group=picker.INFERENCE_POOL.group,
     version="v1",
     kind=picker.INFERENCE_POOL.kind,
     plural=picker.INFERENCE_POOL.plural,
-    namespaced=True,
 )
-DESTINATION_RULE = Kind(
-    group="networking.istio.io", version="v1", kind="DestinationRule", plural="destinationrules", namespaced=True
-)
+DESTINATION_RULE = Kind(group="networking.istio.io", version="v1", kind="DestinationRule", plural="destinationrules")
 
 OPTIONAL = (GATEWAY, HTTP_ROUTE, INFERENCE_POOL, DESTINATION_RULE)
 """Kinds that come and go with their CRDs while the part runs."""
 
 PICKER_KINDS = (
-    Kind(group="", version="v1", kind="ServiceAccount", plural="serviceaccounts", namespaced=True),
-    Kind(group="rbac.authorization.k8s.io", version="v1", kind="RoleBinding", plural="rolebindings", namespaced=True),
-    Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True),
-    Kind(group="", version="v1", kind="Service", plural="services", namespaced=True),
-    Kind(group="apps", version="v1", kind="Deployment", plural="deployments", namespaced=True),
+    SERVICE_ACCOUNT,
+    Kind(group="rbac.authorization.k8s.io", version="v1", kind="RoleBinding", plural="rolebindings"),
+    CONFIG_MAP,
+    SERVICE,
+    DEPLOYMENT,
 )
 """Kinds of an endpoint picker's objects besides the pool; every cluster serves them."""

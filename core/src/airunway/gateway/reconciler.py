@@ -41,7 +41,6 @@ from airunway.routing.gateways import verdict_of
 from airunway.routing.routes import claims_in
 from airunway.sdk.picker import ACCOUNT
 from airunway.status.conditions import SERVED, Change, Condition, change_of, conditions_in, written
-from airunway.status.events import EVENTS
 
 log = logging.getLogger(__name__)
 
@@ -329,13 +328,12 @@ class RouteReconciler:
         message = text_at(change.after, "message")
         if change.became_true:
             note = f"{message}: {url}" if url else message
-            self._events.emit(deployment, reason="RouteReady", note=note, action=EVENTS["RouteReady"].action)
+            self._events.emit(deployment, reason="RouteReady", note=note, action="Route")
         if change.is_new_fault:
-            action = EVENTS["RouteNotReady"].action
             if change.after["reason"] == "RouteConflict":
-                self._events.emit(deployment, reason="RouteConflict", note=message, warning=True, action=action)
+                self._events.emit(deployment, reason="RouteConflict", note=message, warning=True, action="Route")
             else:
-                self._events.emit(deployment, reason="RouteNotReady", note=change.text, warning=True, action=action)
+                self._events.emit(deployment, reason="RouteNotReady", note=change.text, warning=True, action="Route")
 
 
 def serves_generation(deployment: Resource) -> bool:
@@ -350,8 +348,6 @@ def _trouble(applied: Applied) -> Condition | None:
     if (found := applied.hindrance()) is None:
         return None
     _, reason, text = found
-    if applied.refused:
-        reason = "ResourceConflict" if applied.refused[0].kind is None else reason
-        others = sorted({str(refusal.obj["kind"]) for refusal in applied.refused[1:]})
-        text = f"{text}; refused, too: {', '.join(others)}" if others else text
+    if others := sorted({str(refusal.obj["kind"]) for refusal in applied.refused[1:]}):
+        text = f"{text}; refused, too: {', '.join(others)}"
     return Condition(type=CONDITION, status=False, reason=reason, message=text)

@@ -19,7 +19,6 @@ from airunway.resource import Resource
 
 DEFINITIONS, CORE, CATALOGUE = "airunway-crds", "airunway", "airunway-catalogue"
 
-_PROVIDER = "airunway-provider-"
 _ADD_ON = "airunway_catalogue"
 """The package with the chart of the catalogue."""
 _FOLDER = "charts"
@@ -43,13 +42,10 @@ class BundledChart:
     manifests: Path
 
 
-def provider_part(provider: str) -> str:
-    return f"{_PROVIDER}{provider}"
-
-
-def provider_of(part: str) -> str:
-    """The provider of a part; empty for the CRDs, the core and the catalogue."""
-    return part.removeprefix(_PROVIDER) if part.startswith(_PROVIDER) else ""
+provider_part = names.provider_manager
+"""The part of a provider: its chart and release have the name of its field manager."""
+provider_of = names.provider_of_manager
+"""The provider of a part; empty for the CRDs, the core and the catalogue."""
 
 
 def in_order(names: Iterable[str]) -> list[str]:

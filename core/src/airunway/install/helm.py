@@ -191,10 +191,7 @@ async def what_stays(client: Client, *, namespace: str) -> list[str]:
 
 async def _weights(client: Client) -> list[str]:
     """Lines about ModelArtifacts, each with its claim and the claim's size."""
-    try:
-        artifacts = await client.list_all(MODEL_ARTIFACT)
-    except NotFound:
-        return []
+    artifacts = await client.list_if_served(MODEL_ARTIFACT)
     lines = []
     for artifact in artifacts[:_SHOWN]:
         key, status = key_of(artifact), artifact.get("status")

@@ -147,6 +147,13 @@ class Client:
                 items += page.items
         return items
 
+    async def list_if_served(self, kind: Kind, *, namespace: str = "") -> list[Resource]:
+        """Returns all objects, as `list_all`; none where the API server does not have the kind."""
+        try:
+            return await self.list_all(kind, namespace=namespace)
+        except NotFound:
+            return []
+
     async def first_page(
         self,
         kind: Kind,

@@ -20,11 +20,11 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
-from urllib.request import getproxies_environment, proxy_bypass
 
 import yaml
 
 from airunway.kube.errors import ConfigError
+from airunway.kube.proxies import checked, proxy_of
 from airunway.resource import Resource, parse_time
 
 SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -68,8 +68,11 @@ class CredentialSource(Protocol):
         """Returns the credential to use now. Raises ConfigError if there is none."""
         ...
 
-    def invalidate(self) -> None:
-        """Drops the remembered credential; call it after a 401."""
+    def invalidate(self, credential: Credential) -> None:
+        """Drops this credential if it is still the remembered one; call it after a 401.
+
+        Requests that are under way when a credential ends all get a 401: only the first drops anything.
+        """
         ...
 
 
@@ -82,7 +85,7 @@ class FixedCredentials:
     async def credential(self) -> Credential:
         return self._credential
 
-    def invalidate(self) -> None:
+    def invalidate(self, credential: Credential) -> None:
         """Does nothing: there is no other credential."""
 
 
@@ -112,8 +115,9 @@ class FileCredentials:
             self._read_at = self._clock()
         return self._credential
 
-    def invalidate(self) -> None:
-        self._read_at = float("-inf")
+    def invalidate(self, credential: Credential) -> None:
+        if credential is self._credential:
+            self._read_at = float("-inf")
 
 
 class ExecCredentials:
@@ -146,8 +150,9 @@ class ExecCredentials:
                 self._credential, self._expires = await self._run()
             return self._credential
 
-    def invalidate(self) -> None:
-        self._credential = None
+    def invalidate(self, credential: Credential) -> None:
+        if credential is self._credential:
+            self._credential = None
 
     async def _run(self) -> tuple[Credential, datetime | None]:
         command = self._spec["command"]
@@ -210,6 +215,7 @@ class ClusterConfig:
     insecure_skip_tls_verify: bool = False
     tls_server_name: str = ""
     proxy_url: str = ""
+    """The HTTP proxy to use, of the kubeconfig or of the environment; empty: none."""
     headers: tuple[tuple[str, str], ...] = ()
     """Sent with every request (impersonation)."""
     credentials: CredentialSource = field(default_factory=FixedCredentials)
@@ -258,8 +264,10 @@ def in_cluster_config(
             "set automountServiceAccountToken: true"
         ) from error
     namespace_file = directory / "namespace"
+    server = f"https://{f'[{host}]' if ':' in host else host}:{port}"
     return ClusterConfig(
-        server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
+        server=server,
+        proxy_url=proxy_of(server, environ),
         namespace=namespace_file.read_text().strip() if namespace_file.is_file() else "default",
         ca_data=ca_data,
         ca_file=directory / "ca.crt",
@@ -273,6 +281,9 @@ def tls_context(config: ClusterConfig, certificate: ClientCertificate | None) ->
         context = ssl.create_default_context(cadata=config.ca_data.decode() if config.ca_data else None)
     except (ssl.SSLError, ValueError) as error:
         raise ConfigError(f"the certificate authority for {config.server} cannot be used: {error}") from error
+    # Python sets this from 3.13 on. It refuses authorities without key identifiers, as those of EKS and MicroK8s are;
+    # kubectl accepts them. Chain, expiry and host name are checked all the same.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if config.insecure_skip_tls_verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -286,15 +297,6 @@ def tls_context(config: ClusterConfig, certificate: ClientCertificate | None) ->
             except (ssl.SSLError, ValueError) as error:
                 raise ConfigError(f"the client certificate for {config.server} cannot be used: {error}") from error
     return context
-
-
-def proxy_of(server: str) -> str:
-    """Returns the proxy from the environment (``HTTPS_PROXY``, ``NO_PROXY``, …), or an empty string."""
-    parts = urlsplit(server)
-    proxies = getproxies_environment()
-    if parts.scheme not in proxies or proxy_bypass(parts.hostname or ""):
-        return ""
-    return proxies[parts.scheme]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -340,10 +342,15 @@ def _from_files(files: list[Path], context: str | None) -> ClusterConfig:
         ca_data=_data_or_file(cluster, "certificate-authority"),
         insecure_skip_tls_verify=bool(cluster.body.get("insecure-skip-tls-verify")),
         tls_server_name=str(cluster.body.get("tls-server-name") or ""),
-        proxy_url=str(cluster.body.get("proxy-url") or ""),
+        proxy_url=_proxy(cluster) or proxy_of(server, os.environ),
         headers=_impersonation(user) if user else (),
         credentials=_credentials(user, name=user_name) if user else FixedCredentials(),
     )
+
+
+def _proxy(cluster: _Entry) -> str:
+    url = str(cluster.body.get("proxy-url") or "")
+    return checked(url, f"kubeconfig {cluster.file}: proxy-url") if url else ""
 
 
 def _read_yaml(path: Path) -> Resource:

@@ -44,8 +44,8 @@ class Controller(Generic[K]):
 
     `reconcile` returns the seconds after which it wants to be called again, or None; its newest answer counts. If it
     raises, the key is retried with backoff. Conflicts, 429, 5xx and transport errors are logged briefly, and are not
-    retried before the server's Retry-After. A missing permission is logged with the API server's message, everything
-    else with a traceback. No failure stops other keys.
+    retried before the server's Retry-After; a new event starts a pass all the same. A missing permission is logged with
+    the API server's message, everything else with a traceback. No failure stops other keys.
 
     Before each pass the event loop runs everything else that is ready, the network included: a pass that writes nothing
     awaits nothing, and a series of them would block the process.

@@ -131,6 +131,12 @@ ERROR_PATTERNS: tuple[_Pattern, ...] = (
     _Pattern(ErrorKind.QUOTA, (403,), words="is forbidden: (exceeded|failed|insufficient) quota"),
     # the authorizer: no role allows it
     _Pattern(ErrorKind.FORBIDDEN, (403,), words='forbidden: User "[^"]*" cannot '),
+    # RBAC: a Role or a binding grants more than its author has
+    _Pattern(
+        ErrorKind.FORBIDDEN,
+        (403,),
+        words="forbidden: user .* is attempting to grant RBAC permissions not currently held",
+    ),
     # admission plugin OwnerReferencesPermissionEnforcement
     _Pattern(ErrorKind.FORBIDDEN, (403,), words="forbidden: cannot set blockOwnerDeletion"),
     # every other admission plugin: PodSecurity, LimitRange, ServiceAccount and so on

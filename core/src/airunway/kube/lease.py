@@ -17,11 +17,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 
 from airunway.kube.client import Client
-from airunway.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from airunway.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError, NotFound
 from airunway.kube.kinds import LEASE
 from airunway.resource import ObjectKey, Resource, dig
 
 log = logging.getLogger(__name__)
+
+REFUSED_AFTER = 30.0
+"""Seconds for which the API server must forbid a lease until that counts as a missing right."""
 
 
 def steady_clock() -> float:
@@ -69,6 +72,8 @@ class LeaderElector:
         self.identity = identity
         self.on_change = on_change
         self.leading = False
+        self.problem: str | None = None
+        """Why the newest attempt to hold the lease failed; None if the lease could be read and, if free, written."""
         self._client = client
         self._key = ObjectKey(namespace, name)
         self._duration, self._deadline, self._period = lease_duration, renew_deadline, retry_period
@@ -78,6 +83,12 @@ class LeaderElector:
         self._lease: Resource | None = None  # as last read or written
         self._seen_at = 0.0  # when it last changed, by our clock
         self._renewed_at = 0.0
+        self._forbidden_since: float | None = None
+
+    @property
+    def refused(self) -> bool:
+        """Whether a right is missing: every attempt of the last `REFUSED_AFTER` seconds was forbidden."""
+        return self._forbidden_since is not None and self._clock() - self._forbidden_since >= REFUSED_AFTER
 
     @property
     def holder(self) -> str:
@@ -149,11 +160,22 @@ class LeaderElector:
             async with asyncio.timeout(limit):
                 ours = await self._take()
         except (KubeError, TimeoutError) as error:
-            log.warning("lease %s: %s", self._key, str(error) or "the API server did not answer in time")
+            self._failed(error)
             return False
+        self.problem = self._forbidden_since = None
         if ours:
             self._renewed_at = started  # the time of the request, so that it is never later than the server's view
         return ours
+
+    def _failed(self, error: KubeError | TimeoutError) -> None:
+        """Keeps the error, and logs it unless the attempt before failed with the same one."""
+        if not isinstance(error, Forbidden):
+            self._forbidden_since = None
+        elif self._forbidden_since is None:
+            self._forbidden_since = self._clock()
+        problem = f"lease {self._key}: {str(error) or 'the API server did not answer in time'}"
+        log.log(logging.DEBUG if problem == self.problem else logging.WARNING, "%s", problem)
+        self.problem = problem
 
     async def _take(self) -> bool:
         lease = self._lease if self.leading else None

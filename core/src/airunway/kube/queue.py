@@ -188,11 +188,14 @@ class WorkQueue(Generic[K]):
             self.add_after(key, seconds)
 
     def retry(self, key: K, at_least: float = 0.0) -> float:
-        """Queues a failed `key` after its backoff, at least `at_least` seconds; returns the delay."""
+        """Queues a failed `key` after its backoff, at least `at_least` seconds; returns the delay.
+
+        Replaces an earlier deadline, which a pass before had asked for. A key that is added meanwhile does not wait.
+        """
         attempt = self._attempts.get(key, 0) + 1
         self._attempts[key] = attempt
         delay = max(at_least, backoff_delay(attempt, base=self._base, cap=self._cap, rng=self._rng))
-        self.add_after(key, delay)
+        self.reschedule(key, delay)
         return delay
 
     def forget(self, key: K) -> None:

@@ -66,8 +66,8 @@ class Reflector:
     """A cache that `run` keeps up to date. Its objects are shared: never change one.
 
     - `synced` is set after the first full list and stays set; reads may lag behind later, during faults.
-    - `missing` is true while the server answers 404 for the kind (its CRD is not installed). Cached objects stay until
-      a list shows otherwise. `retry_now` ends the backoff (0.2–30 s).
+    - `missing` is true from a 404 for the kind (its CRD is not installed) until a list succeeds or is forbidden; no
+      other fault changes it. Cached objects stay until a list shows otherwise. `retry_now` ends the backoff (0.2–30 s).
     - `answered` is set once the kind is synced or missing for the first time, and stays set.
     - `project` trims an object before it is cached and passed to handlers; it may change the object in place. If it
       returns None, the object is treated as if it did not exist.
@@ -183,9 +183,11 @@ class Reflector:
         missing = isinstance(error, NotFound)
         if missing and not self.missing:
             log.log(self._absence, "%s is not served (%s); waiting for it", self.kind, error)
-        self.missing = missing
         if missing:
+            self.missing = True
             self.answered.set()
+        elif isinstance(error, Forbidden):
+            self.missing = False  # this is now what is to be reported; other faults say nothing of the kind
         if isinstance(error, ApiError) and (
             error.status == 504
             or not (isinstance(error, Forbidden | Unauthorized | TooManyRequests) or error.status >= 500)

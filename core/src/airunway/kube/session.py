@@ -24,7 +24,7 @@ import orjson
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from airunway.kube.config import ClientCertificate, ClusterConfig, proxy_of, tls_context
+from airunway.kube.config import ClientCertificate, ClusterConfig, tls_context
 from airunway.kube.errors import (
     LONGEST_HINT,
     AnswerTooLarge,
@@ -94,7 +94,7 @@ class Session:
         self._warned: set[str] = set()
         self._http: aiohttp.ClientSession | None = None
         self._tls: tuple[ClientCertificate | None, ssl.SSLContext] | None = None
-        self._proxy = config.proxy_url or proxy_of(config.server) or None
+        self._proxy = config.proxy_url or None
         self.date = ""
         """The ``Date`` header of the newest answer: the server's clock."""
 
@@ -206,7 +206,7 @@ class Session:
             if self.on_request is not None:
                 self.on_request(request.verb, request.resource, status, monotonic() - started)
         if status == 401:
-            self.config.credentials.invalidate()
+            self.config.credentials.invalidate(credential)
         raise api_error(status, _decode_lenient(text), retry_after=_retry_after(response.headers))
 
     def _tls_for(self, certificate: ClientCertificate | None) -> ssl.SSLContext | bool:
@@ -268,6 +268,11 @@ def _error_text(error: BaseException) -> str:
     """Returns what went wrong, without aiohttp's descriptions of its own objects."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"the certificate of {error.host}:{error.port} is not trusted: {_reason(error.certificate_error)}"
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return f"cannot connect to the proxy {error.host}:{error.port}: {_reason(error.os_error)}"
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        proxy = error.request_info.real_url
+        return f"the proxy {proxy.host}:{proxy.port} refused the connection: {error.status} {error.message}"
     if isinstance(error, aiohttp.ClientConnectorError):
         return f"cannot connect to {error.host}:{error.port}: {_reason(error.os_error)}"
     return str(error) or type(error).__name__

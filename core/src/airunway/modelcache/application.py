@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from airunway.api import names
-from airunway.artifacts.decision import Flags
 from airunway.artifacts.deployments import CONDITION, wants_cache
 from airunway.artifacts.jobs import downloads, finished
 from airunway.artifacts.volumes import STORAGE, claims_named, has_volumes
@@ -44,6 +43,8 @@ DEFAULT_DOWNLOADER_IMAGE = "ghcr.io/airunway/model-downloader:0.1.0"
 _USERS_LATER = 5.0
 """Seconds after which an artifact counts its users anew."""
 
+_WORKERS = 8
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCacheSettings:
@@ -53,7 +54,6 @@ class ModelCacheSettings:
     """``--downloader-image``."""
     max_downloads: int = 10
     """``--max-downloads``: downloads at a time."""
-    workers: int = 8
 
 
 class ModelCacheApplication:
@@ -69,7 +69,6 @@ class ModelCacheApplication:
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         settings, clock = settings or ModelCacheSettings(), clock or (lambda: datetime.now(UTC))
-        self._workers = settings.workers
         self.metrics = caches.metrics
         self._base = BaseController(caches, component=names.MODEL_CACHE_MANAGER, instance=instance)
         self._deployments = self._base.deployments
@@ -116,7 +115,7 @@ class ModelCacheApplication:
             caches=self._caches,
             configs=self._artifact_configs,
             events=self._base.events,
-            flags=Flags(image=settings.image),
+            image=settings.image,
             slots=self._slots,
             users_of=self._users_of,
             labels_of_users=self._labels_of_users,
@@ -182,14 +181,14 @@ class ModelCacheApplication:
             self._queue,
             self._reconciler.reconcile,
             provider_of=lambda key: self._providers.provider_of(self._deployments.get(key)),
-            workers=self._workers,
+            workers=_WORKERS,
         )
         artifacts = self._base.controller(
             "model-artifacts",
             self._artifact_queue,
             self._artifacts.reconcile,
             provider_of=lambda _: "",
-            workers=self._workers,
+            workers=_WORKERS,
         )
         templates = self._base.controller(
             "warm-templates",

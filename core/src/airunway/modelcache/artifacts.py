@@ -18,7 +18,6 @@ from airunway.artifacts.claims import artifact_labels
 from airunway.artifacts.decision import (
     ArtifactDecision,
     ArtifactFacts,
-    Flags,
     decide_artifact,
 )
 from airunway.artifacts.jobs import bound_to, finished
@@ -43,7 +42,8 @@ from airunway.status.rootcause import RootCause, find_root_cause
 log = logging.getLogger(__name__)
 
 _USERS_PAUSE = 2.0
-"""Least seconds from one write of a status to one that changes nothing but the users: many deployments come at once."""
+"""Least seconds from one write of a status to one that changes nothing but the users: many deployments come at once,
+and pods and Jobs bring passes while they do (`application._USERS_LATER` bounds the passes that users bring)."""
 
 _USERS = frozenset({"users", "usedBy", "unusedSince"})
 
@@ -79,7 +79,7 @@ class ArtifactReconciler:
         caches: ArtifactCaches,
         configs: RuntimeConfigs,
         events: EventRecorder,
-        flags: Flags,
+        image: str,
         slots: Slots,
         users_of: Callable[[ObjectKey], tuple[str, ...]],
         labels_of_users: Callable[[ObjectKey], dict[str, str] | None],
@@ -92,7 +92,7 @@ class ArtifactReconciler:
         self._caches = caches
         self._configs = configs
         self._events = events
-        self._flags = flags
+        self._image = image
         self._slots = slots
         self._users_of = users_of
         self._labels_of_users = labels_of_users
@@ -175,7 +175,7 @@ class ArtifactReconciler:
             cause=memory.cause if running or claims else None,
             refused=memory.refused,
             slot=running or self._slots.has(key),
-            flags=self._flags,
+            image=self._image,
             now=now,
         )
 

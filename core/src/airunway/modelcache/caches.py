@@ -96,11 +96,6 @@ class ArtifactCaches:
 
     # ---------------------------------------------------------------------------------------------------- what is read
 
-    @property
-    def served(self) -> bool:
-        """Whether the cluster serves ModelArtifacts, as far as it is known."""
-        return not self.artifacts.reflector.missing
-
     def _all(self) -> list[AnyReflector]:
         views = (self.artifacts, *self._views.values())
         return [*(view.reflector for view in views), self.pods, self._events, self.classes]

@@ -42,7 +42,7 @@ from airunway.resource import (
     labels_of,
 )
 from airunway.status import Condition
-from airunway.status.conditions import Change, change_of, conditions_in, written
+from airunway.status.conditions import Change, change_of, written_on
 from airunway.status.evidence import Evidence, claim_facts
 from airunway.status.rollup import Verdict
 from airunway.status.rootcause import find_root_cause
@@ -157,8 +157,7 @@ class CacheReconciler:
         no = await self._maker.make(artifact, labels=labels)
         if no is None:
             return None
-        reason = "Forbidden" if no.kind is None else no.policy.reason
-        return Condition(type=CONDITION, status=False, reason=reason, message=str(no))
+        return Condition(type=CONDITION, status=False, reason=no.policy.reason, message=str(no))
 
     # --------------------------------------------------------------------------------------------------------- volumes
 
@@ -236,12 +235,8 @@ class CacheReconciler:
         decided = [(CONDITION, cache.write_status, cache.condition), (STORAGE, volumes.write_status, volumes.condition)]
         kept = (condition_of(deployment, type_) for type_, writes, _ in decided if not writes)
         conditions = [condition for condition in kept if condition is not None]
-        conditions += written(
-            [condition for _, writes, condition in decided if writes and condition is not None],
-            previous=conditions_in(live),
-            generation=deployment["metadata"].get("generation", 0),
-            now=self._clock(),
-        )
+        new = [condition for _, writes, condition in decided if writes and condition is not None]
+        conditions += written_on(deployment, new, now=self._clock())
         if conditions:
             status["conditions"] = sorted(conditions, key=lambda condition: str(condition.get("type")))
         if await self._status.write(deployment, status) and cache.write_status:

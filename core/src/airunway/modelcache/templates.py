@@ -169,7 +169,7 @@ class WarmTemplates:
                 continue
             refused = await self._maker.make(request.artifact, labels=labels)
             if refused is not None:
-                problems.append(f"{'Forbidden' if refused.kind is None else refused.policy.reason}: {refused}")
+                problems.append(f"{refused.policy.reason}: {refused}")
         self._announce(template, "; ".join(problems))
         return REFUSED_RETRY if problems else None
 

@@ -85,11 +85,9 @@ def policy_of(error: KubeError) -> ErrorPolicy:
 
 
 class Refused(Exception):
-    """The API server refuses an object, or does not serve its kind (no `kind`). `obj` has only the object's
-    identity.
-    """
+    """The API server refuses an object, or does not serve its kind. `obj` has only the object's identity."""
 
-    def __init__(self, obj: Resource, message: str, kind: ErrorKind | None = None) -> None:
+    def __init__(self, obj: Resource, message: str, kind: ErrorKind) -> None:
         super().__init__(f"{named(obj)} was refused: {message}")
         namespace, name = key_of(obj)
         metadata = {"namespace": namespace, "name": name}
@@ -99,7 +97,7 @@ class Refused(Exception):
 
     @property
     def policy(self) -> ErrorPolicy:
-        return POLICIES[self.kind or ErrorKind.INVALID]
+        return POLICIES[self.kind]
 
 
 class NameTaken(Exception):

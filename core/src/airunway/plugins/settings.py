@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, get_type_hints
 
@@ -80,16 +81,34 @@ def kept_settings(settings: Any) -> dict[str, Any]:
 
 def with_kept(settings: Any, recorded: Mapping[str, Any]) -> Any:
     """The settings with the `recorded` values of kept settings. Recorded values that no longer fit are ignored."""
-    if not dataclasses.is_dataclass(settings):
+    if not dataclasses.is_dataclass(settings) or isinstance(settings, type):
         return settings
     now = kept_settings(settings)
-    known = {name: value for name, value in recorded.items() if name in now and type(value) is type(now[name])}
-    if not known or all(now[name] == value for name, value in known.items()):
+    found = {name: _as_recorded(settings, name, value) for name, value in recorded.items() if name in now}
+    known = {name: value for name, value in found.items() if value is not _DOES_NOT_FIT and value != now[name]}
+    if not known:
         return settings
     try:
-        return dataclasses.replace(settings, **known)  # type: ignore[type-var]  # an instance of the class above
+        return dataclasses.replace(settings, **known)
     except ValueError:  # from a check in __post_init__, which a newer release may have added
+        for name, value in known.items():
+            with suppress(ValueError):
+                settings = dataclasses.replace(settings, **{name: value})
         return settings
+
+
+_DOES_NOT_FIT = object()
+
+
+def _as_recorded(settings: Any, name: str, value: object) -> object:
+    """A recorded value in the type of the setting: JSON has no tuples."""
+    kind: type = type(settings)
+    if type(value) is type(getattr(settings, name)) and not isinstance(value, list | dict):
+        return value
+    try:
+        return getattr(_model(kind)(**{to_camel(name): value}), name)
+    except ValidationError:
+        return _DOES_NOT_FIT
 
 
 def with_defaults(settings: Any, defaults: Mapping[str, object]) -> Any:

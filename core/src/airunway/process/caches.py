@@ -28,7 +28,8 @@ from airunway.kube import (
     wait_until_answered,
 )
 from airunway.process.metrics import Metrics
-from airunway.resource import ObjectKey, Resource, dig, entries_at
+from airunway.resource import ObjectKey, Resource, dig
+from airunway.selection import engine_entry
 
 T = TypeVar("T")
 
@@ -248,9 +249,7 @@ class ProviderCapabilities:
     def engine_of(self, deployment: Resource) -> Resource | None:
         """The provider's entry for the engine that a deployment uses; None if it is not known."""
         config = self.configs.get(ObjectKey("", self.provider_of(deployment)))
-        used = dig(deployment, "status", "engine", "type")
-        engines = entries_at(config, "spec", "capabilities", "engines")
-        return next((entry for entry in engines if entry.get("name") == used), None)
+        return engine_entry(config, deployment)
 
     def _on_config(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         if dig(old, "spec", "capabilities") != dig(new, "spec", "capabilities"):

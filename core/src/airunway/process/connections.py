@@ -37,13 +37,21 @@ def listening(host: str, port: int, *, who: str = "", backlog: int = 128) -> Ite
     """
     try:
         listener = _bound(host, port, backlog)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        text = " ".join(filter(None, (who, f"cannot listen on {where}: {os.strerror(error.errno or 0)}")))
-        raise OSError(error.errno, text) from error
+        text = " ".join(filter(None, (who, f"cannot listen on {where}: {_reason(error)}")))
+        raise OSError(getattr(error, "errno", None) or errno.EINVAL, text) from error
     with listener:
         listener.setblocking(False)
         yield listener
+
+
+def _reason(error: OSError | UnicodeError) -> str:
+    if isinstance(error, UnicodeError):
+        return "not a host name"
+    if isinstance(error, socket.gaierror):  # its numbers are not those of the operating system
+        return error.strerror or str(error)
+    return os.strerror(error.errno or 0)
 
 
 def _bound(host: str, port: int, backlog: int) -> socket.socket:
@@ -54,6 +62,8 @@ def _bound(host: str, port: int, backlog: int) -> socket.socket:
             if error.errno not in _NO_IPV6:  # the kernel knows IPv6, and it is disabled
                 raise
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    if host:
+        socket.getaddrinfo(host, port, family)  # of a failure `create_server` keeps only the number
     return socket.create_server((host, port), family=family, backlog=backlog)
 
 

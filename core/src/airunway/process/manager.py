@@ -1,7 +1,8 @@
 """The manager of a long-running process: start, probes, metrics, leader election, the parts, and shutdown.
 
-Parts are the core and one or several providers; each leads, fails and restarts separately. kopf handles signals, login
-and clean-up, and runs the admission server; it watches nothing (docs/decisions/0001-kopf-is-the-process-shell.md).
+Parts are the core and one or several providers; each leads, fails and restarts separately. kopf handles signals and
+clean-up, and runs the admission server; it does not use the API server
+(docs/decisions/0001-kopf-is-the-process-shell.md).
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ import gc
 import logging
 import sys
 from asyncio import sslproto
-from base64 import b64encode
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import kopf
+from aiohttp import web
 
 from airunway import __version__
 from airunway.api import names
@@ -29,7 +32,7 @@ from airunway.process.effective_settings import PART_OF, EffectiveSettings
 from airunway.process.logs import set_log_fields
 from airunway.process.metrics import Metrics
 from airunway.process.probes import metrics_server, probe_server
-from airunway.redaction import printable, redacted
+from airunway.redaction import bounded, printable, redacted
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +102,16 @@ async def serve(
         await stack.enter_async_context(metrics_server(settings.metrics_address, metrics))
         agent = user_agent_of(settings.component)
         client = await stack.enter_async_context(Client(config, user_agent=agent, on_request=metrics.on_request))
-        application = Supervisor(make(client), lead_of=lambda component: _leader(component, client, settings, metrics))
+        electors: dict[str, LeaderElector] = {}
+
+        def lead_of(component: str) -> Lead:
+            on_leading = metrics.on_leading(component)
+            if not settings.leader_election:
+                return partial(_at_once, on_leading)
+            electors[component] = _elector(component, client, settings, on_leading)
+            return electors[component].run
+
+        application = Supervisor(make(client), lead_of=lead_of, electors=electors)
         lag = asyncio.create_task(metrics.event_loop_lag.run(), name="event loop lag")
         stack.callback(lag.cancel)
         work = asyncio.create_task(application.run(), name=settings.component)
@@ -115,7 +127,7 @@ async def serve(
         )
         settling = asyncio.create_task(_when_ready(application, settings.ready_file), name="settling")
         try:
-            await _kopf(config, application, work, stop)
+            await _kopf(application, work, stop)
         finally:
             settling.cancel()
             await _finish(work)
@@ -124,7 +136,7 @@ async def serve(
         raise error
 
 
-async def _kopf(config: ClusterConfig, application: Supervisor, work: asyncio.Task[None], stop: asyncio.Event) -> None:
+async def _kopf(application: Supervisor, work: asyncio.Task[None], stop: asyncio.Event) -> None:
     registry = kopf.OperatorRegistry()
     settings = kopf.OperatorSettings()
     settings.scanning.disabled = True
@@ -134,14 +146,15 @@ async def _kopf(config: ClusterConfig, application: Supervisor, work: asyncio.Ta
 
     @kopf.on.login(registry=registry)
     async def login(**_: Any) -> kopf.ConnectionInfo:
-        return await _connection_info(config)
+        return kopf.ConnectionInfo(server=url)
 
     @kopf.on.cleanup(registry=registry)
     async def cleanup(**_: Any) -> None:
         await _finish(work)
 
     application.register(settings)
-    await kopf.operator(registry=registry, settings=settings, clusterwide=True, stop_flag=stop)
+    async with _api_without_kinds() as url:
+        await kopf.operator(registry=registry, settings=settings, clusterwide=True, stop_flag=stop)
 
 
 async def _finish(work: asyncio.Task[None]) -> None:
@@ -152,15 +165,14 @@ async def _finish(work: asyncio.Task[None]) -> None:
             await asyncio.wait([work])
 
 
-def _leader(component: str, client: Client, settings: ManagerSettings, metrics: Metrics) -> Lead:
-    on_leading = metrics.on_leading(component)
-    if not settings.leader_election:
+async def _at_once(on_leading: Callable[[bool], None], work: Work) -> None:
+    on_leading(True)
+    await work()
 
-        async def at_once(work: Work) -> None:
-            on_leading(True)
-            await work()
 
-        return at_once
+def _elector(
+    component: str, client: Client, settings: ManagerSettings, on_leading: Callable[[bool], None]
+) -> LeaderElector:
     effective = settings.effective.get(component)
     return LeaderElector(
         client,
@@ -170,7 +182,7 @@ def _leader(component: str, client: Client, settings: ManagerSettings, metrics: 
         on_change=on_leading,
         labels=dict([PART_OF]),
         annotations=effective.annotations() if effective is not None else None,
-    ).run
+    )
 
 
 async def _when_ready(application: Supervisor, ready_file: Path | None) -> None:
@@ -188,21 +200,33 @@ async def _when_ready(application: Supervisor, ready_file: Path | None) -> None:
         ready_file.touch()
 
 
-async def _connection_info(config: ClusterConfig) -> kopf.ConnectionInfo:
-    """Our connection for kopf, which uses it only to list the API groups."""
-    credential = await config.credentials.credential()
-    certificate = credential.certificate
-    return kopf.ConnectionInfo(
-        server=config.server,
-        ca_data=b64encode(config.ca_data) if config.ca_data else None,
-        insecure=config.insecure_skip_tls_verify or None,
-        token=credential.token or None,
-        username=credential.username or None,
-        password=credential.password or None,
-        certificate_data=b64encode(certificate.certificate) if certificate else None,
-        private_key_data=b64encode(certificate.key) if certificate else None,
-        proxy_url=config.proxy_url or None,
-    )
+@asynccontextmanager
+async def _api_without_kinds() -> AsyncIterator[str]:
+    """The URL of an API on the loopback interface that serves no kinds; kopf is logged in to it.
+
+    kopf lists the API groups of its server, reads nothing else, and only then starts the admission server. A failure
+    of that list ends the process, and kopf connects less well than our client (no `tls-server-name`, only a minute of
+    retries), which reads all that we need from the API server.
+    """
+
+    def answering(body: dict[str, list[str]]) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def answer(_: web.Request) -> web.Response:
+            response = web.json_response(body)
+            response.force_close()  # an idle connection would delay the end of kopf
+            return response
+
+        return answer
+
+    app = web.Application()
+    app.router.add_get("/api", answering({"versions": []}))
+    app.router.add_get("/apis", answering({"groups": []}))
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
 
 
 # ------------------------------------------------------------------------------------------------------- the parts
@@ -252,15 +276,23 @@ Factories: TypeAlias = Mapping[str, Callable[[], Application]]
 
 
 class Supervisor:
-    """Creates and runs all applications of a process; `lead_of` returns the leader election of each.
+    """Creates and runs all applications of a process; `lead_of` returns the leader election of each, and puts its
+    elector, if it has one, into `electors`.
 
     A single application ends the process with its own end. Of several, one that ends or whose plugin cannot be used is
     restarted with a growing delay while the others continue; `unready` and the log report its error.
     """
 
-    def __init__(self, makers: Factories, *, lead_of: Callable[[str], Lead]) -> None:
+    def __init__(
+        self,
+        makers: Factories,
+        *,
+        lead_of: Callable[[str], Lead],
+        electors: Mapping[str, LeaderElector] = MappingProxyType({}),
+    ) -> None:
         self._makers = makers
         self._lead_of = lead_of
+        self._electors = electors
         self._alone = len(makers) == 1
         self._running: dict[str, Application] = {}
         self._ended: dict[str, str] = {}
@@ -293,7 +325,10 @@ class Supervisor:
 
         def remarks() -> Iterator[tuple[str, str | None]]:
             for component in self._makers:
-                yield component, self._problem(component)
+                problem, election = self._problem(component), self._election(component)
+                yield component, problem
+                if election != problem:
+                    yield component, election
                 application = self._running.get(component)
                 if isinstance(application, HasRemarks):
                     yield component, application.remark()
@@ -301,7 +336,16 @@ class Supervisor:
         return self._joined(remarks())
 
     def _problem(self, component: str) -> str | None:
-        return self._ended.get(component) or self._running[component].unready()
+        problem = self._ended.get(component) or self._running[component].unready()
+        if problem is not None or component in self._serving():
+            return problem
+        elector = self._electors.get(component)
+        return self._election(component) if elector is not None and elector.refused else None
+
+    def _election(self, component: str) -> str | None:
+        """Why the part could not hold its Lease, or None."""
+        elector = self._electors.get(component)
+        return bounded(elector.problem) if elector is not None and elector.problem else None
 
     def _joined(self, problems: Iterable[tuple[str, str | None]]) -> str | None:
         texts = [text if self._alone else f"{component}: {text}" for component, text in problems if text is not None]

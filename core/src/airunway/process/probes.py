@@ -96,18 +96,20 @@ _BACKLOG = 512
 _LOG_INTERVAL = 60.0
 """Seconds between two log records about connections that were turned away."""
 
+_LAST_PORT = 65535
+
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def parse_address(address: str) -> tuple[str, int] | None:
     """Host and port of ``:8081``, ``127.0.0.1:8081`` or ``[::1]:8081``; None for ``0`` (switched off).
 
-    An empty host means every address. Raises ValueError, naming the address, for anything else.
+    An empty host means every address, port 0 any free one. Raises ValueError, naming the address, for anything else.
     """
     if address == "0":
         return None
     host, separator, port = address.rpartition(":")
-    if not separator or not port.isdecimal():
+    if not separator or not (port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= _LAST_PORT):
         raise ValueError(f"{address!r} is not an address (examples: :8081, 127.0.0.1:8081, 0 for none)")
     return host.strip("[]"), int(port)
 

@@ -22,9 +22,7 @@ from airunway.plugins.contract import ProviderManifest
 from airunway.rbac.part_rules import BY_ARTIFACT, artifact_contents, gateway_contents, model_cache_contents
 from airunway.rbac.policy_rules import (
     BY_DEPLOYMENT,
-    EVENTS,
     HELD,
-    LEASES,
     OWNERS,
     VARIABLES,
     PolicyRule,
@@ -34,8 +32,7 @@ from airunway.rbac.policy_rules import (
     is_account,
     keeps_finalizers,
     literals,
-    own_events,
-    own_lease,
+    own_records,
     pods_of,
     policy_and_binding,
     quoted,
@@ -89,22 +86,10 @@ def core_guard(user: str, *, name: str = GUARD) -> list[Resource]:
         *policy_and_binding(
             f"{name}-core-configs",
             condition=condition,
-            resources=[
-                resource_rule(
-                    names.GROUP,
-                    RUNTIME_CONFIG.plural,
-                    CLUSTER_RUNTIME_CONFIG.plural,
-                    operations=("CREATE", "UPDATE", "DELETE"),
-                )
-            ],
+            resources=[resource_rule(names.GROUP, RUNTIME_CONFIG.plural, CLUSTER_RUNTIME_CONFIG.plural)],
             rules=[PolicyRule(expression="false", message="the core writes only the status of runtime configs")],
         ),
-        *policy_and_binding(
-            f"{name}-core-events", condition=condition, resources=[EVENTS], rules=[own_events(*_CORE_PARTS)]
-        ),
-        *policy_and_binding(
-            f"{name}-core-leases", condition=condition, resources=[LEASES], rules=[own_lease(*_CORE_PARTS)]
-        ),
+        *own_records(f"{name}-core", condition, *_CORE_PARTS),
     ]
 
 
@@ -120,16 +105,16 @@ def gateway_guard(
     """
     variables, rules = gateway_contents(images)
     kinds = sorted((kind.group, kind.plural) for kind in (HTTP_ROUTE, INFERENCE_POOL, DESTINATION_RULE, *PICKER_KINDS))
-    part = quoted(names.PART)
+    part, gateway = quoted(names.PART), quoted(names.GATEWAY_PART)
     return policy_and_binding(
         f"{name}-gateway",
         condition=is_account(user),
-        resources=resource_rules(kinds, operations=("CREATE", "UPDATE", "DELETE")),
+        resources=resource_rules(kinds),
         variables={**OWNERS, **variables, **HELD},
         rules=[
             *whereabouts([own], namespaces, who="the core"),
             PolicyRule(
-                expression=f"oldObject == null || oldObject.metadata.?labels[?{part}].orValue('') == 'gateway' && "
+                expression=f"oldObject == null || oldObject.metadata.?labels[?{part}].orValue('') == {gateway} && "
                 f"({_OWNED_BEFORE})",
                 message="the core must not touch an object that it has not made for a ModelDeployment",
             ),
@@ -138,8 +123,8 @@ def gateway_guard(
                 message="what the core writes must belong to a ModelDeployment",
             ),
             PolicyRule(
-                expression=f"object == null || object.metadata.?labels[?{part}].orValue('') == 'gateway'",
-                message=f"what the gateway part writes must have the label {names.PART}: gateway",
+                expression=f"object == null || object.metadata.?labels[?{part}].orValue('') == {gateway}",
+                message=f"what the gateway part writes must have the label {names.PART}: {names.GATEWAY_PART}",
             ),
             keeps_finalizers("the core"),
             *if_present(rules),
@@ -174,10 +159,7 @@ def model_cache_guard(
         *policy_and_binding(
             f"{name}-model-cache",
             condition=condition,
-            resources=resource_rules(
-                sorted((kind.group, kind.plural) for kind in (JOB, PERSISTENT_VOLUME_CLAIM)),
-                operations=("CREATE", "UPDATE", "DELETE"),
-            ),
+            resources=resource_rules(sorted((kind.group, kind.plural) for kind in (JOB, PERSISTENT_VOLUME_CLAIM))),
             variables={**OWNERS, **variables, **HELD},
             rules=[
                 *where,
@@ -202,9 +184,7 @@ def model_cache_guard(
         *policy_and_binding(
             f"{name}-model-artifacts",
             condition=condition,
-            resources=[
-                resource_rule(MODEL_ARTIFACT.group, MODEL_ARTIFACT.plural, operations=("CREATE", "UPDATE", "DELETE"))
-            ],
+            resources=[resource_rule(MODEL_ARTIFACT.group, MODEL_ARTIFACT.plural)],
             variables={**OWNERS, **HELD, "o": "dyn(object)"},
             rules=[
                 *where,
@@ -248,7 +228,6 @@ def provider_guard(
     name, provider = f"{name}-{manifest.name}", quoted(manifest.name)
     finalizer = quoted(names.provider_finalizer(manifest.name))
     chosen = f"oldObject.?status.?provider.?name.orValue('') == {provider}"
-    manager = names.provider_manager(manifest.name)
     written = [kind for kind in manifest.upstream if kind.write]
     kinds = sorted({(kind.group, kind.plural) for kind in written} | {(CONFIG_MAP.group, CONFIG_MAP.plural)})
     condition = is_account(user)
@@ -289,7 +268,7 @@ def provider_guard(
         *policy_and_binding(
             f"{name}-objects",
             condition=condition,
-            resources=resource_rules(kinds, operations=("CREATE", "UPDATE", "DELETE")),
+            resources=resource_rules(kinds),
             variables={
                 **OWNERS,
                 **variables,
@@ -329,8 +308,7 @@ def provider_guard(
                 ),
             ],
         ),
-        *policy_and_binding(f"{name}-events", condition=condition, resources=[EVENTS], rules=[own_events(manager)]),
-        *policy_and_binding(f"{name}-leases", condition=condition, resources=[LEASES], rules=[own_lease(manager)]),
+        *own_records(name, condition, names.provider_manager(manifest.name)),
     ]
 
 

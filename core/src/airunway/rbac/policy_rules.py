@@ -478,22 +478,6 @@ def whereabouts(
     ]
 
 
-def own_events(*managers: str) -> PolicyRule:
-    own = literals(f"{names.GROUP}/{manager}" for manager in managers)
-    return PolicyRule(
-        expression=f"[object, oldObject].all(o, o == null || o.?reportingController.orValue('') in {own})",
-        message="a controller must not write events of another controller",
-    )
-
-
-def own_lease(*managers: str) -> PolicyRule:
-    # RBAC cannot limit ``create`` to a name; it limits updates.
-    return PolicyRule(
-        expression=f"object.metadata.name in {literals(managers)}",
-        message="a controller must not create the Lease of another",
-    )
-
-
 def policy_and_binding(
     name: str,
     *,
@@ -529,17 +513,36 @@ def policy_and_binding(
     ]
 
 
-def resource_rule(group: str, *resources: str, operations: Sequence[str]) -> Resource:
+_WRITES = ("CREATE", "UPDATE", "DELETE")
+
+
+def resource_rule(group: str, *resources: str, operations: Sequence[str] = _WRITES) -> Resource:
     return {"apiGroups": [group], "apiVersions": ["*"], "operations": list(operations), "resources": list(resources)}
 
 
-def resource_rules(kinds: Iterable[tuple[str, str]], *, operations: Sequence[str]) -> list[Resource]:
+def resource_rules(kinds: Iterable[tuple[str, str]], *, operations: Sequence[str] = _WRITES) -> list[Resource]:
     """The resource rules of kinds, each by group and plural."""
     return [resource_rule(group, plural, operations=operations) for group, plural in kinds]
 
 
-EVENTS = resource_rule(EVENT.group, EVENT.plural, operations=("CREATE", "UPDATE"))
-LEASES = resource_rule(LEASE.group, LEASE.plural, operations=("CREATE",))
+def own_records(name: str, condition: str, *managers: str) -> list[Resource]:
+    """The policies and bindings by which an account writes events and Leases of these managers only."""
+    own = literals(f"{names.GROUP}/{manager}" for manager in managers)
+    of_events = PolicyRule(
+        expression=f"[object, oldObject].all(o, o == null || o.?reportingController.orValue('') in {own})",
+        message="a controller must not write events of another controller",
+    )
+    # RBAC cannot limit ``create`` to a name; it limits updates.
+    of_leases = PolicyRule(
+        expression=f"object.metadata.name in {literals(managers)}",
+        message="a controller must not create the Lease of another",
+    )
+    events = resource_rule(EVENT.group, EVENT.plural, operations=("CREATE", "UPDATE"))
+    leases = resource_rule(LEASE.group, LEASE.plural, operations=("CREATE",))
+    return [
+        *policy_and_binding(f"{name}-events", condition=condition, resources=[events], rules=[of_events]),
+        *policy_and_binding(f"{name}-leases", condition=condition, resources=[leases], rules=[of_leases]),
+    ]
 
 
 def is_account(user: str) -> str:

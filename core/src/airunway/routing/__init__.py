@@ -10,7 +10,6 @@ from airunway.routing.backends import (
     Backend,
     BackendKind,
     Picker,
-    PickerProblem,
     Waiting,
     backend_of,
     equalities,
@@ -20,7 +19,7 @@ from airunway.routing.backends import (
 from airunway.routing.claims import Claim, Claimant, ClaimKind, Claims, Conflict, claimant_of
 from airunway.routing.decision import Decision, decide
 from airunway.routing.gateways import (
-    Choice,
+    ChosenGateway,
     Target,
     choose,
     gateway_status,
@@ -36,7 +35,7 @@ __all__ = [
     "MODEL_HEADER",
     "Backend",
     "BackendKind",
-    "Choice",
+    "ChosenGateway",
     "Claim",
     "ClaimKind",
     "Claimant",
@@ -46,7 +45,6 @@ __all__ = [
     "Facts",
     "Flags",
     "Picker",
-    "PickerProblem",
     "Probe",
     "Rules",
     "Target",

@@ -60,13 +60,11 @@ class Backend:
     @property
     def as_service(self) -> Backend:
         """The Service of the endpoint as the backend."""
-        return Backend(
-            kind=BackendKind.SERVICE,
-            name=self.service,
-            port=self.service_port,
-            service=self.service,
-            service_port=self.service_port,
-        )
+        return _of_service(self.service, self.service_port)
+
+
+def _of_service(name: str, port: int) -> Backend:
+    return Backend(kind=BackendKind.SERVICE, name=name, port=port, service=name, service_port=port)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,9 +118,7 @@ def backend_of(
                 service_port=service_port,
             )
     if has_service:
-        return Backend(
-            kind=BackendKind.SERVICE, name=service, port=service_port, service=service, service_port=service_port
-        )
+        return _of_service(service, service_port)
     if pools_served and await_pool:
         return Waiting(
             reason="WaitingForPool", message="the provider has not reported its InferencePool in status.endpoint.pool"
@@ -186,7 +182,7 @@ def live_backend(deployment: Resource, *, route: Resource | None, pool: Resource
     if found is None:
         if service is None or not 0 < known[1] < 65536:
             return None
-        return Backend(kind=BackendKind.SERVICE, name=known[0], port=known[1], service=known[0], service_port=known[1])
+        return _of_service(*known)
     name = text_at(found, "name")
     if name == text_at(deployment, "metadata", "name") and pool is not None:
         return live_pool(deployment, pool, service=known[0], service_port=known[1])
@@ -226,15 +222,9 @@ class Picker:
     """Text of its configuration file; empty: by load and prefix."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PickerProblem:
-    """Why there is no picker."""
-
-    message: str
-
-
-def picker_for(image: str, *, version: str = "", engine: Resource | None = None) -> Picker | PickerProblem:
-    """The picker by ``--epp-image`` and ``--epp-version``, or by the ``endpointPicker`` of an engine's capabilities.
+def picker_for(image: str, *, version: str = "", engine: Resource | None = None) -> Picker | str:
+    """The picker by ``--epp-image`` and ``--epp-version``, or by the ``endpointPicker`` of an engine's capabilities; or
+    why there is none.
 
     The flags of a picker depend on its release, so a release that is not known is a problem.
     """
@@ -245,8 +235,8 @@ def picker_for(image: str, *, version: str = "", engine: Resource | None = None)
     if release is None:
         where = "gateway.endpointPicker.image of the provider" if chosen else "--epp-image"
         advice = "" if chosen else ", or set --epp-version to the release that the image has"
-        return PickerProblem(
-            message=f"the flags of the endpoint picker {chosen or image or '(none)'} are not known: known are "
+        return (
+            f"the flags of the endpoint picker {chosen or image or '(none)'} are not known: known are "
             f"{picker_sdk.known_releases()}; set {where} to an image with such a tag{advice}"
         )
     return Picker(image=chosen or image, release=release, config=text_at(own, "configData"))

@@ -79,15 +79,6 @@ class _Group:
     """Claimants with their sections, the oldest first."""
     sections: dict[str, list[Claimant]] = field(default_factory=dict)
 
-    def holder(self, claimant: Claimant, section: str) -> Claimant:
-        """The claimant that holds what `claimant` wants: itself, or the oldest one that overlaps and holds."""
-        oldest, its_section = self.everyone[0]
-        # The oldest on all listeners excludes all others. Else those on all listeners overlap with the oldest one,
-        # never hold, and cannot exclude those on other listeners.
-        if not its_section or not section:
-            return oldest
-        return self.sections[section][0]
-
     def add(self, claimant: Claimant, section: str) -> None:
         insort(self.everyone, (claimant, section))
         insort(self.sections.setdefault(section, []), claimant)
@@ -163,11 +154,6 @@ class Claims:
         found = self._of.get(key)
         return self.put(found[0], ()) if found is not None else frozenset()
 
-    def claims(self, key: ObjectKey) -> frozenset[Claim]:
-        """What a deployment claims, whether it holds it or not."""
-        found = self._of.get(key)
-        return found[1] if found is not None else frozenset()
-
     def conflicts(self, key: ObjectKey) -> tuple[Conflict, ...]:
         """The claims of a deployment that others hold, each with its holder; sorted."""
         found = self._of.get(key)
@@ -176,18 +162,19 @@ class Claims:
         claimant, claims = found
         lost = []
         for claim in sorted(claims):
-            group = self._groups[_Subject(claim.gateway, claim.kind, claim.value)]
-            holder = group.holder(claimant, claim.section)
-            if holder != claimant:
-                lost.append(Conflict(claim, holder.key))
+            holder = self.holder(claim)
+            if holder is not None and holder != claimant.key:
+                lost.append(Conflict(claim, holder))
         return tuple(lost)
 
     def holder(self, claim: Claim) -> ObjectKey | None:
-        """The deployment that holds a claim (for explanations); None if it is free."""
+        """The deployment that holds a claim: the oldest one that overlaps and holds; None if it is free."""
         group = self._groups.get(_Subject(claim.gateway, claim.kind, claim.value))
         if group is None:
             return None
         oldest, its_section = group.everyone[0]
+        # The oldest on all listeners excludes all others. Else those on all listeners overlap with the oldest one,
+        # never hold, and cannot exclude those on other listeners.
         if not its_section or not claim.section:
             return oldest.key
         same = group.sections.get(claim.section)

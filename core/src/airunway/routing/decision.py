@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from airunway.api import names
-from airunway.configs import RoutingRequest, propagated
+from airunway.configs import BUILT_IN, RoutingRequest, propagated
 from airunway.owned.objects import complete, our_labels
 from airunway.redaction import bounded
 from airunway.resource import (
@@ -45,16 +45,14 @@ from airunway.routing.intent import (
     Intent,
     has_place,
     intent_of,
-    is_dry_run,
     is_moved,
-    is_paused,
     is_settled,
     is_suspended,
     keeps_unasked,
 )
 from airunway.routing.routes import Rules, annotations_for, request_timeout, route, rules_in
 from airunway.status import Category, category_of
-from airunway.status.conditions import Condition
+from airunway.status.conditions import Condition, is_dry_run, is_paused
 from airunway.status.rollup import Verdict
 
 CONFLICT_RETRY = 60.0
@@ -426,7 +424,7 @@ def _pool_and_picker(facts: Facts, backend: Backend) -> tuple[Resource, ...]:
             facts.key.name,
             backend=backend,
             chosen=chosen,
-            pull_secrets=facts.config.image_pull_secrets if facts.config is not None else (),
+            pull_secrets=(facts.config or BUILT_IN).image_pull_secrets,
             labels=_labels(facts),
             destination_rule=facts.destination_rule,
         )

@@ -29,7 +29,7 @@ class Target:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class ChosenGateway:
     """The Gateway of a route, or why there is none."""
 
     target: Target | None = None
@@ -96,14 +96,9 @@ def admits(listener: Listener, *, gateway: ObjectKey, namespace: str) -> bool:
     return listener.admitted in ("All", "Selector")
 
 
-def addresses(gateway: Resource | None) -> list[str]:
-    """The addresses of a Gateway: the assigned ones."""
-    return [value for entry in entries_at(gateway, "status", "addresses") if (value := text_at(entry, "value"))]
-
-
 def choose(
     gateways: Sequence[Resource], *, deployment: Resource, config: EffectiveConfig | None, flag: str = ""
-) -> Choice:
+) -> ChosenGateway:
     """Chooses the Gateway for a deployment; `flag` is ``--gateway-name`` (a name, or namespace/name)."""
     namespace = text_at(deployment, "metadata", "namespace")
     ref = mapping_at(deployment, "spec", "gateway", "gatewayRef")
@@ -117,12 +112,12 @@ def choose(
             by="spec.gateway.gatewayRef",
         )
     wanted = config.routing.gateway if config is not None else None
-    if config is not None and wanted is not None and wanted.name:
+    if config is not None and wanted is not None:
         return _named(
             gateways,
             Target(
                 gateway=ObjectKey(wanted.namespace or config.namespace or namespace, wanted.name),
-                section=wanted.section_name or "",
+                section=wanted.section_name,
             ),
             by=f"spec.routing.gatewayRef of runtime config {config.name}",
         )
@@ -132,11 +127,11 @@ def choose(
     return _detected(alive)
 
 
-def _named(gateways: Sequence[Resource], target: Target, *, by: str) -> Choice:
+def _named(gateways: Sequence[Resource], target: Target, *, by: str) -> ChosenGateway:
     found = next((gateway for gateway in gateways if gateway_key(gateway) == target.gateway), None)
     if found is not None:
-        return Choice(target=target, gateway=found, named_by=by)
-    return Choice(
+        return ChosenGateway(target=target, gateway=found, named_by=by)
+    return ChosenGateway(
         target=target,
         named_by=by,
         reason="NoGateway",
@@ -144,13 +139,13 @@ def _named(gateways: Sequence[Resource], target: Target, *, by: str) -> Choice:
     )
 
 
-def _by_flag(gateways: Sequence[Resource], flag: str) -> Choice:
+def _by_flag(gateways: Sequence[Resource], flag: str) -> ChosenGateway:
     namespace, _, name = flag.rpartition("/")
     for gateway in gateways:
         key = gateway_key(gateway)
         if key.name == name and namespace in ("", key.namespace):
-            return Choice(target=Target(gateway=key), gateway=gateway, named_by="--gateway-name")
-    return Choice(
+            return ChosenGateway(target=Target(gateway=key), gateway=gateway, named_by="--gateway-name")
+    return ChosenGateway(
         target=Target(gateway=ObjectKey(namespace, name)) if namespace and name else None,
         named_by="--gateway-name",
         reason="NoGateway",
@@ -159,47 +154,49 @@ def _by_flag(gateways: Sequence[Resource], flag: str) -> Choice:
     )
 
 
-def _detected(gateways: Sequence[Resource]) -> Choice:
+def _detected(gateways: Sequence[Resource]) -> ChosenGateway:
     label = names.INFERENCE_GATEWAY
     if len(gateways) == 1:
-        return Choice(target=Target(gateway=gateway_key(gateways[0])), gateway=gateways[0])
+        return ChosenGateway(target=Target(gateway=gateway_key(gateways[0])), gateway=gateways[0])
     labelled = [
         gateway
         for gateway in gateways
         if mapping_at(gateway, "metadata", "labels").get(names.INFERENCE_GATEWAY) == "true"
     ]
     if labelled:
-        return Choice(target=Target(gateway=gateway_key(labelled[0])), gateway=labelled[0])
+        return ChosenGateway(target=Target(gateway=gateway_key(labelled[0])), gateway=labelled[0])
     if not gateways:
-        return Choice(reason="NoGateway", message="there is no Gateway in the cluster: create one")
+        return ChosenGateway(reason="NoGateway", message="there is no Gateway in the cluster: create one")
     listed = ", ".join(str(gateway_key(gateway)) for gateway in gateways[:5])
     more = f" and {len(gateways) - 5} more" if len(gateways) > 5 else ""
-    return Choice(
+    return ChosenGateway(
         reason="NoGateway",
         message=f"there are {len(gateways)} Gateways ({listed}{more}) and none has the label {label}=true: label one, "
         "or set spec.gateway.gatewayRef",
     )
 
 
-def usable(choice: Choice, *, namespace: str) -> bool:
+def usable(choice: ChosenGateway, *, namespace: str) -> bool:
     """Whether a deployment of `namespace` that asks for no route gets one at the chosen Gateway.
 
     The Gateway must exist, must not be in deletion, and must have a listener for HTTP that may admit the namespace.
     Its readiness does not count: a Gateway that is not programmed for a moment must not take routes away.
     """
-    return choice.gateway is not None and not is_deleting(choice.gateway) and not excludes(choice, namespace=namespace)
-
-
-def excludes(choice: Choice, *, namespace: str) -> bool:
-    """Whether the chosen Gateway exists and has no listener for HTTP that may admit the namespace."""
     gateway, target = choice.gateway, choice.target
-    if gateway is None or target is None:
+    if gateway is None or target is None or is_deleting(gateway):
         return False
-    return not any(
-        admits(listener, gateway=target.gateway, namespace=namespace)
-        for listener in listeners(gateway)
-        if target.section in ("", listener.name)
-    )
+    return bool(sections_of(gateway, section=target.section, namespace=namespace))
+
+
+def sections_of(gateway: Resource, *, section: str, namespace: str) -> tuple[str, ...]:
+    """The listeners for HTTP that a route of `namespace` for `section` may attach to: names, or one empty text for all
+    listeners if all of them may admit it.
+    """
+    key, all_ = gateway_key(gateway), listeners(gateway)
+    admitting = [
+        each.name for each in all_ if section in ("", each.name) and admits(each, gateway=key, namespace=namespace)
+    ]
+    return ("",) if not section and admitting and len(admitting) == len(all_) else tuple(admitting)
 
 
 # ----------------------------------------------------------------------------------------------- parents of a route
@@ -207,9 +204,7 @@ def excludes(choice: Choice, *, namespace: str) -> bool:
 
 def parent_of(live: Resource) -> Target | None:
     """The first Gateway of any JSON that should be an HTTPRoute; None if it names none."""
-    for ref in parents_of(live):
-        return ref
-    return None
+    return next(iter(parents_of(live)), None)
 
 
 def parents_of(live: Resource) -> list[Target]:
@@ -264,6 +259,19 @@ def verdict_of(route: Resource | None, *, gateways: Sequence[Resource], pool: Re
     # A refusal needs an action, and waiting does not.
     refused.sort(key=lambda verdict: verdict.reason == "WaitingForGateway")
     return refused[0] if refused else found[0]
+
+
+def is_shut_out(route: Resource, target: Target) -> bool | None:
+    """Whether no listener of a Gateway admits a live HTTPRoute; None as long as the Gateway has not answered."""
+    namespace = text_at(route, "metadata", "namespace")
+    for answer in entries_at(route, "status", "parents"):
+        accepted = _condition(answer, "Accepted")
+        if as_target(mapping_at(answer, "parentRef"), namespace) == target and accepted.get("status") in (
+            "True",
+            "False",
+        ):
+            return accepted["status"] == "False" and text_at(accepted, "reason") == _NOT_ADMITTED
+    return None
 
 
 def _waiting(message: str) -> Verdict:
@@ -404,8 +412,8 @@ def address_of(gateway: Resource | None, *, section: str = "", namespace: str = 
     if not open_:
         return "", ""
     listener = min(open_, key=_rank)
-    assigned = addresses(gateway)
-    address = assigned[0] if assigned else ""
+    assigned = (text_at(entry, "value") for entry in entries_at(gateway, "status", "addresses"))
+    address = next(filter(None, assigned), "")
     host = listener.hostname if _is_plain(listener.hostname) else address
     port = "" if listener.port in (0, 80 if listener.scheme == "http" else 443) else f":{listener.port}"
     endpoint = f"{_bracketed(address)}{port}" if address else ""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from airunway.api import names
-from airunway.configs import EffectiveConfig, PathTemplateError, RoutingRequest, path_of, routing_request
+from airunway.configs import BUILT_IN, EffectiveConfig, PathTemplateError, RoutingRequest, path_of, routing_request
 from airunway.owned.objects import Mark, is_ours
 from airunway.resource import (
     ObjectKey,
@@ -25,8 +25,18 @@ from airunway.resource import (
     uid_of,
 )
 from airunway.routing.claims import Claim, ClaimKind, Conflict
-from airunway.routing.gateways import Choice, choose, excludes, gateway_key, parent_of, usable
+from airunway.routing.gateways import (
+    ChosenGateway,
+    Target,
+    choose,
+    gateway_key,
+    is_shut_out,
+    parent_of,
+    sections_of,
+    usable,
+)
 from airunway.routing.routes import claims_in, header_problem
+from airunway.status.conditions import is_dry_run, is_paused
 
 CONDITION = "GatewayReady"
 
@@ -136,7 +146,7 @@ class Intent:
     """What a deployment wants from routing, without regard to what others hold."""
 
     request: RoutingRequest
-    choice: Choice = field(default_factory=Choice)
+    choice: ChosenGateway = field(default_factory=ChosenGateway)
     user_route: str = ""
     """``spec.gateway.httpRouteRef``."""
     path: str = ""
@@ -175,9 +185,7 @@ def intent_of(facts: Facts) -> Intent:
     if request is not RoutingRequest.REQUIRED:
         return intent
     if facts.engine is not None and facts.engine.get("pathRouting") is not True:
-        template = text_at(deployment, "spec", "gateway", "pathTemplate") or (
-            config.routing.path_template if config is not None else ""
-        )
+        template = text_at(deployment, "spec", "gateway", "pathTemplate") or (config or BUILT_IN).routing.path_template
         return replace(intent, path_unsupported=bool(template))
     try:
         return replace(intent, path=path_of(deployment, config))
@@ -236,7 +244,8 @@ def claims_of(facts: Facts, intent: Intent | None = None) -> tuple[Claim, ...]:
 
     An older deployment holds a claim while it does not run yet, while its path template cannot be rendered (the model
     name), while paused and in a dry run. A route that is left as it is keeps its claims in addition, so that no other
-    deployment gets a route with its path.
+    deployment gets a route with its path: one path and one model name, as we write them. Listeners that do not admit
+    the namespace are not claimed, nor is a Gateway that has said so: a tenant would take paths of others away.
     """
     if is_deleting(facts.deployment):
         return ()
@@ -244,19 +253,15 @@ def claims_of(facts: Facts, intent: Intent | None = None) -> tuple[Claim, ...]:
     claims = _wanted(facts, intent)
     live = facts.own_route
     if live is not None and leaves_route(facts, intent):
-        claims = (*claims, *(claim for claim in claims_in(live) if claim not in claims))
-    return claims
+        kept = {claim.kind: claim for claim in reversed(claims_in(live))}
+        claims = (*claims, *(kept[kind] for kind in ClaimKind if kind in kept))
+    return tuple(dict.fromkeys(placed for claim in claims for placed in _placed(facts, claim)))
 
 
 def _wanted(facts: Facts, intent: Intent) -> tuple[Claim, ...]:
-    """The claims of the spec and the config, whatever route exists.
-
-    On a Gateway that does not admit the namespace there are none: a tenant would take paths of others away.
-    """
+    """The claims of the spec and the config, whatever route exists, on the listeners that they name."""
     target = intent.choice.target
     if target is None or intent.user_route or is_suspended(facts.deployment):
-        return ()
-    if excludes(intent.choice, namespace=facts.key.namespace):
         return ()
     if intent.request is not RoutingRequest.REQUIRED and not has_place(facts, intent):
         return ()
@@ -266,6 +271,27 @@ def _wanted(facts: Facts, intent: Intent) -> tuple[Claim, ...]:
     if intent.model_name:
         claims.append(Claim(target.gateway, target.section, ClaimKind.MODEL_NAME, intent.model_name))
     return tuple(claims)
+
+
+def _placed(facts: Facts, claim: Claim) -> tuple[Claim, ...]:
+    """The claim on the listeners that admit the namespace; as it is on a Gateway that does not exist yet."""
+    gateway = next((each for each in facts.gateways if gateway_key(each) == claim.gateway), None)
+    if gateway is None:
+        return (claim,)
+    if _is_shut_out(facts, Target(gateway=claim.gateway, section=claim.section)):
+        return ()
+    sections = sections_of(gateway, section=claim.section, namespace=facts.key.namespace)
+    return tuple(claim._replace(section=section) for section in sections)
+
+
+def _is_shut_out(facts: Facts, target: Target) -> bool:
+    """Whether the Gateway has refused the namespace, by its last answer about the route or else by the condition."""
+    answer = is_shut_out(facts.own_route, target) if facts.own_route is not None else None
+    if answer is not None:
+        return answer
+    published = mapping_at(facts.deployment, "status", "gateway")
+    same = (published.get("gatewayNamespace"), published.get("gatewayName")) == tuple(target.gateway)
+    return same and (condition_of(facts.deployment, CONDITION) or {}).get("reason") == "RouteNotAccepted"
 
 
 def leaves_route(facts: Facts, intent: Intent) -> bool:
@@ -285,20 +311,6 @@ def leaves_route(facts: Facts, intent: Intent) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------------------- state
-
-
-def is_paused(deployment: Resource) -> bool:
-    """Whether nothing may be written for the deployment."""
-    return _is_annotated(deployment, names.PAUSED)
-
-
-def is_dry_run(deployment: Resource) -> bool:
-    """Whether only the status may be written for the deployment."""
-    return _is_annotated(deployment, names.DRY_RUN)
-
-
-def _is_annotated(deployment: Resource, annotation: str) -> bool:
-    return mapping_at(deployment, "metadata", "annotations").get(annotation) == "true"
 
 
 def is_suspended(deployment: Resource) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airunway.api import names
-from airunway.configs import EffectiveConfig, parse_duration
+from airunway.configs import BUILT_IN, EffectiveConfig, parse_duration
 from airunway.resource import Resource, entries_at, mapping_at, text_at
 from airunway.routing.backends import POOL_GROUP, Backend, BackendKind
 from airunway.routing.claims import Claim, ClaimKind
@@ -124,7 +124,7 @@ def request_timeout(deployment: Resource, config: EffectiveConfig | None) -> tup
     """The longest time for a request, and a remark about one that no HTTPRoute takes (else empty)."""
     asked, field = text_at(deployment, "spec", "gateway", "requestTimeout"), "spec.gateway.requestTimeout"
     if not asked and config is not None:
-        asked, field = config.routing.request_timeout or "", f"spec.routing.requestTimeout of config {config.name}"
+        asked, field = config.routing.request_timeout, f"spec.routing.requestTimeout of config {config.name}"
     if not asked or parse_duration(asked) is not None:
         return asked, ""
     return "", f"{field} is left out: an HTTPRoute takes durations such as 30s, 5m or 1h30m"
@@ -133,7 +133,7 @@ def request_timeout(deployment: Resource, config: EffectiveConfig | None) -> tup
 def annotations_for(deployment: Resource, config: EffectiveConfig | None) -> tuple[dict[str, str], str]:
     """The annotations of the route, the deployment's before the config's, and a remark about those left out."""
     asked = {
-        **(config.routing.annotations if config is not None else {}),
+        **(config or BUILT_IN).routing.annotations,
         **mapping_at(deployment, "spec", "gateway", "annotations"),
     }
     kept: dict[str, str] = {}

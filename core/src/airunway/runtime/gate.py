@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from airunway.api import names
-from airunway.artifacts.deployments import CONDITION, MOUNT_PATH, SUB_PATH, request_of, wants_cache
+from airunway.api.rules import MODEL_CACHE_PATH
+from airunway.artifacts.deployments import CONDITION, SUB_PATH, request_of, wants_cache
 from airunway.configs import CONFIG_READY, EffectiveConfig, RoutingRequest, routing_request
 from airunway.plugins.contract import Finding, Gateway, ModelCache, RuntimeSettings
 from airunway.plugins.host import ProviderHost
@@ -241,7 +242,7 @@ def assumed_cache(deployment: Resource, config: EffectiveConfig | None, host: Pr
     return _cache(
         {
             "claimName": f"{request.name}-cache",
-            "mountPath": request.mount_path,
+            "mountPath": MODEL_CACHE_PATH,
             "path": request.path,
             "accessMode": request.access_mode,
         }
@@ -263,7 +264,7 @@ def _cache(found: Resource) -> ModelCache:
     return ModelCache(
         claim=str(dig(found, "claimName")),
         sub_path=SUB_PATH,
-        mount_path=str(dig(found, "mountPath", default="") or MOUNT_PATH),
+        mount_path=str(dig(found, "mountPath", default="") or MODEL_CACHE_PATH),
         path=str(dig(found, "path", default="")),
         access_mode=str(dig(found, "accessMode", default="")),
     )

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from airunway.api import names
@@ -19,7 +20,17 @@ from airunway.api.modeldeployment import ModelDeployment
 from airunway.owned import plan as owned_plan
 from airunway.owned.objects import Identity, identity_in
 from airunway.owned.plan import Action, Plan, Rules
-from airunway.plugins.contract import Context, Finding, Observation, Observed, RuntimeSettings, Upstream
+from airunway.plugins.contract import (
+    Context,
+    Finding,
+    Observation,
+    Observed,
+    RuntimeSettings,
+    Transformer,
+    Upstream,
+    UpstreamKind,
+    kind_key,
+)
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.settings import with_kept
@@ -105,11 +116,19 @@ class Decision:
     published one stays."""
     silent: bool = False
     """Whether there is nothing to report yet."""
+    unread: bool = False
+    """Whether the primary object may exist and cannot be read: what is known of it stays in the status."""
 
     @property
     def verified(self) -> bool:
-        """Whether the schema of the written objects is known."""
-        return self.context is None or self.context.upstream.verified
+        """Whether the schemas of all written objects are known."""
+        return self.context is None or not unverified_kinds(self.context, self.objects)
+
+
+def unverified_kinds(context: Context[Any], objects: Sequence[Resource]) -> list[tuple[str, str]]:
+    """The kinds of the objects whose schema is not known, by group and kind; the primary object's first."""
+    kinds = dict.fromkeys(identity_in(obj)[:2] for obj in objects)
+    return [kind for kind in kinds if (found := context.served.get(kind_key(*kind))) is not None and not found.verified]
 
 
 def decide(state: ClusterState, host: ProviderHost, *, settings: object) -> Decision:
@@ -135,6 +154,9 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
         return Decision(do=Do.SKIP)  # selected against the policy: the core will report it
     if state.previous_provider and not state.dry_run:
         return Decision(do=Do.OBSERVE_ONLY, results=(_waits_for(state.previous_provider),))
+    if (unread := _unread(state, host)) is not None:
+        result, subject = unread
+        return Decision(do=Do.OBSERVE_ONLY, results=(result,), subject=subject, unread=True)
     try:
         typed, unreadable = parsed(deployment), None
     except ParseError as error:
@@ -145,7 +167,8 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
     if hindrance is None and state.settled:
         gate = gate_of(state, host, edited=edited)
     if hindrance is None and not gate.closed:
-        hindrance, subject = _missing(state, host) or (None, "")
+        suspended = typed is not None and typed.spec.suspend
+        hindrance, subject = _missing(state, host, suspended=suspended) or (None, "")
         if hindrance is None and not state.settled:
             return Decision(do=Do.SKIP)  # once the caches are complete, every deployment is enqueued again
     watched = Decision(
@@ -246,7 +269,8 @@ def plan(
     except PluginFault as error:
         log.exception("%s: the provider's plugin is at fault", state.key)
         return _at_fault(intent, error)
-    warnings = (*translated.warnings, *outdated, *_newer_template(state.deployment), *gate.warnings)
+    schemas = _schemas_not_written(state, host, blocked=bool(translated.blockers))
+    warnings = (*translated.warnings, *schemas, *outdated, *_newer_template(state.deployment), *gate.warnings)
     # Of a refused spec it is not known what would be written: other settings than the config's are not in effect.
     unknown = not translated.objects and pods != gate.pods
     waits = gate.frozen or unknown or any(finding.reason == NEWER_PODS_WAIT for finding in outdated)
@@ -254,7 +278,10 @@ def plan(
     if translated.blockers and not typed.spec.suspend:
         refused = _blocked(translated, served=state.served)
         return replace(intent, do=Do.OBSERVE_ONLY, results=(refused,), warnings=warnings)
-    compatible = _blocked(translated, blocks_ready=False) if translated.blockers else _compatible(host, context, state)
+    if translated.blockers:
+        compatible = _blocked(translated, blocks_ready=False)
+    else:
+        compatible = _compatible(host, context, state, translated.objects)
     decision = replace(intent, results=(compatible,), warnings=warnings, objects=translated.objects)
     if not translated.objects:
         return decision
@@ -270,6 +297,7 @@ def plan(
         deployment=state.deployment,
         provider=host.name,
         unrecoverable=unrecoverable,
+        transformers=host.transformers,
     )
     if steps.of(Action.DELETE):
         if isinstance(observed, PluginFault):
@@ -323,31 +351,80 @@ def _while_closed(watched: Decision, state: ClusterState) -> Decision:
     return replace(watched, results=(*results, *gate.results), warnings=(*warnings, *gate.warnings))
 
 
-def _missing(state: ClusterState, host: ProviderHost) -> tuple[StepResult, str] | None:
-    """The result for a required kind that cannot be written now, and the CRD that it is about."""
+def _missing(state: ClusterState, host: ProviderHost, *, suspended: bool) -> tuple[StepResult, str] | None:
+    """The result for a kind that is needed and cannot be written now, and the CRD that it is about.
+
+    A required kind is needed, and an optional one of which the deployment has objects: without the kind, the plan would
+    delete them, or make others in their place. A suspended deployment needs none to delete its objects.
+    """
     for kind in sorted(host.manifest.upstream, key=lambda kind: not kind.primary):
         installed = state.installed[kind.group, kind.kind]
-        if installed.upstream is not None or not kind.required:
+        if installed.upstream is not None:
             continue
-        subject = f"CustomResourceDefinition/{kind.plural}.{kind.group}"
-        if installed.reason != "UnsupportedSchema":
+        if not kind.required and (suspended or not _is_unsupported(installed) or not _has(state, kind)):
+            continue
+        if not _is_unsupported(installed):
             text = f"Provider '{host.name}' CRD not installed in cluster"
             message = text if kind.primary else f"{text}: {installed.message}"
             not_installed = StepResult(
                 component="Upstream", reason=installed.reason, message=message, blocks_ready=True, pending=True
             )
-            return not_installed, subject
+            return not_installed, _crd_of(kind)
         # A new schema never makes live objects fail; a deployment without objects fails with this message (ruling 13).
-        result = StepResult(
-            condition="ProviderCompatible",
-            reason=installed.reason,
-            message=installed.message,
-            blocks_ready=state.primary is None,
-            component="Upstream",
-            category=Category.WORKLOAD,
-        )
-        return result, subject
+        return _unsupported(installed.message, blocks_ready=state.primary is None), _crd_of(kind)
     return None
+
+
+def _unread(state: ClusterState, host: ProviderHost) -> tuple[StepResult, str] | None:
+    """The result for a primary object that cannot be read, because its CRD serves no version that the provider knows;
+    and that CRD. A new object in its place would run beside it.
+    """
+    made = dig(state.deployment, "status", "provider", default={})
+    group = str(dig(made, "resourceAPIVersion", default="")).rpartition("/")[0]
+    kind = host.kinds.get((group, str(dig(made, "resourceKind", default=""))))
+    if state.primary is not None or kind is None:
+        return None
+    installed = state.installed[kind.group, kind.kind]
+    if not _is_unsupported(installed) or installed.served:
+        return None
+    what = f"{kind.kind} '{dig(made, 'resourceName', default='')}'"
+    text = f"{what} cannot be read: {installed.message}; it stays as it is, and nothing is made in its place"
+    return _unsupported(text, blocks_ready=True), _crd_of(kind)
+
+
+def _unsupported(message: str, *, blocks_ready: bool) -> StepResult:
+    return StepResult(
+        condition="ProviderCompatible",
+        reason="UnsupportedSchema",
+        message=message,
+        blocks_ready=blocks_ready,
+        component="Upstream",
+        category=Category.WORKLOAD,
+    )
+
+
+def _is_unsupported(installed: Installed) -> bool:
+    """Whether the CRD is there, so that its objects may exist, and nothing can be written of it."""
+    return installed.upstream is None and installed.reason == "UnsupportedSchema"
+
+
+def _has(state: ClusterState, kind: UpstreamKind) -> bool:
+    """Whether the deployment has an object of this kind."""
+    return any(identity_in(obj)[:2] == (kind.group, kind.kind) for obj in state.ours)
+
+
+def _crd_of(kind: UpstreamKind) -> str:
+    return f"CustomResourceDefinition/{kind.plural}.{kind.group}"
+
+
+def _schemas_not_written(state: ClusterState, host: ProviderHost, *, blocked: bool) -> Iterator[Finding]:
+    """Warnings about optional kinds without which the deployment is planned although their CRDs are there: a new
+    schema under the policy Fail, and, if the deployment is refused, a CRD without a version that the provider knows.
+    """
+    for kind in host.manifest.upstream:
+        installed = state.installed[kind.group, kind.kind]
+        if not kind.required and _is_unsupported(installed) and (blocked or installed.served):
+            yield Finding(path="", reason=installed.reason, message=installed.message)
 
 
 def _context(
@@ -365,7 +442,7 @@ def _context(
 
     The pod settings are those that it was made with; `plan` chooses those to write.
     """
-    verdicts = ((kind.key, state.installed[kind.group, kind.kind].upstream) for kind in host.manifest.upstream)
+    verdicts = ((each.key, _served(state, each)) for each in host.manifest.upstream)
     served = {key: upstream for key, upstream in verdicts if upstream is not None}
     primary, recorded, kind = state.primary, state.recorded, host.primary_kind
     upstream, live_kind, wanted_for = installed.upstream, "", digests.wanted
@@ -409,6 +486,15 @@ def _context(
     )
 
 
+def _served(state: ClusterState, kind: UpstreamKind) -> Upstream | None:
+    """The version of a kind to write; if nothing may be written, the one in which its live objects are read."""
+    installed = state.installed[kind.group, kind.kind]
+    if installed.upstream is not None or not _has(state, kind):
+        return installed.upstream
+    versions = {str(obj.get("apiVersion")) for obj in state.ours}
+    return next((each for each in installed.served if each.api_version in versions), None)
+
+
 def _newer_template(deployment: Resource) -> Iterator[Finding]:
     """The warning that the template has newer values than those in use, as the core published it."""
     template = dig(deployment, "status", "effectiveTemplate")
@@ -427,14 +513,19 @@ def _verdict(state: ClusterState, host: ProviderHost) -> Installed:
     return state.installed[host.primary_kind.group, host.primary_kind.kind]
 
 
-def _compatible(host: ProviderHost, context: Context[Any], state: ClusterState) -> StepResult:
-    verified = context.upstream.verified
+def _compatible(
+    host: ProviderHost, context: Context[Any], state: ClusterState, objects: Sequence[Resource]
+) -> StepResult:
+    kinds = unverified_kinds(context, objects)
+    if not objects and not context.upstream.verified:  # suspended
+        kinds = [(host.primary_kind.group, host.primary_kind.kind)]
+    unverified = [state.installed[kind].message for kind in kinds]
     text = f"Configuration compatible with {host.manifest.display_name or host.name}"
     return StepResult(
         condition="ProviderCompatible",
         ok=True,
-        reason="CompatibilityVerified" if verified else "UnverifiedSchema",
-        message=text if verified else _verdict(state, host).message,
+        reason="UnverifiedSchema" if unverified else "CompatibilityVerified",
+        message="; ".join(unverified) or text,
     )
 
 
@@ -493,8 +584,10 @@ def plan_of(
     deployment: Resource,
     provider: str,
     unrecoverable: str = "",
+    transformers: Sequence[Transformer] = (),
 ) -> Plan:
-    """The steps after which exactly the `desired` objects (primary first) exist: `owned.plan.plan_of` for a provider.
+    """The steps after which exactly the `desired` objects (primary first) exist: `owned.plan.plan_of` for a provider
+    with these `transformers`.
 
     An object that runs the pods of a component under another kind or name replaces the old one, which must release its
     GPUs first.
@@ -505,7 +598,12 @@ def plan_of(
         owner=deployment,
         mark=provider_mark(provider),
         manager=names.provider_manager(provider),
-        rules=_RULES,
+        rules=Rules(
+            is_primary=is_primary,
+            recreates=partial(recreate_causes, transformers=transformers),
+            interrupts=interruptions,
+            role=_runs,
+        ),
         unrecoverable=unrecoverable,
     )
 
@@ -514,6 +612,3 @@ def _runs(obj: Resource) -> str:
     """The component whose pods an object runs; empty if it runs none, or pods of no component."""
     component = labels_of(obj).get(names.COMPONENT, "")
     return component if component and next(pod_specs(obj), None) is not None else ""
-
-
-_RULES = Rules(is_primary=is_primary, recreates=recreate_causes, interrupts=interruptions, role=_runs)

@@ -36,7 +36,7 @@ from airunway.runtime.diagnosis import is_ready
 from airunway.runtime.gate import DIFFERENT, Gate, waits_for_config
 from airunway.runtime.memory import Waiting
 from airunway.runtime.records import SpecDigests, with_counts_of
-from airunway.runtime.report import StepResult
+from airunway.runtime.report import StepResult, located
 from airunway.runtime.state import ClusterState
 from airunway.runtime.translate import TranslationResult, translate
 
@@ -189,52 +189,58 @@ def newer_waits(
         return ()
     installed, used = state.installed[kind.group, kind.kind], context.served.get(kind.key)
     newest = installed.upstream
-    newer: list[tuple[Context[Any], Finding]] = []
+    newer: list[tuple[Context[Any], str, Finding]] = []
 
-    def waits(reason: str, text: str, **changes: Any) -> None:
-        newer.append((replace(context, **changes), Finding(path="", reason=reason, message=text)))
+    def waits(reason: str, what: str, text: str, **changes: Any) -> None:
+        newer.append((replace(context, **changes), what, Finding(path="", reason=reason, message=text)))
 
     if newest is not None and used is not None and newest_waits(used, installed):
         served = {**context.served, kind.key: newest}
         text = (
             f"written by transformer {used.transformer.name}; transformer {newest.transformer.name} takes effect {WHEN}"
         )
-        waits("NewerTransformerWaits", text, upstream=newest if kind.primary else context.upstream, served=served)
+        what = f"the newer way to write it ({newest.transformer.name})"
+        waits("NewerTransformerWaits", what, text, upstream=newest if kind.primary else context.upstream, served=served)
     if context.settings is not settings:
         before, now = kept_settings(context.settings), kept_settings(settings)
         changed = ", ".join(f"{to_camel(name)} {now[name] or 'none'}" for name in now if now[name] != before[name])
         waits(
             "NewerSettingsWait",
+            f"the provider's newer settings ({changed})",
             f"made with earlier settings of the provider; {changed} takes effect {WHEN}",
             settings=settings,
         )
     if context.runtime != current:
-        what = "; ".join(changed_settings(context.runtime, current))  # names and no values
+        changes = "; ".join(changed_settings(context.runtime, current))  # names and no values
         text = (
-            f"changed pod settings ({what}; runtime config {config_name(state.deployment)}) take effect with the next "
+            f"changed pod settings ({changes}; runtime config {config_name(state.deployment)}) take effect with the next "
             f"change of the spec, or when the annotation {names.ADOPT} gets a new value"
         )
-        waits(NEWER_PODS_WAIT, text, runtime=current)
+        waits(NEWER_PODS_WAIT, f"the newer pod settings ({changes})", text, runtime=current)
     if ready is not None and context.cache != ready:
         text = (
             f"the weights were fetched anew; claim {ready.claim} replaces "
             f"{context.cache.claim if context.cache else 'none'} when the core grants it, with the next change of the "
             "spec, or at once if no pod serves"
         )
-        waits(NEWER_WEIGHTS_WAIT, text, cache=ready)
+        waits(NEWER_WEIGHTS_WAIT, f"the newer weights (claim {ready.claim})", text, cache=ready)
     if not newer:
         return ()
     metadata = labels_of(state.deployment), annotations_of(state.deployment)
     # The live object changes with every status; what a provider keeps of it does not.
-    inputs = [replace(each, now=datetime.min, live=None) for each in (context, *(c for c, _ in newer))]
+    inputs = [replace(each, now=datetime.min, live=None) for each in (context, *(other for other, _, _ in newer))]
     compared = digests, metadata, inputs
     if known.compared != compared:
-        objects = _plain(translated.objects)
-        known.found = tuple(
-            finding
-            for other, finding in newer
-            if _plain(translate(host, state.deployment, typed, other).objects) != objects
-        )
+        objects, found = _plain(translated.objects), []
+        for other, what, finding in newer:
+            with_it = translate(host, state.deployment, typed, other)
+            if with_it.blockers:
+                why = "; ".join(map(located, with_it.blockers))
+                text = f"the next change of the spec will be refused because of {what}: {why}"
+                found.append(replace(finding, message=text))
+            elif _plain(with_it.objects) != objects:
+                found.append(finding)
+        known.found = tuple(found)
         known.compared = compared
     return known.found
 

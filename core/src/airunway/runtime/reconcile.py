@@ -50,7 +50,15 @@ from airunway.runtime.informers import UpstreamInformers
 from airunway.runtime.memory import Failure, Memory, RetryKey
 from airunway.runtime.plan import Decision, Do, intent_of, observe, plan, plan_of, plugin_fault
 from airunway.runtime.pod_settings import config_secrets
-from airunway.runtime.report import Report, StepResult, announcements, leaving, planned_status, record_of_service
+from airunway.runtime.report import (
+    Report,
+    StepResult,
+    announcements,
+    leaving,
+    planned_status,
+    record_of_service,
+    unread_status,
+)
 from airunway.runtime.state import ClusterState
 from airunway.runtime.translate import selector_of
 from airunway.status.evidence import Evidence
@@ -293,6 +301,7 @@ class ProviderReconciler:
             deployment=state.deployment,
             provider=self._host.name,
             unrecoverable=decision.unrecoverable,
+            transformers=self._host.transformers,
         )
         return await self._executor.apply(state, decision, again, memory, looked_up=True)
 
@@ -338,6 +347,9 @@ class ProviderReconciler:
         if state.previous_provider and state.dry_run:
             # The previous provider still reports the live objects; we report only the plan.
             await self._status.write(deployment, planned_status(deployment, report, now=state.now))
+            return None
+        if decision.unread:
+            await self._status.write(deployment, unread_status(deployment, decision.results[0].message, now=state.now))
             return None
         evidence = state.evidence
         if report.primary is None or report.observation is None:

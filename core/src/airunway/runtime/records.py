@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ import orjson
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.api.rules import MAX_REPLICAS
-from airunway.plugins.contract import Gateway, Interruption, ModelCache, RuntimeSettings, SecretKey
+from airunway.plugins.contract import Gateway, Interruption, ModelCache, RuntimeSettings, SecretKey, Transformer
 from airunway.resource import (
     Resource,
     annotations_of,
@@ -292,18 +292,8 @@ def _without_claims(spec: Resource) -> Resource:
 # -------------------------------------------------------------------------------- what a change recreates or interrupts
 
 
-REPLACE_ON_CHANGE = f"{names.GROUP}/replace-on-change"
-"""Annotation: JSON map of digests of everything whose change needs a new object, in three groups.
-
-They are digests of what *we* requested, not of the live object, because upstream webhooks set further fields, and a
-value that we no longer set must count as a change. ``deployment`` is its identity; ``topology`` is the plugin's
-``replace_on``; ``object`` are paths of the object itself, which are valid in one API version only.
-"""
-
-INTERRUPTS_ON_CHANGE = f"{names.GROUP}/interrupts-on-change"
-"""Annotation of the primary object: JSON map of what interrupts serving when it changes in place, with a digest and the
-message (`Interruption`).
-"""
+REPLACE_ON_CHANGE = names.REPLACE_ON_CHANGE
+INTERRUPTS_ON_CHANGE = names.INTERRUPTS_ON_CHANGE
 
 _SHORT = 8
 
@@ -335,14 +325,17 @@ def interruption_record(interrupts: Mapping[str, Interruption]) -> str:
     return canonical_json(outages).decode()
 
 
-def recreate_causes(live: Resource, desired: Resource) -> list[str]:
+def recreate_causes(live: Resource, desired: Resource, *, transformers: Sequence[Transformer] = ()) -> list[str]:
     """What changed that cannot be changed in place: fields of the deployment, or paths of the upstream object.
 
     Empty if the change can be applied, if there is none, or if the annotation was removed (an apply restores it).
+    `transformers` tell in which version the live object was written: it may be read in another one that is served.
     """
     before, after = _recorded(live), _recorded(desired)
     groups = ["deployment", "topology"]
-    if live.get("apiVersion") == desired.get("apiVersion") or not is_primary(live):
+    writer = annotations_of(live).get(names.TRANSFORMER)
+    written = next((each.api_version for each in transformers if each.name == writer), live.get("apiVersion"))
+    if written == desired.get("apiVersion") or not is_primary(live):
         groups.append("object")  # paths of another version would all differ
     causes = []
     for group in groups:

@@ -26,12 +26,11 @@ from airunway.status import (
     as_word,
     bounded,
     category_of,
-    conditions_in,
     overall_conditions,
     roll_up,
     served_before,
     served_record,
-    written,
+    written_on,
 )
 from airunway.status.events import Event
 from airunway.status.evidence import parse_moment
@@ -338,18 +337,35 @@ def planned_status(deployment: Resource, report: Report, *, now: datetime) -> Re
     condition = planned.as_condition() if planned is not None else None
     if condition is None:
         return {}
-    return {"conditions": _written(deployment, [condition], now=now)}
+    return {"conditions": written_on(deployment, [condition], now=now)}
 
 
 def terminating_status(deployment: Resource, message: str, *, now: datetime) -> Resource:
     """The status while the upstream objects of a deleted deployment are deleted; known facts about them stay."""
     verdict = Rollup(phase=Phase.TERMINATING, reason="Terminating", message=bounded(message), ready=False)
     status = _status(deployment, verdict, overall_conditions(verdict), now=now)
+    return {**status, **_known_resource(deployment)}
+
+
+def unread_status(deployment: Resource, message: str, *, now: datetime) -> Resource:
+    """The status while the primary object may exist and cannot be read: all that is known of it stays."""
+    live = deployment.get("status") or {}
+    fault = Fault(component="Upstream", reason="UnsupportedSchema", message=message, category=Category.STALE)
+    verdict = roll_up([fault], previous=live.get("phase"), created=True, now=now)
+    refused = Condition(type="ProviderCompatible", status=False, reason=fault.reason, message=message)
+    status = _status(deployment, verdict, [*overall_conditions(verdict), refused], now=now)
+    if (record := served_record(served_before(live, created=None), ready=False, generation=0, now=now)) is not None:
+        status["conditions"] = sorted([*status["conditions"], record], key=lambda condition: str(condition["type"]))
+    kept = {key: live[key] for key in ("endpoint", "replicas", "selector") if key in live}
+    return {**status, **kept, **_known_resource(deployment)}
+
+
+def _known_resource(deployment: Resource) -> Resource:
+    """What the status has of the primary object, without what the core writes there."""
     known = ["resourceName", "resourceKind", "resourceAPIVersion", "schemaHash"]
     known += ["runtimeConfigHash", "templateHash", "claimName"]
-    if resource := filled(**{key: dig(deployment, "status", "provider", key) for key in known}):
-        status["provider"] = resource
-    return status
+    resource = filled(**{key: dig(deployment, "status", "provider", key) for key in known})
+    return {"provider": resource} if resource else {}
 
 
 def _status(deployment: Resource, verdict: Rollup, conditions: list[Condition], *, now: datetime) -> Resource:
@@ -359,13 +375,8 @@ def _status(deployment: Resource, verdict: Rollup, conditions: list[Condition], 
         "reason": verdict.reason,
         "message": bounded(verdict.message),
         "observedGeneration": deployment["metadata"].get("generation", 0),
-        "conditions": _written(deployment, conditions, now=now),
+        "conditions": written_on(deployment, conditions, now=now),
     }
-
-
-def _written(deployment: Resource, conditions: list[Condition], *, now: datetime) -> list[Resource]:
-    before, generation = conditions_in(deployment.get("status") or {}), deployment["metadata"].get("generation", 0)
-    return written(conditions, previous=before, generation=generation, now=now)
 
 
 def announcements(

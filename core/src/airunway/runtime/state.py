@@ -24,7 +24,7 @@ from airunway.resource import (
 from airunway.runtime.crd_versions import Installed
 from airunway.runtime.records import Record, is_primary, read_record
 from airunway.status import served_before
-from airunway.status.conditions import parts_of
+from airunway.status.conditions import is_dry_run, is_paused, parts_of
 from airunway.status.evidence import EventFacts, Evidence, parse_moment
 
 
@@ -167,12 +167,12 @@ class ClusterState:
 
     @property
     def paused(self) -> bool:
-        return annotations_of(self.deployment).get(names.PAUSED) == "true"
+        return is_paused(self.deployment)
 
     @property
     def dry_run(self) -> bool:
         """Whether only a plan is requested; only the exact value counts."""
-        return annotations_of(self.deployment).get(names.DRY_RUN) == "true"
+        return is_dry_run(self.deployment)
 
     @property
     def previous_provider(self) -> str:

@@ -126,10 +126,13 @@ def translate(
         *ignored_pod_settings(typed, context, translation.objects, named=warnings),
     ]
     digests = digests or written_for(deployment, typed, before=before)
+    kept = kept_settings(context.settings)
+    if before is not None and not context.spec_changed:
+        kept = {**before.provider, **kept}  # settings of a newer release stay recorded while an older one runs
     record = Record(
         lasting=digests.lasting,
         config=config_name(deployment) if not frozen else before.config if before is not None else None,
-        provider=kept_settings(context.settings),
+        provider=kept,
         pods=context.runtime,
         cache=context.cache,
         gateway=context.gateway if before is None or context.spec_changed else before.gateway,

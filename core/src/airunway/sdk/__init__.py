@@ -4,7 +4,8 @@ Everything here is pure and versioned with the contract (docs/providers/sdk.md h
 provider's linter rules refuse other imports from `airunway`, which may break with any release.
 """
 
-from airunway.api.modeldeployment import DEFAULT_GPU_TYPE, ModelDeployment, parse_deployment
+from airunway.api.modeldeployment import ModelDeployment, parse_deployment
+from airunway.api.names import DEFAULT_GPU_TYPE
 from airunway.engines import (
     VLLM_FRONTEND,
     EngineArguments,

@@ -14,7 +14,8 @@ import posixpath
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from airunway.api.modeldeployment import DEFAULT_GPU_TYPE, ModelDeployment
+from airunway.api.modeldeployment import ModelDeployment
+from airunway.api.names import DEFAULT_GPU_TYPE
 from airunway.engines import (
     engine_arguments,
     given_flags,

@@ -14,7 +14,7 @@ from itertools import product
 
 from airunway.api.modeldeployment import defaulted_spec
 from airunway.resource import Resource, copy_of, dig
-from airunway.selection.choice import PREFERENCE, choose_engine, granted, provider_for
+from airunway.selection.choice import choose_engine, granted, preference, provider_for
 from airunway.selection.facts import DISAGGREGATED, ProviderFacts, request_of
 from airunway.selection.provider import FailedCheck, weigh
 from airunway.validation.policy import Grants
@@ -173,8 +173,7 @@ def _named(spec: Resource, provider: ProviderFacts) -> list[list[FieldEdit]]:
 
 def _engines(spec: Resource, provider: ProviderFacts) -> list[list[FieldEdit]]:
     names = [engine.name for engine in provider.engines if engine.name != dig(spec, "engine", "type")]
-    names.sort(key=lambda name: (PREFERENCE.index(name) if name in PREFERENCE else len(PREFERENCE), name))
-    return [[], *([_change(spec, "spec.engine.type", name)] for name in names)]
+    return [[], *([_change(spec, "spec.engine.type", name)] for name in sorted(names, key=preference))]
 
 
 def _modes_and_devices(spec: Resource) -> list[list[FieldEdit]]:

@@ -13,7 +13,7 @@ from datetime import datetime
 from airunway.api.base import ParseError
 from airunway.api.modeldeployment import defaulted_spec
 from airunway.resource import Resource, dig
-from airunway.selection.facts import STALE_AFTER, EngineFacts, ProviderFacts, ProviderRefusal, Request, request_of
+from airunway.selection.facts import EngineFacts, ProviderFacts, ProviderRefusal, Request, request_of
 from airunway.selection.provider import NO_HEALTHY, ProviderChoice, choose_provider, unsupported, weigh_at_best
 from airunway.validation import Violation
 from airunway.validation.policy import Grants, Policy, violations
@@ -52,11 +52,11 @@ def choose_engine(
         if not considered:
             return _none(f"provider '{pinned}' is not registered, so its engines are not known")
     else:
-        considered = [p for p in providers if p.ready and not p.explicit_only and not _silent(p, now)]
+        considered = [p for p in providers if p.ready and not p.explicit_only and not p.is_stale(now)]
         if not providers:
             return _none("no provider is registered (no InferenceProviderConfig exists): install the chart of one")
         if not considered:
-            named = ", ".join(sorted(p.name for p in providers if p.ready and not _silent(p, now)))
+            named = ", ".join(sorted(p.name for p in providers if p.ready and not p.is_stale(now)))
             return _none(
                 f"the healthy providers are used only when named: set provider.name ({named})" if named else NO_HEALTHY
             )
@@ -77,12 +77,17 @@ def choose_engine(
             f"servingMode={request.mode}, advertised={_advertised(considered)}); "
             "set resources.gpu.count, change serving.mode, or name engine.type and an image for it"
         )
-    best = min(fitting, key=lambda name: (PREFERENCE.index(name) if name in PREFERENCE else len(PREFERENCE), name))
+    best = min(fitting, key=preference)
     return EngineChoice(
         engine=best,
         reason=f"auto-selected from provider {fitting[best]} capabilities",
         message=f"Engine {best} auto-selected from provider capabilities",
     )
+
+
+def preference(name: str) -> tuple[int, str]:
+    """The place of an engine among others: those that are known in the order of `PREFERENCE`, then all others."""
+    return PREFERENCE.index(name) if name in PREFERENCE else len(PREFERENCE), name
 
 
 def named_engine(name: str) -> EngineChoice:
@@ -108,11 +113,6 @@ def misfit(deployment: Resource, provider: ProviderFacts, *, grants: Grants) -> 
         return ""
     found = [each.message for each in unsupported(request, provider, engine=engine)]
     return "; ".join(found) or f"provider '{provider.name}' has no engine with all that the deployment needs"
-
-
-def _silent(provider: ProviderFacts, now: datetime) -> bool:
-    silence = provider.silence(now)
-    return silence is not None and silence >= STALE_AFTER
 
 
 def _advertised(providers: Sequence[ProviderFacts]) -> str:

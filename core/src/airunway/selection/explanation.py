@@ -22,7 +22,7 @@ from airunway.selection.choice import (
     unsettled,
 )
 from airunway.selection.facts import ProviderFacts, ProviderRefusal, is_undecided, refusals
-from airunway.selection.provider import NO_HEALTHY, Candidate, not_registered
+from airunway.selection.provider import EXPLICIT, NO_HEALTHY, Candidate, not_registered
 from airunway.status.conditions import is_validated
 from airunway.validation import Violation, validate
 from airunway.validation.policy import NAMESPACE_NAME, Grants, Policy
@@ -254,7 +254,7 @@ def _provider(
             else candidate
             for candidate in choice.candidates
         )
-        return explicit, "explicit provider selection", candidates
+        return explicit, EXPLICIT, candidates
     if kept:
         reason = dig(deployment, "status", "provider", "selectedReason", default="")
         return kept, f"{reason} (kept: a provider that was selected stays)", choice.candidates

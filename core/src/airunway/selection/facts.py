@@ -9,7 +9,17 @@ from functools import cached_property
 
 from airunway.api.names import GROUP, provider_of_finalizer, provider_of_manager
 from airunway.cel import CelError, DataSize, size_of
-from airunway.resource import Resource, annotations_of, condition_of, dig, finalizers_of, key_of, list_at, parse_time
+from airunway.resource import (
+    Resource,
+    annotations_of,
+    condition_of,
+    dig,
+    entries_at,
+    finalizers_of,
+    key_of,
+    list_at,
+    parse_time,
+)
 
 HEARTBEAT_INTERVAL = timedelta(seconds=60)
 """How often a provider sends a heartbeat (spec/providers.md)."""
@@ -77,6 +87,15 @@ class ProviderFacts:
         """Returns the time since the last heartbeat; None if there was none (then `ready` alone counts)."""
         return None if self.heartbeat is None else now - (self.heard or self.heartbeat)
 
+    def is_silent(self, limit: timedelta, *, now: datetime) -> bool:
+        """Returns whether the last heartbeat was `limit` ago or longer."""
+        silence = self.silence(now)
+        return silence is not None and silence >= limit
+
+    def is_stale(self, now: datetime) -> bool:
+        """Returns whether the last heartbeat is so old that the provider gets no new deployments."""
+        return self.is_silent(STALE_AFTER, now=now)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
@@ -129,6 +148,13 @@ def provider_facts(config: Resource) -> ProviderFacts:
         installed=(condition_of(config, "UpstreamInstalled") or {}).get("status") != "False",
         upstream=_upstream(config),
     )
+
+
+def engine_entry(config: Resource | None, deployment: Resource) -> Resource | None:
+    """Returns a config's entry for the engine that a deployment uses; None if there is none."""
+    used = dig(deployment, "status", "engine", "type")
+    engines = entries_at(config, "spec", "capabilities", "engines")
+    return next((entry for entry in engines if entry.get("name") == used), None)
 
 
 def _upstream(config: Resource) -> UpstreamFacts | None:

@@ -85,6 +85,8 @@ def score_of(results: Iterable[RuleResult]) -> int:
 
 NO_HEALTHY = "No healthy providers available"
 NO_COMPATIBLE = 'no provider can run this spec: status.selection and "airunway explain" show what each one lacks'
+EXPLICIT = "explicit provider selection"
+"""Why a provider is chosen that the spec names."""
 
 
 DENIED = "the policy does not allow it in this namespace"
@@ -192,8 +194,7 @@ def weigh(
         fail("policy", "spec.provider.name", DENIED)
     if not provider.ready:
         fail("ready", "", "the provider is not ready (status.ready is not true)")
-    silence = provider.silence(now)
-    if provider.heartbeat is not None and silence is not None and silence >= STALE_AFTER:
+    if provider.heartbeat is not None and provider.is_stale(now):
         # The time and not the age: the same facts must give the same text, or every pass would write the status.
         since = f"{int(STALE_AFTER.total_seconds())} s ago or longer"
         fail("heartbeat", "", f"its last heartbeat was at {format_time(provider.heartbeat)}, {since}")

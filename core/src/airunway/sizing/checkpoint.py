@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from airunway.sizing.layers import LayerGroup, LayerKind, layer_groups
-from airunway.sizing.precision import Precision, Scope, TensorTotals, precision_of
+from airunway.sizing.precision import Precision, Quantized, TensorTotals, precision_of
 from airunway.sizing.values import MAX_LAYERS, Config, Reader, Unknown, text_of
 
 
@@ -21,9 +21,8 @@ class Weights:
     """Bytes that one token reads: without input embeddings and experts that it does not use; None: unknown."""
     experts: int
     """Of `size`, the experts of a mixture."""
-    tables: tuple[int, int]
-    """Of `size`, the tables of the first and the last pipeline stage: input embeddings and output layer (the same table
-    twice if they are tied)."""
+    table: int
+    """Of `size`, the input embeddings, and the output layer, which is as large: the same table if they are `tied`."""
     tied: bool
     source: str
 
@@ -31,9 +30,8 @@ class Weights:
         """Bytes of the largest of `stages` pipeline stages of a model with that many layers."""
         if stages == 1:
             return self.size
-        first, last = self.tables
-        blocks = self.size - first - (0 if self.tied else last)
-        return -(-blocks * -(-layers // stages) // layers) + max(self.tables)
+        blocks = self.size - self.table * (1 if self.tied else 2)
+        return -(-blocks * -(-layers // stages) // layers) + self.table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +57,6 @@ class Checkpoint:
     """Bytes of an element of activations, and of the KV cache unless it is set."""
     precision: Precision | None = None
     mixture: Mixture | None = None
-    gguf: bool = False
 
 
 def unknown_checkpoint(model: str, *, why: str) -> Checkpoint:
@@ -89,24 +86,21 @@ def read_checkpoint(
     heads = text.count("num_attention_heads", "n_head", "num_heads")
     vocabulary, hidden = text.count("vocab_size"), text.count("hidden_size", "n_embd", "d_model")
     mixture = mixture_of(text)
-    tables = vocabulary * hidden if vocabulary is not None and hidden is not None else None
+    entries = vocabulary * hidden if vocabulary is not None and hidden is not None else None
     tied = text.flag("tie_word_embeddings", default=whole.flag("tie_word_embeddings", default=True))
     weights: Weights | Unknown
     if tensors is not None:
-        both = (tensors.embedding, tensors.embedding)
-        weights = _weights(
-            tensors.size, experts=tensors.experts, tables=both, tied=tied, mixture=mixture, source=source
-        )
+        experts, table = tensors.experts, tensors.embedding
+        weights = _weights(tensors.size, experts=experts, table=table, tied=tied, mixture=mixture, source=source)
     elif size is not None:
-        experts, both = _expert_bytes(precision, mixture), _tables(precision, tables)
+        experts, table = _expert_bytes(precision, mixture), _table(precision, entries)
         where = f"{source}: {size:,} bytes"
-        weights = _weights(size, experts=experts, tables=both, tied=tied, mixture=mixture, source=where)
-    elif parameters is not None:
-        weights = _from_parameters(parameters, precision, mixture, tables, tied=tied, source=source)
-    elif whole.has("vision_config", "audio_config"):
+        weights = _weights(size, experts=experts, table=table, tied=tied, mixture=mixture, source=where)
+    elif parameters is None and whole.has("vision_config", "audio_config"):
         weights = Unknown(why="the tensors of a multimodal model are not counted from its config.json")
     else:
-        weights = _from_parameters(count_parameters(text), precision, mixture, tables, tied=tied, source=source)
+        counted = count_parameters(text) if parameters is None else parameters
+        weights = _from_parameters(counted, precision, mixture, entries, tied=tied, source=source)
     return Checkpoint(
         model=model,
         source=source,
@@ -131,8 +125,8 @@ def gguf_checkpoint(base: Checkpoint, *, size: int, source: str) -> Checkpoint:
     experts = 0
     if isinstance(base.weights, Weights) and base.weights.size:
         experts = size * base.weights.experts // base.weights.size
-    weights = _weights(size, experts=experts, tables=(0, 0), tied=True, mixture=base.mixture, source=source)
-    return replace(base, source=source, weights=weights, element=2, precision=None, gguf=True)
+    weights = _weights(size, experts=experts, table=0, tied=True, mixture=base.mixture, source=source)
+    return replace(base, source=source, weights=weights, element=2, precision=None)
 
 
 def is_latent(checkpoint: Checkpoint) -> bool:
@@ -141,15 +135,12 @@ def is_latent(checkpoint: Checkpoint) -> bool:
     return not isinstance(layers, Unknown) and any(group.kind is LayerKind.LATENT for group in layers)
 
 
-def _weights(
-    size: int, *, experts: int, tables: tuple[int, int], tied: bool, mixture: Mixture | None, source: str
-) -> Weights:
-    table = 0 if tied else tables[0]
-    read: int | None = size - table
+def _weights(size: int, *, experts: int, table: int, tied: bool, mixture: Mixture | None, source: str) -> Weights:
+    read: int | None = size - (0 if tied else table)
     if mixture is not None:
         unused = experts * (mixture.experts - mixture.used) // mixture.experts
-        read = size - table - unused if experts else None
-    return Weights(size=size, read=read, experts=experts, tables=tables, tied=tied, source=source)
+        read = size - (0 if tied else table) - unused if experts else None
+    return Weights(size=size, read=read, experts=experts, table=table, tied=tied, source=source)
 
 
 def _expert_bytes(precision: Precision | Unknown, mixture: Mixture | None) -> int:
@@ -158,17 +149,16 @@ def _expert_bytes(precision: Precision | Unknown, mixture: Mixture | None) -> in
     return int(mixture.parameters * precision.weight)
 
 
-def _tables(precision: Precision | Unknown, elements: int | None) -> tuple[int, int]:
-    """Bytes of input embeddings and output layer; neither is quantized."""
-    table = 0 if elements is None or isinstance(precision, Unknown) else elements * precision.plain
-    return table, table
+def _table(precision: Precision | Unknown, entries: int | None) -> int:
+    """Bytes of the input embeddings, and of the output layer; neither is quantized."""
+    return 0 if entries is None or isinstance(precision, Unknown) else entries * precision.plain
 
 
 def _from_parameters(
     counted: int | Unknown,
     precision: Precision | Unknown,
     mixture: Mixture | None,
-    tables: int | None,
+    entries: int | None,
     *,
     tied: bool,
     source: str,
@@ -178,20 +168,20 @@ def _from_parameters(
     if isinstance(precision, Unknown):
         return precision
     experts = _expert_bytes(precision, mixture)
-    if precision.scope is Scope.NONE:
+    if precision.scope is Quantized.NONE:
         size = float(counted * precision.plain)
-    elif precision.scope is Scope.EXPERTS:
+    elif precision.scope is Quantized.EXPERTS:
         if mixture is None:
             return Unknown(why=f"{precision.title} weights of a model whose experts are not known")
         size = experts + (counted - mixture.parameters) * float(precision.plain)
     else:
-        if tables is None:
+        if entries is None:
             return Unknown(why="config.json: vocab_size or hidden_size is missing, which are not quantized")
-        plain = tables * (1 if tied else 2)
+        plain = entries * (1 if tied else 2)
         size = (counted - plain) * precision.weight + plain * precision.plain
     where = f"{source}: {counted:,} parameters, {precision.title}"
-    both = _tables(precision, tables)
-    return _weights(int(size), experts=experts, tables=both, tied=tied, mixture=mixture, source=where)
+    table = _table(precision, entries)
+    return _weights(int(size), experts=experts, table=table, tied=tied, mixture=mixture, source=where)
 
 
 _FAMILIES = frozenset(
@@ -260,11 +250,11 @@ def count_parameters(text: Reader) -> int | Unknown:
         feed = layers * 3 * hidden * intermediate
     else:
         feed = (layers - mixture.layers) * 3 * hidden * intermediate + mixture.parameters
-        feed += mixture.layers * _besides_experts(text, family, mixture)
+        feed += mixture.layers * _besides_experts(text, mixture)
     return tables + attention + feed + layers * norms + hidden
 
 
-def _besides_experts(text: Reader, family: str, mixture: Mixture) -> int:
+def _besides_experts(text: Reader, mixture: Mixture) -> int:
     """Router and shared experts of one layer."""
     router = mixture.experts * mixture.hidden
     shared = text.count("shared_expert_intermediate_size")

@@ -9,7 +9,7 @@ from enum import StrEnum
 from airunway.sizing.checkpoint import Checkpoint, Weights, is_latent
 from airunway.sizing.layers import LayerGroup, LayerKind
 from airunway.sizing.nodes import GpuFacts
-from airunway.sizing.precision import Scope, kv_element
+from airunway.sizing.precision import Quantized, kv_element
 from airunway.sizing.reserve import Reserve, Share, reserve_of, static_fraction
 from airunway.sizing.values import GIB, Term, Unknown, gib
 from airunway.sizing.workload import Workload
@@ -241,7 +241,7 @@ def _refusal(checkpoint: Checkpoint, workload: Workload, layout: Layout) -> str:
 def _loaded(checkpoint: Checkpoint, weights: Weights, layout: Layout, expert_multiple: int) -> Term:
     size, source = weights.size, weights.source
     precision, mixture = checkpoint.precision, checkpoint.mixture
-    if precision is not None and precision.scope is Scope.EXPERTS and mixture is not None and expert_multiple > 1:
+    if precision is not None and precision.scope is Quantized.EXPERTS and mixture is not None and expert_multiple > 1:
         padded = -(-mixture.intermediate // expert_multiple) * expert_multiple
         size += weights.experts * (padded - mixture.intermediate) // mixture.intermediate
         source += f"; the engine pads experts from {mixture.intermediate:,} to {padded:,}"

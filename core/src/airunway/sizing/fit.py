@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from airunway.sizing.checkpoint import Checkpoint
 from airunway.sizing.estimate import Estimate, Layout, Verdict, estimate, legal_tensor_parallel
 from airunway.sizing.nodes import GpuFacts, NodeGpus
-from airunway.sizing.values import Unknown, Unseen
+from airunway.sizing.values import Unknown, Unreadable
 from airunway.sizing.workload import Workload
 
 _ORDER = (Verdict.FITS, Verdict.TIGHT, Verdict.LESS, Verdict.UNKNOWN, Verdict.NOT, Verdict.IMPOSSIBLE)
@@ -22,7 +22,7 @@ class NodeFit:
 
     nodes: tuple[str, ...]
     resource: str
-    free: int | Unseen
+    free: int | Unreadable
     allocatable: int
     gpu: GpuFacts
     obstacles: tuple[str, ...]
@@ -81,7 +81,7 @@ def best_layout(checkpoint: Checkpoint, workload: Workload, gpu: GpuFacts, gpus:
 
 
 def fit(checkpoint: Checkpoint, workload: Workload, rows: Iterable[NodeGpus]) -> Fit:
-    """Sizes a worker against the GPUs of nodes. Unseen pods: against everything that is allocatable."""
+    """Sizes a worker against the GPUs of nodes. If pods are `Unreadable`, against all that is allocatable."""
     candidates = [row for row in rows if not workload.resource or row.resource == workload.resource]
     judged: dict[tuple[object, ...], list[str]] = {}
     results: dict[tuple[object, ...], NodeFit] = {}
@@ -158,7 +158,7 @@ def _pipeline(checkpoint: Checkpoint, workload: Workload, rows: Sequence[NodeGpu
 
 
 def _gpus(row: NodeGpus) -> int:
-    return row.allocatable if isinstance(row.free, Unseen) else row.free
+    return row.allocatable if isinstance(row.free, Unreadable) else row.free
 
 
 def _over(

@@ -187,25 +187,14 @@ def _state_group(text: Reader, layers: int) -> LayerGroup | Unknown:
         kernel = text.count("linear_conv_kernel_dim")
         if key_heads is None or key is None or value is None or kernel is None:
             return Unknown(why="config.json: linear_num_key_heads, linear_*_head_dim, linear_conv_kernel_dim: missing")
-        channels = 2 * key_heads * key + value_heads * value
-        return LayerGroup(
-            kind=LayerKind.STATE,
-            layers=layers,
-            state=value_heads * key * value,
-            state_element=element,
-            conv=channels * (kernel - 1),
-        )
-    heads = text.count("mamba_num_heads", "mamba_n_heads")
-    size = text.count("mamba_head_dim", "mamba_d_head")
-    state, groups = text.count("ssm_state_size", "mamba_d_state"), text.count("n_groups", "mamba_n_groups")
-    kernel = text.count("conv_kernel", "mamba_d_conv")
-    if heads is None or size is None or state is None or groups is None or kernel is None:
-        return Unknown(why="config.json: the size of the state layers is missing (mamba_* or linear_* fields)")
-    channels = heads * size + 2 * groups * state
-    return LayerGroup(
-        kind=LayerKind.STATE,
-        layers=layers,
-        state=heads * size * state,
-        state_element=element,
-        conv=channels * (kernel - 1),
-    )
+        numbers, channels = value_heads * key * value, 2 * key_heads * key + value_heads * value
+    else:
+        heads = text.count("mamba_num_heads", "mamba_n_heads")
+        size = text.count("mamba_head_dim", "mamba_d_head")
+        state, groups = text.count("ssm_state_size", "mamba_d_state"), text.count("n_groups", "mamba_n_groups")
+        kernel = text.count("conv_kernel", "mamba_d_conv")
+        if heads is None or size is None or state is None or groups is None or kernel is None:
+            return Unknown(why="config.json: the size of the state layers is missing (mamba_* or linear_* fields)")
+        numbers, channels = heads * size * state, heads * size + 2 * groups * state
+    conv = channels * (kernel - 1)
+    return LayerGroup(kind=LayerKind.STATE, layers=layers, state=numbers, state_element=element, conv=conv)

@@ -14,9 +14,8 @@ import orjson
 
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource, dig, entries_at, is_true, list_at
-from airunway.sizing.values import GIB, Unknown, Unseen
+from airunway.sizing.values import GIB, MIB, Unknown, Unreadable
 
-_MIB = 2**20
 _KEPT = 0.983
 """Part of a board's memory that CUDA offers: of 24,564 MiB on an RTX 4090 vLLM sees 23.6 GiB, of 16,384 MiB on a V100
 15.77 GiB. Of larger boards the driver keeps less."""
@@ -51,7 +50,7 @@ def _table() -> Mapping[str, tuple[int, str, float]]:
     rows: list[dict[str, Any]] = orjson.loads(resources.files("airunway.sizing").joinpath("gpus.json").read_bytes())
     found: dict[str, tuple[int, str, float]] = {}
     for row in rows:
-        memory = int(row["memory"] * GIB) if "memory" in row else int(row["board"] * _MIB * _KEPT)
+        memory = int(row["memory"] * GIB) if "memory" in row else int(row["board"] * MIB * _KEPT)
         found.update(dict.fromkeys(row["names"], (memory, str(row["memorySource"]), row["bandwidth"] * 1e9)))
     return found
 
@@ -83,14 +82,14 @@ def gpu_of_labels(labels: Mapping[str, str], resource: str) -> GpuFacts:
     if partition is not None:
         profile = resource.removeprefix("nvidia.com/")
         label = labels.get(f"nvidia.com/{profile}.memory", "")
-        memory = int(label) * _MIB if _MEGABYTES.fullmatch(label) else int(int(partition[2]) * 1e9)
+        memory = int(label) * MIB if _MEGABYTES.fullmatch(label) else int(int(partition[2]) * 1e9)
         where = f"label nvidia.com/{profile}.memory" if label else f"the name of {resource}"
         return GpuFacts(product=f"{product} {profile}".strip(), memory=int(memory * _KEPT), memory_source=where)
     if resource == "nvidia.com/gpu.shared" or labels.get("nvidia.com/gpu.replicas", "1") not in ("", "0", "1"):
         return replace(table, memory=Unknown(why="the GPU is shared in time slices"), memory_source="")
     board = labels.get("nvidia.com/gpu.memory", "") or labels.get("karpenter.k8s.aws/instance-gpu-memory", "")
     if resource.startswith("nvidia.com/") and _MEGABYTES.fullmatch(board):
-        size = int(board) * _MIB
+        size = int(board) * MIB
         # A table entry for the same board knows what CUDA offers of it.
         exact = isinstance(table.memory, int) and 0.97 * size <= table.memory <= size
         source = f"label nvidia.com/gpu.memory: {board} MiB" + (f"; {table.memory_source}" if exact else "")
@@ -134,7 +133,7 @@ class NodeGpus:
     node: str
     resource: str
     allocatable: int
-    used: int | Unseen
+    used: int | Unreadable
     """Requested by pods that are not finished, and held by claims."""
     gpu: GpuFacts
     obstacles: tuple[str, ...] = ()
@@ -142,8 +141,8 @@ class NodeGpus:
     notes: tuple[str, ...] = ()
 
     @property
-    def free(self) -> int | Unseen:
-        return self.used if isinstance(self.used, Unseen) else max(0, self.allocatable - self.used)
+    def free(self) -> int | Unreadable:
+        return self.used if isinstance(self.used, Unreadable) else max(0, self.allocatable - self.used)
 
     @property
     def open(self) -> bool:
@@ -183,7 +182,7 @@ def pod_requests(pod: Resource) -> dict[str, int]:
 
 def free_gpus(
     nodes: Iterable[Resource],
-    pods: Iterable[Resource] | Unseen,
+    pods: Iterable[Resource] | Unreadable,
     *,
     claims: Iterable[Resource] = (),
     slices: Iterable[Resource] = (),
@@ -194,7 +193,7 @@ def free_gpus(
     `claims` are ResourceClaims, `slices` ResourceSlices (dynamic resource allocation): a device of a whole GPU that a
     claim holds is not free, and is counted once if the same pod requests it as an extended resource.
     """
-    used: dict[str, Counter[str]] | Unseen = pods if isinstance(pods, Unseen) else _used(pods)
+    used: dict[str, Counter[str]] | Unreadable = pods if isinstance(pods, Unreadable) else _used(pods)
     held = _held(claims, slices)
     found: list[NodeGpus] = []
     for node in sorted(nodes, key=_name):
@@ -202,7 +201,7 @@ def free_gpus(
         obstacles = _obstacles(node, placement)
         for resource, amount in sorted(_gpus_in(dig(node, "status", "allocatable")).items()):
             by_claims = held.get((name, resource), 0)
-            taken = used if isinstance(used, Unseen) else used.get(name, Counter())[resource] + by_claims
+            taken = used if isinstance(used, Unreadable) else used.get(name, Counter())[resource] + by_claims
             found.append(
                 NodeGpus(
                     node=name,

@@ -14,7 +14,7 @@ import orjson
 from airunway.sizing.values import ModelConfigError, Reader, Unknown
 
 
-class Scope(StrEnum):
+class Quantized(StrEnum):
     """Which weights are quantized."""
 
     NONE = "none"
@@ -34,7 +34,7 @@ class Precision:
     """Bytes of a quantized weight, with its share of scales and zero points."""
     plain: int
     """Bytes of a weight that is not quantized."""
-    scope: Scope
+    scope: Quantized
 
 
 _DTYPES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "half": 2, "float": 4, "float8_e4m3fn": 1}
@@ -80,7 +80,7 @@ def precision_of(config: Reader, text: Reader) -> Precision | Unknown:
     if quantization is None:
         if not dtype:
             return Unknown(why="config.json: torch_dtype: missing, and there is no quantization_config")
-        return Precision(title=dtype.removeprefix("torch."), weight=float(plain), plain=plain, scope=Scope.NONE)
+        return Precision(title=dtype.removeprefix("torch."), weight=float(plain), plain=plain, scope=Quantized.NONE)
     return _quantized(quantization, plain)
 
 
@@ -94,19 +94,21 @@ def _quantized(quantization: Reader, plain: int) -> Precision | Unknown:
         # Symmetric GPTQ has packed zero points too: the kernels drop them, the checkpoint has them.
         return _integers(f"{method.upper()} int{bits}", bits=bits, group=group, zeros=True, plain=plain)
     if method in ("fp8", "fbgemm_fp8", "modelopt_fp8"):
-        return Precision(title="FP8", weight=1.0 + 4 / 128**2, plain=plain, scope=Scope.LINEAR)
+        return Precision(title="FP8", weight=1.0 + 4 / 128**2, plain=plain, scope=Quantized.LINEAR)
     if method == "mxfp4":
-        return Precision(title="MXFP4", weight=0.5 + 1 / 32, plain=plain, scope=Scope.EXPERTS)
+        return Precision(title="MXFP4", weight=0.5 + 1 / 32, plain=plain, scope=Quantized.EXPERTS)
     if method in ("modelopt", "modelopt_fp4", ""):
         algorithm = quantization.text("quant_algo").upper()
         if algorithm == "NVFP4" or method == "modelopt_fp4":
-            return Precision(title="NVFP4", weight=0.5 + 1 / 16, plain=plain, scope=Scope.LINEAR)
+            return Precision(title="NVFP4", weight=0.5 + 1 / 16, plain=plain, scope=Quantized.LINEAR)
         if algorithm == "FP8":
-            return Precision(title="FP8", weight=1.0, plain=plain, scope=Scope.LINEAR)
+            return Precision(title="FP8", weight=1.0, plain=plain, scope=Quantized.LINEAR)
         return Unknown(why=f"config.json: quantization_config.quant_algo: {algorithm[:40]!r} is not known")
     if method == "bitsandbytes":
         four = quantization.flag("load_in_4bit")
-        return Precision(title="bitsandbytes", weight=0.5 + 4 / 64 if four else 1.0, plain=plain, scope=Scope.LINEAR)
+        return Precision(
+            title="bitsandbytes", weight=0.5 + 4 / 64 if four else 1.0, plain=plain, scope=Quantized.LINEAR
+        )
     if method == "compressed-tensors":
         return _compressed(quantization, plain)
     return Unknown(why=f"config.json: quantization_config.quant_method: {method[:40]!r} is not known")
@@ -125,9 +127,9 @@ def _compressed(quantization: Reader, plain: int) -> Precision | Unknown:
     kind = weights.text("type")
     size = weights.count("group_size", least=-1)
     if kind == "float" and bits == 4:
-        return Precision(title="NVFP4", weight=0.5 + 1 / (size or 16), plain=plain, scope=Scope.LINEAR)
+        return Precision(title="NVFP4", weight=0.5 + 1 / (size or 16), plain=plain, scope=Quantized.LINEAR)
     if bits == 8:
-        return Precision(title="FP8" if kind == "float" else "int8", weight=1.0, plain=plain, scope=Scope.LINEAR)
+        return Precision(title="FP8" if kind == "float" else "int8", weight=1.0, plain=plain, scope=Quantized.LINEAR)
     return _integers(
         f"int{bits}", bits=bits, group=size, zeros=not weights.flag("symmetric", default=True), plain=plain
     )
@@ -136,7 +138,7 @@ def _compressed(quantization: Reader, plain: int) -> Precision | Unknown:
 def _integers(title: str, *, bits: int, group: int | None, zeros: bool, plain: int) -> Precision:
     """Packed integers with a scale of two bytes, and perhaps a packed zero point, for each group."""
     extra = (2 + (bits / 8 if zeros else 0)) / group if group and group > 0 else 0.0
-    return Precision(title=title, weight=bits / 8 + extra, plain=plain, scope=Scope.LINEAR)
+    return Precision(title=title, weight=bits / 8 + extra, plain=plain, scope=Quantized.LINEAR)
 
 
 LENGTH_BYTES = 8

@@ -8,7 +8,7 @@ from airunway.sizing.estimate import Estimate
 from airunway.sizing.fit import Fit, NodeFit
 from airunway.sizing.layers import LayerKind
 from airunway.sizing.nodes import GpuFacts
-from airunway.sizing.values import KIB, Term, Unknown, Unseen, gib, gibibytes
+from airunway.sizing.values import KIB, Term, Unknown, Unreadable, gib, gibibytes
 
 
 def checkpoint_resource(checkpoint: Checkpoint) -> Resource:
@@ -68,7 +68,7 @@ def fit_resource(found: Fit) -> Resource:
 
 def _node_resource(row: NodeFit) -> Resource:
     free: object = row.free
-    if isinstance(free, Unseen):
+    if isinstance(free, Unreadable):
         free = filled(unseen=free.why, right=free.right)
     return filled(
         nodes=list(row.nodes),

@@ -6,12 +6,10 @@ in ``core/tests/sizing/test_recorded.py``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from airunway.sizing.values import GIB
-
-_MIB = 2**20
+from airunway.sizing.values import GIB, MIB
 
 
 class Share(StrEnum):
@@ -63,54 +61,54 @@ class Reserve:
     """Where the bytes of activations, runtime and graphs were measured."""
 
 
-_VLLM_BATCHES = ((70 * GIB, 8192, 1024), (0, 2048, 256))
 _PLANNER = "github.com/jgchn/llm-d-planner, accuracy/results/v0.19.0"
 _VERSIONS = "github.com/llm-d-incubation/llm-d-planner, accuracy/accuracy_report.md, part 2"
 
 
-def _vllm(since: tuple[int, ...], *, source: str, measured: str, **changes: object) -> Reserve:
-    fields: dict[str, object] = {
-        "fraction": 0.9,
-        "logits": 15.0,
-        "runtime": int(0.25 * GIB),
-        "runtime_parallel": int(2.1 * GIB),
-        "graphs": int(1.04 * GIB),
-        **changes,
-    }
-    return Reserve(
-        engine="vllm",
-        since=since,
-        share=Share.TOTAL,
-        flags=("gpu-memory-utilization",),
-        batches=_VLLM_BATCHES,
-        pages=True,
-        expert_multiple=256,
-        source=source,
-        measured=measured,
-        **fields,  # type: ignore[arg-type]
-    )
-
+_VLLM = Reserve(
+    engine="vllm",
+    since=(0, 18),
+    share=Share.TOTAL,
+    fraction=0.9,
+    flags=("gpu-memory-utilization",),
+    logits=15.0,
+    runtime=int(0.25 * GIB),
+    runtime_parallel=int(2.1 * GIB),
+    graphs=int(1.04 * GIB),
+    batches=((70 * GIB, 8192, 1024), (0, 2048, 256)),
+    pages=True,
+    expert_multiple=256,
+    source="vLLM 0.19",
+    measured=f"vLLM 0.19 ({_PLANNER})",
+)
 
 RESERVES: tuple[Reserve, ...] = (
-    _vllm(
-        (0, 27),
+    replace(
+        _VLLM,
+        since=(0, 27),
         source="vLLM, vllm/config/cache.py at commit 002f10e0",
-        measured=f"vLLM 0.19 ({_PLANNER})",
         fraction=0.92,
         graphs_inside=True,
         states=2,
     ),
-    _vllm(
-        (0, 21),
+    replace(
+        _VLLM,
+        since=(0, 21),
         source="vLLM 0.21: CUDA graphs are inside the fraction (github.com/vllm-project/vllm/pull/30515)",
-        measured=f"vLLM 0.19 ({_PLANNER})",
         graphs_inside=True,
         states=2,
     ),
-    _vllm((0, 18), source="vLLM 0.19", measured=f"vLLM 0.19 ({_PLANNER})"),
-    _vllm((0, 17), source="vLLM 0.17", measured=f"vLLM 0.17 ({_VERSIONS})", runtime=int(0.13 * GIB)),
-    _vllm(
-        (0, 8),
+    _VLLM,
+    replace(
+        _VLLM,
+        since=(0, 17),
+        source="vLLM 0.17",
+        measured=f"vLLM 0.17 ({_VERSIONS})",
+        runtime=int(0.13 * GIB),
+    ),
+    replace(
+        _VLLM,
+        since=(0, 8),
         source="vLLM 0.15 and 0.16",
         measured=f"vLLM 0.15 and 0.16 ({_VERSIONS})",
         logits=38.0,
@@ -173,7 +171,7 @@ def reserve_of(engine: str, release: tuple[int, ...] | None) -> Reserve | None:
 
 def static_fraction(total: int, *, gpus: int, tokens: int, sequences: int) -> float:
     """SGLang's default fraction for a GPU of `total` bytes: what its prompt batch, graphs and peers leave."""
-    reserved = 512 * _MIB + int(max(tokens, 2048) * 1.5 * _MIB) + sequences * 2 * _MIB + gpus * 1024 * _MIB // 8
-    if total > 60 * 1024 * _MIB:
-        reserved = max(reserved, 10 * 1024 * _MIB)
+    reserved = 512 * MIB + int(max(tokens, 2048) * 1.5 * MIB) + sequences * 2 * MIB + gpus * 1024 * MIB // 8
+    if total > 60 * 1024 * MIB:
+        reserved = max(reserved, 10 * 1024 * MIB)
     return max(0.0, (total - reserved) / total)

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 KIB = 2**10
+MIB = 2**20
 GIB = 2**30
 
 
@@ -34,7 +35,7 @@ class Unknown:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unseen:
+class Unreadable:
     """A part of the cluster that could not be read; it is never an empty list."""
 
     why: str
@@ -142,13 +143,13 @@ class Reader:
         """The first of these fields that is a text; empty if there is none."""
         return next((value for name in names if isinstance(value := self._config.get(name), str)), "")
 
-    def texts(self, name: str, *, most: int = MAX_LAYERS) -> list[str] | None:
+    def texts(self, name: str) -> list[str] | None:
         """The list of texts of that name; None if there is none."""
         value = self._config.get(name)
         if value is None:
             return None
-        if not isinstance(value, list) or len(value) > most or not all(isinstance(item, str) for item in value):
-            raise self.error(name, f"must be a list of at most {most:,} texts")
+        if not isinstance(value, list) or len(value) > MAX_LAYERS or not all(isinstance(item, str) for item in value):
+            raise self.error(name, f"must be a list of at most {MAX_LAYERS:,} texts")
         return value
 
     def below(self, name: str) -> Reader | None:

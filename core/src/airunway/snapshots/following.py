@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, Forbidden, Gone, Kind, KubeError, Reflector, Unauthorized
+from airunway.kube import Client, Forbidden, Gone, KubeError, Reflector, Unauthorized
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.snapshots.reading import (
     Source,
@@ -41,14 +41,13 @@ class Watched:
     def __init__(
         self,
         client: Client,
-        kind: Kind,
-        key: ObjectKey,
+        source: Source,
         *,
-        label_selector: str = "",
-        field_selector: str = "",
         changed: asyncio.Event,
         on_error: Callable[[KubeError], None] | None = None,
     ) -> None:
+        kind, key = source.kind, source.key
+        self.source = source
         self.known = asyncio.Event()
         self.refused: Forbidden | Unauthorized | None = None
         self.error: KubeError | None = None
@@ -56,8 +55,8 @@ class Watched:
             client,
             kind,
             namespace=key.namespace,
-            label_selector=label_selector,
-            field_selector=f"metadata.name={key.name}" if key.name else field_selector,
+            label_selector=source.label_selector,
+            field_selector=f"metadata.name={key.name}" if key.name else source.field_selector,
             on_restart=self._on_restart,
             optional=True,
         )
@@ -69,6 +68,22 @@ class Watched:
             asyncio.create_task(self.cache.run(), name=f"follow-{kind.plural}"),
             asyncio.create_task(self._until_answered()),
         ]
+
+    @property
+    def items(self) -> list[Resource]:
+        """The objects, each with its kind."""
+        kind = self.source.kind
+        return [{**obj, "kind": obj.get("kind") or kind.kind} for obj in self.cache.values()]
+
+    @property
+    def unseen(self) -> Unseen | None:
+        """Why it is not read; None if it is."""
+        source = self.source
+        if isinstance(self.refused, Forbidden):
+            right = source.right.replace(source.right.split()[0], "list and watch", 1)
+            return Unseen(what=source.what, why="you have no right to it", right=right)
+        error = self.refused or self.error
+        return unseen_for(source, error) if error is not None else None
 
     async def _until_answered(self) -> None:
         await self.cache.answered.wait()
@@ -107,36 +122,6 @@ class Watched:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-class _Cache:
-    """One source as a cache."""
-
-    def __init__(self, client: Client, source: Source, changed: asyncio.Event) -> None:
-        self.source = source
-        self.watched = Watched(
-            client,
-            source.kind,
-            source.key,
-            label_selector=source.label_selector,
-            field_selector=source.field_selector,
-            changed=changed,
-        )
-
-    @property
-    def items(self) -> list[Resource]:
-        kind = self.source.kind
-        return [{**obj, "kind": obj.get("kind") or kind.kind} for obj in self.watched.cache.values()]
-
-    @property
-    def unseen(self) -> Unseen | None:
-        """Why it is not read; None if it is."""
-        source = self.source
-        if isinstance(self.watched.refused, Forbidden):
-            right = source.right.replace(source.right.split()[0], "list and watch", 1)
-            return Unseen(what=source.what, why="you have no right to it", right=right)
-        error = self.watched.refused or self.watched.error
-        return unseen_for(source, error) if error is not None else None
-
-
 async def follow_snapshots(client: Client, key: ObjectKey) -> AsyncGenerator[DeploymentSnapshot | None, None]:
     """Yields a snapshot at once, and after every change; None while there is no such deployment.
 
@@ -145,17 +130,17 @@ async def follow_snapshots(client: Client, key: ObjectKey) -> AsyncGenerator[Dep
     """
     first = await client.get(MODEL_DEPLOYMENT, key)  # its errors are for the caller: a cache would try again and again
     changed = asyncio.Event()
-    top = _Cache(client, Source(content="objects", kind=MODEL_DEPLOYMENT, key=key), changed)
-    caches: dict[Source, _Cache] = {}
+    top = Watched(client, Source(content="objects", kind=MODEL_DEPLOYMENT, key=key), changed=changed)
+    caches: dict[Source, Watched] = {}
     around: tuple[object, Surroundings] | None = None
     try:
-        await top.watched.known.wait()
+        await top.known.wait()
         while True:
             changed.clear()
-            if top.watched.refused is not None:
-                raise top.watched.refused
+            if top.refused is not None:
+                raise top.refused
             # Until it can be listed it is what it was, which is not the same as deleted.
-            deployment = first if top.watched.error is not None else next(iter(top.items), None)
+            deployment = first if top.error is not None else next(iter(top.items), None)
             if deployment is None:
                 yield None
             else:
@@ -173,7 +158,7 @@ async def follow_snapshots(client: Client, key: ObjectKey) -> AsyncGenerator[Dep
     finally:
         for cache in (top, *caches.values()):
             with suppress(asyncio.CancelledError):
-                await cache.watched.close()
+                await cache.close()
 
 
 def _made_by(deployment: Resource) -> object:
@@ -183,7 +168,7 @@ def _made_by(deployment: Resource) -> object:
 
 async def _adjust(
     client: Client,
-    caches: dict[Source, _Cache],
+    caches: dict[Source, Watched],
     deployment: Resource,
     around: Surroundings,
     changed: asyncio.Event,
@@ -195,8 +180,8 @@ async def _adjust(
         *sources_of(deployment, around.config, around.served),
     ]
     for source in set(caches) - set(wanted):
-        await caches.pop(source).watched.close()
+        await caches.pop(source).close()
     for source in wanted:
         if source not in caches:
-            caches[source] = _Cache(client, source, changed)
-    await asyncio.gather(*(cache.watched.known.wait() for cache in caches.values()))
+            caches[source] = Watched(client, source, changed=changed)
+    await asyncio.gather(*(cache.known.wait() for cache in caches.values()))

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import aclosing
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import aiohttp
 import orjson
@@ -66,31 +66,17 @@ _Pods: TypeAlias = Mapping[ObjectKey, Sequence[Resource] | Unseen]
 """The pods of each deployment, or why they are not known."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scope:
-    """Which deployments are read."""
+async def deployments_in(client: Client, scope: ObjectKey) -> list[Resource]:
+    """Returns the deployment; all of the namespace if `scope` has no name, all of the cluster if it has neither.
 
-    namespace: str
-    """Their namespace; empty: all."""
-    name: str = ""
-    """The only one; empty: all of them."""
-
-
-class Loads(Protocol):
-    """A source of loads; each call of `rows` reads anew."""
-
-    async def rows(self) -> list[LoadRow]:
-        """Returns a row for each deployment. Raises KubeError if these cannot be read."""
-
-
-async def deployments_in(client: Client, scope: Scope) -> list[Resource]:
-    """Returns the deployments. Raises KubeError."""
+    Raises KubeError.
+    """
     if scope.name:
-        return [await client.get(MODEL_DEPLOYMENT, ObjectKey(scope.namespace, scope.name))]
+        return [await client.get(MODEL_DEPLOYMENT, scope)]
     return await client.list_all(MODEL_DEPLOYMENT, namespace=scope.namespace)
 
 
-async def deployments_and_pods(client: Client, scope: Scope) -> tuple[list[Resource], _Pods]:
+async def deployments_and_pods(client: Client, scope: ObjectKey) -> tuple[list[Resource], _Pods]:
     """Returns deployments, and the pods of each, in few lists. Raises KubeError if deployments cannot be read."""
     deployments = await deployments_in(client, scope)
     selector = f"{names.MODEL_DEPLOYMENT}={scope.name}" if scope.name else names.MODEL_DEPLOYMENT
@@ -114,7 +100,7 @@ async def deployments_and_pods(client: Client, scope: Scope) -> tuple[list[Resou
     return deployments, {**found, **await _selected(client, scope, selectors)}
 
 
-async def _selected(client: Client, scope: Scope, selectors: Mapping[ObjectKey, str]) -> _Pods:
+async def _selected(client: Client, scope: ObjectKey, selectors: Mapping[ObjectKey, str]) -> _Pods:
     """The pods of deployments with selectors of their own, because their provider's operator does not set our label.
 
     Where selectors differ by the value of one label only, one list is for many of them.
@@ -140,7 +126,7 @@ async def _of_selector(client: Client, owner: ObjectKey, selector: str) -> _Pods
     return {owner: await _pods(client, Source(content="pods", kind=POD, key=where, label_selector=selector))}
 
 
-async def _of_label(client: Client, scope: Scope, label: str, owners: Mapping[str, Sequence[ObjectKey]]) -> _Pods:
+async def _of_label(client: Client, scope: ObjectKey, label: str, owners: Mapping[str, Sequence[ObjectKey]]) -> _Pods:
     """The pods that have one of these values of a label, by the deployments whose value that is."""
     values = [*owners]
     selector = f"{label}={values[0]}" if len(values) == 1 else f"{label} in ({','.join(values)})"
@@ -186,7 +172,7 @@ def engine_of(deployment: Resource) -> str:
 class PodMetrics:
     """Reads the metrics of pods; remembers where each pod has them, and its samples of the last 15 seconds."""
 
-    def __init__(self, client: Client, scope: Scope) -> None:
+    def __init__(self, client: Client, scope: ObjectKey) -> None:
         self._client, self._scope = client, scope
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._places: dict[str, tuple[int, str]] = {}
@@ -327,7 +313,7 @@ class _Answers:
 class PrometheusMetrics:
     """Reads loads from the Prometheus at an http or https URL; its series need the labels ``namespace`` and ``pod``."""
 
-    def __init__(self, client: Client, scope: Scope, url: str) -> None:
+    def __init__(self, client: Client, scope: ObjectKey, url: str) -> None:
         self._client, self._scope, self._url = client, scope, url.rstrip("/")
 
     async def rows(self) -> list[LoadRow]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from airunway.kube import POD, SERVICE, ApiError, Client, Forbidden, Kind, TransportError
+from airunway.kube import POD, SERVICE, ApiError, Client, Kind, TransportError
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, is_integer, is_true, key_of
 from airunway.snapshots.reading import pod_sources
 from airunway.view.answers import MOST_DOCUMENT, PATHS, AnswerReader, Piece, Task, models_of, tasks_of
@@ -46,8 +46,6 @@ class Advertised:
     """Served names; empty if it does not say them."""
     tasks: tuple[Task, ...]
     """What its models do; empty if it does not say it."""
-    refused: Forbidden | None = None
-    """Why the server was not asked."""
 
 
 def endpoint_of(deployment: Resource) -> Endpoint | None:
@@ -96,8 +94,6 @@ async def advertised(client: Client, endpoint: Endpoint) -> Advertised:
     """Returns what the server says in ``/v1/models``. Raises TransportError if it does not answer."""
     try:
         document = await _document(client, endpoint, "/v1/models", most=MOST_DOCUMENT)
-    except Forbidden as error:
-        return Advertised(models=(), tasks=(), refused=error)
     except ApiError:
         return Advertised(models=(), tasks=())
     return Advertised(models=models_of(document), tasks=tasks_of(document))

@@ -12,6 +12,7 @@ from airunway.status.conditions import (
     served_before,
     served_record,
     written,
+    written_on,
 )
 from airunway.status.reasons import REASONS, Category, Reason, category_of
 from airunway.status.rollup import (
@@ -53,4 +54,5 @@ __all__ = [
     "served_record",
     "since",
     "written",
+    "written_on",
 ]

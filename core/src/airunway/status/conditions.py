@@ -12,8 +12,19 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from airunway.api import names
 from airunway.redaction import bounded
-from airunway.resource import Resource, condition_of, dig, format_time, list_at, parse_time, text_at
+from airunway.resource import (
+    Resource,
+    condition_of,
+    dig,
+    format_time,
+    list_at,
+    mapping_at,
+    number_at,
+    parse_time,
+    text_at,
+)
 from airunway.status.reasons import Category, category_of
 
 WORD_LIMIT = 256
@@ -76,6 +87,12 @@ def written(
     return [result[type_] for type_ in sorted(result)]
 
 
+def written_on(obj: Resource, conditions: Iterable[Condition], *, now: datetime) -> list[Resource]:
+    """Returns the conditions for the status of an object, about its present generation, as `written` does."""
+    before, generation = conditions_in(obj.get("status")), number_at(obj, "metadata", "generation")
+    return written(conditions, previous=before, generation=generation, now=now)
+
+
 def is_fault(condition: Resource) -> bool:
     """Whether a condition reports a fault: it is False, and not because work goes on."""
     return condition.get("status") == "False" and category_of(text_at(condition, "reason")) is not Category.PROGRESS
@@ -119,6 +136,16 @@ It distinguishes a lost workload from one that never came up. The previous phase
 refused credentials is Degraded too. Its `lastTransitionTime` is the first time, its `observedGeneration` the newest
 generation that was served. It stays when the deployment becomes unready, and is dropped with the upstream object.
 """
+
+
+def is_paused(obj: Resource) -> bool:
+    """Whether nothing may be written for an object."""
+    return mapping_at(obj, "metadata", "annotations").get(names.PAUSED) == "true"
+
+
+def is_dry_run(obj: Resource) -> bool:
+    """Whether only the status may be written for an object; only the exact value counts."""
+    return mapping_at(obj, "metadata", "annotations").get(names.DRY_RUN) == "true"
 
 
 def is_validated(deployment: Resource) -> bool:

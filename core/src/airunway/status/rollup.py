@@ -268,6 +268,10 @@ class Verdict:
     message: str
     """Why, as a sentence."""
 
+    def condition(self, type_: str) -> Condition:
+        """The condition that says it."""
+        return Condition(type=type_, status=self.ready, reason=self.reason, message=self.message)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:

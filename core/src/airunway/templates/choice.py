@@ -50,7 +50,7 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
+class TemplateCandidate:
     """A template that was considered."""
 
     template: Resource = field(hash=False, compare=False)
@@ -82,13 +82,13 @@ class Candidate:
 class Choice:
     """The result of a choice."""
 
-    chosen: Candidate | None = None
+    chosen: TemplateCandidate | None = None
     """None: there is none, or more than one."""
     reason: str = ""
     """Why none was chosen: ``TemplateNotFound``, ``TemplateSelectionAmbiguous`` or the template's own reason."""
     message: str = ""
     """The same in a sentence that says what to do; of a chosen one why it was chosen."""
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[TemplateCandidate, ...] = ()
     """All that were considered, the best first; of a choice by model empty where one is chosen, unless asked for."""
 
 
@@ -147,12 +147,16 @@ def _matches(template: Resource, request: Request) -> bool:
     return bool(request.model) and dig(template, "spec", "modelName") == request.model
 
 
-def _considered(template: Resource, kind: str, request: Request, *, unusable: Unusable | None = None) -> Candidate:
+def _considered(
+    template: Resource, kind: str, request: Request, *, unusable: Unusable | None = None
+) -> TemplateCandidate:
     reason, against = _against(template, request)
     if unusable is not None and not against and (why := unusable(template)):
         reason, against = "InvalidSpec", f"no deployment can use it: {why}"
     key = key_of(template) if kind == KIND else ObjectKey("", key_of(template).name)
-    return Candidate(template=template, kind=kind, key=key, against=against, reason=reason, rank=_rank(template))
+    return TemplateCandidate(
+        template=template, kind=kind, key=key, against=against, reason=reason, rank=_rank(template)
+    )
 
 
 def _against(template: Resource, request: Request) -> tuple[str, str]:
@@ -220,7 +224,7 @@ def _by_model(request: Request, found: Sequence[tuple[Resource, str]], *, unusab
     best = _best(usable)
     if any(unusable(template) for template, _ in best):  # its status may be older than its spec
         best = _best([each for each in usable if not unusable(each[0])])
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[TemplateCandidate, ...] = ()
     if every or len(best) != 1:
         considered = (_considered(template, kind, request, unusable=unusable) for template, kind in found)
         ordered = sorted(considered, key=lambda each: (bool(each.against), not each.key.namespace, each.rank, each.key))
@@ -253,7 +257,7 @@ def _best(usable: Sequence[tuple[Resource, str]]) -> list[tuple[Resource, str]]:
     return best
 
 
-def _none(request: Request, candidates: tuple[Candidate, ...]) -> Choice:
+def _none(request: Request, candidates: tuple[TemplateCandidate, ...]) -> Choice:
     if not candidates:
         text = f"no template has the model {request.model}: `airunway template list` shows those that there are"
         return Choice(reason="TemplateNotFound", message=text)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airunway.api.names import GROUP
+from airunway.api.names import DEFAULT_GPU_TYPE, GROUP
 from airunway.resource import Resource, dig
 from airunway.templates.choice import request_of
 
@@ -27,9 +27,9 @@ MAX_DEPTH = 64
 _BY_NAME = frozenset({("env",), ("imagePullSecrets",)})
 """Lists whose entries are merged by name."""
 _WRITTEN_DEFAULTS = {
-    ("resources", "gpu", "type"): "nvidia.com/gpu",
-    ("scaling", "prefill", "gpu", "type"): "nvidia.com/gpu",
-    ("scaling", "decode", "gpu", "type"): "nvidia.com/gpu",
+    ("resources", "gpu", "type"): DEFAULT_GPU_TYPE,
+    ("scaling", "prefill", "gpu", "type"): DEFAULT_GPU_TYPE,
+    ("scaling", "decode", "gpu", "type"): DEFAULT_GPU_TYPE,
 }
 """Values that the API server writes into a deployment beside what its user gave (``gpu.count``). They are no values of
 the user, as far as the stored object says; that of the template counts.

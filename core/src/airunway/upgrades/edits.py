@@ -24,8 +24,8 @@ from airunway.runtime.plan import Decision, Do, decide
 from airunway.runtime.report import located
 from airunway.runtime.state import ClusterState, provider_mark
 from airunway.schema import defaulted
-from airunway.selection import provider_facts, unsettled
-from airunway.status import written
+from airunway.selection import engine_entry, provider_facts, unsettled
+from airunway.status import written_on
 from airunway.status.conditions import PART_NAMES, parts_of
 from airunway.templates import TEMPLATE_READY
 from airunway.upgrades.forecast import Cluster, state_in
@@ -34,18 +34,11 @@ from airunway.view.plan import PlanStep, plan_step
 
 _OF_CORE = ("Validated", TEMPLATE_READY, "EngineSelected", "ProviderSelected", "RuntimeConfigReady")
 
-_WORDS = {
-    Action.CREATE: "create",
-    Action.UPDATE: "update",
-    Action.REPLACE: "recreate",
-    Action.DELETE: "delete",
-    Action.KEEP: "keep",
-    Action.FOREIGN: "conflict",
-}
+_WORDS = {Action.REPLACE: "recreate", Action.FOREIGN: "conflict"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
+class EditFacts:
     """What the decisions of core and parts depend on beside the deployment."""
 
     providers: tuple[Resource, ...]
@@ -95,7 +88,7 @@ class UpstreamPlan:
 # -------------------------------------------------------------------------------------------------------- the decisions
 
 
-def assigned(deployment: Resource, around: Surroundings, *, now: datetime) -> Resource:
+def assigned(deployment: Resource, around: EditFacts, *, now: datetime) -> Resource:
     """The deployment as the provider reads it: with its effective spec, and the verdicts of the core and of the model
     cache on it.
     """
@@ -126,7 +119,7 @@ def assigned(deployment: Resource, around: Surroundings, *, now: datetime) -> Re
     return _with_cache({**deployment, "status": status}, around, now=now)
 
 
-def _with_cache(deployment: Resource, around: Surroundings, *, now: datetime) -> Resource:
+def _with_cache(deployment: Resource, around: EditFacts, *, now: datetime) -> Resource:
     """The deployment with what the model cache part says about this spec."""
     status = deployment["status"]
     if names.MODEL_CACHE_PART not in parts_of(deployment):
@@ -140,6 +133,8 @@ def _with_cache(deployment: Resource, around: Surroundings, *, now: datetime) ->
     if artifact is not None:  # its claim is not read: what was published about it has the mode
         published = dig(status, "modelCache", "accessMode") if name == used else None
         access_mode = published or access_mode_of(artifact, resolve_among(artifact, around.configs).config, None)
+    provider = dig(status, "provider", "name")
+    config = next((each for each in around.providers if dig(each, "metadata", "name") == provider), None)
     decision = decide_cache(
         CacheFacts(
             deployment=deployment,
@@ -147,7 +142,7 @@ def _with_cache(deployment: Resource, around: Surroundings, *, now: datetime) ->
             artifact=artifact,
             access_mode=access_mode,
             config_missing=resolution.missing,
-            engine=_engine(around.providers, status),
+            engine=engine_entry(config, deployment),
         )
     )
     if not decision.write_status:
@@ -155,25 +150,16 @@ def _with_cache(deployment: Resource, around: Surroundings, *, now: datetime) ->
     before = status.get("conditions") or []
     kept = [each for each in before if each.get("type") != CONDITION]
     if decision.condition is not None:
-        generation = dig(deployment, "metadata", "generation", default=0)
-        kept += written([decision.condition], previous=before, generation=generation, now=now)
+        kept += written_on(deployment, [decision.condition], now=now)
     others = {key: value for key, value in status.items() if key != "modelCache"}
     return {**deployment, "status": {**others, **filled(modelCache=decision.model_cache), "conditions": kept}}
-
-
-def _engine(providers: Sequence[Resource], status: Resource) -> Resource | None:
-    """The capabilities of the chosen engine with the chosen provider."""
-    chosen, engine = dig(status, "provider", "name"), dig(status, "engine", "type")
-    config = next((each for each in providers if dig(each, "metadata", "name") == chosen), None)
-    engines = dig(config, "spec", "capabilities", "engines", default=[])
-    return next((each for each in engines if dig(each, "name") == engine), None)
 
 
 # ------------------------------------------------------------------------------------------------------------- the plan
 
 
 def unnamed(
-    host: ProviderHost, deployment: Resource, around: Surroundings, live: Upstream, *, now: datetime
+    host: ProviderHost, deployment: Resource, around: EditFacts, live: Upstream, *, now: datetime
 ) -> list[Resource]:
     """The wanted objects that the deployment does not have: others may have their names already. Raises PluginFault."""
     _, decision = _decided(host, deployment, around, live, now=now)
@@ -181,7 +167,7 @@ def unnamed(
 
 
 def planned(
-    host: ProviderHost, deployment: Resource, around: Surroundings, live: Upstream, *, now: datetime
+    host: ProviderHost, deployment: Resource, around: EditFacts, live: Upstream, *, now: datetime
 ) -> UpstreamPlan:
     """What the provider makes of a deployment of `assigned`. Raises PluginFault for a broken plugin."""
     state, decision = _decided(host, deployment, around, live, now=now)
@@ -221,7 +207,7 @@ def deletions(objects: Sequence[Resource]) -> tuple[PlanStep, ...]:
 
 
 def _decided(
-    host: ProviderHost, deployment: Resource, around: Surroundings, live: Upstream, *, now: datetime
+    host: ProviderHost, deployment: Resource, around: EditFacts, live: Upstream, *, now: datetime
 ) -> tuple[ClusterState, Decision]:
     own = names.provider_finalizer(host.name)
     # A previous provider deletes its objects first; the plan is about what comes then.
@@ -252,7 +238,7 @@ def _shown(step: Step, cluster: Cluster, *, manager: str) -> PlanStep:
     if step.live is not None and wanted is not None and step.action in (Action.UPDATE, Action.REPLACE):
         before = previous_content(wanted, step.live, manager=manager)
     return plan_step(
-        _WORDS[step.action],
+        _WORDS.get(step.action, step.action.value),
         before,
         wanted,
         primary=step.primary,

@@ -14,7 +14,7 @@ from airunway.api import names
 from airunway.artifacts.deployments import CONDITION as CACHE_READY
 from airunway.configs import CONFIG_READY, Resolution
 from airunway.owned.objects import identity_in, named
-from airunway.owned.plan import Action
+from airunway.owned.plan import Action, Plan, Step
 from airunway.plugins.contract import UpstreamKind, api_version
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.settings import resolve_among
@@ -63,7 +63,7 @@ class Effect(StrEnum):
     RECREATE = "recreate"
     """It is deleted and created again."""
     BREAK = "break"
-    """It loses fields, or the provider can no longer manage it."""
+    """It loses fields or objects, or the provider can no longer manage it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -361,7 +361,19 @@ def _effect(decision: Decision, cluster: Cluster, state: ClusterState, host: Pro
     foreign = plan.of(Action.FOREIGN)
     if foreign:
         return Effect.BREAK, f"{named(foreign[0].subject)} is not owned by the deployment"
+    if lost := _deleted(decision, plan):
+        return Effect.BREAK, "; ".join(step.text() for step in lost)
     return (Effect.UPDATE, "; ".join(step.text() for step in steps)) if steps else (Effect.LEAVE, "")
+
+
+def _deleted(decision: Decision, plan: Plan) -> list[Step]:
+    """The deletions that no change of the spec asks for, without objects that another of their kind takes the place of:
+    a ConfigMap may have a new name for its new content.
+    """
+    if decision.context is None or decision.context.spec_changed:
+        return []
+    made = {identity_in(step.subject)[:2] for step in plan.of(Action.CREATE)}
+    return [step for step in plan.of(Action.DELETE) if identity_in(step.subject)[:2] not in made]
 
 
 def _why_closed(gate: Gate, state: ClusterState, host: ProviderHost) -> str:

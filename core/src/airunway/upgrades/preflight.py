@@ -11,7 +11,7 @@ from typing import Any
 
 from airunway.api import names
 from airunway.kinds import CLUSTER_RUNTIME_CONFIG, MODEL_DEPLOYMENT, RUNTIME_CONFIG
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, LEASE, ApiError, Client, ErrorKind, Forbidden, Kind
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, LEASE, Client, Forbidden, Kind
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
 from airunway.process.effective_settings import PART_OF, published_in
@@ -89,17 +89,17 @@ def definition_names(host: ProviderHost) -> dict[str, UpstreamKind]:
     return {f"{kind.plural}.{kind.group}": kind for kind in host.manifest.upstream if not kind.builtin}
 
 
+async def read_kinds(client: Client, host: ProviderHost, kubernetes: tuple[int, int]) -> Cluster:
+    """The provider's kinds in a cluster of that version. Raises KubeError."""
+    wanted = definition_names(host)
+    found = await asyncio.gather(*(client.find(CUSTOM_RESOURCE_DEFINITION, ObjectKey("", name)) for name in wanted))
+    installed = {name: crd for name, crd in zip(wanted, found, strict=True) if crd is not None}
+    return with_definitions(host, installed, Cluster(definitions={}, kubernetes=kubernetes))
+
+
 async def read_running(client: Client, host: ProviderHost, *, namespace: str = "") -> Running:
     """Kinds, deployments and objects of the provider, in one `namespace` or (empty) in all. Raises KubeError."""
-    version = await client.version()
-    found = await asyncio.gather(
-        *(client.find(CUSTOM_RESOURCE_DEFINITION, ObjectKey("", name)) for name in definition_names(host))
-    )
-    kinds = definition_names(host).values()
-    cluster = Cluster(
-        definitions={(kind.group, kind.kind): crd for kind, crd in zip(kinds, found, strict=True) if crd is not None},
-        kubernetes=version,
-    )
+    cluster = await read_kinds(client, host, await client.version())
     deployments, *objects = await asyncio.gather(
         client.list_all(MODEL_DEPLOYMENT, namespace=namespace),
         *(objects_of(client, host, kind, cluster, namespace) for kind in host.manifest.upstream if kind.write),
@@ -123,13 +123,7 @@ async def read_running(client: Client, host: ProviderHost, *, namespace: str = "
 
 async def _configs(client: Client, kind: Kind, namespace: str) -> list[Resource]:
     """The runtime configs of a kind; none where its CRD is not installed."""
-    try:
-        found = await client.list_all(kind, namespace=namespace)
-    except ApiError as error:
-        if error.kind is not ErrorKind.KIND_NOT_SERVED:
-            raise
-        return []
-    return [{**config, "kind": kind.kind} for config in found]
+    return [{**config, "kind": kind.kind} for config in await client.list_if_served(kind, namespace=namespace)]
 
 
 async def objects_of(
@@ -171,14 +165,21 @@ class ProviderRun:
 
 async def read_provider_run(client: Client, provider: str) -> ProviderRun:
     """How a provider runs, from our processes' Leases in all namespaces. Raises KubeError."""
+    return provider_run_in(await read_leases(client), provider)
+
+
+async def read_leases(client: Client) -> tuple[Resource, ...] | None:
+    """The Leases of our processes in all namespaces; None without the right to list them. Raises KubeError."""
     try:
-        return provider_run_in(await client.list_all(LEASE, label_selector="=".join(PART_OF)), provider)
+        return tuple(await client.list_all(LEASE, label_selector="=".join(PART_OF)))
     except Forbidden:
+        return None
+
+
+def provider_run_in(leases: Sequence[Resource] | None, provider: str) -> ProviderRun:
+    """How a provider runs according to these Leases; None: they may not be listed."""
+    if leases is None:
         return _assumed("you may not list Leases in all namespaces")
-
-
-def provider_run_in(leases: Sequence[Resource], provider: str) -> ProviderRun:
-    """How a provider runs according to these Leases."""
     manager = names.provider_manager(provider)
     found = {f"Lease/{each.namespace}/{manager}": each for each in published_in(leases) if each.manager == manager}
     if not found:
@@ -199,7 +200,7 @@ def changes_of(
     host: ProviderHost, definitions: Mapping[str, Resource], cluster: Cluster, *, verify: bool = True
 ) -> tuple[Change, ...]:
     """The effect of new CRDs (by name) on the provider, which may `verify` unknown schemas, and on the API server."""
-    after = _with(host, definitions, cluster)
+    after = with_definitions(host, definitions, cluster)
     found = []
     for name, kind in definition_names(host).items():
         if name in definitions:
@@ -227,7 +228,7 @@ def preflight(
     changes = changes_of(host, definitions, running.cluster, verify=verify)
     forecasts: list[Forecast] = []
     if not any(change.refused for change in changes):
-        after, now = _with(host, definitions, running.cluster), datetime.now(UTC)
+        after, now = with_definitions(host, definitions, running.cluster), datetime.now(UTC)
         forecasts = [
             forecast(
                 host,
@@ -245,8 +246,8 @@ def preflight(
     return Preflight(provider=host.name, changes=changes, forecasts=tuple(forecasts))
 
 
-def _with(host: ProviderHost, definitions: Mapping[str, Resource], cluster: Cluster) -> Cluster:
-    """The cluster after the upgrade; CRDs that the new release does not contain are unchanged."""
+def with_definitions(host: ProviderHost, definitions: Mapping[str, Resource], cluster: Cluster) -> Cluster:
+    """The cluster with these CRDs (by name) of the provider; those that are not among them are as before."""
     kinds = definition_names(host)
     new = {(kinds[name].group, kinds[name].kind): crd for name, crd in definitions.items() if name in kinds}
     return Cluster(definitions={**cluster.definitions, **new}, kubernetes=cluster.kubernetes)

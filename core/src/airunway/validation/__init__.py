@@ -11,18 +11,11 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
-from airunway.api import (
-    inferenceproviderconfig,
-    modelartifact,
-    modeldeployment,
-    modelsource,
-    modeltemplate,
-    runtimeconfig,
-)
+from airunway.api import modeldeployment
 from airunway.api.bounds import MAX_CAUSES, MAX_SPEC, excess, size_of
-from airunway.api.crds import schema_of
+from airunway.api.crds import DEFINITIONS, schema_of
 from airunway.api.names import API_VERSION
-from airunway.api.rules import FORBIDDEN_OVERRIDES, MODEL_DEPLOYMENT_RULES, ValidationRule
+from airunway.api.rules import FORBIDDEN_OVERRIDES, ValidationRule
 from airunway.cel import CelError, CelProgram, Evaluator, compile_expression
 from airunway.json_path import MAX_PATH, entries, shortened
 from airunway.resource import Resource, dig
@@ -30,16 +23,6 @@ from airunway.schema import BLOCKING, Check, Violation, compile_schema
 
 __all__ = ["Violation", "bounded_violations", "excesses", "prepare", "validate", "warnings"]
 
-_RULES = {
-    modeldeployment.KIND: MODEL_DEPLOYMENT_RULES,
-    inferenceproviderconfig.KIND: (),
-    runtimeconfig.KIND: runtimeconfig.RUNTIME_CONFIG_RULES,
-    runtimeconfig.CLUSTER_KIND: runtimeconfig.CLUSTER_RUNTIME_CONFIG_RULES,
-    modelartifact.KIND: modelartifact.MODEL_ARTIFACT_RULES,
-    modeltemplate.KIND: modeltemplate.MODEL_TEMPLATE_RULES,
-    modeltemplate.CLUSTER_KIND: modeltemplate.CLUSTER_MODEL_TEMPLATE_RULES,
-    modelsource.KIND: modelsource.MODEL_SOURCE_RULES,
-}
 _TEXTS: Resource = {"type": "object", "additionalProperties": {"type": "string"}}
 _FREE: Resource = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _METADATA: Resource = {
@@ -78,8 +61,8 @@ def validate(obj: Resource, *, old: Resource | None = None, evaluator: Evaluator
     if not isinstance(obj, dict):
         return [Violation(path="", message="must be an object", reason="FieldValueTypeInvalid")]
     kind = obj.get("kind")
-    if obj.get("apiVersion") != API_VERSION or not isinstance(kind, str) or kind not in _RULES:
-        *others, last = _RULES
+    if obj.get("apiVersion") != API_VERSION or not isinstance(kind, str) or kind not in DEFINITIONS:
+        *others, last = DEFINITIONS
         given = f"{kind!s:.100} of {obj.get('apiVersion')!s:.100}"
         message = f"must be {', '.join(others)} or {last} of {API_VERSION}, not {given}"
         return [Violation(path="kind", message=message, reason="FieldValueNotSupported")]
@@ -206,7 +189,7 @@ def _programs(
             program(rule, rule.expression) if rule.check is None else None,
             program(rule, rule.message_expression) if rule.message_expression else None,
         )
-        for rule in _RULES[kind]
+        for rule in DEFINITIONS[kind].rules
     ]
 
 

@@ -28,6 +28,7 @@ from typing import Any
 import yaml
 
 from airunway.api.bounds import MAX_CAUSES
+from airunway.api.names import DEFAULT_GPU_TYPE
 from airunway.json_path import JsonPath, entries
 from airunway.resource import Resource, dig
 from airunway.schema import Violation
@@ -36,7 +37,6 @@ from airunway.validation.uses import DIMENSIONS, Use, fits, uses_of
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """The label with the namespace's own name, which every Namespace has."""
 
-DEFAULT_GPU_TYPE = "nvidia.com/gpu"
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _LISTS = ("providers", "engines", "images", "gpuTypes", *DIMENSIONS)
 """The keys of the lists in the file."""

@@ -4,39 +4,29 @@ Texts in a view are single lines without control characters, terminal sequences 
 could not be seen is an `Unseen`, never an empty list or 0.
 """
 
-from airunway.view.base import Unseen, View, short_age
+from airunway.view.base import Unseen, short_age
 from airunway.view.deployment import (
-    CauseView,
-    ConditionRow,
     DeploymentSnapshot,
     DeploymentView,
-    Outcome,
-    TemplateUse,
     TimelineEntry,
     cause_of,
     deployment_view,
     event_time,
     outcome_of,
-    timeline_of,
 )
 from airunway.view.pods import ContainerRow, EndingRow, Health, PodRow, container_names, pod_row, role_of
-from airunway.view.tree import TreeNode, tree_of
+from airunway.view.tree import TreeNode
 
 __all__ = [
-    "CauseView",
-    "ConditionRow",
     "ContainerRow",
     "DeploymentSnapshot",
     "DeploymentView",
     "EndingRow",
     "Health",
-    "Outcome",
     "PodRow",
-    "TemplateUse",
     "TimelineEntry",
     "TreeNode",
     "Unseen",
-    "View",
     "cause_of",
     "container_names",
     "deployment_view",
@@ -45,6 +35,4 @@ __all__ = [
     "pod_row",
     "role_of",
     "short_age",
-    "timeline_of",
-    "tree_of",
 ]

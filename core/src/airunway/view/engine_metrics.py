@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from airunway.view.base import Unseen, View, line
+from airunway.view.base import Unseen, View, line, word
 
 MOST_SERIES = 100_000
 """Series of one answer that are read."""
@@ -40,9 +40,7 @@ class EngineMetrics:
     """
 
     engine: str
-    """Engine as in ``spec.engine.type``."""
-    prefix: str
-    """How all its names begin."""
+    """Engine as in ``spec.engine.type``; its names begin with it and an underscore."""
     running: tuple[str, ...]
     """Gauge: requests in work."""
     waiting: tuple[str, ...]
@@ -64,7 +62,6 @@ ENGINE_METRICS: Mapping[str, EngineMetrics] = {
     for each in (
         EngineMetrics(
             engine="vllm",
-            prefix="vllm_",
             running=("vllm_num_requests_running",),
             waiting=("vllm_num_requests_waiting",),
             kv_use=("vllm_kv_cache_usage_perc", "vllm_gpu_cache_usage_perc"),
@@ -74,7 +71,6 @@ ENGINE_METRICS: Mapping[str, EngineMetrics] = {
         ),
         EngineMetrics(
             engine="sglang",
-            prefix="sglang_",
             running=("sglang_num_running_reqs",),
             waiting=("sglang_num_queue_reqs",),
             kv_use=("sglang_token_usage",),
@@ -84,7 +80,6 @@ ENGINE_METRICS: Mapping[str, EngineMetrics] = {
         ),
         EngineMetrics(
             engine="trtllm",
-            prefix="trtllm_",
             running=("trtllm_num_requests_running",),
             waiting=("trtllm_num_requests_waiting",),
             kv_use=("trtllm_kv_cache_utilization",),
@@ -95,7 +90,6 @@ ENGINE_METRICS: Mapping[str, EngineMetrics] = {
         ),
         EngineMetrics(
             engine="llamacpp",
-            prefix="llamacpp_",
             running=("llamacpp_requests_processing",),
             waiting=("llamacpp_requests_deferred",),
             kv_use=("llamacpp_kv_cache_usage_ratio",),
@@ -110,7 +104,6 @@ ENGINE_METRICS: Mapping[str, EngineMetrics] = {
 METRICS_PATHS = ("/metrics", "/prometheus/metrics")
 """All paths of the table."""
 
-_PREFIXES = {table.prefix: table for table in ENGINE_METRICS.values()}
 _HISTOGRAM = ("_bucket", "_sum", "_count", "_created")
 _KNOWN = {
     name: table
@@ -142,8 +135,6 @@ class Sample:
     """Requests whose first token took at most so many seconds, by these seconds, since the engine started."""
     others: tuple[str, ...] = ()
     """Names of this engine that are not in the table, a few of them."""
-    cut: bool = False
-    """Whether there were more series than are read."""
 
 
 class SampleReader:
@@ -175,8 +166,7 @@ class SampleReader:
 
     def _note(self, name: str) -> None:
         """Remember the engine of a metric that is not in its table, and a few such names."""
-        prefix = name.partition("_")[0] + "_"
-        table = _PREFIXES.get(prefix)
+        table = ENGINE_METRICS.get(name.partition("_")[0])
         if table is None or _NAME.fullmatch(name) is None:
             return
         self._table = self._table or table
@@ -194,7 +184,7 @@ class SampleReader:
         """Returns what was read."""
         table = self._table
         if table is None:
-            return Sample(moment=moment, table=None, cut=self._series > MOST_SERIES)
+            return Sample(moment=moment, table=None)
         use = self._of(table.kv_use)
         return Sample(
             moment=moment,
@@ -205,7 +195,6 @@ class SampleReader:
             tokens=_sum(self._of(table.tokens)),
             first_token=next((self._buckets[name] for name in table.first_token if name in self._buckets), {}),
             others=tuple(self._others),
-            cut=self._series > MOST_SERIES,
         )
 
     def _of(self, names: Sequence[str]) -> list[float]:
@@ -315,16 +304,16 @@ def load_row(*, namespace: str, name: str, engine: str, loads: Sequence[PodLoad]
         unseen = Unseen(what="metrics", why="the deployment has no ready pod")
         return _nothing(namespace, name, engine, unseen, pods=0)
     known = [load for load in loads if load.unseen is None and load.samples and load.samples[-1].table is not None]
-    missing = [load.unseen or _without_metrics(load, engine) for load in loads if load not in known]
+    missing = [load.unseen or _without_metrics(engine) for load in loads if load not in known]
     if not known:
         return _nothing(namespace, name, engine, missing[0], pods=len(loads), more=missing)
     newest = [load.samples[-1] for load in known]
     windows = [load.samples[-1].moment - load.samples[0].moment for load in known]
     p50, p95, of = _first_token(known, newest)
     return LoadRow(
-        namespace=line(namespace, 253),
-        name=line(name, 253),
-        engine=line(engine, 253),
+        namespace=word(namespace),
+        name=word(name),
+        engine=word(engine),
         pods=len(loads),
         reporting=len(known),
         running=_total(newest, "running"),
@@ -343,9 +332,9 @@ def _nothing(
     namespace: str, name: str, engine: str, unseen: Unseen, *, pods: int, more: Iterable[Unseen] = ()
 ) -> LoadRow:
     return LoadRow(
-        namespace=line(namespace, 253),
-        name=line(name, 253),
-        engine=line(engine, 253),
+        namespace=word(namespace),
+        name=word(name),
+        engine=word(engine),
         pods=pods,
         reporting=0,
         running=unseen,
@@ -360,7 +349,7 @@ def _nothing(
     )
 
 
-def _without_metrics(load: PodLoad, engine: str) -> Unseen:
+def _without_metrics(engine: str) -> Unseen:
     table = ENGINE_METRICS.get(engine)
     return Unseen(what="metrics", why=f"its server reports none that are known{f': {table.hint}' if table else ''}")
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from airunway.selection import Candidate
 from airunway.selection.advice import Advice, FieldEdit
 from airunway.selection.explanation import Explanation
+from airunway.selection.provider import EXPLICIT
 from airunway.view.base import View, line, word
 
 
@@ -134,7 +135,7 @@ def _why_not(explanation: Explanation, candidate: Candidate) -> tuple[str, list[
 def _rival(explanation: Explanation, candidate: Candidate) -> str:
     if "(kept:" in explanation.message:
         return f"{explanation.provider} is already selected, and the selection does not change"
-    if explanation.message == "explicit provider selection":
+    if explanation.message == EXPLICIT:
         return f"the spec names {explanation.provider}"
     best = next((c for c in explanation.candidates if c.name == explanation.provider), None)
     if best is None:

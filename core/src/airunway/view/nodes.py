@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from airunway import sizing
 from airunway.resource import Resource
-from airunway.sizing import NodeGpus, Placement, free_gpus
+from airunway.sizing.nodes import NodeGpus, Placement, free_gpus
+from airunway.sizing.values import Unknown, Unreadable
 from airunway.view.base import Unseen, View, line, word
 
 _MOST_NOTES = 32
@@ -66,15 +66,15 @@ class NodesView(View):
 
 
 def nodes_view(
-    nodes: Sequence[Resource] | sizing.Unseen,
-    pods: Iterable[Resource] | sizing.Unseen,
+    nodes: Sequence[Resource] | Unreadable,
+    pods: Iterable[Resource] | Unreadable,
     *,
     claims: Iterable[Resource] = (),
     slices: Iterable[Resource] = (),
     placement: Placement | None = None,
 ) -> NodesView:
     """Returns the GPUs of `nodes`, less what `pods` and `claims` have; with a placement, as its pods find them."""
-    if isinstance(nodes, sizing.Unseen):
+    if isinstance(nodes, Unreadable):
         unseen = _unseen("nodes", nodes)
         return NodesView(rows=unseen, groups=(), without_gpus=unseen)
     found = free_gpus(nodes, pods, claims=claims, slices=slices, placement=placement)
@@ -92,9 +92,9 @@ def _row(gpus: NodeGpus) -> NodeRow:
         node=word(gpus.node),
         resource=word(gpus.resource),
         product=word(gpus.gpu.product),
-        memory=Unseen(what="memory", why=line(memory.why)) if isinstance(memory, sizing.Unknown) else memory,
+        memory=Unseen(what="memory", why=line(memory.why)) if isinstance(memory, Unknown) else memory,
         allocatable=gpus.allocatable,
-        free=_unseen("free GPUs", gpus.free) if isinstance(gpus.free, sizing.Unseen) else gpus.free,
+        free=_unseen("free GPUs", gpus.free) if isinstance(gpus.free, Unreadable) else gpus.free,
         obstacles=tuple(map(word, gpus.obstacles[:_MOST_NOTES])),
         notes=tuple(map(line, gpus.notes[:_MOST_NOTES])),
     )
@@ -129,5 +129,5 @@ def _free(rows: Iterable[NodeRow]) -> list[int] | Unseen:
     return found
 
 
-def _unseen(what: str, unseen: sizing.Unseen) -> Unseen:
+def _unseen(what: str, unseen: Unreadable) -> Unseen:
     return Unseen(what=what, why=line(unseen.why), right=line(unseen.right))

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from airunway.api.names import GROUP
+from airunway.api import names
 from airunway.redaction import redacted
 from airunway.resource import LAST_APPLIED, Resource, dig
 from airunway.sdk.pods import pod_specs, pod_templates
@@ -24,15 +24,15 @@ CHANGES = ("create", "update", "recreate", "delete", "conflict")
 
 _HIDDEN = "***"
 _NOT_SHOWN = ("status", "managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink")
-_RECORDS = (
-    "runtime-settings",
-    "written-for",
-    "spec-hash",
-    "deployment-uid",
-    "replace-on-change",
-    "interrupts-on-change",
+_ANNOTATIONS_NOT_SHOWN = (
+    LAST_APPLIED,
+    names.RUNTIME_SETTINGS,
+    names.WRITTEN_FOR,
+    names.SPEC_HASH,
+    names.DEPLOYMENT_UID,
+    names.REPLACE_ON_CHANGE,
+    names.INTERRUPTS_ON_CHANGE,
 )
-_ANNOTATIONS_NOT_SHOWN = (LAST_APPLIED, *(f"{GROUP}/{name}" for name in _RECORDS))
 """What kubectl and AI Runway remember on an object."""
 
 

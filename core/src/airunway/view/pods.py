@@ -142,10 +142,10 @@ def _other_labels(selector: object) -> list[str]:
     return [key] if key and not key.partition("/")[0].endswith("kubernetes.io") else []
 
 
-def container_names(pod: Resource) -> list[tuple[str, bool]]:
-    """Returns the name of every container in a pod's spec, and whether it is an init container, in starting order."""
+def container_names(pod: Resource) -> list[str]:
+    """Returns the name of every container in a pod's spec, in starting order."""
     return [
-        (name, field == "initContainers")
+        name
         for field in ("initContainers", "containers")
         if isinstance(listed := dig(pod, "spec", field), list)
         for each in listed

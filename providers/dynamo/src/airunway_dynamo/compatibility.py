@@ -52,12 +52,13 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
     parts = parts_of(deployment, context)
     # An upgrade must not stop what runs, so an existing graph of an earlier generation only gets a warning.
     refuses = context.has(HARDENED) or not context.live_kind
+    names = [*_name_findings(deployment, context, parts)]
     server = [*server_findings(deployment, context, who="Dynamo", server="its Frontend")]
     blockers = [
         *(finding for refused, finding in server if refused and refuses),
         *(finding for part in parts for finding in part.launch.blockers),
         *_runtime(deployment, context, parts),
-        *_name_blockers(deployment, context, parts),
+        *(finding for refused, finding in names if refused),
         *_override_blockers(deployment, context),
         *pod_blockers(deployment, context, mounts=sum(part.pods for part in parts)),
         *_cache_blockers(deployment, context),
@@ -65,6 +66,7 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
     ]
     warnings = [
         *(finding for refused, finding in server if not (refused and refuses)),
+        *(finding for refused, finding in names if not refused),
         *(finding for part in parts for finding in part.launch.warnings),
         *pod_findings(deployment, reserved=reserved_labels(context)),
         *_warnings(deployment, context),
@@ -116,8 +118,15 @@ def _cache_blockers(deployment: ModelDeployment, context: Context[Settings]) -> 
     yield blocker("spec.model.cache.mode", text)
 
 
-def _name_blockers(deployment: ModelDeployment, context: Context[Settings], parts: Sequence[Part]) -> Iterator[Finding]:
-    """The blocker for a name that exceeds a limit of the operator or of Kubernetes; it reports the narrowest limit."""
+def _name_findings(
+    deployment: ModelDeployment, context: Context[Settings], parts: Sequence[Part]
+) -> Iterator[tuple[bool, Finding]]:
+    """The finding for a name that exceeds a limit of the operator or of Kubernetes, and whether it is a blocker; it
+    reports the narrowest limit.
+
+    Grove may have come after a graph was made: what runs is not refused for Grove's limit until its spec changes
+    (ruling 31), as the change may make the graph again.
+    """
     namespace = deployment.metadata.namespace
     grove = context.settings.grove and kind_key("grove.io", "PodClique") in context.served
     # The operator's label contains both namespace and name.
@@ -135,7 +144,8 @@ def _name_blockers(deployment: ModelDeployment, context: Context[Settings], part
             limits.append((_OF_A_LABEL - made, f"Dynamo's component {part.name}"))
     limit, what = min(limits)
     if found := too_long(deployment.metadata.name, limit=limit, what=what):
-        yield found
+        stays = grove and context.live is not None and not context.spec_changed
+        yield not stays or len(deployment.metadata.name) > limits[0][0], found
 
 
 def _override_blockers(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:

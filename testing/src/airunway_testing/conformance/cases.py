@@ -29,6 +29,7 @@ class Base:
     """A deployment that the provider can run, with the engine that the core has resolved for it.
 
     `settings` are the provider's own, as in a chart; `absent` are optional kinds that the cluster does not have.
+    `given` names what the context has from outside of the deployment (`digests.GIVEN`).
     """
 
     name: str
@@ -36,6 +37,7 @@ class Base:
     spec: Resource
     settings: Mapping[str, Any] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
+    given: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

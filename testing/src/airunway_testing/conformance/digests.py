@@ -7,8 +7,9 @@ therefore ships as a new transformer. The record lies beside the provider's test
     def test_released_transformers_write_what_they_wrote():
         assert problems(load("mine"), Record.read(Path(__file__).with_name("digests.json"))) == []
 
-``python -m airunway_testing.conformance.digests NAME FILE --write`` adds what is not on record yet; a digest that is
-there changes only for a transformer that no release has (``--unreleased TRANSFORMER``).
+``python -m airunway_testing.conformance.digests NAME FILE --write`` adds what is not on record yet, also deployments
+that get something from outside (`GIVEN`); a digest that is there changes only for a transformer that no release has
+(``--unreleased TRANSFORMER``).
 """
 
 from __future__ import annotations
@@ -24,7 +25,15 @@ import orjson
 import yaml
 
 from airunway.api.modeldeployment import parse_deployment
-from airunway.plugins.contract import Context, Transformer, Upstream
+from airunway.plugins.contract import (
+    Context,
+    Gateway,
+    ModelCache,
+    RuntimeSettings,
+    SecretKey,
+    Transformer,
+    Upstream,
+)
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.resource import Resource, dig, digest
@@ -32,6 +41,21 @@ from airunway_testing.conformance.cases import NAME, NOW, TOGGLES, Base, bases, 
 from airunway_testing.conformance.fields import Answer, outcomes
 
 _LENGTH = 12
+
+GIVEN: Mapping[str, Mapping[str, Any]] = {
+    "pod settings": {
+        "runtime": RuntimeSettings(
+            env=({"name": "SHARED", "value": "1"}, {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s"}}}),
+            labels={"example.org/team": "a"},
+            image_pull_secrets=("pull",),
+            token=SecretKey(name="hub", key="HF_TOKEN"),
+        )
+    },
+    "model cache": {"cache": ModelCache(claim="weights", sub_path="model", access_mode="ReadWriteMany")},
+    "cached file": {"cache": ModelCache(claim="weights", sub_path="model", path="/model-cache/model/file.gguf")},
+    "gateway": {"gateway": Gateway(name="inference", namespace="gateways", uses_pool=True)},
+}
+"""What reaches a provider from outside of the deployment, by name: parts of its context. It never changes."""
 
 _TURNS = ("spec.model.source",)
 """Fields that make most others mean nothing; a base of its own has them."""
@@ -69,7 +93,8 @@ class Record:
 
 def _plain(base: Base) -> Resource:
     settings = {"settings": dict(base.settings)} if base.settings else {}
-    return {"engine": base.engine, "spec": base.spec, **settings}
+    given = {"given": base.given} if base.given else {}
+    return {"engine": base.engine, "spec": base.spec, **settings, **given}
 
 
 def _lines(entries: Mapping[str, object]) -> str:
@@ -84,7 +109,7 @@ def fixed_set(
 
     The samples and what the provider runs (`bases`), with its default settings and with each of `settings` (older
     releases may need some); each base also with every field at once that it honours; and where the provider chooses
-    the image, with each of these fields alone, since an image may lead it another way.
+    the image, with each of these fields alone, since an image may lead it another way. Then those of `given_to`.
     """
     found = _named([*(_sample(host, path) for path in samples), *bases(host)])
     for values in settings:
@@ -96,7 +121,15 @@ def fixed_set(
         found |= _named([_with(base, "every field", honoured)])
         if "image" not in base.spec:
             found |= _named(_with(base, name, [name]) for name in honoured)
-    return found
+    return found | given_to(host)
+
+
+def given_to(host: ProviderHost) -> dict[str, Base]:
+    """What the provider runs of each engine, with each of `GIVEN`, by name."""
+    of_engines = {base.engine: base for base in reversed(bases(host))}
+    return _named(
+        replace(base, name=f"{base.name}, {name}", given=name) for base in of_engines.values() for name in GIVEN
+    )
 
 
 def _named(found: Iterable[Base]) -> dict[str, Base]:
@@ -179,6 +212,7 @@ def _context(host: ProviderHost, base: Base, transformer: Transformer, beside: M
         served=served,
         settings=host.settings(base.settings),
         now=NOW,
+        **GIVEN.get(base.given, {}),
     )
 
 
@@ -239,6 +273,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     host, record = load(given.provider), Record.read(given.record)
     if given.write:
         deployments = record.deployments or fixed_set(host, samples=given.sample, settings=given.settings)
+        deployments = {
+            **deployments,
+            **{name: base for name, base in given_to(host).items() if name not in deployments},
+        }
         record = extended(host, replace(record, deployments=deployments), unreleased=given.unreleased)
         record.write(given.record)
     found = problems(host, record)
