@@ -213,8 +213,8 @@ def newer_waits(
     if context.runtime != current:
         changes = "; ".join(changed_settings(context.runtime, current))  # names and no values
         text = (
-            f"changed pod settings ({changes}; runtime config {config_name(state.deployment)}) take effect with the next "
-            f"change of the spec, or when the annotation {names.ADOPT} gets a new value"
+            f"changed pod settings ({changes}; runtime config {config_name(state.deployment)}) take effect with the "
+            f"next change of the spec, or when the annotation {names.ADOPT} gets a new value"
         )
         waits(NEWER_PODS_WAIT, f"the newer pod settings ({changes})", text, runtime=current)
     if ready is not None and context.cache != ready:
