@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 
 OLD = [{"name": "A", "value": "1"}]
 NEW = [{"name": "A", "value": "1"}, {"name": "B", "value": "canary-7f3a"}]
-WAITS = "takes effect with the next change of the spec"
+WAITS = "take effect with the next change of the spec"
 
 
 def hashes(deployment: Resource) -> tuple[str | None, str | None]:

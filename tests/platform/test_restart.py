@@ -355,7 +355,7 @@ def _only_scaled(name: str, scaling: Scaling, before: Standing, wide: Standing, 
 
 
 def _waits_for_a_change(deployment: Resource) -> bool:
-    return any("takes effect with the next change" in text for text in dig(deployment, "status", "warnings") or ())
+    return any("take effect with the next change" in text for text in dig(deployment, "status", "warnings") or ())
 
 
 def _through_a_pool(deployment: Resource) -> bool:

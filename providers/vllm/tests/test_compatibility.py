@@ -20,8 +20,8 @@ SIXTEEN = {"gpu": {"count": 16}}
 @pytest.mark.parametrize(
     ("fields", "engine", "path", "says"),
     [
-        ({"serving": {"mode": "disaggregated"}}, "vllm", "spec.serving.mode", "llm-d"),
-        ({"serving": {"mode": "disaggregated"}, "resources": {}}, "vllm", "spec.serving.mode", "llm-d"),
+        ({"serving": {"mode": "disaggregated"}}, "vllm", "spec.serving.mode", "llmd"),
+        ({"serving": {"mode": "disaggregated"}, "resources": {}}, "vllm", "spec.serving.mode", "llmd"),
         ({}, "mystery", "spec.engine.type", "vllm does not support mystery engine"),
         ({"resources": {}}, "vllm", "spec.resources.gpu.count", "requires GPU"),
         ({"resources": {}}, "sglang", "spec.resources.gpu.count", "requires GPU"),
