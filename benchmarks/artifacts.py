@@ -26,7 +26,7 @@ from benchmarks.common import concurrently, heading, percentiles, rss_mib, say
 
 from airunway.api import names
 from airunway.artifacts.decision import ArtifactFacts, decide_artifact
-from airunway.configs import resolve
+from airunway.configs.resolution import resolve
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_ARTIFACT, MODEL_DEPLOYMENT
 from airunway.kube import JOB, NAMESPACE, PERSISTENT_VOLUME_CLAIM, POD, Client, Reflector, load_config
 from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time, key_of, labels_of, owner_reference

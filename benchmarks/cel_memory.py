@@ -22,7 +22,8 @@ from airunway import __version__
 from airunway.api import names
 from airunway.cel import evaluator_name
 from airunway.resource import Resource
-from airunway.selection import evaluate_rules, request_of
+from airunway.selection.facts import request_of
+from airunway.selection.provider import evaluate_rules
 from airunway.validation import validate
 
 RULES = (

@@ -38,7 +38,7 @@ from benchmarks.common import bound_write, concurrently, cpu_seconds, heading, p
 
 from airunway import __version__
 from airunway.api import names
-from airunway.configs import EffectiveConfig, path_of, propagated, resolve
+from airunway.configs.resolution import EffectiveConfig, path_of, propagated, resolve
 from airunway.kinds import MODEL_DEPLOYMENT, RUNTIME_CONFIG
 from airunway.kube import NAMESPACE, Client, load_config
 from airunway.plugins.registry import load

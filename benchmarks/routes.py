@@ -30,7 +30,8 @@ from airunway.gateway.caches import HTTP_ROUTE
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import CLUSTER_ROLE, DEPLOYMENT, NAMESPACE, SERVICE, Client, Reflector, load_config
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true
-from airunway.routing import Claims, Facts, claimant_of, claims_of
+from airunway.routing.claims import Claims, claimant_of
+from airunway.routing.intent import Facts, claims_of
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.controlplane.processes import Processes

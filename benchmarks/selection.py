@@ -25,7 +25,8 @@ from airunway import __version__
 from airunway.api.modeldeployment import defaulted_spec
 from airunway.cel import compile_expression, evaluator_name
 from airunway.resource import Resource
-from airunway.selection import ProviderFacts, choose_provider, provider_facts, recorded, request_of
+from airunway.selection.facts import ProviderFacts, provider_facts, request_of
+from airunway.selection.provider import choose_provider, recorded
 
 PROVIDERS = 20
 BUDGET_MS = 5.0

@@ -34,8 +34,9 @@ from airunway.kinds import MODEL_DEPLOYMENT, MODEL_TEMPLATE
 from airunway.kube import NAMESPACE, Client, load_config
 from airunway.plugins.registry import load
 from airunway.resource import Resource, dig, digest
-from airunway.templates import choose, expand, request_of
+from airunway.templates.choice import choose, request_of
 from airunway.templates.contribution import contribution_of
+from airunway.templates.expansion import expand
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.expectations import running_at

@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from airunway.api.modeldeployment import parse_deployment
-from airunway.engines import option_warnings, program_of, release_of
-from airunway.engines.options import _record
+from airunway.engines.options import _record, option_warnings, program_of, release_of
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import Distribution, discover, load
 from airunway.resource import Resource

@@ -11,7 +11,8 @@ import yaml
 
 from airunway.artifacts.deployments import request_of
 from airunway.artifacts.volumes import claims_named
-from airunway.configs import PathTemplateError, Scope, check, config_name, path_of, resolve
+from airunway.configs.path_template import PathTemplateError
+from airunway.configs.resolution import Scope, check, config_name, path_of, resolve
 from airunway.kinds import (
     CLUSTER_MODEL_TEMPLATE,
     CLUSTER_RUNTIME_CONFIG,
@@ -21,9 +22,10 @@ from airunway.kinds import (
 )
 from airunway.kube import NAMESPACE, Client, NotFound
 from airunway.resource import ObjectKey, Resource, key_of
-from airunway.templates import choose, effective
-from airunway.templates import request_of as request_for
+from airunway.templates.choice import choose
+from airunway.templates.choice import request_of as request_for
 from airunway.templates.contribution import EXCLUDED, contribution_of
+from airunway.templates.expansion import effective
 from airunway_testing.operator import gone, install_definitions
 
 FOLDER = Path(__file__).parents[1] / "samples" / "runtime-configs"

@@ -21,7 +21,7 @@ from airunway.kube import NAMESPACE, Client, load_config
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import discover, load
 from airunway.resource import Resource, dig
-from airunway.selection import PREFERENCE
+from airunway.selection.choice import PREFERENCE
 from airunway_testing.controlplane import running
 from airunway_testing.matrix import FORMS, Answer, Run, Sample, asked, engine_answers, samples_in_files
 from airunway_testing.releases import Release, stored_releases

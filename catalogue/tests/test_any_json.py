@@ -11,7 +11,7 @@ from core.tests.any_json import MANY, anything
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airunway.configs import resolve
+from airunway.configs.resolution import resolve
 from airunway.resource import Resource, dig
 from airunway_catalogue.labels import read_labels
 from airunway_catalogue.scan import Image, complete_images, plan_of, templates_of

@@ -24,7 +24,7 @@ from catalogue.tests.world import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airunway.configs import resolve
+from airunway.configs.resolution import resolve
 from airunway.resource import Resource, format_time
 from airunway_catalogue.discovery import (
     PACKED,

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from catalogue.tests.world import MISSING, PRESENT, World, cause_of, template_of
 
-from airunway.configs import resolve
+from airunway.configs.resolution import resolve
 from airunway.resource import Resource, condition_of
-from airunway.templates import USABLE
+from airunway.templates.choice import USABLE
 from airunway.templates.limits import bound
 from airunway_catalogue.gpu_models import GpuModels
 from airunway_catalogue.hardware import HardwareFit, demand_of, find_hardware

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airunway.configs import resolve
+from airunway.configs.resolution import resolve
 from airunway.resource import Resource, dig, label_value
 from airunway_catalogue.labels import ImageLabels, Recommendation, read_labels
 from airunway_catalogue.scan import (

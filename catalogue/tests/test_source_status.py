@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airunway.configs import Resolution, resolve
+from airunway.configs.resolution import Resolution, resolve
 from airunway.resource import Resource, condition_of, format_time
 from airunway_catalogue.source_status import FilterResult, Scan, due_in, last_scan, next_scan, status_of
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airunway.configs import Resolution
+from airunway.configs.resolution import Resolution
 from airunway.resource import Resource, condition_of, dig, format_time, key_of
-from airunway.status import Condition
+from airunway.status.conditions import Condition
 from airunway.status.rootcause import RootCause
 from airunway_catalogue.discovery import TTL, Entrypoint
 from airunway_catalogue.hardware import HardwareFit

@@ -14,7 +14,7 @@ from airunway.controller.decision import SILENT_AFTER
 from airunway.controller.reconciler import orphaned_finalizers
 from airunway.first_seen import SKEW, FirstSeen
 from airunway.resource import Resource, format_time, parse_time
-from airunway.selection import STALE_AFTER, ProviderFacts, provider_facts
+from airunway.selection.facts import STALE_AFTER, ProviderFacts, provider_facts
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

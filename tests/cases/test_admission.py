@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from airunway.api.modeldeployment import parse_deployment
-from airunway.engines import FLAG_TABLES, engine_arguments
+from airunway.engines.arguments import engine_arguments
+from airunway.engines.tables import FLAG_TABLES
 from airunway.resource import Resource
 from airunway.runtime.translate import check_overrides, merged
 from airunway.validation import validate

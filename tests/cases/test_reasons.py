@@ -11,7 +11,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true
-from airunway.status import REASONS, Category
+from airunway.status.reasons import REASONS, Category
 from airunway_testing.operator import running_provider, until
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]

@@ -10,7 +10,7 @@ import pytest
 
 from airunway.controller.decision import decide
 from airunway.resource import Resource, condition_of, dig
-from airunway.selection import STALE_AFTER, ProviderFacts, provider_facts
+from airunway.selection.facts import STALE_AFTER, ProviderFacts, provider_facts
 from airunway.validation import Violation, validate
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -11,7 +11,8 @@ from airunway.plugins.contract import Component, Observation
 from airunway.resource import Resource, condition_of, format_time
 from airunway.runtime.memory import Memory
 from airunway.runtime.report import Report, fault_of, provider_status
-from airunway.status import DEPENDENCY_GRACE, Condition, Fault, Phase, parent_conditions, roll_up, written
+from airunway.status.conditions import Condition, written
+from airunway.status.rollup import DEPENDENCY_GRACE, Fault, Phase, parent_conditions, roll_up
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 UNREACHABLE = Fault(component="Registry", reason="ConnectionRefused", message="registry refused")

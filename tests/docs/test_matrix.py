@@ -11,7 +11,7 @@ from tools.matrix_page import PAGE, excerpt, page
 
 from airunway.kube import Client
 from airunway.plugins.registry import load
-from airunway.selection import PREFERENCE
+from airunway.selection.choice import PREFERENCE
 from airunway_testing.matrix import Run, engine_answers
 
 

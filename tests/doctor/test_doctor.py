@@ -25,7 +25,7 @@ from airunway.plugins.registry import discover, load
 from airunway.rbac.admission_policies import status_guard
 from airunway.rbac.rights import roles, webhook_rights
 from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time, is_true
-from airunway.selection import AVAILABLE, STALE_AFTER
+from airunway.selection.facts import AVAILABLE, STALE_AFTER
 from airunway.webhook.certificates import new_authority
 from airunway.webhook.configuration import CONFIGURATION, CONFIGURATION_KIND
 from airunway_testing.audit import AuditReader

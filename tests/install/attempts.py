@@ -25,17 +25,9 @@ from airunway.owned.objects import complete, our_labels
 from airunway.plugins.contract import ProviderManifest, UpstreamKind
 from airunway.rbac.policy_rules import repository_of
 from airunway.resource import ObjectKey, Resource, copy_of
-from airunway.routing import (
-    MODEL_HEADER,
-    Backend,
-    BackendKind,
-    Picker,
-    Rules,
-    Target,
-    picker_for,
-    pool_objects,
-    route,
-)
+from airunway.routing.backends import Backend, BackendKind, Picker, picker_for, pool_objects
+from airunway.routing.gateways import Target
+from airunway.routing.routes import MODEL_HEADER, Rules, route
 from airunway.templates.contribution import contribution_of, warm_requests
 
 __all__ = [

@@ -23,7 +23,7 @@ from airunway.process.manager import Work
 from airunway.process.metric_catalogue import MetricsRole
 from airunway.process.metrics import Metrics
 from airunway.resource import ObjectKey, Resource, condition_of, dig, digest, is_deleting, labels_of
-from airunway.templates import request_of
+from airunway.templates.choice import request_of
 from airunway_testing.background import in_background
 from airunway_testing.eventually import Eventually
 from airunway_testing.modelhub.hub import Hub, Repository, model_hub

@@ -13,7 +13,7 @@ from tests.modelcache.conftest import MODEL, Ground, running_part
 from airunway.api import names
 from airunway.artifacts.claims import claim_name
 from airunway.artifacts.jobs import finished
-from airunway.configs import resolve
+from airunway.configs.resolution import resolve
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_ARTIFACT, MODEL_DEPLOYMENT, RUNTIME_CONFIG
 from airunway.kube import JOB, NAMESPACE, PERSISTENT_VOLUME_CLAIM, POD, STORAGE_CLASS, Kind
 from airunway.modelcache import artifacts, downloads

@@ -293,7 +293,7 @@ class Observed:
 
 async def _followed(fleet: Fleet, spec: Resource) -> None:
     """Write the config, and wait until every deployment names its hash."""
-    from airunway.configs import resolve
+    from airunway.configs.resolution import resolve
 
     await fleet.configure(**spec)
     config = await fleet.client.get(RUNTIME_CONFIG, fleet.key(CONFIG))

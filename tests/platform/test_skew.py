@@ -11,7 +11,7 @@ import pytest
 
 from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
-from airunway.configs import resolve
+from airunway.configs.resolution import resolve
 from airunway.kinds import CLUSTER_RUNTIME_CONFIG, MODEL_DEPLOYMENT, RUNTIME_CONFIG
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client
 from airunway.plugins.registry import load

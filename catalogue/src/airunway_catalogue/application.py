@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from airunway.api import names
 from airunway.artifacts.jobs import finished
-from airunway.configs import Resolution
+from airunway.configs.resolution import Resolution
 from airunway.kinds import MODEL_SOURCE
 from airunway.kube import Client, MutationCache, Priority, compact_objects, transform_once, wait_until_synced
 from airunway.owned.views import View

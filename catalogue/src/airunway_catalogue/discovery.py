@@ -23,7 +23,7 @@ from datetime import datetime, timedelta
 
 from airunway.api import names
 from airunway.artifacts.jobs import pause_after, restricted_container, restricted_pod
-from airunway.configs import BUILT_IN, EffectiveConfig
+from airunway.configs.resolution import BUILT_IN, EffectiveConfig
 from airunway.resource import Resource, dig, digest, entries_at, filled, key_of, label_value, list_at, text_at
 from airunway_catalogue.names import APP_COMPONENT, DISCOVERY, WHY_NO_ENTRYPOINT
 

@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from airunway.api import names
-from airunway.configs import EffectiveConfig, matches, parse_duration, pattern_problem, propagated
+from airunway.configs.canonical import parse_duration
+from airunway.configs.patterns import matches, pattern_problem
+from airunway.configs.resolution import EffectiveConfig, propagated
 from airunway.resource import Resource, annotations_of, dig, digest, is_integer, key_of, label_value, labels_of, list_at
 from airunway_catalogue.addresses import RegistryAddress, address_of, is_repository
 from airunway_catalogue.labels import ImageLabels, Recommendation

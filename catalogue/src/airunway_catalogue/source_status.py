@@ -11,22 +11,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from airunway.artifacts.jobs import is_due
-from airunway.configs import CONFIG_READY, Resolution
+from airunway.configs.resolution import CONFIG_READY, Resolution
+from airunway.redaction import bounded
 from airunway.resource import Resource, condition_of, dig, filled, format_time, key_of, list_at, parse_time
-from airunway.status import (
-    DEPENDENCY_GRACE,
-    Category,
-    Condition,
-    Fault,
-    Phase,
-    Rollup,
-    as_word,
-    bounded,
-    category_of,
-    conditions_in,
-)
-from airunway.status.conditions import is_fault
-from airunway.status.rollup import summary_of
+from airunway.status.conditions import Condition, as_word, conditions_in, is_fault
+from airunway.status.reasons import Category, category_of
+from airunway.status.rollup import DEPENDENCY_GRACE, Fault, Phase, Rollup, summary_of
 
 SCAN_READY = "ScanReady"
 

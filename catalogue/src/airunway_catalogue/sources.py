@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from time import monotonic
 
-from airunway.configs import Resolution
+from airunway.configs.resolution import Resolution
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_SOURCE
 from airunway.kube import (
     AlreadyExists,

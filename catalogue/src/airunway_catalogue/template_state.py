@@ -15,7 +15,7 @@ from datetime import datetime
 
 from airunway.artifacts.jobs import POD_LAG, attempts_at, ended_at, finished, is_due, newest_pod
 from airunway.artifacts.status import config_verdict
-from airunway.configs import BUILT_IN, Resolution, StatusPolicy
+from airunway.configs.resolution import BUILT_IN, Resolution, StatusPolicy
 from airunway.redaction import bounded
 from airunway.resource import (
     Resource,
@@ -29,18 +29,10 @@ from airunway.resource import (
     text_at,
     uid_of,
 )
-from airunway.status import (
-    Category,
-    Condition,
-    Fault,
-    Phase,
-    Rollup,
-    category_of,
-    conditions_in,
-    since,
-)
+from airunway.status.conditions import Condition, conditions_in
 from airunway.status.evidence import parse_moment
-from airunway.status.rollup import Verdict, summary_of
+from airunway.status.reasons import Category, category_of
+from airunway.status.rollup import Fault, Phase, Rollup, Verdict, since, summary_of
 from airunway.status.rootcause import RootCause, root_cause_status
 from airunway.templates.contribution import Contribution, contribution_of
 from airunway.templates.limits import excess_of

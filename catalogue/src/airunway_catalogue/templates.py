@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from airunway.configs import EffectiveConfig, Resolution
+from airunway.configs.resolution import EffectiveConfig, Resolution
 from airunway.kube import JOB, Client, EventRecorder, StatusWriter
 from airunway.owned.objects import complete, is_ours, named
 from airunway.owned.plan import conflict_text
@@ -19,8 +19,7 @@ from airunway.owned.writer import REFUSED_RETRY, NameTaken, Refused, Writer
 from airunway.process.jobs import Slots
 from airunway.process.memories import Memories
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of
-from airunway.status import Condition
-from airunway.status.conditions import change_of, is_fault
+from airunway.status.conditions import Condition, change_of, is_fault
 from airunway.status.evidence import Evidence, pod_facts
 from airunway.status.rootcause import RootCause, find_root_cause
 from airunway.templates.contribution import contribution_of, keeps_warm, warm_requests

@@ -17,8 +17,8 @@ from airunway.artifacts.decision import ArtifactFacts, decide_artifact
 from airunway.artifacts.deployments import CacheFacts, artifact_of, decide_cache, is_usable, request_of
 from airunway.modelcache.artifacts import evidence_of
 from airunway.resource import Resource
-from airunway.status import REASONS
 from airunway.status.evidence import event_facts
+from airunway.status.reasons import REASONS
 from airunway.status.rootcause import find_root_cause
 
 CANARY = "hf_CanaryCanaryCanary4f1c09ab2e"

@@ -26,9 +26,9 @@ from airunway.artifacts.decision import (
 )
 from airunway.artifacts.deployments import CacheFacts, CacheRequest, artifact_of, decide_cache, is_usable, request_of
 from airunway.artifacts.jobs import Step, bound_to, next_attempt, result_of
-from airunway.configs import resolve
+from airunway.configs.resolution import resolve
 from airunway.resource import Resource, condition_of, format_time
-from airunway.status import Condition
+from airunway.status.conditions import Condition
 from airunway.status.rootcause import RootCause
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

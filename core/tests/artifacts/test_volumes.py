@@ -14,7 +14,7 @@ from airunway.api.bounds import EXCESS
 from airunway.api.modeldeployment import volume_claim_name
 from airunway.artifacts.deployments import CacheFacts, decide_cache
 from airunway.artifacts.volumes import VolumeFacts, claims_named, decide_volumes, has_volumes
-from airunway.configs import resolve
+from airunway.configs.resolution import resolve
 from airunway.resource import Resource, dig
 from airunway.status.rollup import Verdict
 

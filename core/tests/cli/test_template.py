@@ -24,7 +24,7 @@ from airunway.cli.template_view import choice_resource, choice_text, list_row, t
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_DEPLOYMENT, MODEL_TEMPLATE
 from airunway.kube import Client
 from airunway.resource import ObjectKey, Resource, dig
-from airunway.templates import Request, choose, request_of
+from airunway.templates.choice import Request, choose, request_of
 from airunway.templates.contribution import contribution_of
 from airunway_testing.controlplane import Cluster
 from airunway_testing.operator import install_definitions

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airunway.configs import MAX_RENDERED, PathTemplateError, parse_template, path_of, render_path, resolve
+from airunway.configs.path_template import MAX_RENDERED, PathTemplateError, parse_template, render_path
+from airunway.configs.resolution import path_of, resolve
 
 TABLE = Path(os.environ.get("AIRUNWAY_SPEC", Path(__file__).parents[4] / "shared" / "spec")) / "paths.md"
 REFUSED = None

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airunway.configs import EffectiveConfig, matches, pattern_problem, propagated, resolve
-from airunway.configs.patterns import _Class, _compiled, selected
+from airunway.configs.patterns import _Class, _compiled, matches, pattern_problem, selected
+from airunway.configs.resolution import EffectiveConfig, propagated, resolve
 
 ROWS = (
     ("org.example/team", "org.example/team", True),

@@ -10,18 +10,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from airunway.configs import (
+from airunway.configs.canonical import canonical_duration, canonical_quantity, merge
+from airunway.configs.resolution import (
     EffectiveConfig,
     GatewayChoice,
     Problem,
     Rollout,
     RoutingRequest,
     Scope,
-    canonical_duration,
-    canonical_quantity,
     check,
     config_name,
-    merge,
     resolve,
     routing_request,
 )

@@ -8,8 +8,8 @@ import pytest
 
 from airunway.controller.provider_configs import availability
 from airunway.resource import Resource, format_time
-from airunway.selection import STALE_AFTER
-from airunway.status import Condition, written
+from airunway.selection.facts import STALE_AFTER
+from airunway.status.conditions import Condition, written
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

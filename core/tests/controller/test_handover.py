@@ -10,7 +10,7 @@ import pytest
 from airunway.api import names
 from airunway.controller.decision import SILENT_AFTER, CoreDecision, decide
 from airunway.resource import Resource, condition_of, format_time
-from airunway.selection import EngineFacts, ProviderFacts
+from airunway.selection.facts import EngineFacts, ProviderFacts
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 ENGINE = EngineFacts(name="vllm", modes=frozenset({"aggregated"}), gpu=True, cpu=True, flags=frozenset())

@@ -11,14 +11,9 @@ import pytest
 from airunway.controller.decision import decide
 from airunway.controller.policies import PolicyFile
 from airunway.resource import Resource, condition_of
-from airunway.selection import (
-    EngineFacts,
-    ProviderFacts,
-    forbidden_by,
-    forbidden_now,
-    is_denied,
-    unsettled,
-)
+from airunway.selection.choice import forbidden_by, forbidden_now, unsettled
+from airunway.selection.facts import EngineFacts, ProviderFacts
+from airunway.selection.provider import is_denied
 from airunway.status.conditions import is_validated
 from airunway.validation import Violation, validate
 from airunway.validation.policy import NAMESPACE_NAME, Grants, PolicyError, parse_policy

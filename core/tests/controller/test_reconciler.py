@@ -14,7 +14,7 @@ from airunway.controller.decision import decide
 from airunway.controller.reconciler import CoreReconciler
 from airunway.kube import Client, Conflict, EventRecorder, MutationCache
 from airunway.resource import ObjectKey, Resource, condition_of, copy_of, dig
-from airunway.selection import ProviderFacts, provider_facts
+from airunway.selection.facts import ProviderFacts, provider_facts
 from airunway.validation import Violation
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -13,7 +13,7 @@ from airunway.controller.reconciler import OrphanFinalizer, orphaned_finalizers
 from airunway.kube import Client, EventRecorder
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.resource import Resource, copy_of, format_time
-from airunway.selection import ProviderFacts
+from airunway.selection.facts import ProviderFacts
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 OURS = names.provider_finalizer("tiny")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from airunway.api import names
-from airunway.configs import resolve
+from airunway.configs.resolution import resolve
 from airunway.controller.application import CoreApplication, CoreSettings
 from airunway.kinds import (
     CLUSTER_RUNTIME_CONFIG,

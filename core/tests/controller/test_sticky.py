@@ -8,7 +8,7 @@ from core.tests.controller.test_handover import NOW, provider, switched
 from airunway.api import names
 from airunway.controller.decision import CoreDecision, decide
 from airunway.resource import Resource, condition_of
-from airunway.selection import EngineFacts, ProviderFacts
+from airunway.selection.facts import EngineFacts, ProviderFacts
 
 TRTLLM = EngineFacts(name="trtllm", modes=frozenset({"aggregated"}), gpu=True, cpu=False, flags=frozenset())
 

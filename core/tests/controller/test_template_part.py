@@ -10,7 +10,7 @@ from airunway.api import names
 from airunway.controller.templates import TemplatePart, TemplateSource, newest_hash, template_part
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.resource import Resource, copy_of, digest, key_of
-from airunway.templates import choose
+from airunway.templates.choice import choose
 from airunway.templates.contribution import contribution_of
 
 TEMPLATE: Resource = {

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.api.modeldeployment import ModelDeployment, parse_deployment
-from airunway.engines import FLAG_TABLES, UnknownEngineError, engine_arguments, flag_table, literal
+from airunway.engines.arguments import engine_arguments, literal
+from airunway.engines.tables import FLAG_TABLES, UnknownEngineError, flag_table
 
 
 def deployment(engine: dict[str, Any] | None = None, **model: Any) -> ModelDeployment:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from airunway.api.modeldeployment import parse_deployment
-from airunway.engines import SGLANG_FRONTEND, VLLM_FRONTEND, flag_table, option_warnings, whole_option
+from airunway.engines.options import option_warnings, whole_option
+from airunway.engines.tables import SGLANG_FRONTEND, VLLM_FRONTEND, flag_table
 
 RECORDED = Path(__file__).parents[3] / "providers" / "kuberay" / "tests" / "ray" / "vllm"
 

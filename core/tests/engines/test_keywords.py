@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airunway.engines import keyword_arguments
+from airunway.engines.arguments import keyword_arguments
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,17 @@ from typing import Any
 import pytest
 
 from airunway.api.modeldeployment import ModelDeployment, parse_deployment
-from airunway.engines import FLAG_TABLES, option_warnings, program_of, release_of, unknown_options, whole_option
-from airunway.engines.options import PROGRAMS, _options, _record
+from airunway.engines.options import (
+    PROGRAMS,
+    _options,
+    _record,
+    option_warnings,
+    program_of,
+    release_of,
+    unknown_options,
+    whole_option,
+)
+from airunway.engines.tables import FLAG_TABLES
 
 RELEASE = (0, 23, 0)
 

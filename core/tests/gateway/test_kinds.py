@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from core.tests.gateway.ground import ASKED, Ground, Part, running_part
 
-from airunway.configs import PathTemplateError, render_path
+from airunway.configs.path_template import PathTemplateError, render_path
 from airunway.gateway.caches import GATEWAY, HTTP_ROUTE
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.resource import ObjectKey, Resource
-from airunway.routing import Rules, Target, route
 from airunway.routing.backends import Backend, BackendKind
+from airunway.routing.gateways import Target
+from airunway.routing.routes import Rules, route
 from airunway_testing.gatewayapi.controller import GatewayController
 from airunway_testing.gatewayapi.kinds import CLASS_NAME, GATEWAY_CLASS, definitions, gateway_class
 from airunway_testing.gatewayapi.releases import API, gateway_releases

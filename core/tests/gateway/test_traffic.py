@@ -14,7 +14,7 @@ from airunway.gateway.caches import HTTP_ROUTE
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import SERVICE, Client
 from airunway.resource import ObjectKey
-from airunway.routing import MODEL_HEADER
+from airunway.routing.routes import MODEL_HEADER
 from airunway_testing.eventually import Eventually
 from airunway_testing.gatewayapi.kinds import GATEWAY
 from airunway_testing.gatewayapi.traffic import Ground as Traffic

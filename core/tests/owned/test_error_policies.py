@@ -9,7 +9,7 @@ import pytest
 
 from airunway.kube import ApiError, ConnectionFailed, ErrorKind, RequestTimedOut
 from airunway.owned.writer import POLICIES, policy_of
-from airunway.status import REASONS
+from airunway.status.reasons import REASONS
 from airunway.status.texts import CREATION, first_meaning
 
 PAGE = Path(__file__).parents[3] / "docs" / "write-errors.md"

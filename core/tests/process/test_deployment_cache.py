@@ -14,8 +14,7 @@ from airunway.kube import MutationCache
 from airunway.process.deployment_cache import DeploymentProjection, whole
 from airunway.resource import ObjectKey, Resource, copy_of
 from airunway.runtime.translate import parsed
-from airunway.selection import is_denied
-from airunway.selection.provider import DENIED
+from airunway.selection.provider import DENIED, is_denied
 from airunway.validation import validate
 from airunway_testing.memory import memory_of
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from airunway.api import names
-from airunway.configs import EffectiveConfig, Scope
+from airunway.configs.resolution import EffectiveConfig, Scope
 from airunway.owned.objects import complete, our_labels
 from airunway.resource import ObjectKey, Resource, annotations_of
-from airunway.routing import MARK, Decision, Facts, Flags, decide
+from airunway.routing.decision import Decision, decide
+from airunway.routing.intent import MARK, Facts, Flags
 
 UID = "12345678-90ab"
 ENGINE: Resource = {"name": "vllm", "pathRouting": True, "gateway": {"endpointPicker": {}}}

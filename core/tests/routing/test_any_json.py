@@ -16,9 +16,10 @@ from core.tests.routing.builders import ENGINE, FLAGS, asked, deployment, facts,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airunway.configs import EffectiveConfig, resolve
+from airunway.configs.resolution import EffectiveConfig, resolve
 from airunway.resource import Resource
-from airunway.routing import Facts, Probe, claims_of, decide, intent_of
+from airunway.routing.decision import decide
+from airunway.routing.intent import Facts, Probe, claims_of, intent_of
 
 KEYS = (
     *("metadata", "name", "namespace", "labels", "annotations", "generation", "uid", "ownerReferences", "spec"),

@@ -8,8 +8,7 @@ import pytest
 from core.tests.routing.builders import ENGINE, PLAIN, SELECTOR, deployment
 
 from airunway.resource import Resource
-from airunway.routing import Backend, BackendKind, Waiting, backend_of, equalities
-from airunway.routing.backends import announced
+from airunway.routing.backends import Backend, BackendKind, Waiting, announced, backend_of, equalities
 
 MANAGED: Resource = {"name": "vllm", "gateway": {"managesInferencePool": True}}
 POOL = {"service": "llama", "port": 80, "pool": {"name": "llama-pool", "port": 9002}}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.resource import ObjectKey
-from airunway.routing import Claim, Claimant, ClaimKind, Claims, Conflict, claimant_of
+from airunway.routing.claims import Claim, Claimant, ClaimKind, Claims, Conflict, claimant_of
 
 GW = ObjectKey("infra", "gw")
 

@@ -34,7 +34,9 @@ from core.tests.routing.builders import (
 
 from airunway.api import names
 from airunway.resource import ObjectKey, Resource
-from airunway.routing import Claim, ClaimKind, Conflict, Flags, claims_of, decide
+from airunway.routing.claims import Claim, ClaimKind, Conflict
+from airunway.routing.decision import decide
+from airunway.routing.intent import Flags, claims_of
 
 POOL_KINDS = ["ServiceAccount", "RoleBinding", "ConfigMap", "InferencePool", "Service", "Deployment"]
 

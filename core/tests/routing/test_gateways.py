@@ -7,7 +7,7 @@ from core.tests.routing.builders import config, deployment, gateway, listener
 
 from airunway.api import names
 from airunway.resource import ObjectKey, Resource
-from airunway.routing import ChosenGateway, Target, choose, usable
+from airunway.routing.gateways import ChosenGateway, Target, choose, usable
 
 LABEL = names.INFERENCE_GATEWAY
 LABELLED = {LABEL: "true"}

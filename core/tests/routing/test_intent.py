@@ -27,7 +27,9 @@ from core.tests.routing.builders import (
 
 from airunway.api import names
 from airunway.resource import Resource, copy_of
-from airunway.routing import Claim, ClaimKind, Facts, Probe, claims_of, decide
+from airunway.routing.claims import Claim, ClaimKind
+from airunway.routing.decision import decide
+from airunway.routing.intent import Facts, Probe, claims_of
 
 
 def test_claims_are_of_the_deployment_alone() -> None:

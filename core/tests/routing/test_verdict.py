@@ -8,7 +8,8 @@ import pytest
 from core.tests.routing.builders import answered, facts, gateway, listener, owned, route_of
 
 from airunway.resource import ObjectKey, Resource
-from airunway.routing import Target, decide, gateway_status, verdict_of
+from airunway.routing.decision import decide
+from airunway.routing.gateways import Target, gateway_status, verdict_of
 from airunway.status.rollup import Verdict
 
 ROUTE = owned(route_of(decide(facts())), generation=3)

@@ -8,7 +8,7 @@ from typing import Any
 
 from core.tests.runtime.views import NOW, state
 
-from airunway.configs import Resolution, resolve
+from airunway.configs.resolution import Resolution, resolve
 from airunway.plugins.host import ProviderHost, assumed_context
 from airunway.plugins.settings import runtime_settings
 from airunway.resource import Resource, annotations_of, copy_of, dig, format_time, labels_of

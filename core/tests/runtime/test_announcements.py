@@ -10,8 +10,8 @@ import pytest
 from airunway.plugins.contract import Component, Finding, Observation
 from airunway.resource import Resource
 from airunway.runtime.report import MAX_WARNINGS, Report, announcements, warning_text
-from airunway.status import Fault, Phase, Rollup
 from airunway.status.events import Event
+from airunway.status.rollup import Fault, Phase, Rollup
 from airunway.status.rootcause import RootCause
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

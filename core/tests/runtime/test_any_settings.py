@@ -21,7 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airunway.api import names
-from airunway.configs import Resolution, check, matches, propagated, resolve
+from airunway.configs.patterns import matches
+from airunway.configs.resolution import Resolution, check, propagated, resolve
 from airunway.plugins import host as plugin_host
 from airunway.plugins.host import ProviderHost, assumed_context
 from airunway.plugins.registry import load

@@ -19,7 +19,7 @@ from airunway.runtime.crd_versions import Installed
 from airunway.runtime.plan import Decision, Do, decide, observe
 from airunway.runtime.records import Record, new_record
 from airunway.sdk import Compatibility, Finding, NoSettings
-from airunway.status import Category
+from airunway.status.reasons import Category
 
 # --------------------------------------------------------------------------------------------- nothing, or taking away
 

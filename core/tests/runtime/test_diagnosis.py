@@ -18,7 +18,6 @@ from airunway.runtime.evidence import PODS_PER_DEPLOYMENT, is_history, limited
 from airunway.runtime.memory import Memory
 from airunway.runtime.report import Report
 from airunway.runtime.state import applied_at
-from airunway.status import CAPACITY_PATIENCE, DEPENDENCY_GRACE, REASONS, Category, Fault
 from airunway.status.evidence import (
     POD_SHOWN,
     ContainerFacts,
@@ -29,6 +28,8 @@ from airunway.status.evidence import (
     Unscheduled,
     count_pods,
 )
+from airunway.status.reasons import REASONS, Category
+from airunway.status.rollup import CAPACITY_PATIENCE, DEPENDENCY_GRACE, Fault
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

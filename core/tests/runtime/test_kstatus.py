@@ -13,7 +13,7 @@ from airunway.controller.decision import decide
 from airunway.plugins.contract import Component, Observation
 from airunway.resource import Resource
 from airunway.runtime.report import Report, StepResult, provider_status, terminating_status
-from airunway.status import Fault
+from airunway.status.rollup import Fault
 from airunway.validation import Violation
 from airunway_testing.kstatus import health
 

@@ -22,7 +22,7 @@ from core.tests.runtime.configured import (
 )
 
 from airunway.api import names
-from airunway.configs import Resolution
+from airunway.configs.resolution import Resolution
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, annotations_of, copy_of, uid_of
 from airunway.runtime.plan import Decision, Do

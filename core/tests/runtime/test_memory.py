@@ -11,7 +11,7 @@ from airunway.owned.apply import FIGHT_PAUSE, FIGHT_REVERTS, FIGHT_WINDOW, Fight
 from airunway.owned.objects import Identity
 from airunway.resource import Resource, format_time
 from airunway.runtime.memory import Memory, previous_cause
-from airunway.status import DEPENDENCY_GRACE, Fault
+from airunway.status.rollup import DEPENDENCY_GRACE, Fault
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -14,7 +14,7 @@ from core.tests.runtime.test_lost_record import LOST, last_record, without_recor
 from core.tests.runtime.views import NOW, state
 
 from airunway.api import names
-from airunway.configs import Resolution
+from airunway.configs.resolution import Resolution
 from airunway.owned.plan import Action
 from airunway.plugins.contract import EngineCapability, ModelCache
 from airunway.plugins.host import ProviderHost, assumed_context
@@ -27,8 +27,8 @@ from airunway.runtime.pod_settings import NEWER_PODS_WAIT, NEWER_WEIGHTS_WAIT
 from airunway.runtime.records import read_record
 from airunway.runtime.translate import parsed, translate
 from airunway.sdk import Compatibility, Translation, cache_mounts, pod_blockers
-from airunway.status import roll_up
 from airunway.status.evidence import Evidence, PodFacts
+from airunway.status.rollup import roll_up
 
 SHARED: Resource = {"id": "org/model", "cache": {"mode": "Shared"}}
 OTHER: Resource = {"id": "org/other", "cache": {"mode": "Shared"}}

@@ -26,7 +26,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.api import names
-from airunway.configs import Resolution
+from airunway.configs.resolution import Resolution
 from airunway.plugins.contract import EngineCapability, Gateway, RuntimeSettings, SecretKey
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig, labels_of
@@ -34,7 +34,8 @@ from airunway.runtime.gate import core_faults
 from airunway.runtime.plan import Do
 from airunway.runtime.pod_settings import NEWER_PODS_WAIT, changed_settings, keeps
 from airunway.runtime.records import new_record, read_record, settings_of_record, settings_record
-from airunway.status import Category, Phase, roll_up
+from airunway.status.reasons import Category
+from airunway.status.rollup import Phase, roll_up
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from airunway.runtime.diagnosis import conclude
 from airunway.runtime.memory import Memory
 from airunway.runtime.report import Report, StepResult, terminating_status
 from airunway.schema import compile_schema
-from airunway.status import OVERALL, REASONS, Phase
 from airunway.status.evidence import ContainerFacts, EventFacts, Evidence, PodFacts, Unscheduled
-from airunway.status.rollup import PARENTS
+from airunway.status.reasons import REASONS
+from airunway.status.rollup import OVERALL, PARENTS, Phase
 from airunway.validation import Violation
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -3,7 +3,7 @@
 import pytest
 
 from airunway.api.modeldeployment import ModelDeployment, parse_deployment
-from airunway.engines import engine_arguments
+from airunway.engines.arguments import engine_arguments
 from airunway.quantity import parse_quantity
 from airunway.sdk import Member, Sizing, ignored_fields, launch, tracked
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.sdk import conditions, derived_name, too_long
-from airunway.status import REASONS
+from airunway.status.reasons import REASONS
 
 BASES = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,80}[a-z0-9])?", fullmatch=True)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from airunway.resource import Resource, dig
 from airunway.sdk import Observed, conditions, parse_deployment, workloads
-from airunway.status import REASONS
+from airunway.status.reasons import REASONS
 
 MakeDeployment = Callable[..., Resource]
 POD: Resource = {"metadata": {"labels": {"team": "a"}}, "spec": {"containers": [{"name": "model"}]}}

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airunway.resource import Resource, copy_of
-from airunway.selection import ProviderFacts, provider_facts
 from airunway.selection.advice import advise, failing_checks, smallest_change, with_changes
+from airunway.selection.facts import ProviderFacts, provider_facts
 from airunway.validation import validate
 from airunway.validation.policy import Grants
 

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from airunway.controller.decision import decide
 from airunway.resource import Resource, condition_of, dig
-from airunway.selection import ProviderFacts, forbidden_by, provider_facts, recorded
 from airunway.selection.advice import with_changes
+from airunway.selection.choice import forbidden_by
 from airunway.selection.explanation import CandidateVerdict, explain
+from airunway.selection.facts import ProviderFacts, provider_facts
+from airunway.selection.provider import recorded
 from airunway.validation import validate
 from airunway.validation.policy import NAMESPACE_NAME, Policy, parse_policy
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from airunway.api.modeldeployment import parse_deployment
 from airunway.controller.decision import decide
 from airunway.resource import Resource, condition_of
-from airunway.selection import Candidate, FailedCheck, ProviderFacts, RuleResult, provider_facts, recorded
-from airunway.selection.provider import MAX_BYTES
+from airunway.selection.facts import ProviderFacts, provider_facts
+from airunway.selection.provider import MAX_BYTES, Candidate, FailedCheck, RuleResult, recorded
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

@@ -10,17 +10,9 @@ import pytest
 
 from airunway.controller.decision import CoreDecision, decide
 from airunway.resource import Resource, condition_of, dig
-from airunway.selection import (
-    ProviderFacts,
-    ProviderRefusal,
-    provider_facts,
-    recorded,
-    refusals,
-    refused_by,
-    request_of,
-)
 from airunway.selection.explanation import CandidateVerdict, explain
-from airunway.selection.provider import MAX_BYTES, choose_provider
+from airunway.selection.facts import ProviderFacts, ProviderRefusal, provider_facts, refusals, refused_by, request_of
+from airunway.selection.provider import MAX_BYTES, choose_provider, recorded
 
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
 WORDS = "spec.model.cache.mode: this provider has no model cache"

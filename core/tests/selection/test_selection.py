@@ -11,16 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.api.modeldeployment import defaulted_spec
-from airunway.selection import (
-    STALE_AFTER,
-    Candidate,
-    ProviderFacts,
-    choose_engine,
-    choose_provider,
-    provider_facts,
-    recorded,
-    request_of,
-)
+from airunway.selection.choice import choose_engine
+from airunway.selection.facts import STALE_AFTER, ProviderFacts, provider_facts, request_of
+from airunway.selection.provider import Candidate, choose_provider, recorded
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

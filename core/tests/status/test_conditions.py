@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from airunway.status import Condition, as_word, bounded, written
-from airunway.status.conditions import change_of
+from airunway.redaction import bounded
+from airunway.status.conditions import Condition, as_word, change_of, written
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

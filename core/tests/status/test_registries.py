@@ -7,9 +7,9 @@ from pathlib import Path
 
 import airunway
 from airunway.controller.decision import CORE_CONDITIONS
-from airunway.status import OVERALL, REASONS
 from airunway.status.conditions import CONDITIONS, ConditionWriter
-from airunway.status.reasons import CODES, PAGE
+from airunway.status.reasons import CODES, PAGE, REASONS
+from airunway.status.rollup import OVERALL
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE = Path(airunway.__file__).parent

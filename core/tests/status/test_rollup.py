@@ -9,17 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airunway.status import (
-    CAPACITY_PATIENCE,
-    DEPENDENCY_GRACE,
-    REASONS,
-    Category,
-    Fault,
-    Phase,
-    category_of,
-    parent_conditions,
-    roll_up,
-)
+from airunway.status.reasons import REASONS, Category, category_of
+from airunway.status.rollup import CAPACITY_PATIENCE, DEPENDENCY_GRACE, Fault, Phase, parent_conditions, roll_up
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(hours=1)

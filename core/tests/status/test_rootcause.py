@@ -11,14 +11,13 @@ import pytest
 import yaml
 
 from airunway.resource import Resource
-from airunway.status import REASONS
 from airunway.status.evidence import (
     Evidence,
     Reported,
     claim_facts,
     job_facts,
 )
-from airunway.status.reasons import CODES, code_of_reason
+from airunway.status.reasons import CODES, REASONS, code_of_reason
 from airunway.status.rootcause import find_root_cause, find_symptoms
 from airunway.status.texts import MessagePattern, first_meaning
 from airunway_testing.evidence import (

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airunway.redaction import MESSAGE_LIMIT
 from airunway.resource import Resource, format_time
-from airunway.status import MESSAGE_LIMIT
 from airunway.status.evidence import Evidence, claim_facts, event_facts, job_facts, pod_facts
 from airunway.status.reasons import CODES
 from airunway.status.rootcause import RootCause, find_root_cause, find_symptoms

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from airunway.resource import Resource, format_time
-from airunway.status import served_before, served_record
+from airunway.status.conditions import served_before, served_record
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

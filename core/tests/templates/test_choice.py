@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.resource import Resource
-from airunway.templates import Choice, choose, request_of
+from airunway.templates.choice import Choice, choose, request_of
 from airunway.templates.contribution import contribution_of
 
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from airunway.api.crds import custom_resource_definitions
 from airunway.resource import Resource
-from airunway.templates import effective, expand, is_default, request_of
+from airunway.templates.choice import request_of
 from airunway.templates.contribution import contribution_of
+from airunway.templates.expansion import effective, expand, is_default
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6),

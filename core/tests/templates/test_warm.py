@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from airunway.artifacts.deployments import request_of
-from airunway.configs import EffectiveConfig, resolve
+from airunway.configs.resolution import EffectiveConfig, resolve
 from airunway.resource import Resource, dig
-from airunway.templates import expand
 from airunway.templates.contribution import contribution_of, keeps_warm, warm_requests
+from airunway.templates.expansion import expand
 
 
 def template(**spec: Any) -> Resource:

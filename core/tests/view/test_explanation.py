@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airunway.resource import Resource
-from airunway.selection import provider_facts
 from airunway.selection.explanation import explain
+from airunway.selection.facts import provider_facts
 from airunway.sizing.values import Unreadable
 from airunway.view import Unseen
 from airunway.view.explanation import ExplanationView, explanation_view

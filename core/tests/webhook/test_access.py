@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from airunway.kube import Client
-from airunway.selection import UpstreamFacts
+from airunway.selection.facts import UpstreamFacts
 from airunway.webhook.admission import CAPACITY, QUESTIONS, REFUSED, REMEMBERED, AccessReviewer, User
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.fixtures import Kubectl

@@ -12,8 +12,8 @@ import pytest
 from airunway.api import names
 from airunway.kube import ServerError
 from airunway.resource import ObjectKey, Resource, dig
-from airunway.selection import ProviderFacts, UpstreamFacts, provider_facts
-from airunway.templates import Expansion
+from airunway.selection.facts import ProviderFacts, UpstreamFacts, provider_facts
+from airunway.templates.expansion import Expansion
 from airunway.validation.policy import Policy, parse_policy
 from airunway.webhook.admission import AccessReviewer, Admission, ReviewResult, User
 

@@ -10,7 +10,7 @@ import pytest
 
 from airunway.kube import Client, Kind, NotFound, ServerError
 from airunway.resource import Resource
-from airunway.selection import UpstreamFacts
+from airunway.selection.facts import UpstreamFacts
 from airunway.webhook.admission import AccessReviewer, User
 
 MAPS = UpstreamFacts(group="", version="v1", kind="ConfigMap")

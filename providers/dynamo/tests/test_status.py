@@ -8,7 +8,7 @@ import pytest
 from airunway.plugins.contract import Endpoint, Observation, Observed, Pool, Replicas
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, format_time
-from airunway.status import REASONS
+from airunway.status.reasons import REASONS
 
 NAME = "llama-8b"
 

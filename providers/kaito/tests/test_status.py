@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from airunway.api.modeldeployment import parse_deployment
 from airunway.plugins.contract import Endpoint, Observation, Observed, Replicas
 from airunway.resource import Resource
-from airunway.status import REASONS
+from airunway.status.reasons import REASONS
 from airunway_kaito.status import observation
 
 DEPLOYMENT = parse_deployment({"metadata": {"name": "llama-8b"}, "spec": {"model": {"id": "o/m"}}})

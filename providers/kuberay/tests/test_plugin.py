@@ -15,7 +15,8 @@ from airunway.plugins.host import ProviderHost
 from airunway.plugins.provider_config import config_object
 from airunway.plugins.registry import load
 from airunway.resource import Resource, canonical_json
-from airunway.selection import choose_provider, provider_facts, request_of
+from airunway.selection.facts import provider_facts, request_of
+from airunway.selection.provider import choose_provider
 from airunway_kuberay.manifest import MANIFEST
 from airunway_testing.determinism import outputs_of_processes, reordered
 

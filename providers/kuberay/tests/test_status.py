@@ -15,8 +15,8 @@ import pytest
 from airunway.plugins.contract import Component, Endpoint, Observation, Observed, Replicas
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, format_time
-from airunway.status import REASONS
 from airunway.status.evidence import EventFacts
+from airunway.status.reasons import REASONS
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 ACTIVE, PENDING = "llama-8b-abcde", "llama-8b-fghij"

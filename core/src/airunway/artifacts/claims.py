@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 
 from airunway.api import names
-from airunway.configs import BUILT_IN, EffectiveConfig, propagated
+from airunway.configs.resolution import BUILT_IN, EffectiveConfig, propagated
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource, dig, digest, is_deleting, key_of, labels_of, list_at, text_at, uid_of
 from airunway.status.rollup import Verdict

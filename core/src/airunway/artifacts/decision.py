@@ -52,7 +52,8 @@ from airunway.artifacts.jobs import (
     result_of,
 )
 from airunway.artifacts.status import config_verdict, is_count, is_made, mode_of, progress_of, status_of
-from airunway.configs import BUILT_IN, Resolution, parse_duration
+from airunway.configs.canonical import parse_duration
+from airunway.configs.resolution import BUILT_IN, Resolution
 from airunway.resource import (
     Resource,
     condition_of,
@@ -65,8 +66,9 @@ from airunway.resource import (
     text_at,
     uid_of,
 )
-from airunway.status import Category, Condition, category_of
+from airunway.status.conditions import Condition
 from airunway.status.evidence import parse_moment
+from airunway.status.reasons import Category, category_of
 from airunway.status.rollup import Verdict
 from airunway.status.rootcause import RootCause
 

@@ -16,7 +16,7 @@ from airunway.api.bounds import EXCESS
 from airunway.api.rules import MODEL_CACHE_PATH
 from airunway.artifacts.claims import artifact_name, is_smaller
 from airunway.artifacts.status import is_made
-from airunway.configs import BUILT_IN, EffectiveConfig, config_name
+from airunway.configs.resolution import BUILT_IN, EffectiveConfig, config_name
 from airunway.resource import (
     Resource,
     condition_of,
@@ -30,8 +30,8 @@ from airunway.resource import (
     text_at,
     uid_of,
 )
-from airunway.status import Category, category_of
 from airunway.status.conditions import Condition, is_dry_run, is_paused, is_validated
+from airunway.status.reasons import Category, category_of
 
 CONDITION = "ModelCacheReady"
 """The condition that this part writes on deployments that ask for a cache."""

@@ -17,7 +17,7 @@ import orjson
 
 from airunway.api import names
 from airunway.artifacts.claims import labels_for
-from airunway.configs import BUILT_IN, EffectiveConfig
+from airunway.configs.resolution import BUILT_IN, EffectiveConfig
 from airunway.redaction import bounded, redacted
 from airunway.resource import (
     Resource,
@@ -33,8 +33,8 @@ from airunway.resource import (
     text_at,
     uid_of,
 )
-from airunway.status import REASONS, Category, category_of
 from airunway.status.evidence import parse_moment
+from airunway.status.reasons import REASONS, Category, category_of
 
 PROGRESS_PORT = 8080
 """Port of the pod at which a download answers how far it is."""

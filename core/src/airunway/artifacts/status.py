@@ -8,21 +8,11 @@ from typing import TypeGuard
 
 from airunway.api import names
 from airunway.artifacts.jobs import MAX_BYTES
-from airunway.configs import Resolution
+from airunway.configs.resolution import Resolution
 from airunway.resource import Resource, controller_owner, dig, format_time, is_integer, key_of, labels_of
-from airunway.status import (
-    CAPACITY_PATIENCE,
-    DEPENDENCY_GRACE,
-    Category,
-    Fault,
-    Phase,
-    Rollup,
-    category_of,
-    conditions_in,
-    since,
-)
-from airunway.status.reasons import code_of_download
-from airunway.status.rollup import Verdict, summary_of
+from airunway.status.conditions import conditions_in
+from airunway.status.reasons import Category, category_of, code_of_download
+from airunway.status.rollup import CAPACITY_PATIENCE, DEPENDENCY_GRACE, Fault, Phase, Rollup, Verdict, since, summary_of
 from airunway.status.rootcause import Distance, RootCause, Symptom, root_cause_of, root_cause_status
 
 _CHILDREN = ("RuntimeConfigReady", "StorageReady", "DownloadReady")

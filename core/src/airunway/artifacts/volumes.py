@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from airunway.api.modeldeployment import volume_claim_name
 from airunway.artifacts.claims import Wish, claim_of, claim_verdict, is_smaller, possible
 from airunway.artifacts.deployments import is_left_alone
-from airunway.configs import BUILT_IN, EffectiveConfig
+from airunway.configs.resolution import BUILT_IN, EffectiveConfig
 from airunway.resource import (
     Resource,
     controller_owner,
@@ -22,8 +22,8 @@ from airunway.resource import (
     list_at,
     uid_of,
 )
-from airunway.status import Category, Condition, category_of
-from airunway.status.conditions import is_dry_run
+from airunway.status.conditions import Condition, is_dry_run
+from airunway.status.reasons import Category, category_of
 from airunway.status.rollup import Verdict
 from airunway.status.rootcause import RootCause
 

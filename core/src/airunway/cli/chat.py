@@ -183,7 +183,7 @@ async def _talk(client: Client, key: ObjectKey, wanted: _Wanted) -> _Talk:
 
 def _served_name(deployment: Resource) -> str:
     """The name that the server has by the deployment, where the server may not be asked for it."""
-    from airunway.templates import effective
+    from airunway.templates.expansion import effective
 
     model = dig(effective(deployment), "spec", "model")
     names = (dig(deployment, "status", "gateway", "modelName"), dig(model, "servedName"))

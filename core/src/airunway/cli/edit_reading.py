@@ -15,7 +15,7 @@ from typing import Any
 from airunway.api import names
 from airunway.artifacts.deployments import wants_cache
 from airunway.cli.template_inputs import read_for, with_given
-from airunway.configs import config_name
+from airunway.configs.resolution import config_name
 from airunway.controller.templates import source_among, template_part
 from airunway.kinds import (
     CLUSTER_RUNTIME_CONFIG,
@@ -33,7 +33,7 @@ from airunway.runtime.informers import kind_in
 from airunway.runtime.preview import plan_name
 from airunway.runtime.records import is_primary
 from airunway.status.conditions import PART_NAMES
-from airunway.templates import TEMPLATE_READY, effective
+from airunway.templates.expansion import TEMPLATE_READY, effective
 from airunway.upgrades.edits import EditFacts, Upstream, UpstreamPlan, assigned, deletions, planned, unnamed
 from airunway.upgrades.forecast import Cluster
 from airunway.upgrades.preflight import (

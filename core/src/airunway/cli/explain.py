@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from airunway.cli.template_inputs import Expanded
     from airunway.kube import Client
-    from airunway.selection import ProviderFacts
     from airunway.selection.explanation import Explanation
+    from airunway.selection.facts import ProviderFacts
     from airunway.validation.policy import Policy
     from airunway.view.explanation import CandidateRow, ExplanationView
 
@@ -96,7 +96,7 @@ def explain(
             "--runtime-config needs -f: a deployment of the cluster is explained with the configs of the cluster"
         )
     from airunway.cli.template_inputs import with_templates
-    from airunway.selection import provider_facts
+    from airunway.selection.facts import provider_facts
     from airunway.view.explanation import explanation_view
 
     access = Access(kubeconfig, context)
@@ -245,7 +245,7 @@ def _read_runtime_configs(deployment: Resource, access: Access) -> list[Resource
     A cluster without these kinds has none. One that may not be read is reported on stderr, and counts as absent.
     Exits with 1 on other errors.
     """
-    from airunway.configs import config_name
+    from airunway.configs.resolution import config_name
     from airunway.kinds import CLUSTER_RUNTIME_CONFIG, RUNTIME_CONFIG
     from airunway.kube import Forbidden
 

@@ -13,14 +13,14 @@ from airunway.resource import Resource, condition_of, controller_owner, dig, key
 if TYPE_CHECKING:
     from airunway.artifacts.deployments import CacheRequest
     from airunway.cli.template_inputs import Expanded
-    from airunway.configs import EffectiveConfig
+    from airunway.configs.resolution import EffectiveConfig
 
 # --------------------------------------------------------------------------------------------------------- the template
 
 
 def template_explanation(found: Expanded) -> Resource:
     """Returns ``template`` of a deployment; empty if it names none."""
-    from airunway.templates import request_of
+    from airunway.templates.choice import request_of
 
     own = found.own.get("spec")
     request = request_of(own) if isinstance(own, dict) else None
@@ -75,7 +75,7 @@ def given_fields(given: Resource, own: Resource) -> Iterator[Resource]:
 
 def _overriding(field: str, given: Resource, own: Resource) -> str:
     """The field of the deployment's own spec that counts instead; empty if none does."""
-    from airunway.templates import is_default
+    from airunway.templates.expansion import is_default
 
     engine, other = dig(own, "engine", "type"), dig(given, "engine", "type")
     if engine and other and engine != other and (field.startswith("spec.engine.") or field == "spec.image"):
@@ -144,7 +144,7 @@ def config_explanation(
 
     What only a cluster knows (hash in use, Gateway, conditions) is absent for a deployment without a status.
     """
-    from airunway.configs import GRANTED
+    from airunway.configs.resolution import GRANTED
     from airunway.plugins.settings import resolve_among
 
     found = resolve_among(deployment, configs)
@@ -242,7 +242,8 @@ def _overrides(deployment: Resource) -> dict[str, str]:
 
 
 def _routing(deployment: Resource, config: EffectiveConfig | None) -> Resource:
-    from airunway.configs import PathTemplateError, RoutingRequest, path_of, path_template_of, routing_request
+    from airunway.configs.path_template import PathTemplateError
+    from airunway.configs.resolution import RoutingRequest, path_of, path_template_of, routing_request
 
     request = routing_request(deployment, config)
     explained: Resource = {"request": request.value, "because": _because(deployment, config)}

@@ -265,8 +265,8 @@ def sized(
     from airunway.api.base import ParseError
     from airunway.api.modeldeployment import parse_deployment
     from airunway.cli.sizing_inputs import facts_of
-    from airunway.selection import provider_facts
     from airunway.selection.explanation import explain
+    from airunway.selection.facts import provider_facts
     from airunway.sizing.fit import fit as fitted
     from airunway.sizing.nodes import Placement, free_gpus
     from airunway.sizing.values import Unreadable

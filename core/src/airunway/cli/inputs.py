@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from airunway.plugins.host import ProviderHost
     from airunway.runtime.translate import TranslationResult
-    from airunway.selection import ProviderRefusal
+    from airunway.selection.facts import ProviderRefusal
     from airunway.validation.policy import Policy
 
 
@@ -92,7 +92,7 @@ def asking_plugins(deployment: Resource, *, now: datetime) -> Callable[[str, str
     """
     from airunway.plugins.errors import PluginError, PluginFault
     from airunway.runtime.report import located
-    from airunway.selection import ProviderRefusal
+    from airunway.selection.facts import ProviderRefusal
 
     def asked(name: str, engine: str) -> ProviderRefusal | None:
         try:
@@ -148,8 +148,8 @@ def with_engine(deployment: Resource, engine: str) -> Resource:
 
 def choose_among(configs: Sequence[Resource], deployment: Resource, *, provider: str, now: datetime) -> Assigned:
     """Like `choose`, among the providers of these InferenceProviderConfigs. Raises Unchosen."""
-    from airunway.selection import provider_facts
     from airunway.selection.explanation import explain
+    from airunway.selection.facts import provider_facts
 
     spec = deployment.get("spec")
     if provider and isinstance(spec, dict):

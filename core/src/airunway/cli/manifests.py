@@ -217,7 +217,7 @@ def templates_among(objects: Iterable[Resource], *, namespace: str) -> list[Reso
 
     One without a status counts as Ready: it is judged as if the catalogue had nothing against it. Raises ManifestError.
     """
-    from airunway.templates import CLUSTER_KIND, KIND
+    from airunway.templates.choice import CLUSTER_KIND, KIND
 
     found = []
     for obj in objects:

@@ -17,7 +17,7 @@ from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.parameters import Command
 from airunway.cli.printing import Line, Screen, as_document, is_ascii, object_name, terminal_width, wrapped
 from airunway.redaction import bounded
-from airunway.templates import TEMPLATE_READY
+from airunway.templates.expansion import TEMPLATE_READY
 from airunway.view import (
     DeploymentView,
     EndingRow,

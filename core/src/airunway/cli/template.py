@@ -199,7 +199,7 @@ def why(
     A deployment that runs keeps its template: the answer is for a new one. Exits with 3 if none would be chosen.
     """
     from airunway.cli.template_view import choice_resource, choice_text
-    from airunway.templates import choose, request_of
+    from airunway.templates.choice import choose, request_of
     from airunway.templates.contribution import contribution_of
 
     request = request_of({"templateRef": {"modelName": model, **filled(metric=metric, precision=precision)}})
@@ -250,7 +250,7 @@ def _read(
 
 def _named(given: str, namespace: str, found: TemplateSet) -> Resource:
     """The template of a name: that of the namespace, else that of the cluster. Exits with 1 if there is none."""
-    from airunway.templates import CLUSTER_KIND, KIND
+    from airunway.templates.choice import CLUSTER_KIND, KIND
 
     words = {"mtpl": KIND, "modeltemplate": KIND, "cmtpl": CLUSTER_KIND, "clustermodeltemplate": CLUSTER_KIND}
     word, separator, rest = given.partition("/")

@@ -16,7 +16,7 @@ from airunway.resource import ObjectKey, Resource, dig, key_of
 if TYPE_CHECKING:
     from airunway.controller.templates import TemplatePart
     from airunway.kube import Client, Kind
-    from airunway.status import Fault
+    from airunway.status.rollup import Fault
     from airunway.view import Unseen
 
 
@@ -90,7 +90,7 @@ def expanded(deployments: Sequence[Resource], templates: Sequence[Resource]) -> 
 
     Raises ManifestError for a spec that no API server would store.
     """
-    from airunway.templates import effective
+    from airunway.templates.expansion import effective
 
     return [
         _expanded(each, templates) if _is_open(each) else Expanded(own=each, deployment=effective(each))
@@ -110,7 +110,8 @@ def _expanded(deployment: Resource, templates: Sequence[Resource]) -> Expanded:
 
 def _is_open(deployment: Resource) -> bool:
     """Whether it asks for a template, and the core has not recorded what that gives."""
-    from airunway.templates import recorded_contribution, request_of
+    from airunway.templates.choice import request_of
+    from airunway.templates.expansion import recorded_contribution
 
     spec = deployment.get("spec")
     request = request_of(spec) if isinstance(spec, dict) else None
@@ -129,7 +130,7 @@ def with_given(templates: Sequence[Resource], given: Sequence[Resource]) -> list
 async def read_for(client: Client, deployments: Iterable[Resource]) -> TemplateSet:
     """The templates that deployments name, use, or could get for their model. Raises KubeError."""
     from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE
-    from airunway.templates import request_of
+    from airunway.templates.choice import request_of
 
     wanted: dict[tuple[Kind, ObjectKey], None] = {}
     for deployment in deployments:

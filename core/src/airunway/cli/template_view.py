@@ -8,8 +8,7 @@ from airunway.cli.explained import leaves
 from airunway.redaction import printable
 from airunway.resource import Resource, dig, key_of, list_at, text_at
 from airunway.table import format_table
-from airunway.templates import Choice, Request
-from airunway.templates.choice import TemplateCandidate
+from airunway.templates.choice import Choice, Request, TemplateCandidate
 from airunway.templates.contribution import contribution_of
 from airunway.view import Unseen
 

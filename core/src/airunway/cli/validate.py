@@ -76,7 +76,7 @@ def _report(
 ) -> int | None:
     """Print the problems of `obj`; returns their number, or None if it is not of our kinds."""
     from airunway.api.modeldeployment import KIND
-    from airunway.selection import forbidden_by
+    from airunway.selection.choice import forbidden_by
     from airunway.validation import validate as violations_of
     from airunway.validation import warnings
     from airunway.validation.policy import NAMESPACE_NAME
@@ -121,7 +121,7 @@ def _stored_problems(obj: Resource) -> Iterator[str]:
     """Warnings for what a runtime config or a template may have and cannot be used; the API server stores it all the
     same.
     """
-    from airunway.templates import CLUSTER_KIND, KIND
+    from airunway.templates.choice import CLUSTER_KIND, KIND
 
     if obj.get("kind") in (KIND, CLUSTER_KIND):
         from airunway.templates.contribution import contribution_of
@@ -131,7 +131,7 @@ def _stored_problems(obj: Resource) -> Iterator[str]:
         if contribution.unusable:
             yield f"no deployment can use it: {contribution.unusable}"
     if obj.get("kind") in ("RuntimeConfig", "ClusterRuntimeConfig"):
-        from airunway.configs import check
+        from airunway.configs.resolution import check
 
         for problem in check(obj):
             yield f"{problem.field}: {problem.message}"
@@ -140,7 +140,7 @@ def _stored_problems(obj: Resource) -> Iterator[str]:
 def _unknown_options(obj: Resource) -> Iterator[str]:
     """Warnings for unknown arguments of the engine. They are no errors, because an image may have another version."""
     from airunway.api.modeldeployment import parse_deployment
-    from airunway.engines import unknown_options
+    from airunway.engines.options import unknown_options
 
     for remark in unknown_options(parse_deployment(obj)):
         yield f"{remark.path}: {remark.message}"

@@ -11,7 +11,7 @@ from typing import Protocol
 import kopf
 
 from airunway.api import names
-from airunway.configs import Rollout, config_name
+from airunway.configs.resolution import Rollout, config_name
 from airunway.controller.decision import SILENT_AFTER
 from airunway.controller.guarded import GuardParameters
 from airunway.controller.policies import Policies, PolicyFile
@@ -40,10 +40,10 @@ from airunway.process.predicates import RelevantMetadata, needs_reconcile
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.process.templates import Templates
 from airunway.resource import ObjectKey, Resource, dig, finalizers_of, key_of
-from airunway.selection import REFUSED_BY, ProviderFacts, provider_facts
-from airunway.status import conditions_in, parent_of
-from airunway.status.conditions import PARTS, conditions_of
-from airunway.templates import Expansion
+from airunway.selection.facts import REFUSED_BY, ProviderFacts, provider_facts
+from airunway.status.conditions import PARTS, conditions_in, conditions_of
+from airunway.status.rollup import parent_of
+from airunway.templates.expansion import Expansion
 from airunway.validation import prepare
 from airunway.validation.policy import NAMESPACE_NAME, Policy
 

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from airunway.api import names
 from airunway.artifacts.deployments import wants_cache
-from airunway.configs import (
+from airunway.configs.resolution import (
     CONFIG_READY,
     DEFAULT,
     GRANTED,
@@ -36,36 +36,21 @@ from airunway.resource import (
     list_at,
     managed_by,
 )
-from airunway.selection import (
+from airunway.selection.choice import misfit, select_engine, select_provider
+from airunway.selection.facts import ProviderFacts, ProviderRefusal, is_undecided, refusals
+from airunway.selection.provider import (
+    EXPLICIT,
     NO_HEALTHY,
     Candidate,
     ProviderChoice,
-    ProviderFacts,
-    ProviderRefusal,
-    is_undecided,
-    misfit,
     not_installed,
     not_registered,
     recorded,
-    refusals,
-    select_engine,
-    select_provider,
 )
-from airunway.selection.provider import EXPLICIT
-from airunway.status import (
-    OVERALL,
-    SERVED,
-    Condition,
-    Fault,
-    conditions_in,
-    overall_conditions,
-    parent_conditions,
-    roll_up,
-    written_on,
-)
-from airunway.status.conditions import is_paused
+from airunway.status.conditions import SERVED, Condition, conditions_in, is_paused, written_on
 from airunway.status.events import Event
-from airunway.templates import TEMPLATE_READY
+from airunway.status.rollup import OVERALL, Fault, overall_conditions, parent_conditions, roll_up
+from airunway.templates.expansion import TEMPLATE_READY
 from airunway.validation import Violation
 from airunway.validation.policy import Grants
 

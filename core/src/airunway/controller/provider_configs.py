@@ -11,8 +11,9 @@ from airunway.controller.decision import SILENT_AFTER
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import Client, MutationCache, StatusWriter
 from airunway.resource import ObjectKey, Resource, condition_of, format_time
-from airunway.selection import AVAILABLE, STALE_AFTER, ProviderFacts, evaluate_rules, provider_facts, request_of
-from airunway.status import Condition, as_word, written_on
+from airunway.selection.facts import AVAILABLE, STALE_AFTER, ProviderFacts, provider_facts, request_of
+from airunway.selection.provider import evaluate_rules
+from airunway.status.conditions import Condition, as_word, written_on
 
 _SILENT = "HeartbeatMissing"
 """Reason for a provider without a heartbeat for `STALE_AFTER`."""

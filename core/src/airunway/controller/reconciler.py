@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from airunway.api import names
 from airunway.api.bounds import EXCESS
-from airunway.configs import EffectiveConfig, Resolution
+from airunway.configs.resolution import EffectiveConfig, Resolution
 from airunway.controller.decision import NO_CONFIG, SILENT_AFTER, decide, provider_owns_phase
 from airunway.controller.guarded import GuardParameters, providers_of
 from airunway.controller.policies import Policies
@@ -41,8 +41,9 @@ from airunway.resource import (
     parse_time,
     text_at,
 )
-from airunway.selection import ProviderFacts, forbidden_now, unsettled
-from airunway.status import OVERALL
+from airunway.selection.choice import forbidden_now, unsettled
+from airunway.selection.facts import ProviderFacts
+from airunway.status.rollup import OVERALL
 from airunway.validation import Violation, excesses, validate
 from airunway.validation.policy import NAMESPACE_NAME, Policy
 

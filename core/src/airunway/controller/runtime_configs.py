@@ -11,7 +11,7 @@ from datetime import datetime
 from time import monotonic
 
 from airunway.api import names
-from airunway.configs import EffectiveConfig, Problem, Rollout, check, resolve
+from airunway.configs.resolution import EffectiveConfig, Problem, Rollout, check, resolve
 from airunway.controller.decision import has_grant
 from airunway.controller.waves import CacheWaves, Member, TemplateWaves, Wave, next_wave, template_progress_of
 from airunway.kinds import CLUSTER_RUNTIME_CONFIG, RUNTIME_CONFIG
@@ -29,8 +29,8 @@ from airunway.resource import (
     managed_by,
     parse_time,
 )
-from airunway.status import CAPACITY_PATIENCE, SERVED, Condition, Phase, written_on
-from airunway.status.conditions import is_dry_run, is_paused
+from airunway.status.conditions import SERVED, Condition, is_dry_run, is_paused, written_on
+from airunway.status.rollup import CAPACITY_PATIENCE, Phase
 
 _USED_BY_EVERY = 5.0
 """Seconds between two writes of ``usedBy``: many deployments may be created at once (spec/platform.md)."""

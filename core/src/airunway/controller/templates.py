@@ -27,21 +27,11 @@ from airunway.resource import (
     key_of,
     text_at,
 )
-from airunway.status import SERVED, Condition, Fault
-from airunway.status.conditions import is_validated
-from airunway.templates import (
-    CLUSTER_KIND,
-    KIND,
-    TEMPLATE_READY,
-    Choice,
-    Request,
-    answers,
-    choose,
-    effective,
-    own_spec,
-    request_of,
-)
+from airunway.status.conditions import SERVED, Condition, is_validated
+from airunway.status.rollup import Fault
+from airunway.templates.choice import CLUSTER_KIND, KIND, Choice, Request, answers, choose, request_of
 from airunway.templates.contribution import Contribution, contribution_of
+from airunway.templates.expansion import TEMPLATE_READY, effective, own_spec
 from airunway.validation import Violation
 
 _PASSING = ("gateway", "suspend")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from airunway.resource import ObjectKey, Resource, dig, is_true, key_of, text_at
-from airunway.status import SERVED
+from airunway.status.conditions import SERVED
 
 
 @dataclass(frozen=True, kw_only=True)

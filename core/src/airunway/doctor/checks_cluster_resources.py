@@ -23,7 +23,7 @@ from airunway.resource import (
     labels_of,
     parse_time,
 )
-from airunway.selection import provider_facts
+from airunway.selection.facts import provider_facts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,15 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from airunway.api import names
-from airunway.configs import DEFAULT, Resolution, RoutingRequest, Scope, config_name, routing_request
-from airunway.configs import check as problems_of
+from airunway.configs.resolution import DEFAULT, Resolution, RoutingRequest, Scope, config_name, routing_request
+from airunway.configs.resolution import check as problems_of
 from airunway.doctor.findings import Found, error, warning
 from airunway.doctor.snapshot import POOL_GROUPS, ProcessDeployment, Snapshot, named
 from airunway.gateway.application import DEFAULT_PICKER_IMAGE
 from airunway.plugins.settings import resolve_among
 from airunway.rbac.rights import picker_role
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, labels_of
-from airunway.routing import picker_for
+from airunway.routing.backends import picker_for
 
 _UPGRADE = "helm upgrade of the chart airunway, or kubectl apply the ClusterRole of docs/reference/core-roles.yaml"
 

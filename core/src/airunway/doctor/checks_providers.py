@@ -11,7 +11,7 @@ from airunway.doctor.snapshot import Snapshot, named, required_kinds, upstream_n
 from airunway.first_seen import SKEW, human_duration
 from airunway.plugins.contract import CONTRACT_VERSIONS
 from airunway.resource import Resource, condition_of, dig, key_of, parse_time
-from airunway.selection import STALE_AFTER, ProviderFacts, provider_facts
+from airunway.selection.facts import STALE_AFTER, ProviderFacts, provider_facts
 
 _name = partial(named, "InferenceProviderConfig")
 

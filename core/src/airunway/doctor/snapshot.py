@@ -11,7 +11,7 @@ from airunway import __version__
 from airunway.api import names
 from airunway.process.effective_settings import PART_OF, EffectiveSettings
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_true, key_of, labels_of
-from airunway.selection import AVAILABLE, provider_facts
+from airunway.selection.facts import AVAILABLE, provider_facts
 
 POOL_GROUPS = ("inference.networking.k8s.io", "inference.networking.x-k8s.io")
 """The groups of InferencePool: the released one and its predecessor."""

@@ -14,7 +14,7 @@ import orjson
 from aiohttp.abc import AbstractResolver
 
 from airunway.api import names
-from airunway.configs import RoutingRequest, routing_request
+from airunway.configs.resolution import RoutingRequest, routing_request
 from airunway.gateway.caches import HTTP_ROUTE, INFERENCE_POOL, GatewayCaches
 from airunway.gateway.reconciler import RouteReconciler, serves_generation
 from airunway.kube import Client, Kind, Priority, wait_until_synced
@@ -34,7 +34,9 @@ from airunway.resource import (
     number_at,
     text_at,
 )
-from airunway.routing import CONDITION, Claims, Flags, Probe, picker_for
+from airunway.routing.backends import picker_for
+from airunway.routing.claims import Claims
+from airunway.routing.intent import CONDITION, Flags, Probe
 from airunway.status.conditions import verdict_in
 
 log = logging.getLogger(__name__)

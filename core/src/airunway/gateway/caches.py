@@ -23,7 +23,7 @@ from airunway.owned.objects import Identity, identity_in
 from airunway.owned.views import OwnedView, known_objects, view_of, views_by_kind
 from airunway.process.caches import Caches
 from airunway.resource import ObjectKey, Resource, controller_owner, copy_of, dig, entries_at, kept, key_of, labels_of
-from airunway.routing import MARK
+from airunway.routing.intent import MARK
 from airunway.sdk import picker
 
 _LOOK = 1.0

@@ -1,6 +1,6 @@
 """Reconciles the route of one ModelDeployment (spec/platform.md, "Routing").
 
-A pass is: facts from the caches → decision (`airunway.routing.decide`) → writes → status. Example: the Gateway accepts
+A pass is: facts from the caches → decision (`routing.decision`) → writes → status. Example: the Gateway accepts
 the route, its status changes, and the pass writes one status with ``GatewayReady=True``.
 """
 
@@ -23,21 +23,10 @@ from airunway.process.logs import log_phase
 from airunway.process.memories import Memories
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, text_at, uid_of
-from airunway.routing import (
-    CONDITION,
-    MARK,
-    Claim,
-    Claims,
-    Decision,
-    Facts,
-    Flags,
-    Probe,
-    claimant_of,
-    claims_of,
-    decide,
-    intent_of,
-)
+from airunway.routing.claims import Claim, Claims, claimant_of
+from airunway.routing.decision import Decision, decide
 from airunway.routing.gateways import verdict_of
+from airunway.routing.intent import CONDITION, MARK, Facts, Flags, Probe, claims_of, intent_of
 from airunway.routing.routes import claims_in
 from airunway.sdk.picker import ACCOUNT
 from airunway.status.conditions import SERVED, Change, Condition, change_of, conditions_in, written

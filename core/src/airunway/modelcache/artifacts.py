@@ -1,6 +1,6 @@
 """Reconciles one ModelArtifact, and creates those that deployments and templates ask for (spec/platform.md).
 
-A pass is: facts from the caches → decision (`airunway.artifacts.decide_artifact`) → writes → status. Example: the pod
+A pass is: facts from the caches → decision (`artifacts.decision`) → writes → status. Example: the pod
 of a download ends, its Job is Complete, and the pass writes one status with the proof of completion.
 """
 
@@ -22,7 +22,7 @@ from airunway.artifacts.decision import (
 )
 from airunway.artifacts.jobs import bound_to, finished
 from airunway.artifacts.status import is_made
-from airunway.configs import propagated
+from airunway.configs.resolution import propagated
 from airunway.kinds import MODEL_ARTIFACT
 from airunway.kube import JOB, Client, EventRecorder, NotFound, StatusWriter, soonest
 from airunway.modelcache.caches import MARK, ArtifactCaches
@@ -34,8 +34,7 @@ from airunway.process.jobs import Slots
 from airunway.process.memories import Memories
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, labels_of, managed_by, mapping_at, uid_of
-from airunway.status import Condition
-from airunway.status.conditions import change_of
+from airunway.status.conditions import Condition, change_of
 from airunway.status.evidence import EventFacts, Evidence, PodFacts, claim_facts, pod_facts
 from airunway.status.rootcause import RootCause, find_root_cause
 

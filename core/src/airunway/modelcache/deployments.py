@@ -21,7 +21,7 @@ from airunway.artifacts.deployments import (
     request_of,
 )
 from airunway.artifacts.volumes import STORAGE, VolumeDecision, VolumeFacts, claims_named, decide_volumes
-from airunway.configs import propagated
+from airunway.configs.resolution import propagated
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, EventRecorder, MutationCache, StatusWriter, soonest
 from airunway.modelcache.artifacts import ArtifactMaker
@@ -41,8 +41,7 @@ from airunway.resource import (
     key_of,
     labels_of,
 )
-from airunway.status import Condition
-from airunway.status.conditions import Change, change_of, written_on
+from airunway.status.conditions import Change, Condition, change_of, written_on
 from airunway.status.evidence import Evidence, claim_facts
 from airunway.status.rollup import Verdict
 from airunway.status.rootcause import find_root_cause

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator
 
 from airunway.api import names
-from airunway.configs import propagated
+from airunway.configs.resolution import propagated
 from airunway.kinds import MODEL_TEMPLATE
 from airunway.kube import EventRecorder, wait_until_answered
 from airunway.modelcache.artifacts import ArtifactMaker

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.alias_generators import to_camel
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
 
-from airunway.configs import EffectiveConfig, Resolution, config_name, propagated, resolve
+from airunway.configs.resolution import EffectiveConfig, Resolution, config_name, propagated, resolve
 from airunway.plugins.contract import RuntimeSettings, SecretKey
 from airunway.plugins.errors import SettingsError
 from airunway.resource import Resource, key_of

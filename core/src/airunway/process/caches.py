@@ -29,7 +29,7 @@ from airunway.kube import (
 )
 from airunway.process.metrics import Metrics
 from airunway.resource import ObjectKey, Resource, dig
-from airunway.selection import engine_entry
+from airunway.selection.facts import engine_entry
 
 T = TypeVar("T")
 

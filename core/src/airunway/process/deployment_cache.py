@@ -29,8 +29,9 @@ from airunway.api.names import GROUP, provider_finalizer, provider_of_finalizer,
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, compact_bytes, compact_objects
 from airunway.resource import LAST_APPLIED, Resource, dig, finalizers_of, key_of, uid_of
-from airunway.selection import REFUSED_BY, is_denied, refused_by
-from airunway.templates import OWN_SPEC, effective
+from airunway.selection.facts import REFUSED_BY, refused_by
+from airunway.selection.provider import is_denied
+from airunway.templates.expansion import OWN_SPEC, effective
 
 _PACKED = f"{GROUP}/packed-spec"
 """Key of a cached object's spec as JSON; objects of the API server never have it."""

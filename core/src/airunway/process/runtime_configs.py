@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from typing import TypeAlias
 
 from airunway.api import names
-from airunway.configs import Resolution, config_name, resolve
+from airunway.configs.resolution import Resolution, config_name, resolve
 from airunway.kinds import CLUSTER_RUNTIME_CONFIG, RUNTIME_CONFIG
 from airunway.kube import AnyReflector, compact_objects
 from airunway.process.caches import Caches, ScopedCaches

@@ -15,8 +15,9 @@ from airunway.kube import AnyReflector, compact_objects
 from airunway.process.caches import Caches, ScopedCaches, SharedCache
 from airunway.process.runtime_configs import OnChange
 from airunway.resource import ObjectKey, Resource, condition_of, dig, kept, key_of
-from airunway.templates import CLUSTER_KIND, KIND, USABLE, Choice, Request, choose, own_spec, request_of
+from airunway.templates.choice import CLUSTER_KIND, KIND, USABLE, Choice, Request, choose, request_of
 from airunway.templates.contribution import Contribution, contribution_of
+from airunway.templates.expansion import own_spec
 from airunway.templates.limits import bound
 
 _METADATA = (

@@ -38,7 +38,7 @@ from airunway.rbac.policy_rules import (
     subjects,
     whose_kind,
 )
-from airunway.routing import MODEL_HEADER
+from airunway.routing.routes import MODEL_HEADER
 from airunway.sdk.picker import ACCOUNT
 
 # --------------------------------------------------------------------------------------------------------- the gateway

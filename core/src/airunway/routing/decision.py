@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from airunway.api import names
-from airunway.configs import BUILT_IN, RoutingRequest, propagated
+from airunway.configs.resolution import BUILT_IN, RoutingRequest, propagated
 from airunway.owned.objects import complete, our_labels
 from airunway.redaction import bounded
 from airunway.resource import (
@@ -51,8 +51,8 @@ from airunway.routing.intent import (
     keeps_unasked,
 )
 from airunway.routing.routes import Rules, annotations_for, request_timeout, route, rules_in
-from airunway.status import Category, category_of
 from airunway.status.conditions import Condition, is_dry_run, is_paused
+from airunway.status.reasons import Category, category_of
 from airunway.status.rollup import Verdict
 
 CONFLICT_RETRY = 60.0

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airunway.api import names
-from airunway.configs import EffectiveConfig
+from airunway.configs.resolution import EffectiveConfig
 from airunway.resource import ObjectKey, Resource, dig, entries_at, filled, is_deleting, mapping_at, number_at, text_at
 from airunway.status.rollup import Verdict
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from airunway.api import names
-from airunway.configs import BUILT_IN, EffectiveConfig, PathTemplateError, RoutingRequest, path_of, routing_request
+from airunway.configs.path_template import PathTemplateError
+from airunway.configs.resolution import BUILT_IN, EffectiveConfig, RoutingRequest, path_of, routing_request
 from airunway.owned.objects import Mark, is_ours
 from airunway.resource import (
     ObjectKey,

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airunway.api import names
-from airunway.configs import BUILT_IN, EffectiveConfig, parse_duration
+from airunway.configs.canonical import parse_duration
+from airunway.configs.resolution import BUILT_IN, EffectiveConfig
 from airunway.resource import Resource, entries_at, mapping_at, text_at
 from airunway.routing.backends import POOL_GROUP, Backend, BackendKind
 from airunway.routing.claims import Claim, ClaimKind

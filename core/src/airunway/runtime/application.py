@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airunway.api import names
-from airunway.configs import CONFIG_READY, RoutingRequest, propagated, routing_request
+from airunway.configs.resolution import CONFIG_READY, RoutingRequest, propagated, routing_request
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import Client, KubeError, NotFound, Priority, needs_apply, wait_until_synced
 from airunway.plugins.host import ProviderHost
@@ -29,9 +29,9 @@ from airunway.runtime.evidence import EvidenceCollector
 from airunway.runtime.gate import cache_reads
 from airunway.runtime.informers import UpstreamInformers
 from airunway.runtime.reconcile import ProviderReconciler
-from airunway.selection import HEARTBEAT_INTERVAL
-from airunway.status import Condition, written
-from airunway.templates import TEMPLATE_READY
+from airunway.selection.facts import HEARTBEAT_INTERVAL
+from airunway.status.conditions import Condition, written
+from airunway.templates.expansion import TEMPLATE_READY
 
 log = logging.getLogger(__name__)
 

@@ -53,7 +53,7 @@ from airunway.runtime.plan import Decision
 from airunway.runtime.records import is_primary
 from airunway.runtime.report import StepResult, terminating_status
 from airunway.runtime.state import ClusterState, provider_mark
-from airunway.status import Category
+from airunway.status.reasons import Category
 
 log = logging.getLogger(__name__)
 

@@ -33,7 +33,6 @@ from airunway.runtime.report import (
     provider_status,
     record_of_service,
 )
-from airunway.status import Category, Fault, Phase, Rollup, category_of
 from airunway.status.evidence import (
     POD_SHOWN,
     Evidence,
@@ -44,7 +43,8 @@ from airunway.status.evidence import (
     parse_moment,
     shortage_of,
 )
-from airunway.status.reasons import CODES, code_of_download
+from airunway.status.reasons import CODES, Category, category_of, code_of_download
+from airunway.status.rollup import Fault, Phase, Rollup
 from airunway.status.rootcause import RootCause, Symptom, find_symptoms, root_cause_of
 
 # ---------------------------------------------------------------------------------------------- how the pods are shown

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from airunway.api import names
 from airunway.api.rules import MODEL_CACHE_PATH
 from airunway.artifacts.deployments import CONDITION, SUB_PATH, request_of, wants_cache
-from airunway.configs import CONFIG_READY, EffectiveConfig, RoutingRequest, routing_request
+from airunway.configs.resolution import CONFIG_READY, EffectiveConfig, RoutingRequest, routing_request
 from airunway.plugins.contract import Finding, Gateway, ModelCache, RuntimeSettings
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.settings import runtime_settings
@@ -22,8 +22,9 @@ from airunway.resource import Resource, condition_of, dig, labels_of, parse_time
 from airunway.runtime.report import CACHE_COMPONENT, STORAGE_COMPONENT, StepResult
 from airunway.runtime.state import ClusterState
 from airunway.sdk.pods import ONE_POD
-from airunway.status import Category, Fault, category_of
-from airunway.templates import TEMPLATE_READY
+from airunway.status.reasons import Category, category_of
+from airunway.status.rollup import Fault
+from airunway.templates.expansion import TEMPLATE_READY
 
 DISAGREEMENT = timedelta(seconds=30)
 """How long core and provider may see different runtime configs before the status says so."""

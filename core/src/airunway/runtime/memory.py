@@ -21,9 +21,9 @@ from airunway.plugins.contract import Finding, ModelCache, RuntimeSettings
 from airunway.resource import Resource, dig, entries_at
 from airunway.runtime.records import Record
 from airunway.runtime.report import StepResult
-from airunway.status import DEPENDENCY_GRACE, Fault, since
 from airunway.status.evidence import parse_moment
 from airunway.status.reasons import CODES
+from airunway.status.rollup import DEPENDENCY_GRACE, Fault, since
 from airunway.status.rootcause import RootCause
 
 # ----------------------------------------------------------------------------------- when a failed write is tried again

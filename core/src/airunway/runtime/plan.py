@@ -62,8 +62,8 @@ from airunway.runtime.state import ClusterState, provider_mark
 from airunway.runtime.translate import TooLarge, TranslationResult, parsed, translate
 from airunway.sdk.fields import tracked
 from airunway.sdk.pods import pod_specs
-from airunway.selection import is_denied
-from airunway.status import Category
+from airunway.selection.provider import is_denied
+from airunway.status.reasons import Category
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from pydantic.alias_generators import to_camel
 
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
-from airunway.configs import GRANTED, config_name
+from airunway.configs.resolution import GRANTED, config_name
 from airunway.kube import has_content_of
 from airunway.owned.objects import named
 from airunway.plugins.contract import Context, Finding, ModelCache, Observation, RuntimeSettings

@@ -14,26 +14,21 @@ from airunway.api import names
 from airunway.api.bounds import MAX_CAUSES
 from airunway.plugins.contract import Component, Endpoint, Finding, Observation, Pool
 from airunway.plugins.rules import PODS
+from airunway.redaction import bounded
 from airunway.resource import Resource, condition_of, dig, filled, managed_by
-from airunway.status import (
+from airunway.status.conditions import Condition, as_word, served_before, served_record, written_on
+from airunway.status.events import Event
+from airunway.status.evidence import parse_moment
+from airunway.status.reasons import Category, category_of
+from airunway.status.rollup import (
     CAPACITY_PATIENCE,
     DEPENDENCY_GRACE,
-    Category,
-    Condition,
     Fault,
     Phase,
     Rollup,
-    as_word,
-    bounded,
-    category_of,
     overall_conditions,
     roll_up,
-    served_before,
-    served_record,
-    written_on,
 )
-from airunway.status.events import Event
-from airunway.status.evidence import parse_moment
 from airunway.status.rootcause import RootCause, root_cause_status
 
 

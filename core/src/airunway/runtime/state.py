@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cached_property
 
 from airunway.api import names
-from airunway.configs import CONFIG_READY, EffectiveConfig, Resolution, config_name
+from airunway.configs.resolution import CONFIG_READY, EffectiveConfig, Resolution, config_name
 from airunway.owned.objects import Identity, Mark, is_ours
 from airunway.resource import (
     ObjectKey,
@@ -23,8 +23,7 @@ from airunway.resource import (
 )
 from airunway.runtime.crd_versions import Installed
 from airunway.runtime.records import Record, is_primary, read_record
-from airunway.status import served_before
-from airunway.status.conditions import is_dry_run, is_paused, parts_of
+from airunway.status.conditions import is_dry_run, is_paused, parts_of, served_before
 from airunway.status.evidence import EventFacts, Evidence, parse_moment
 
 

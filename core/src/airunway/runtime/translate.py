@@ -25,7 +25,7 @@ from airunway.api.base import ParseError
 from airunway.api.bounds import MAX_CAUSES, noted_excess
 from airunway.api.modeldeployment import ModelDeployment, parse_deployment
 from airunway.api.rules import FORBIDDEN_OVERRIDES
-from airunway.configs import EffectiveConfig, config_name, propagated
+from airunway.configs.resolution import EffectiveConfig, config_name, propagated
 from airunway.json_path import JsonPath, entries, values_at
 from airunway.owned import objects as owned_objects
 from airunway.owned.objects import identity_in, our_labels

@@ -6,19 +6,16 @@ provider's linter rules refuse other imports from `airunway`, which may break wi
 
 from airunway.api.modeldeployment import ModelDeployment, parse_deployment
 from airunway.api.names import DEFAULT_GPU_TYPE
-from airunway.engines import (
-    VLLM_FRONTEND,
+from airunway.engines.arguments import (
     EngineArguments,
-    FlagTable,
-    Frontend,
     KeywordArguments,
     Remark,
     engine_arguments,
-    flag_table,
     given_flags,
     keyword_arguments,
     literal,
 )
+from airunway.engines.tables import VLLM_FRONTEND, FlagTable, Frontend, flag_table
 from airunway.plugins.contract import (
     CONTRACT_VERSIONS,
     Compatibility,

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from airunway.api.modeldeployment import Gpu, ModelDeployment
-from airunway.engines import FRONTENDS, given_flags, whole_option
+from airunway.engines.arguments import given_flags
+from airunway.engines.options import whole_option
+from airunway.engines.tables import FRONTENDS
 from airunway.plugins.contract import Component, Context, EngineCapability, Finding
 from airunway.resource import Resource, dig
 from airunway.sdk.deployments import is_disaggregated, nodes_for

@@ -16,15 +16,8 @@ from dataclasses import dataclass, field, replace
 
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.api.names import DEFAULT_GPU_TYPE
-from airunway.engines import (
-    engine_arguments,
-    given_flags,
-    literal,
-    option_warnings,
-    program_of,
-    release_of,
-    whole_option,
-)
+from airunway.engines.arguments import engine_arguments, given_flags, literal
+from airunway.engines.options import option_warnings, program_of, release_of, whole_option
 from airunway.plugins.contract import Finding, ModelCache
 from airunway.resource import Resource
 from airunway.sdk.deployments import image_of, release_in

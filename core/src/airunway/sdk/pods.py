@@ -15,8 +15,8 @@ from typing import Any
 
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
-from airunway.configs import is_reserved
-from airunway.engines import literal
+from airunway.configs.patterns import is_reserved
+from airunway.engines.arguments import literal
 from airunway.plugins.contract import Context, Finding, ModelCache
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource, dig, filled

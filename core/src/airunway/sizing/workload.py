@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from airunway.api.modeldeployment import ModelDeployment
-from airunway.engines import UnknownEngineError, flag_table, release_of
 from airunway.engines.arguments import is_flag, plain
+from airunway.engines.options import release_of
+from airunway.engines.tables import UnknownEngineError, flag_table
 
 _NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _DECIMAL = re.compile(r"[0-9]?\.?[0-9]{1,9}", re.ASCII)

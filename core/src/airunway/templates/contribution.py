@@ -13,7 +13,7 @@ import orjson
 
 from airunway.artifacts.claims import artifact_name
 from airunway.artifacts.deployments import CacheRequest, request_for, request_of
-from airunway.configs import EffectiveConfig, Problem
+from airunway.configs.resolution import EffectiveConfig, Problem
 from airunway.resource import (
     Resource,
     canonical_json,

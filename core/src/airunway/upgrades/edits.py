@@ -24,10 +24,10 @@ from airunway.runtime.plan import Decision, Do, decide
 from airunway.runtime.report import located
 from airunway.runtime.state import ClusterState, provider_mark
 from airunway.schema import defaulted
-from airunway.selection import engine_entry, provider_facts, unsettled
-from airunway.status import written_on
-from airunway.status.conditions import PART_NAMES, parts_of
-from airunway.templates import TEMPLATE_READY
+from airunway.selection.choice import unsettled
+from airunway.selection.facts import engine_entry, provider_facts
+from airunway.status.conditions import PART_NAMES, parts_of, written_on
+from airunway.templates.expansion import TEMPLATE_READY
 from airunway.upgrades.forecast import Cluster, state_in
 from airunway.validation import validate
 from airunway.view.plan import PlanStep, plan_step

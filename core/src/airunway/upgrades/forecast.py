@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from airunway.api import names
 from airunway.artifacts.deployments import CONDITION as CACHE_READY
-from airunway.configs import CONFIG_READY, Resolution
+from airunway.configs.resolution import CONFIG_READY, Resolution
 from airunway.owned.objects import identity_in, named
 from airunway.owned.plan import Action, Plan, Step
 from airunway.plugins.contract import UpstreamKind, api_version

@@ -19,7 +19,7 @@ from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.runtime.crd_versions import Installed, detect
 from airunway.runtime.informers import deployment_of, kind_in, written_in
 from airunway.schema import has_rules, schema_in, served_versions
-from airunway.templates import effective
+from airunway.templates.expansion import effective
 from airunway.upgrades.definitions import unacceptable
 from airunway.upgrades.forecast import Cluster, Effect, Forecast, forecast
 

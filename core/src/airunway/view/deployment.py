@@ -12,7 +12,8 @@ from airunway.resource import Resource, condition_of, dig, list_at, uid_of
 from airunway.status.conditions import CONDITIONS
 from airunway.status.evidence import parse_moment
 from airunway.status.reasons import CODES
-from airunway.templates import TEMPLATE_READY, effective_model, request_of
+from airunway.templates.choice import request_of
+from airunway.templates.expansion import TEMPLATE_READY, effective_model
 from airunway.view.base import Unseen, View, line, reasons_of, word
 from airunway.view.pods import PHASES, Health, PodRow, pod_row
 from airunway.view.tree import TreeNode, tree_of

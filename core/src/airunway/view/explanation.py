@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from airunway.selection import Candidate
 from airunway.selection.advice import Advice, FieldEdit
 from airunway.selection.explanation import Explanation
-from airunway.selection.provider import EXPLICIT
+from airunway.selection.provider import EXPLICIT, Candidate
 from airunway.view.base import View, line, word
 
 

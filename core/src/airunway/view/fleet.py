@@ -8,7 +8,7 @@ from datetime import datetime
 
 from airunway.redaction import printable
 from airunway.resource import Resource, dig, parse_time
-from airunway.templates import effective_model
+from airunway.templates.expansion import effective_model
 from airunway.view.base import View
 from airunway.view.pods import PHASES, Health
 

@@ -23,18 +23,10 @@ from airunway.api.names import GROUP
 from airunway.api.rules import FORBIDDEN
 from airunway.kube import POD, Client, Kind, KubeError, served_resources
 from airunway.resource import ObjectKey, Resource, canonical_json, dig, is_deleting, key_of
-from airunway.selection import (
-    ProviderFacts,
-    Request,
-    UpstreamFacts,
-    granted,
-    is_undecided,
-    not_installed,
-    not_registered,
-    request_of,
-    unsupported,
-)
-from airunway.templates import Expansion
+from airunway.selection.choice import granted
+from airunway.selection.facts import ProviderFacts, Request, UpstreamFacts, is_undecided, request_of
+from airunway.selection.provider import not_installed, not_registered, unsupported
+from airunway.templates.expansion import Expansion
 from airunway.validation import Violation, bounded_violations, validate, warnings
 from airunway.validation.policy import Grants, Policy, violations
 

@@ -24,8 +24,9 @@ from airunway.resource import (
     key_of,
     uid_of,
 )
-from airunway.routing import MODEL_HEADER, choose, usable
-from airunway.status import Category, category_of
+from airunway.routing.gateways import choose, usable
+from airunway.routing.routes import MODEL_HEADER
+from airunway.status.reasons import Category, category_of
 from airunway_testing.e2e.ground import MANAGER
 from airunway_testing.expectations import Expectation, has_replicas, reason_is, running_at
 from airunway_testing.sandbox.samples import Sample

@@ -14,7 +14,7 @@ from airunway.plugins.registry import discover, load
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource, age_seconds, annotations_of, dig, key_of
 from airunway.runtime.crd_versions import crd_facts
-from airunway.selection import STALE_AFTER
+from airunway.selection.facts import STALE_AFTER
 from airunway_testing.sandbox.samples import Sample, samples_of
 
 

@@ -22,7 +22,7 @@ from airunway.kube import NODE, POD, Client, Reflector, load_config, strip_manag
 from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, uid_of
 from airunway.snapshots.loads import engine_of, ready_pods
 from airunway.snapshots.reading import pod_sources
-from airunway.templates import effective
+from airunway.templates.expansion import effective
 from airunway.view.engine_metrics import ENGINE_METRICS
 from airunway_testing.background import in_background
 from airunway_testing.engine_load import EngineLoad
