@@ -21,6 +21,7 @@ MORE: Resource = {"phase": "Starting", "users": 2, "usedBy": ["a", "b"]}
         pytest.param({"phase": "Starting", "users": 0, "unusedSince": "now"}, NOW, 2.0, id="no user is left"),
         pytest.param(MORE, NOW - timedelta(seconds=1.5), 0.5, id="the rest of the pause"),
         pytest.param(MORE, NOW - timedelta(seconds=2), None, id="the pause is over"),
+        pytest.param(MORE, NOW + timedelta(hours=1), None, id="the clock was ahead"),
         pytest.param(MORE, None, None, id="this process has not written it yet"),
         pytest.param({**MORE, "phase": "Ready"}, NOW, None, id="something else differs, too"),
         pytest.param(LIVE, NOW, None, id="nothing differs"),

@@ -27,8 +27,8 @@ def catalogue(
         int,
         typer.Option(
             min=1,
-            help="Discovery Jobs at a time; the other templates wait. Namespaces take turns, and none takes the last "
-            "one while it has another.",
+            help="Discovery Jobs at a time; the other templates wait. Namespaces take turns; of four and more none "
+            "takes the last one while it has another.",
         ),
     ] = 10,
 ) -> None:

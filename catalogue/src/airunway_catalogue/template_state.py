@@ -314,7 +314,7 @@ def _begin(facts: Facts, state: _Discovery, request: Request, *, blocked: Verdic
 
 
 def _queued(state: _Discovery) -> _Discovery:
-    text = "other discoveries come first (--max-discoveries); this one starts when one of them ends"
+    text = "other discoveries come first (--max-discoveries); this one starts when one ends and it is its turn"
     return _waiting(state, "Queued", text)
 
 

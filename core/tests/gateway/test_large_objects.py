@@ -11,7 +11,7 @@ from airunway.api import names
 from airunway.gateway.caches import GatewayCaches
 from airunway.process.caches import Caches
 from airunway.process.metrics import Metrics
-from airunway.resource import ObjectKey, Resource, copy_of
+from airunway.resource import ObjectKey, Resource, copy_of, key_of
 from airunway_testing.memory import memory_of
 
 
@@ -60,3 +60,24 @@ def test_a_large_object_takes_no_more_memory_than_its_json(title: str) -> None:
 def test_an_object_of_a_usual_size_is_kept_as_it_is() -> None:
     obj = config_map(data={"config.yaml": "x" * 4096})
     assert gateway_caches()._project(copy_of(obj)) == obj
+
+
+def test_large_objects_that_a_user_labels_as_a_deployments_are_not_read_in_a_pass() -> None:
+    """Only by name, or with the uid of the deployment."""
+    caches = gateway_caches()
+    view = caches._views["", "ConfigMap"]
+    shared: Any = view.reflector
+    reflector = shared._source.reflector
+    shared.synced.set()
+    for number in range(5):
+        obj = copy_of(LARGE["data"])
+        obj["metadata"] |= {"name": f"c{number}", "uid": f"u{number}"}
+        if number == 3:
+            obj["metadata"]["ownerReferences"] = [{"uid": "ours", "kind": "ModelDeployment", "name": "m"}]
+        reflector._store(ObjectKey("b", f"c{number}"), None, obj)
+    deployment: Resource = {"metadata": {"name": "m", "namespace": "b", "uid": "ours"}}
+    assert {key_of(obj).name for obj in caches.known(deployment).values()} == {"c3"}
+    wanted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c1", "namespace": "b"}}
+    found = caches.known(deployment, [wanted])
+    assert {identity.name for identity in found} == {"c1", "c3"}
+    assert all("data" in obj for obj in found.values())

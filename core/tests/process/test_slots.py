@@ -88,13 +88,18 @@ def test_what_runs_already_keeps_its_slot_although_there_are_fewer() -> None:
 
 
 def test_downloads_of_one_namespace_that_never_end_do_not_stop_those_of_another() -> None:
-    slots = Slots(3, wake=Woken().append)
-    assert [slots.take(work(f"slow-{i}", made=i)) for i in range(5)] == [True, True, False, False, False]
-    assert slots.take(work("quick", made=9, namespace="other")), "although four of the first are older"
-    assert (slots.running, slots.queued) == (3, 3)
+    slots = Slots(4, wake=Woken().append)
+    assert [slots.take(work(f"slow-{i}", made=i)) for i in range(6)] == [True, True, True, False, False, False]
+    assert slots.take(work("quick", made=9, namespace="other")), "although three that wait are older"
+    assert (slots.running, slots.queued) == (4, 3)
     slots.give_back(key("quick", "other"))
-    assert not slots.take(work("slow-2", made=2)), "the last one stays free for a namespace that has none"
+    assert not slots.take(work("slow-3", made=3)), "the last one stays free for a namespace that has none"
     assert slots.take(work("next", made=9, namespace="other"))
+
+
+def test_of_fewer_than_four_slots_none_is_kept_for_others() -> None:
+    slots = Slots(3, wake=Woken().append)
+    assert [slots.take(work(f"slow-{i}", made=i)) for i in range(4)] == [True, True, True, False]
 
 
 def test_namespaces_take_turns_and_each_begins_with_its_oldest() -> None:

@@ -29,6 +29,7 @@ from airunway.api import names
 from airunway.resource import Resource, copy_of
 from airunway.routing.claims import Claim, ClaimKind
 from airunway.routing.decision import decide
+from airunway.routing.gateways import Target
 from airunway.routing.intent import Facts, Probe, claims_of
 
 
@@ -142,6 +143,9 @@ def test_a_gateway_that_refused_the_namespace_is_not_claimed_until_it_accepts_th
     refused = {"gateway": {"gatewayName": "gw", "gatewayNamespace": "infra"}, "conditions": [condition]}
     before = deployment(gateway=asked(), status=refused)
     assert claims_of(facts(before, gateways=SELECTED)) == ()
+    # Nor does it help her to make the deployment lose its condition.
+    assert claims_of(replace(base, refused={Target(gateway=GW)})) == ()
+    assert claims_of(replace(answered(base, "True", "Accepted"), refused={Target(gateway=GW)})) == claims_of(facts())
     elsewhere = deployment(gateway=asked(), status={**refused, "gateway": {"gatewayName": "other"}})
     assert claims_of(facts(elsewhere, gateways=SELECTED)) == claims_of(facts())
 

@@ -41,6 +41,39 @@ async def kept(cache: Any) -> int:
     return found
 
 
+def test_the_model_cache_keeps_a_number_of_them_about_one_claim_and_about_pods_that_are_not_there() -> None:
+    async def fill(caches: ArtifactCaches) -> None:
+        claim = {"metadata": {"name": "claim-0", "namespace": "thief", "uid": "c"}, "spec": {}, "status": {}}
+        claims: Any = caches._claims.reflector
+        claims._source.reflector._store(key_of(claim), None, claim)
+        cache: Any = caches._events
+        reflector = cache._source.reflector
+        for number in range(400):
+            about_one, about_pod = event(number), event(1000 + number)
+            about_one["regarding"]["name"] = "claim-0"
+            about_pod["regarding"] = {"kind": "Pod", "namespace": "thief", "name": "a-download-00000000"}
+            for each in (about_one, about_pod):
+                reflector._store(key_of(each), None, each)
+        assert len(caches._events_of.get(("PersistentVolumeClaim", "thief", "claim-0"))) == 32
+        assert len(caches._events_of.get(("Pod", "thief", "a-download-00000000"))) == 32
+        first = event(0)
+        first["regarding"]["name"] = "claim-0"
+        reflector._store(key_of(first), reflector.get(key_of(first)), first)
+        assert len(caches._events_of.get(("PersistentVolumeClaim", "thief", "claim-0"))) == 32, "it is not a new one"
+
+    asyncio.run(fill(artifact_caches()))
+
+
+def artifact_caches() -> ArtifactCaches:
+    return ArtifactCaches(
+        Caches(UNUSED, project=lambda obj: obj, metrics=Metrics("tests")),
+        on_artifact=lambda _key, _old, _new: None,
+        on_owned=lambda _kind, _key: None,
+        on_claim=lambda _key: None,
+        on_classes=lambda: None,
+    )
+
+
 def test_a_provider_keeps_a_number_of_them_for_each_namespace() -> None:
     collector = EvidenceCollector(
         caches=Caches(UNUSED, project=lambda obj: obj, metrics=Metrics("tests")),
@@ -54,11 +87,4 @@ def test_a_provider_keeps_a_number_of_them_for_each_namespace() -> None:
 
 
 def test_the_model_cache_keeps_a_number_of_them_for_each_namespace() -> None:
-    caches = ArtifactCaches(
-        Caches(UNUSED, project=lambda obj: obj, metrics=Metrics("tests")),
-        on_artifact=lambda _key, _old, _new: None,
-        on_owned=lambda _kind, _key: None,
-        on_claim=lambda _key: None,
-        on_classes=lambda: None,
-    )
-    assert asyncio.run(kept(caches._events)) == UNKNOWN_CLAIMS
+    assert asyncio.run(kept(artifact_caches()._events)) == UNKNOWN_CLAIMS

@@ -156,6 +156,17 @@ def test_an_object_of_a_version_that_is_not_served_is_not_seen_and_not_made_agai
     assert result.as_fault() is not None, "preflight calls it broken"
 
 
+def test_a_provider_that_is_replaced_keeps_its_finalizer_while_its_object_is_not_seen(
+    toy: MakeHost, plain: MakeDeployment
+) -> None:
+    """The next provider would make a second model beside the one that runs."""
+    host = toy(translate_spec=instead, transformers=WAYS)
+    gone = not_known(host, message="options serves the versions v2; this provider writes v1", served=())
+    given_away = plain(status={"provider": {**_MADE, "name": "other"}})
+    assert decided(host, state(host, given_away, installed=gone)).do is Do.SKIP
+    assert decided(host, state(host, given_away)).do is Do.FINALIZE
+
+
 def test_what_is_not_seen_any_more_keeps_its_status_and_is_not_known_to_be_ready(plain: MakeDeployment) -> None:
     since = "2026-11-20T12:00:00Z"
     served = {"type": "Served", "status": "True", "reason": "Served", "message": "m", "lastTransitionTime": since}

@@ -324,6 +324,24 @@ async def test_while_nothing_is_made_about_each_that_may_come_after_a_refusal(
         assert (await answer(cluster, spec, old=before, rights=Rights("ConfigMap"))).refusal is not None
 
 
+async def test_a_finalizer_that_a_user_sets_does_not_settle_a_deployment() -> None:
+    """She names a provider that she may use, sets a finalizer, takes the name out, and then the finalizer."""
+    cluster = Cluster([ACME, provider("big", kind="Secret", rank=9)])
+    before = {**deployment(provider={"name": "acme"}), "status": {"provider": {"name": "acme"}}}
+    before["metadata"]["finalizers"] = [names.provider_finalizer("zzz")]
+    rights = Rights()
+    await answer(cluster, deployment(image="a/b"), old=before, rights=rights)
+    assert [question.split()[1] for question in rights.asked] == ["ConfigMap", "Secret"]
+
+
+async def test_a_provider_without_its_upstream_is_not_asked_about_unless_there_is_no_other() -> None:
+    away = provider("big", kind="Secret", rank=9, installed=False)
+    for providers, asked in (([ACME, away], ["ConfigMap"]), ([away], ["Secret"])):
+        rights = Rights()
+        await answer(Cluster(providers), deployment(), rights=rights)
+        assert [question.split()[1] for question in rights.asked] == asked
+
+
 PAUSED = {"annotations": {names.PAUSED: "true"}}
 EXPLICIT = provider("explicit", kind="Pod", selection="Explicit")
 

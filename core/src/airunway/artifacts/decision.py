@@ -291,7 +291,10 @@ class _Work:
     def _start(self, step: Step, *, attempt: int) -> Resource | None:
         """The Job of a try; None while other downloads come first."""
         if step is Step.DOWNLOAD and not self.facts.slot:
-            self._say("Queued", "other downloads come first (--max-downloads); this one starts when one of them ends")
+            self._say(
+                "Queued",
+                "other downloads come first (--max-downloads); this one starts when one ends and it is its turn",
+            )
             return None
         if attempt != self.attempts or not self.last:  # else the same try: its Job may exist already
             self.last = format_time(self.facts.now)

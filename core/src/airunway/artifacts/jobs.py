@@ -250,7 +250,7 @@ class Result:
 def result_of(pod: Resource | None, step: Step) -> Result:
     """The result of a Job's last pod. Without a pod, or with a message that cannot be read, it is a failure."""
     if pod is None:
-        return _failed("JobFailed", "the Job failed, and its pod with the result was deleted; it is tried again")
+        return _failed("JobFailed", "the pod of the Job was deleted, and its result with it")
     state = _terminated(pod, step)
     if state is None:
         return _failed("JobFailed", "the pod of the Job has no result", at=None)

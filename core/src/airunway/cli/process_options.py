@@ -91,8 +91,8 @@ class CoreOptions:
         int,
         typer.Option(
             min=1,
-            help="Downloads of weights at a time; the others wait. Namespaces take turns, and none takes the last one "
-            "while it has another.",
+            help="Downloads of weights at a time; the others wait. Namespaces take turns; of four and more none takes "
+            "the last one while it has another.",
         ),
     ] = 10
     webhook_bind_address: Annotated[

@@ -57,6 +57,17 @@ class _Patterns:
     """Element and class."""
     accepting: dict[str, int] = field(default_factory=dict)
     """For a character that has come, all elements that it matches."""
+    verdicts: dict[str, bool] = field(default_factory=dict)
+    """For a key that has come, whether a pattern matches it."""
+
+    def selects(self, key: str) -> bool:
+        """As `matches`; the verdict is remembered."""
+        found = self.verdicts.get(key)
+        if found is None:
+            found = self.matches(key)
+            if len(self.verdicts) < _MOST_KEYS:
+                self.verdicts[key] = found
+        return found
 
     def matches(self, key: str) -> bool:
         """Whether a pattern matches all of `key`: one step for each character."""
@@ -85,15 +96,13 @@ class _Patterns:
 _MOST_CHARACTERS = 128
 """Characters whose elements are remembered: more than a label key can have."""
 
+_MOST_KEYS = 1024
+"""Keys whose verdict is remembered: the deployments of a config seldom have so many."""
+
 
 def matches(pattern: str, key: str) -> bool:
     """Whether the whole label key matches. A malformed pattern matches nothing. Never raises."""
     return isinstance(key, str) and isinstance(pattern, str) and _compiled((pattern,)).matches(key)
-
-
-@lru_cache(maxsize=8192)
-def _match_one(patterns: tuple[str, ...], key: str) -> bool:
-    return _compiled(patterns).matches(key)
 
 
 def pattern_problem(pattern: str) -> str | None:
@@ -205,13 +214,13 @@ def selected(labels: Mapping[str, str], patterns: Sequence[str], *, reserved: It
         if isinstance(key, str) and isinstance(value, str)
     )
     kept, never = tuple(reserved), _NEVER_PROPAGATED
-    wanted = tuple(pattern for pattern in patterns if isinstance(pattern, str))
+    compiled = _compiled(tuple(pattern for pattern in patterns if isinstance(pattern, str)))
     return {
         key: value
         for key, value in texts
         if key not in never
         and not is_reserved(key, kept)
-        and (key.startswith(f"{names.GROUP}/") or _match_one(wanted, key))
+        and (key.startswith(f"{names.GROUP}/") or compiled.selects(key))
     }
 
 

@@ -19,10 +19,21 @@ from airunway.kube import (
     transform_once,
     wait_until_answered,
 )
-from airunway.owned.objects import Identity, identity_in
+from airunway.owned.objects import Identity, identity_in, is_ours
 from airunway.owned.views import OwnedView, known_objects, view_of, views_by_kind
 from airunway.process.caches import Caches
-from airunway.resource import ObjectKey, Resource, controller_owner, copy_of, dig, entries_at, kept, key_of, labels_of
+from airunway.resource import (
+    ObjectKey,
+    Resource,
+    controller_owner,
+    copy_of,
+    dig,
+    entries_at,
+    kept,
+    key_of,
+    labels_of,
+    text_at,
+)
 from airunway.routing.intent import MARK
 from airunway.sdk import picker
 
@@ -38,6 +49,9 @@ _AT_HAND = 16 * 2**10
 _FINDING = ("name", "namespace", "uid", "resourceVersion")
 """Metadata by which a packed object is found and compared, besides its labels and its controlling owner."""
 
+
+_MOST_OWNERS = 16
+"""Owner references of a packed object that are kept; an object of ours has one."""
 
 _LABELS = (names.MODEL_DEPLOYMENT, MARK.key)
 """Labels by which a packed object is found."""
@@ -123,10 +137,18 @@ class GatewayCaches:
         view = self._views[kind.group, kind.kind]
         return view.objects.get(key) if view.served else None
 
-    def known(self, deployment: ObjectKey, wanted: Iterable[Resource] = ()) -> dict[Identity, Resource]:
-        """The deployment's objects of this part, and those with the name of a `wanted` one."""
+    def known(self, deployment: Resource, wanted: Iterable[Resource] = ()) -> dict[Identity, Resource]:
+        """The deployment's objects of this part, and those with the name of a `wanted` one.
+
+        A large object is read only if it is one of these: any user may label one as the deployment's.
+        """
         served = {kind: view for kind, view in self._views.items() if view.served}
-        return known_objects(served, deployment, (obj for obj in wanted if self.view_of(obj) is not None))
+        return known_objects(
+            served,
+            key_of(deployment),
+            (obj for obj in wanted if self.view_of(obj) is not None),
+            only=lambda cached: _PACKED not in cached or is_ours(cached, deployment, MARK),
+        )
 
     # ------------------------------------------------------------------------------------------------------- what runs
 
@@ -171,8 +193,10 @@ def _packed(obj: Resource, text: bytes = b"") -> Resource:
     metadata = kept(obj.get("metadata"), *_FINDING)
     if labels := {key: value for key, value in labels_of(obj).items() if key in _LABELS}:
         metadata["labels"] = labels
-    if (owner := controller_owner(obj)) is not None:
-        metadata["ownerReferences"] = [owner]
+    if references := entries_at(obj, "metadata", "ownerReferences")[:_MOST_OWNERS]:
+        metadata["ownerReferences"] = references
+    if uid := text_at(obj, "metadata", "annotations", names.DEPLOYMENT_UID):
+        metadata["annotations"] = {names.DEPLOYMENT_UID: uid}
     return {"metadata": metadata, _PACKED: compact_bytes(text or orjson.dumps(obj))}
 
 

@@ -25,7 +25,7 @@ from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, text_at, uid_of
 from airunway.routing.claims import Claim, Claims, claimant_of
 from airunway.routing.decision import Decision, decide
-from airunway.routing.gateways import verdict_of
+from airunway.routing.gateways import Target, is_shut_out, parents_of, verdict_of
 from airunway.routing.intent import CONDITION, MARK, Facts, Flags, Probe, claims_of, intent_of
 from airunway.routing.routes import claims_in
 from airunway.sdk.picker import ACCOUNT
@@ -41,6 +41,9 @@ _HANDOVER = 3.0
 
 _LOOK = 0.25
 """Seconds between two looks at that one."""
+
+_MOST_PARENTS = 32
+"""Parents that an HTTPRoute may have (Gateway API)."""
 
 _ROLE_KNOWN = 60.0
 """Seconds for which it is remembered that the ClusterRole of pickers exists."""
@@ -99,6 +102,8 @@ class RouteReconciler:
             client=client, kind=MODEL_DEPLOYMENT, objects=deployments, manager=names.GATEWAY_MANAGER, on_write=log_phase
         )
         self._memories = Memories(_Memory)
+        self._refused: dict[str, set[Target]] = {}
+        """Where a Gateway has last refused a route, by namespace."""
         self._role: tuple[bool | None, datetime | None] = (None, None)
         self._role_lock = asyncio.Lock()
 
@@ -210,7 +215,7 @@ class RouteReconciler:
         applied = await apply_objects(
             self._writer,
             wanted,
-            self._caches.known(key, wanted),
+            self._caches.known(deployment, wanted),
             owner=deployment,
             mark=MARK,
             events=self._events,
@@ -229,7 +234,7 @@ class RouteReconciler:
     def _wanted(self, deployment: Resource) -> Facts:
         """The facts on which request, Gateway, path and model name depend."""
         resolution, memory = self._configs.resolve(deployment), self._memories.find(deployment)
-        return Facts(
+        facts = Facts(
             deployment=deployment,
             config=resolution.config,
             config_missing=resolution.missing,
@@ -239,7 +244,20 @@ class RouteReconciler:
             route=self._caches.find(HTTP_ROUTE, key_of(deployment)),
             probe=memory.probe if memory is not None else None,
             flags=self._flags,
+            refused=self._refused.setdefault(key_of(deployment).namespace, set()),
         )
+        self._note_answers(facts)
+        return facts
+
+    def _note_answers(self, facts: Facts) -> None:
+        """Remember what Gateways answered about the route of a namespace; the set in `facts` is the remembered one."""
+        route, refused = facts.own_route, self._refused[facts.key.namespace]
+        for target in parents_of(route)[:_MOST_PARENTS] if route is not None else ():
+            answer = is_shut_out(route, target) if route is not None else None
+            if answer:
+                refused.add(target)
+            elif answer is False:
+                refused.discard(target)
 
     def _facts(self, wanted: Facts) -> Facts:
         """All facts but whether the ClusterRole of pickers exists, which only some decisions need."""

@@ -46,6 +46,10 @@ class Index:
         """Returns the objects that have `value`; empty if there are none."""
         return list(self._keys.get(value, {}).values())
 
+    def count(self, value: Hashable) -> int:
+        """Returns how many objects have `value`."""
+        return len(self._keys.get(value, ()))
+
     def keys(self) -> list[Hashable]:
         """Returns the values that occur."""
         return list(self._keys)
@@ -186,7 +190,7 @@ class Reflector:
         if missing:
             self.missing = True
             self.answered.set()
-        elif isinstance(error, Forbidden):
+        elif isinstance(error, Forbidden | Unauthorized):
             self.missing = False  # this is now what is to be reported; other faults say nothing of the kind
         if isinstance(error, ApiError) and (
             error.status == 504

@@ -311,7 +311,7 @@ def users_wait(live: object, wanted: Resource, *, reported: datetime | None, now
         {key: value for key, value in mapping_at(status).items() if key not in _USERS} for status in (live, wanted)
     )
     left = _USERS_PAUSE - (now - reported).total_seconds()
-    return left if before == after and left > 0 else None
+    return left if before == after and 0 < left <= _USERS_PAUSE else None  # a clock may have been ahead
 
 
 def _is_of_download(refused: Condition | None) -> bool:

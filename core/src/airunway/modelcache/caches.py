@@ -32,10 +32,14 @@ MARK = Mark(names.PART, names.MODEL_CACHE_PART)
 
 _FACTS = "facts"
 
-_UNKNOWN_CLAIMS = 256
-"""Number of events about claims in a namespace above which those about unknown claims are dropped: any user can write
-such events.
-"""
+_UNKNOWN_OBJECTS = 256
+"""Number of events of a namespace about claims and pods that are not there; any user can write such events."""
+
+_EVENTS_OF_ONE = 32
+"""Number of events about one claim or pod: Kubernetes itself counts repetitions in one event."""
+
+_UNKNOWN = "unknown"
+"""Key of a cached event: whether what it is about was not there when it came."""
 
 _OUR_NAME = re.compile(r"-(check-size|download)-[0-9a-f]{8}")
 """What the names of our Jobs' pods have in common."""
@@ -95,7 +99,7 @@ class ArtifactCaches:
         self.pods.add_handler(lambda key, old, new: self._on_change(key, old, new, False))
         self._events: SharedCache = caches.of(EVENT, project=self._event, field_selector="type=Warning")
         self._events_of = self._events.add_index(lambda event: (_about(event[_FACTS]),))
-        self._events_about_claims = self._events.add_index(_claim_namespace)
+        self._events_of_unknown = self._events.add_index(self._of_unknown)
         self._events.add_handler(self._on_event)
         self.classes: SharedCache = caches.of(STORAGE_CLASS, project=_storage_class, everywhere=True)
         self.classes.add_handler(lambda _key, _old, _new: on_classes())
@@ -159,28 +163,40 @@ class ArtifactCaches:
 
     def _event(self, event: Resource) -> Resource | None:
         """A warning about a claim, or about a pod with one of our names; other events are dropped when they are
-        decoded. Of a namespace with very many warnings about claims only those about claims that exist are kept.
+        decoded. Any user can write them: a number is kept about one claim or pod, and about those of a namespace that
+        are not there.
         """
         kind, name = dig(event, "regarding", "kind"), dig(event, "regarding", "name")
         if kind != "PersistentVolumeClaim" and not (kind == "Pod" and isinstance(name, str) and _OUR_NAME.search(name)):
             return None
-        facts = event_facts(event)
-        unknown = kind != "Pod" and self.claim(ObjectKey(facts.namespace, facts.name)) is None
-        if unknown and len(self._events_about_claims.get(facts.namespace)) >= _UNKNOWN_CLAIMS:
+        facts, metadata = event_facts(event), event.get("metadata") or {}
+        if self._events.get(key_of(event)) is None and self._is_too_much(facts):
             return None
-        metadata = event.get("metadata") or {}
         kept = {field: metadata.get(field) for field in ("name", "namespace", "uid", "resourceVersion")}
-        return {"metadata": kept, _FACTS: facts}
+        return {"metadata": kept, _FACTS: facts, _UNKNOWN: self._found(facts) is None}
+
+    def _is_too_much(self, event: EventFacts) -> bool:
+        if self._found(event) is None and self._events_of_unknown.count(event.namespace) >= _UNKNOWN_OBJECTS:
+            return True
+        return self._events_of.count(_about(event)) >= _EVENTS_OF_ONE
+
+    def _found(self, event: EventFacts) -> Resource | None:
+        """The claim or pod that an event is about."""
+        key = ObjectKey(event.namespace, event.name)
+        return self.pods.get(key) if event.kind == "Pod" else self.claim(key)
+
+    def _of_unknown(self, event: Resource) -> tuple[str, ...]:
+        """The namespace of an event about a claim or pod that was not there when the event came."""
+        return (event[_FACTS].namespace,) if event[_UNKNOWN] else ()
 
     def _on_event(self, _key: ObjectKey, _old: Resource | None, new: Resource | None) -> None:
         if new is None:
             return
-        kind, namespace, name = _about(new[_FACTS])
-        key = ObjectKey(namespace, name)
-        found = self.pods.get(key) if kind == "Pod" else self.claim(key)
-        if found is not None:
+        facts: EventFacts = new[_FACTS]
+        if (found := self._found(facts)) is not None:
+            key = ObjectKey(facts.namespace, facts.name)
             self._on_change(key, None, found, False)
-            if kind != "Pod":
+            if facts.kind != "Pod":
                 self._on_claim(key)
 
     def _on_change(self, _key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
@@ -192,12 +208,6 @@ class ArtifactCaches:
 
 def _about(facts: EventFacts) -> tuple[str, str, str]:
     return facts.kind, facts.namespace, facts.name
-
-
-def _claim_namespace(event: Resource) -> tuple[str, ...]:
-    """The namespace of an event about a claim."""
-    facts: EventFacts = event[_FACTS]
-    return (facts.namespace,) if facts.kind == PERSISTENT_VOLUME_CLAIM.kind else ()
 
 
 def artifact_of(pod: Resource) -> ObjectKey:

@@ -139,8 +139,8 @@ async def write(
     write fails.
 
     A revert of a foreign change is counted in `history` and announced by the event DriftDetected. Raises Refused,
-    NameTaken (not if `sure`) and KubeError, as `Writer.apply`. With a list `refused`, refusals are added to it, and the
-    next object is written: but a `dependent` one only if nothing was refused.
+    NameTaken (not if `looked_up`) and KubeError, as `Writer.apply`. With a list `refused`, refusals are added to it,
+    and the next object is written: but a `dependent` one only if nothing was refused.
     """
     answers: dict[Identity, Resource] = {}
     made: list[Resource] = []

@@ -39,10 +39,10 @@ class OwnedView(View):
     of: Index
     """The objects by their owner."""
 
-    def owned(self, owner: Hashable) -> Iterator[Resource]:
-        """Our objects of an owner."""
+    def owned(self, owner: Hashable, *, only: Callable[[Resource], bool] = lambda _: True) -> Iterator[Resource]:
+        """Our objects of an owner; `only` is asked about each as it is cached."""
         for obj in self.of.get(owner):
-            if (found := self.objects.get(key_of(obj))) is not None:
+            if only(obj) and (found := self.objects.get(key_of(obj))) is not None:
                 yield found
 
 
@@ -64,13 +64,20 @@ def views_by_kind(views: Iterable[OwnedView]) -> Mapping[tuple[str, str], OwnedV
 
 
 def known_objects(
-    views: Mapping[tuple[str, str], OwnedView], owner: Hashable, wanted: Iterable[Resource]
+    views: Mapping[tuple[str, str], OwnedView],
+    owner: Hashable,
+    wanted: Iterable[Resource],
+    *,
+    only: Callable[[Resource], bool] = lambda _: True,
 ) -> dict[Identity, Resource]:
-    """The objects of an owner in these views, and those with the name of a `wanted` one, whose namespace is set."""
+    """The objects of an owner in these views, and those with the name of a `wanted` one, whose namespace is set.
+
+    `only` is asked about each object of the owner as it is cached, before it is restored.
+    """
     found = {
         Identity(view.kind.group, view.kind.kind, key_of(obj).name): obj
         for view in views.values()
-        for obj in view.owned(owner)
+        for obj in view.owned(owner, only=only)
     }
     for obj in wanted:
         identity = identity_in(obj)

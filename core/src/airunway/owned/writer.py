@@ -173,7 +173,7 @@ class Writer:
         The apply carries the uid of `found`. So it does not recreate an object that was deleted in the meantime, and
         does not take over one that another writer created (Conflict). If `found` is None, the apply carries a
         resourceVersion that no object has, and the API server answers an existing object with a conflict: raised as
-        NameTaken, or as Conflict if `sure`. Raises Refused if the API server refuses the object.
+        NameTaken, or as Conflict if `looked_up`. Raises Refused if the API server refuses the object.
         """
         precondition = {"resourceVersion": NEVER} if found is None else {"uid": uid_of(found)}
         body = {**wanted, "metadata": {**wanted["metadata"], **precondition}}

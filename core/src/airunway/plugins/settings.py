@@ -103,7 +103,7 @@ _DOES_NOT_FIT = object()
 def _as_recorded(settings: Any, name: str, value: object) -> object:
     """A recorded value in the type of the setting: JSON has no tuples."""
     kind: type = type(settings)
-    if type(value) is type(getattr(settings, name)) and not isinstance(value, list | dict):
+    if value == getattr(settings, name):
         return value
     try:
         return getattr(_model(kind)(**{to_camel(name): value}), name)

@@ -8,12 +8,16 @@ from collections.abc import Callable, Iterator
 from airunway.process.metrics import Point
 from airunway.resource import ObjectKey, Resource, kept, key_of, text_at
 
+_SHARED_FROM = 4
+"""Number of slots from which one is kept for a namespace that has none: of fewer it would cost too much."""
+
 
 class Slots:
     """The slots of one process, by the key of what a Job works for; others wait.
 
-    The next is one of the namespace with the fewest slots, of these the oldest. No namespace takes the last free slot
-    while it has another: a Job may never end, and those of one namespace must not stop all others. Example: of 11
+    The next is one of the namespace with the fewest slots, of these the oldest. If there are four and more, no
+    namespace takes the last free slot while it has another: a Job may never end, and those of one namespace must not
+    stop all others. Example: of 11
     downloads of a namespace with 10 slots nine run. When one gives its slot back, `wake(key)` is called for the oldest
     that waits: it may take one now.
     """
@@ -87,7 +91,7 @@ class Slots:
         found: list[ObjectKey] = []
         while free > 0 and waiting:
             namespace = min(waiting, key=lambda each: (held[each], self._waiting[waiting[each][-1]]))
-            if free == 1 and held[namespace]:
+            if free == 1 and held[namespace] and self._most >= _SHARED_FROM:
                 break  # so have all others: this one has the fewest
             found.append(waiting[namespace].pop())
             held[namespace] += 1

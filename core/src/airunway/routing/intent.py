@@ -6,7 +6,7 @@ name on that Gateway, and a claim on each. What other deployments hold does not 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -104,6 +104,8 @@ class Facts:
     """Whether the ClusterRole of pickers exists; None: not known."""
     pool_refused: bool = False
     """The API server refused the pool, or an object of the picker before it, when it was last written."""
+    refused: Collection[Target] = ()
+    """Where a Gateway has last refused a route of the namespace (`is_shut_out`)."""
     conflicts: Sequence[Conflict] = ()
     """The claims of the deployment that others hold (`Claims.conflicts`)."""
     probe: Probe | None = None
@@ -286,10 +288,15 @@ def _placed(facts: Facts, claim: Claim) -> tuple[Claim, ...]:
 
 
 def _is_shut_out(facts: Facts, target: Target) -> bool:
-    """Whether the Gateway has refused the namespace, by its last answer about the route or else by the condition."""
+    """Whether the Gateway has refused the namespace: by its answer about the route, else by what it last answered about
+    any route of the namespace, else by the condition. A tenant can delete her route, and make her deployment lose the
+    condition.
+    """
     answer = is_shut_out(facts.own_route, target) if facts.own_route is not None else None
     if answer is not None:
         return answer
+    if target in facts.refused:
+        return True
     published = mapping_at(facts.deployment, "status", "gateway")
     same = (published.get("gatewayNamespace"), published.get("gatewayName")) == tuple(target.gateway)
     return same and (condition_of(facts.deployment, CONDITION) or {}).get("reason") == "RouteNotAccepted"

@@ -119,8 +119,8 @@ class Executor:
     ) -> Outcome:
         """Create and update the plan's objects, and delete all others of ours.
 
-        Raises Refused and KubeError. Raises NameTaken if a name is taken that the plan holds for free, unless `sure`
-        (the names were looked up).
+        Raises Refused and KubeError. Raises NameTaken if a name is taken that the plan holds for free, unless the names
+        were `looked_up`.
         """
         plan = await self._with_name_conflicts(plan)
         first = plan.primary

@@ -472,7 +472,7 @@ class EvidenceCollector:
             return about
         if event.kind != PERSISTENT_VOLUME_CLAIM.kind:
             return None
-        known = sum(len(index.get(event.namespace)) for index in self._events_of_unknown)
+        known = sum(index.count(event.namespace) for index in self._events_of_unknown)
         return () if known < UNKNOWN_CLAIMS else None
 
     def _of_no_deployment(self, event: Resource) -> tuple[str, ...]:

@@ -147,7 +147,8 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
         return Decision(do=Do.SKIP)
     if not state.is_mine:
         # A dry run changes nothing upstream: our objects stay until it is over.
-        return Decision(do=Do.SKIP if state.dry_run else Do.FINALIZE)
+        # An object that cannot be read would run on beside what the next provider makes.
+        return Decision(do=Do.SKIP if state.dry_run or _unread(state, host) is not None else Do.FINALIZE)
     if state.validated is None:
         return Decision(do=Do.SKIP)  # the core's verdict on this generation enqueues it again
     if state.validated.get("status") == "True" and is_denied(deployment, host.name) and state.primary is None:
@@ -388,7 +389,10 @@ def _unread(state: ClusterState, host: ProviderHost) -> tuple[StepResult, str] |
     if not _is_unsupported(installed) or installed.served:
         return None
     what = f"{kind.kind} '{dig(made, 'resourceName', default='')}'"
-    text = f"{what} cannot be read: {installed.message}; it stays as it is, and nothing is made in its place"
+    text = (
+        f"{what} cannot be read: {installed.message}; it stays as it is, and nothing is made in its place: "
+        "serve a version that the provider knows again, or delete the deployment"
+    )
     return _unsupported(text, blocks_ready=True), _crd_of(kind)
 
 

@@ -97,7 +97,8 @@ def new_record(record: Record, *, before: Record | None) -> Record:
     """Returns the record to write: `before` where it says the same. A record alone is no reason to write."""
     if before is None or before.config not in (None, record.config) or before.adopted not in ("", record.adopted):
         return record
-    return before if replace(record, config=before.config, adopted=before.adopted) == before else record
+    same = replace(record, config=before.config, adopted=before.adopted).as_json() == before.as_json()
+    return before if same else record
 
 
 def read_record(primary: Resource | None, manager: str) -> Record | None:

@@ -24,7 +24,10 @@ _OUTLINE = ("modelName", "metric", "precision", "runtimeConfigName")
 """Fields of the spec by which a template is found, and by which its state is decided."""
 
 _MAX_ENTRY = 16 * 2**10
-"""Maximum bytes of one manager's field entry, which any user can write in any name."""
+"""Maximum bytes of one manager's field entry, of all finalizers, and of all owner references: any user writes them."""
+
+_MOST = 64
+"""Finalizers and owner references that are kept of more."""
 
 
 def excess_of(template: Resource) -> Excess | None:
@@ -50,6 +53,10 @@ def bound(template: Resource) -> Resource:
             if isinstance(value, dict) and is_over(value, limit):
                 ours = {key: text for key, text in value.items() if key.startswith(f"{GROUP}/")}
                 metadata[field] = {} if is_over(ours, limit) else ours
+        for field in ("finalizers", "ownerReferences"):
+            value = metadata.get(field)
+            if isinstance(value, list) and is_over(value, _MAX_ENTRY):
+                metadata[field] = [entry for entry in value[:_MOST] if not is_over(entry, MAX_LABELS)]
         entries = metadata.get("managedFields")
         if isinstance(entries, list) and is_over(entries, _MAX_ENTRY):
             metadata["managedFields"] = [entry for entry in entries if not is_over(entry, _MAX_ENTRY)]

@@ -24,7 +24,7 @@ from airunway.api.rules import FORBIDDEN
 from airunway.kube import POD, Client, Kind, KubeError, served_resources
 from airunway.resource import ObjectKey, Resource, canonical_json, dig, is_deleting, key_of
 from airunway.selection.choice import granted
-from airunway.selection.facts import ProviderFacts, Request, UpstreamFacts, is_undecided, request_of
+from airunway.selection.facts import ProviderFacts, Request, UpstreamFacts, request_of
 from airunway.selection.provider import not_installed, not_registered, unsupported
 from airunway.templates.expansion import Expansion
 from airunway.validation import Violation, bounded_violations, validate, warnings
@@ -178,7 +178,8 @@ class Admission:
             if problem is not None:
                 return _not_allowed("spec", problem)
         if self._access is not None:
-            undecided = old is None or is_undecided({**old, "spec": spec})
+            # Not by finalizers, as the core decides it: a user may set those.
+            undecided = old is None or not dig(old, "status", "provider", "resourceName")
             candidates = {settled: facts[settled]} if settled in facts else {}
             if pinned is None and (undecided or not candidates):
                 candidates |= self._candidates(request, engine, policy.grants(labels))
@@ -198,14 +199,16 @@ class Admission:
 
         The user must be allowed to use each of them, not only the one that would be selected now. That one may refuse
         the deployment, and the core, which does not know the user, chooses the next (ruling 33). While it is not known
-        what is requested (`request` None), all providers count.
+        what is requested (`request` None), all providers count. One whose upstream is not installed counts only if no
+        other does.
         """
-        return {
+        found = {
             each.name: each
             for each in granted(self._view.providers().values(), grants)
             if not (each.explicit_only and self._view.selector)
             and (request is None or not unsupported(request, each, engine=engine))
         }
+        return {name: each for name, each in found.items() if each.installed} or found
 
 
 def _alone(obj: Resource, old: Resource | None) -> tuple[list[str], list[Violation]]:

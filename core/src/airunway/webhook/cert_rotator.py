@@ -137,6 +137,9 @@ class CertRotator:
             renewed = await self._renewed(material, verdict.action, now)
             if not await self._secret.write(renewed, live=live):
                 log.info("webhook certificates: another replica wrote the Secret first; its certificates are used")
+        log.warning(
+            "webhook certificates: the Secret was refused %d times in a row, the last time as a conflict", _ROUNDS
+        )
         return RETRY
 
     async def _renewed(self, material: Material | None, action: CertificateAction, now: datetime) -> Material:
