@@ -76,8 +76,9 @@ async def test_the_core_stays_ready_and_loses_its_lease_when_the_api_server_goes
         proxy.inject(Fault("reset", count=None))
         proxy.cut_all()
         await eventually(lambda: leads(0.0))
-        for path in ("livez", "readyz"):
-            assert await answer(http, f"{probes}/{path}") == (200, "ok")
+        assert await answer(http, f"{probes}/livez") == (200, "ok")
+        status, text = await answer(http, f"{probes}/readyz")
+        assert (status, text.startswith("ok; airunway-controller: lease ")) == (200, True), text
         proxy.clear()
         await eventually(lambda: leads(1.0))
     lost = [line for line in map(json.loads, log.read_text().splitlines()) if line["level"] == "error"]

@@ -37,7 +37,7 @@ async def becomes(client: Client, key: ObjectKey, image: str) -> None:
 
 
 def waits(deployment: Resource) -> bool:
-    return any(f"vllmImage {NEW} is taken" in text for text in dig(deployment, "status", "warnings") or ())
+    return any(f"vllmImage {NEW} takes effect" in text for text in dig(deployment, "status", "warnings") or ())
 
 
 @pytest.mark.parametrize("recorded", [True, False], ids=["kept", "made by a release without a record"])
