@@ -15,7 +15,8 @@ SCRIPT = """
     import gc, os
     from pathlib import Path
     from airunway.api import names
-    from airunway.selection import evaluate_rules, request_of
+    from airunway.selection.facts import request_of
+    from airunway.selection.provider import evaluate_rules
     from airunway.validation import validate
 
     def rules(number):
