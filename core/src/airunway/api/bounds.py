@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from airunway.api.names import GROUP
 from airunway.json_path import shortened
 from airunway.resource import Resource, dig
 
@@ -104,6 +105,11 @@ class JsonSize(NamedTuple):
     long_key: str = ""
     """The start of a key that is too long; empty if there is none."""
 
+    @property
+    def exceeds(self) -> bool:
+        """Whether it exceeds any limit."""
+        return self.over or self.too_deep or bool(self.long_key)
+
 
 def size_of(value: object, *, limit: int) -> JsonSize:
     """Returns the size of a JSON value; work and memory are bounded by `limit` (bytes), for any value.
@@ -176,6 +182,20 @@ def is_modest(value: object, *, limit: int) -> bool:
             return True
         brackets = brackets.replace(b"{}", b"").replace(b"[]", b"")
     return False
+
+
+def is_over(value: object, limit: int) -> bool:
+    """Whether a value has more than `limit` bytes, is nested too deeply or has a key that is too long."""
+    return not is_modest(value, limit=limit) and size_of(value, limit=limit).exceeds
+
+
+def limit_texts(metadata: Resource) -> None:
+    """Leaves only those with our prefix of too many labels and annotations in an object's metadata, if they fit."""
+    for field, limit in (("labels", MAX_LABELS), ("annotations", MAX_ANNOTATIONS)):
+        value = metadata.get(field)
+        if is_over(value, limit):
+            ours = {k: v for k, v in value.items() if k.startswith(f"{GROUP}/")} if isinstance(value, dict) else {}
+            metadata[field] = {} if is_over(ours, limit) else ours
 
 
 def _may_have_long_key(text: bytes) -> bool:

@@ -16,12 +16,12 @@ import orjson
 
 from airunway.api.bounds import (
     EXCESS,
-    MAX_ANNOTATIONS,
     MAX_FINALIZERS,
-    MAX_LABELS,
     MAX_SPEC,
     excess,
     is_modest,
+    is_over,
+    limit_texts,
     outline,
     size_of,
 )
@@ -157,11 +157,7 @@ class DeploymentProjection:
         status["selection"] = self._outlines.setdefault(allowed, outline)
 
     def _trim_metadata(self, metadata: Resource) -> None:
-        for field, limit in (("labels", MAX_LABELS), ("annotations", MAX_ANNOTATIONS)):
-            value = metadata.get(field)
-            if _is_over(value, limit):
-                ours = {k: v for k, v in value.items() if k.startswith(f"{GROUP}/")} if isinstance(value, dict) else {}
-                metadata[field] = {} if _is_over(ours, limit) else ours
+        limit_texts(metadata)
         finalizers, owners = metadata.get("finalizers"), metadata.get("ownerReferences")
         if isinstance(finalizers, list) and len(finalizers) > MAX_FINALIZERS:
             # A user could put many finalizers before ours: ours are always kept.
@@ -174,7 +170,7 @@ class DeploymentProjection:
             # A manager without its entry rewrites what is already there; the API server treats that as no change.
             kept = [entry for entry in entries if isinstance(entry, dict) and entry.get("manager") in self._managers]
             if not is_modest(kept, limit=_MAX_ENTRY):  # one check of all is nearly always enough
-                kept = [entry for entry in kept if not _is_over(entry, _MAX_ENTRY)]
+                kept = [entry for entry in kept if not is_over(entry, _MAX_ENTRY)]
             metadata["managedFields"] = kept
 
 
@@ -207,16 +203,9 @@ async def with_all_finalizers(client: Client, deployment: Resource) -> Resource:
     return live if live is not None and uid_of(live) == uid_of(deployment) else deployment
 
 
-def _is_over(value: object, limit: int) -> bool:
-    if is_modest(value, limit=limit):
-        return False
-    size = size_of(value, limit=limit)
-    return size.over or size.too_deep or bool(size.long_key)
-
-
 def _trimmed_status(status: Resource) -> Resource:
     """The status; of one over the limit, which is not ours, as many fields as fit, those that we read first."""
-    if not _is_over(status, _MAX_STATUS):
+    if not is_over(status, _MAX_STATUS):
         return status
     left = _MAX_STATUS
     kept: Resource = {}
@@ -224,9 +213,9 @@ def _trimmed_status(status: Resource) -> Resource:
     for name in (*(name for name in _OWN_STATUS if name in status), *others):
         value: Any = status[name]
         if name == "conditions" and isinstance(value, list):
-            value = [condition for condition in value[:256] if not _is_over(condition, 4096)]
+            value = [condition for condition in value[:256] if not is_over(condition, 4096)]
         size = size_of(value, limit=left)
-        if not (size.over or size.too_deep or size.long_key):
+        if not size.exceeds:
             kept[name] = value
             left -= size.length
     return kept

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from airunway.api.bounds import (
     EXCESS,
-    MAX_ANNOTATIONS,
     MAX_KEY,
     MAX_LABELS,
     Excess,
-    is_modest,
+    is_over,
+    limit_texts,
     noted_excess,
-    size_of,
     spec_excess,
 )
-from airunway.api.names import GROUP
 from airunway.resource import Resource
 
 _OUTLINE = ("modelName", "metric", "precision", "runtimeConfigName")
@@ -48,11 +46,7 @@ def bound(template: Resource) -> Resource:
         template[EXCESS] = [tuple(found)]
     metadata = template.get("metadata")
     if isinstance(metadata, dict):
-        for field, limit in (("labels", MAX_LABELS), ("annotations", MAX_ANNOTATIONS)):
-            value = metadata.get(field)
-            if isinstance(value, dict) and is_over(value, limit):
-                ours = {key: text for key, text in value.items() if key.startswith(f"{GROUP}/")}
-                metadata[field] = {} if is_over(ours, limit) else ours
+        limit_texts(metadata)
         for field in ("finalizers", "ownerReferences"):
             value = metadata.get(field)
             if isinstance(value, list) and is_over(value, _MAX_ENTRY):
@@ -61,11 +55,3 @@ def bound(template: Resource) -> Resource:
         if isinstance(entries, list) and is_over(entries, _MAX_ENTRY):
             metadata["managedFields"] = [entry for entry in entries if not is_over(entry, _MAX_ENTRY)]
     return template
-
-
-def is_over(value: object, limit: int) -> bool:
-    """Whether a value has more than `limit` bytes, is nested too deeply or has a key that is too long."""
-    if is_modest(value, limit=limit):
-        return False
-    size = size_of(value, limit=limit)
-    return size.over or size.too_deep or bool(size.long_key)
