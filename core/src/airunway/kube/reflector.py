@@ -97,6 +97,7 @@ class Reflector:
     ) -> None:
         self.kind = kind
         self.namespace = namespace
+        self.optional = optional
         self.synced = asyncio.Event()
         self.answered = asyncio.Event()
         self.missing = False
@@ -107,7 +108,6 @@ class Reflector:
         self._label_selector, self._field_selector = label_selector, field_selector
         self._project = project
         self._page_size = page_size
-        self._absence = logging.DEBUG if optional else logging.WARNING
         self._backoff = backoff or Backoff(rng=random.Random())
         self._objects: dict[ObjectKey, Resource] = {}
         self._tombstones: dict[ObjectKey, tuple[float, str]] = {}
@@ -186,7 +186,8 @@ class Reflector:
         first = self._backoff.failures == 0
         missing = isinstance(error, NotFound)
         if missing and not self.missing:
-            log.log(self._absence, "%s is not served (%s); waiting for it", self.kind, error)
+            level = logging.DEBUG if self.optional else logging.WARNING
+            log.log(level, "%s is not served (%s); waiting for it", self.kind, error)
         if missing:
             self.missing = True
             self.answered.set()
@@ -392,6 +393,10 @@ class UnionReflector:
     @property
     def missing(self) -> bool:
         return any(part.missing for part in self._parts)
+
+    @property
+    def optional(self) -> bool:
+        return all(part.optional for part in self._parts)
 
     @property
     def on_restart(self) -> Callable[[str], None] | None:

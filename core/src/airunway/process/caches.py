@@ -100,9 +100,7 @@ class Caches:
                 page_size=_PAGE,
                 optional=optional,
             )
-            source = _Source(
-                reflector, self.metrics, optional=optional, on_end=lambda: self._sources.pop(identity, None)
-            )
+            source = _Source(reflector, self.metrics, on_end=lambda: self._sources.pop(identity, None))
             self._sources[identity] = source
         return SharedCache(source)
 
@@ -110,11 +108,8 @@ class Caches:
 class _Source:
     """The part of a cache that its readers share: one reflector, which runs while a reader runs."""
 
-    def __init__(
-        self, reflector: AnyReflector, metrics: Metrics, *, optional: bool, on_end: Callable[[], object]
-    ) -> None:
+    def __init__(self, reflector: AnyReflector, metrics: Metrics, *, on_end: Callable[[], object]) -> None:
         self.reflector = reflector
-        self._optional = optional
         self._on_end = on_end
         self.hooks: list[Callable[[str], None]] = []
         self._metrics = metrics
@@ -124,7 +119,7 @@ class _Source:
     async def follow(self) -> None:
         """Run until cancelled, or until the reflector fails with a bug, which is raised to every reader."""
         if self._task is None:
-            self._metrics.follow(self.reflector, optional=self._optional)
+            self._metrics.follow(self.reflector)
             self._count, self.reflector.on_restart = self.reflector.on_restart, self._on_restart
             self._task = asyncio.create_task(
                 self.reflector.run(), name=str(self.reflector.kind), context=Context()

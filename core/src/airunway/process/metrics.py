@@ -109,8 +109,7 @@ class Metrics:
                     metric.name, metric.help, metric.labels, registry=self.registry, buckets=metric.buckets
                 )
         self._leading: dict[str, bool] = {}
-        self._reflectors: dict[AnyReflector, bool] = {}
-        """With each, whether its kind is optional."""
+        self._reflectors: list[AnyReflector] = []
         self._queues: dict[str, tuple[str, WorkQueue[ObjectKey]]] = {}
         self._recorders: dict[str, EventRecorder] = {}
         self._sources: dict[str, Source] = {"own": self._own}
@@ -170,22 +169,22 @@ class Metrics:
             self._counters["airunway_reconcile_total"].labels(controller, result)
         return lambda result, _seconds: self.count("airunway_reconcile_total", controller, result)
 
-    def follow(self, reflector: AnyReflector, *, optional: bool = False) -> None:
+    def follow(self, reflector: AnyReflector) -> None:
         """Show the number of objects and the restarts of `reflector`.
 
-        While the cluster does not serve an `optional` kind, no fault is shown of it.
+        While the cluster does not serve a kind that is optional, no fault is shown of it.
         """
 
         def on_restart(cause: str) -> None:
-            if not (optional and cause == NotFound.__name__):
+            if not (reflector.optional and cause == NotFound.__name__):
                 self.count("airunway_watch_restarts_total", reflector.kind.plural, cause)
 
         reflector.on_restart = on_restart
-        self._reflectors[reflector] = optional
+        self._reflectors.append(reflector)
 
     def unfollow(self, reflector: AnyReflector) -> None:
         """Stop showing a reflector."""
-        del self._reflectors[reflector]
+        self._reflectors.remove(reflector)
 
     def show_queue(self, controller: str, queue: WorkQueue[ObjectKey], *, component: str) -> None:
         """Show the length of a queue; it replaces an earlier queue of that controller."""
@@ -224,7 +223,7 @@ class Metrics:
         for reflector in self._reflectors:
             resources.setdefault(reflector.kind.plural, []).append(reflector)
         for resource, group in resources.items():
-            wanted = [reflector for reflector in group if not (reflector.missing and self._reflectors[reflector])]
+            wanted = [reflector for reflector in group if not (reflector.missing and reflector.optional)]
             synced = all(reflector.synced.is_set() and not reflector.missing for reflector in wanted)
             if wanted:
                 points.append(("airunway_watch_synced", (resource,), float(synced)))
