@@ -10,9 +10,10 @@ away. Taints do not count: tolerations are the pods' own, or come by admission.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from airunway.api.names import DEFAULT_GPU_TYPE
 from airunway.resource import Resource, dig, list_at, text_at
@@ -111,30 +112,23 @@ class HardwareFits:
     MOST = 256
 
     def __init__(self, models: GpuModels) -> None:
-        self._models = models
         self._inventory: tuple[NodeGroup, ...] = ()
-        self._known: OrderedDict[Demand | None, HardwareFit] = OrderedDict()
+        self._known = lru_cache(maxsize=self.MOST)(lambda demand: find_hardware(demand, self._inventory, models))
 
     def __len__(self) -> int:
-        return len(self._known)
+        return self._known.cache_info().currsize
 
     def renew(self, inventory: tuple[NodeGroup, ...]) -> bool:
         """Take what the nodes have now; whether it is anything else than before."""
         if inventory == self._inventory:
             return False
         self._inventory = inventory
-        self._known.clear()
+        self._known.cache_clear()
         return True
 
     def of(self, demand: Demand | None) -> HardwareFit:
         """What the nodes have for a demand."""
-        fit = self._known.get(demand)
-        if fit is None:
-            fit = self._known[demand] = find_hardware(demand, self._inventory, self._models)
-            if len(self._known) > self.MOST:
-                self._known.popitem(last=False)
-        self._known.move_to_end(demand)
-        return fit
+        return self._known(demand)
 
 
 def find_hardware(demand: Demand | None, inventory: Sequence[NodeGroup], models: GpuModels) -> HardwareFit:
