@@ -375,15 +375,15 @@ def _altered(seen: Snapshot) -> Iterator[Found]:
 )
 def _unlisted(seen: Snapshot) -> Iterator[Found]:
     """The core lists a namespace before it gives a deployment there to a provider."""
-    for component in seen.components or ():
-        for config in seen.providers or () if component.guarded else ():
-            if (provider := key_of(config).name) in component.providers:
-                given = {
-                    key_of(deployment).namespace
-                    for deployment in seen.deployments or ()
-                    if dig(deployment, "status", "provider", "name") == provider and not is_deleting(deployment)
-                }
-                watched = given & set(component.watched) if component.watched else given
-                if missing := sorted(watched - set(dig(config, "status", "namespaces", default={}))):
-                    listed = ", ".join(missing[:_SHOWN]) + (" and others" if len(missing) > _SHOWN else "")
-                    yield Found(f"{INFERENCE_PROVIDER_CONFIG.kind}/{provider}", f"It does not list {listed}.")
+    configs = {key_of(config).name: config for config in seen.providers or ()}
+    guarded = [component for component in seen.components or () if component.guarded]
+    for component, provider in ((each, name) for each in guarded for name in each.providers if name in configs):
+        given = {
+            key_of(deployment).namespace
+            for deployment in seen.deployments or ()
+            if dig(deployment, "status", "provider", "name") == provider and not is_deleting(deployment)
+        }
+        watched = given & set(component.watched) if component.watched else given
+        if missing := sorted(watched - set(dig(configs[provider], "status", "namespaces", default={}))):
+            listed = ", ".join(missing[:_SHOWN]) + (" and others" if len(missing) > _SHOWN else "")
+            yield Found(f"{INFERENCE_PROVIDER_CONFIG.kind}/{provider}", f"It does not list {listed}.")
