@@ -14,8 +14,6 @@ from airunway.owned.objects import is_ours, our_labels
 from airunway.plugins.contract import Interruption
 from airunway.resource import Resource, annotations_of, labels_of
 from airunway.runtime.records import (
-    INTERRUPTS_ON_CHANGE,
-    REPLACE_ON_CHANGE,
     interruptions,
     is_primary,
     recreate_causes,
@@ -246,7 +244,7 @@ def test_a_topology_that_the_plugin_names_needs_a_new_object() -> None:
 
 
 def test_the_three_groups_stand_apart_in_the_note() -> None:
-    recorded = orjson.loads(annotations_of(planned(topology={"roles": 1}))[REPLACE_ON_CHANGE])
+    recorded = orjson.loads(annotations_of(planned(topology={"roles": 1}))[names.REPLACE_ON_CHANGE])
     assert {group: sorted(values) for group, values in recorded.items()} == {
         "deployment": ["spec.model.id"],
         "topology": ["roles"],
@@ -289,14 +287,14 @@ def test_what_the_upstream_fills_in_is_no_change_of_ours() -> None:
 @pytest.mark.parametrize("text", [None, "no json", "[]", '{"deployment": 1}', '{"deployment": {}}'])
 def test_a_removed_or_broken_annotation_recreates_nothing(text: str | None) -> None:
     live = planned("a/b")
-    live["metadata"]["annotations"] = {REPLACE_ON_CHANGE: text} if text else {}
+    live["metadata"]["annotations"] = {names.REPLACE_ON_CHANGE: text} if text else {}
     assert recreate_causes(live, planned("a/c")) == []
 
 
 def test_a_path_that_a_newer_provider_begins_to_track_recreates_nothing() -> None:
     live, desired = planned(resource={"count": 1}), planned(resource={"count": 1})
-    recorded = annotations_of(live)[REPLACE_ON_CHANGE].replace('"resource.count"', '"resource.former"')
-    live["metadata"]["annotations"][REPLACE_ON_CHANGE] = recorded
+    recorded = annotations_of(live)[names.REPLACE_ON_CHANGE].replace('"resource.count"', '"resource.former"')
+    live["metadata"]["annotations"][names.REPLACE_ON_CHANGE] = recorded
     assert recreate_causes(live, desired) == []
 
 
@@ -331,5 +329,5 @@ def test_an_outage_in_place_is_known_by_what_was_written_before() -> None:
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"engine": 1}', '{"engine": ["a"]}', '{"engine": [1, 2]}'])
 def test_whatever_is_written_into_its_annotation_breaks_nothing(text: str) -> None:
     live = interrupted({"flag": 1})
-    live["metadata"]["annotations"][INTERRUPTS_ON_CHANGE] = text
+    live["metadata"]["annotations"][names.INTERRUPTS_ON_CHANGE] = text
     assert interruptions(live, interrupted({"flag": 2})) == []

@@ -85,6 +85,9 @@ value that we no longer set must count as a change. ``deployment`` is its identi
 ``replace_on``; ``object`` are paths of the object itself, which are valid in one API version only.
 """
 
+PLAN_SUFFIX = "-airunway-plan"
+"""How the name of the ConfigMap with a dry run's plan ends, after the deployment's name."""
+
 INTERRUPTS_ON_CHANGE = f"{GROUP}/interrupts-on-change"
 """Annotation of the primary object: JSON map of what interrupts serving when it changes in place, with a digest and the
 message.
@@ -111,6 +114,8 @@ FINALIZER_TIMEOUT = timedelta(minutes=5)
 CORE_MANAGER = "airunway-controller"
 GATEWAY_MANAGER = "airunway-gateway"
 MODEL_CACHE_MANAGER = "airunway-model-cache"
+PART_MANAGERS = (GATEWAY_MANAGER, MODEL_CACHE_MANAGER)
+CORE_MANAGERS = (CORE_MANAGER, *PART_MANAGERS)
 
 DEFAULT_NAMESPACE = "airunway-system"
 """The namespace that AI Runway runs in unless another one is named."""

@@ -32,7 +32,6 @@ _NAME_LABEL = "app.kubernetes.io/name"
 _VERSION_LABEL = "app.kubernetes.io/version"
 _RELEASE = "meta.helm.sh/release-name"
 
-_MANAGERS_OF_CORE = (names.CORE_MANAGER, names.GATEWAY_MANAGER, names.MODEL_CACHE_MANAGER)
 _OUR_MANAGERS = "airunway-"
 """How the field managers of all parts begin; the label ``part-of`` alone may be on others' Deployments."""
 
@@ -298,12 +297,12 @@ def _component(deployment: Resource, published: Sequence[EffectiveSettings]) -> 
         managers.add(labels.get(_NAME_LABEL, ""))
     core = names.CORE_MANAGER in managers
     providers = tuple(sorted(filter(None, map(names.provider_of_manager, managers))))
-    known = {*_MANAGERS_OF_CORE, *map(names.provider_manager, providers)}
+    known = {*names.CORE_MANAGERS, *map(names.provider_manager, providers)}
     add_ons = tuple(sorted(each for each in managers - known if each.startswith(_OUR_MANAGERS)))
     if not core and not providers and not add_ons:
         return None
     # A part publishes only its own options, which are no answer for the whole process; the core's come first.
-    whole = [each for each in published if each.manager not in (names.GATEWAY_MANAGER, names.MODEL_CACHE_MANAGER)]
+    whole = [each for each in published if each.manager not in names.PART_MANAGERS]
     run = min(whole, key=lambda each: each.manager != names.CORE_MANAGER, default=None)
     bad = {"Available": "False", "Progressing": "False", "ReplicaFailure": "True"}
     messages = [

@@ -237,8 +237,6 @@ RESTART = 1.0, 300.0
 HEALTHY = 600.0
 """Seconds after which the restart delay of a running part is reset."""
 
-_PARTS_OF_CORE = (names.GATEWAY_MANAGER, names.MODEL_CACHE_MANAGER)
-
 Work: TypeAlias = Callable[[], Awaitable[None]]
 Lead: TypeAlias = Callable[[Work], Awaitable[None]]
 """Runs the given work while this process leads; without leader election, at once and until cancelled."""
@@ -296,7 +294,7 @@ class Supervisor:
         self._lead_of = lead_of
         self._electors = electors
         self._alone = len(makers) == 1
-        self._of_core = _PARTS_OF_CORE if names.CORE_MANAGER in makers else ()
+        self._of_core = names.PART_MANAGERS if names.CORE_MANAGER in makers else ()
         self._running: dict[str, Application] = {}
         self._ended: dict[str, str] = {}
         for component in makers:

@@ -46,7 +46,6 @@ from airunway.status.conditions import PARTS, ConditionWriter, conditions_of
 
 GUARD = "airunway-guard"
 
-_CORE_PARTS = (names.CORE_MANAGER, names.GATEWAY_MANAGER, names.MODEL_CACHE_MANAGER)
 """The parts of the core's process, which have one account: each has its own Lease and writes events in its own name."""
 
 _FINALIZERS = {
@@ -89,7 +88,7 @@ def core_guard(user: str, *, name: str = GUARD) -> list[Resource]:
             resources=[resource_rule(names.GROUP, RUNTIME_CONFIG.plural, CLUSTER_RUNTIME_CONFIG.plural)],
             rules=[PolicyRule(expression="false", message="the core writes only the status of runtime configs")],
         ),
-        *own_records(f"{name}-core", condition, *_CORE_PARTS),
+        *own_records(f"{name}-core", condition, *names.CORE_MANAGERS),
     ]
 
 
@@ -478,10 +477,8 @@ def _belongs_to(provider: str) -> list[PolicyRule]:
     """An object belongs to this provider by its label; only the plan of a dry run may move between providers."""
     kind = whose_kind(CONFIG_MAP.group, CONFIG_MAP.plural)
     # By kind and owner: a deployment may itself be called `x-airunway-plan`, and so are its objects then.
-    plan = (
-        f"variables.kind == {kind} && "
-        f"variables.before.exists(r, {BY_DEPLOYMENT} && oldObject.metadata.name == r.name + '-airunway-plan')"
-    )
+    named_after = f"oldObject.metadata.name == r.name + {quoted(names.PLAN_SUFFIX)}"
+    plan = f"variables.kind == {kind} && variables.before.exists(r, {BY_DEPLOYMENT} && {named_after})"
     return [
         PolicyRule(
             # Without the label it is an object of a part: a picker's Deployment, a download's claim.

@@ -27,7 +27,7 @@ from airunway.runtime.state import ClusterState
 
 
 def plan_name(deployment: Resource) -> str:
-    return f"{deployment['metadata']['name']}-airunway-plan"
+    return f"{deployment['metadata']['name']}{names.PLAN_SUFFIX}"
 
 
 async def publish(writer: Writer, state: ClusterState, objects: Sequence[Resource], plan: Plan | None) -> StepResult:

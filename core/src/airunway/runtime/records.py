@@ -293,9 +293,6 @@ def _without_claims(spec: Resource) -> Resource:
 # -------------------------------------------------------------------------------- what a change recreates or interrupts
 
 
-REPLACE_ON_CHANGE = names.REPLACE_ON_CHANGE
-INTERRUPTS_ON_CHANGE = names.INTERRUPTS_ON_CHANGE
-
 _SHORT = 8
 
 
@@ -356,11 +353,11 @@ def interruptions(live: Resource, desired: Resource) -> list[str]:
 def _recorded_outages(obj: Resource) -> dict[str, tuple[str, str]]:
     return {
         name: (entry[0], entry[1])
-        for name, entry in (_map_in(obj, INTERRUPTS_ON_CHANGE) or {}).items()
+        for name, entry in (_map_in(obj, names.INTERRUPTS_ON_CHANGE) or {}).items()
         if isinstance(entry, list) and len(entry) == 2 and all(isinstance(part, str) for part in entry)
     }
 
 
 def _recorded(obj: Resource) -> dict[str, dict[str, str]]:
-    groups = _map_in(obj, REPLACE_ON_CHANGE) or {}
+    groups = _map_in(obj, names.REPLACE_ON_CHANGE) or {}
     return {name: values for name, values in groups.items() if isinstance(values, dict)}

@@ -36,8 +36,6 @@ from airunway.quantity import parse_quantity
 from airunway.resource import Resource, canonical_json, copy_of, dig, labels_of
 from airunway.runtime.records import (
     CLAIM_FIELDS,
-    INTERRUPTS_ON_CHANGE,
-    REPLACE_ON_CHANGE,
     Record,
     SpecDigests,
     adopted_by,
@@ -211,9 +209,9 @@ def complete(
                 annotations[names.RUNTIME_SETTINGS] = canonical_json(settings).decode()
             record |= {"deployment": dict(identity), "topology": dict(topology)}
             if interrupts:
-                annotations[INTERRUPTS_ON_CHANGE] = interruption_record(interrupts)
+                annotations[names.INTERRUPTS_ON_CHANGE] = interruption_record(interrupts)
         if recorded := replacement_record(record):
-            annotations[REPLACE_ON_CHANGE] = recorded
+            annotations[names.REPLACE_ON_CHANGE] = recorded
         obj = {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}
         result.append(owned_objects.complete(obj, owner=deployment, labels=labels, propagated=propagated))
     return result

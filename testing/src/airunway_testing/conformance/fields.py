@@ -20,7 +20,6 @@ from airunway.api import names
 from airunway.plugins.contract import Finding
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, canonical_json
-from airunway.runtime.records import INTERRUPTS_ON_CHANGE, REPLACE_ON_CHANGE
 from airunway.runtime.translate import TranslationResult
 from airunway.sdk import RuntimeSettings
 from airunway_testing.conformance.cases import (
@@ -43,8 +42,8 @@ _NOTES = (
     names.TRANSFORMER,
     names.DEPLOYMENT_UID,
     names.RUNTIME_SETTINGS,
-    REPLACE_ON_CHANGE,
-    INTERRUPTS_ON_CHANGE,
+    names.REPLACE_ON_CHANGE,
+    names.INTERRUPTS_ON_CHANGE,
 )
 """Annotations in which the runtime remembers what it was asked for: they differ with every change."""
 
