@@ -234,6 +234,7 @@ class RouteReconciler:
     def _wanted(self, deployment: Resource) -> Facts:
         """The facts on which request, Gateway, path and model name depend."""
         resolution, memory = self._configs.resolve(deployment), self._memories.find(deployment)
+        refused = self._refused.setdefault(key_of(deployment).namespace, set())
         facts = Facts(
             deployment=deployment,
             config=resolution.config,
@@ -244,16 +245,17 @@ class RouteReconciler:
             route=self._caches.find(HTTP_ROUTE, key_of(deployment)),
             probe=memory.probe if memory is not None else None,
             flags=self._flags,
-            refused=self._refused.setdefault(key_of(deployment).namespace, set()),
+            refused=refused,
         )
-        self._note_answers(facts)
+        if facts.own_route is not None:
+            self._note_answers(facts.own_route, refused)
         return facts
 
-    def _note_answers(self, facts: Facts) -> None:
-        """Remember what Gateways answered about the route of a namespace; the set in `facts` is the remembered one."""
-        route, refused = facts.own_route, self._refused[facts.key.namespace]
-        for target in parents_of(route)[:_MOST_PARENTS] if route is not None else ():
-            answer = is_shut_out(route, target) if route is not None else None
+    @staticmethod
+    def _note_answers(route: Resource, refused: set[Target]) -> None:
+        """Remember in `refused` what Gateways answered about a route of the namespace."""
+        for target in parents_of(route)[:_MOST_PARENTS]:
+            answer = is_shut_out(route, target)
             if answer:
                 refused.add(target)
             elif answer is False:

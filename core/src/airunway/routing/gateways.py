@@ -263,15 +263,20 @@ def verdict_of(route: Resource | None, *, gateways: Sequence[Resource], pool: Re
 
 def is_shut_out(route: Resource, target: Target) -> bool | None:
     """Whether no listener of a Gateway admits a live HTTPRoute; None as long as the Gateway has not answered."""
-    namespace = text_at(route, "metadata", "namespace")
-    for answer in entries_at(route, "status", "parents"):
-        accepted = _condition(answer, "Accepted")
-        if as_target(mapping_at(answer, "parentRef"), namespace) == target and accepted.get("status") in (
-            "True",
-            "False",
-        ):
+    for accepted in (_condition(answer, "Accepted") for answer in _answers(route, target)):
+        if accepted.get("status") in ("True", "False"):
             return accepted["status"] == "False" and text_at(accepted, "reason") == _NOT_ADMITTED
     return None
+
+
+def _answers(route: Resource, target: Target) -> list[Resource]:
+    """What a live HTTPRoute's status says of one of its parents, by each controller that has answered."""
+    namespace = text_at(route, "metadata", "namespace")
+    return [
+        answer
+        for answer in entries_at(route, "status", "parents")
+        if as_target(mapping_at(answer, "parentRef"), namespace) == target
+    ]
 
 
 def _waiting(message: str) -> Verdict:
@@ -298,11 +303,7 @@ def _is_current(condition: Resource, generation: int) -> bool:
 
 
 def _by_parent(route: Resource, target: Target, gateway: Resource | None, *, namespace: str) -> Verdict:
-    answers = [
-        answer
-        for answer in entries_at(route, "status", "parents")
-        if as_target(mapping_at(answer, "parentRef"), namespace) == target
-    ]
+    answers = _answers(route, target)
     generation = number_at(route, "metadata", "generation")
     if not answers or gateway is None:
         # Not every controller takes back what it wrote about a Gateway that is deleted.

@@ -258,7 +258,13 @@ def claims_of(facts: Facts, intent: Intent | None = None) -> tuple[Claim, ...]:
     if live is not None and leaves_route(facts, intent):
         kept = {claim.kind: claim for claim in reversed(claims_in(live))}
         claims = (*claims, *(kept[kind] for kind in ClaimKind if kind in kept))
-    return tuple(dict.fromkeys(placed for claim in claims for placed in _placed(facts, claim)))
+    sections = {target: _open_sections(facts, target) for target in {_target(claim) for claim in claims}}
+    placed = (claim._replace(section=section) for claim in claims for section in sections[_target(claim)])
+    return tuple(dict.fromkeys(placed))
+
+
+def _target(claim: Claim) -> Target:
+    return Target(gateway=claim.gateway, section=claim.section)
 
 
 def _wanted(facts: Facts, intent: Intent) -> tuple[Claim, ...]:
@@ -276,15 +282,14 @@ def _wanted(facts: Facts, intent: Intent) -> tuple[Claim, ...]:
     return tuple(claims)
 
 
-def _placed(facts: Facts, claim: Claim) -> tuple[Claim, ...]:
-    """The claim on the listeners that admit the namespace; as it is on a Gateway that does not exist yet."""
-    gateway = next((each for each in facts.gateways if gateway_key(each) == claim.gateway), None)
+def _open_sections(facts: Facts, target: Target) -> tuple[str, ...]:
+    """The listeners that admit the namespace; of a Gateway that does not exist yet what was asked for."""
+    gateway = next((each for each in facts.gateways if gateway_key(each) == target.gateway), None)
     if gateway is None:
-        return (claim,)
-    if _is_shut_out(facts, Target(gateway=claim.gateway, section=claim.section)):
+        return (target.section,)
+    if _is_shut_out(facts, target):
         return ()
-    sections = sections_of(gateway, section=claim.section, namespace=facts.key.namespace)
-    return tuple(claim._replace(section=section) for section in sections)
+    return sections_of(gateway, section=target.section, namespace=facts.key.namespace)
 
 
 def _is_shut_out(facts: Facts, target: Target) -> bool:
