@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from airunway.api import names
+from airunway.configs.resolution import CONFIG_READY, NOT_ALLOWED, resolve
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_ARTIFACT, MODEL_DEPLOYMENT, RUNTIME_CONFIG
 from airunway.kube import JOB, STORAGE_CLASS, Client, Kind, NotFound
 from airunway.modelcache.application import ModelCacheApplication, ModelCacheSettings
@@ -102,8 +103,10 @@ class Ground:
         )
         return await self.validate(made)
 
-    async def validate(self, deployment: Resource, *, given: Resource | None = None) -> Resource:
-        """Say what the core says of a valid generation, and of what its template gives."""
+    async def validate(self, deployment: Resource, *, given: Resource | None = None, refused: bool = False) -> Resource:
+        """Say what the core says of a valid generation, and of what its template gives; or that the policy does not
+        allow the RuntimeConfig ``default``.
+        """
         condition = {
             "type": "Validated",
             "status": "True",
@@ -117,6 +120,12 @@ class Ground:
             "engine": {"type": "vllm"},
             "provider": {"name": self.provider},
         }
+        if refused:
+            stored = await self.client.get(RUNTIME_CONFIG, ObjectKey(self.namespace, "default"))
+            config = resolve("default", namespaced=stored, cluster=None).config
+            assert config is not None
+            status["effectiveRuntimeConfig"] = config.status()
+            status["conditions"].append({**condition, "type": CONFIG_READY, "status": "False", "reason": NOT_ALLOWED})
         if given is not None:
             asked = request_of(deployment["spec"])
             assert asked is not None, "the deployment names a template"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from airunway.api import names
+from airunway.configs.resolution import resolve
 from airunway.plugins.registry import load
 from airunway.resource import Resource
 from airunway.upgrades.forecast import Cluster, Effect, Forecast, forecast
@@ -41,9 +43,11 @@ def asked(
     }
 
 
-def forecast_of(deployment: Resource, *, before: Cluster | None) -> Forecast:
+def forecast_of(deployment: Resource, *, before: Cluster | None, configs: Sequence[Resource] = ()) -> Forecast:
     host, now = load("vllm"), datetime(2026, 11, 26, tzinfo=UTC)
-    return forecast(host, deployment, (), before=before, after=CLUSTER, settings=host.settings({}), now=now)
+    return forecast(
+        host, deployment, (), before=before, after=CLUSTER, settings=host.settings({}), now=now, configs=configs
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,6 +80,19 @@ def forecast_of(deployment: Resource, *, before: Cluster | None) -> Forecast:
 def test_what_is_wrong_already_is_what_its_own_condition_says(deployment: Resource, text: str) -> None:
     found = forecast_of(deployment, before=CLUSTER)
     assert (found.at_once, found.already, found.harmed_later) == (Effect.LEAVE, text, False)
+
+
+def test_a_config_that_the_policy_refuses_stays_refused_until_it_changes() -> None:
+    metadata = {"name": "default", "namespace": "team"}
+    config: Resource = {"kind": "RuntimeConfig", "metadata": metadata, "spec": {"env": [{"name": "A", "value": "1"}]}}
+    effective = resolve("default", namespaced=config, cluster=None).config
+    assert effective is not None
+    refused = asked(("RuntimeConfigReady", "NotAllowed", "A is not allowed"))
+    refused["status"]["effectiveRuntimeConfig"] = effective.status()
+    found = forecast_of(refused, before=CLUSTER, configs=[config])
+    assert (found.at_once, found.already) == (Effect.LEAVE, "NotAllowed: A is not allowed")
+    edited = {**config, "spec": {"env": []}}
+    assert forecast_of(refused, before=CLUSTER, configs=[edited]).at_once is Effect.CREATE
 
 
 def test_a_planned_deployment_gets_the_model_cache_that_it_asks_for() -> None:
