@@ -30,7 +30,7 @@ from airunway_testing.operator import (
 )
 from airunway_testing.simulators import simulators_for
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
+pytestmark = pytest.mark.apiserver
 
 STRICT, LAX = "rules: [{environment: [VLLM_*]}]", "rules: [{environment: ['*']}]"
 GOOD = [{"name": "VLLM_LOG", "value": "1"}]
