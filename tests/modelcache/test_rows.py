@@ -19,7 +19,6 @@ from airunway.kube import JOB, NAMESPACE, PERSISTENT_VOLUME_CLAIM, POD, STORAGE_
 from airunway.modelcache import artifacts, downloads
 from airunway.modelcache.application import DEFAULT_DOWNLOADER_IMAGE, ModelCacheApplication, ModelCacheSettings
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, key_of, labels_of, uid_of
-from airunway.validation.policy import Grants
 from airunway_testing.modelhub.serving import Stall
 from airunway_testing.storage.provisioner import storage_class
 from airunway_testing.storage.volumes import limits_work
@@ -592,52 +591,20 @@ async def test_a_deleted_config_takes_no_complete_cache_away(ground: Ground) -> 
         assert (await ground.until("Ready"))["status"]["modelCache"] == before
 
 
-async def test_a_config_that_the_policy_does_not_allow_fetches_nothing(ground: Ground) -> None:
-    def lists(*environment: str) -> Grants:
-        return Grants(uses={"environment": environment})
-
-    def reason_in(obj: Resource) -> object:
-        return (condition_of(obj, "RuntimeConfigReady") or {}).get("reason")
-
-    async def said() -> bool:
-        return bool(await ground.artifacts()) and reason_in(await ground.artifact()) == "NotAllowed"
-
-    proxy = {"name": "HTTPS_PROXY", "value": ""}
-    await ground.config(env=[{"name": "HF_ENDPOINT", "value": ground.hub.endpoint}, proxy])
-    async with running_part(ground.client, namespace=ground.namespace) as part:
-        part._grants.of = lambda _: lists("HF_*")
-        await ground.deploy()
-        await ground.eventually(said)
-        message = str((condition_of(await ground.artifact(), "RuntimeConfigReady") or {})["message"])
-        assert "environment variable 'HTTPS_PROXY' is not allowed" in message
-        live = await ground.until("NotAllowed")
-        assert message in (condition_of(live, "ModelCacheReady") or {})["message"]
-        assert await ground.all_of(JOB) == []
-        part._grants.of = lambda _: lists("*")
-        part._grants.announce(ground.namespace)
-        await ground.until("Ready")
-        part._grants.of = lambda _: lists("HF_*")
-        part._grants.announce("")
-        await ground.client.create(MODEL_ARTIFACT, user_made(ground))
-
-        async def refused() -> bool:
-            found = await ground.client.get(MODEL_ARTIFACT, ObjectKey(ground.namespace, "mine"))
-            return reason_in(found) == "NotAllowed"
-
-        await ground.eventually(refused)
-        shared = next(each for each in await ground.artifacts() if key_of(each).name != "mine")
-        assert reason_in(shared) == "ConfigFound", "what was accepted stays so"
-
-
-async def test_a_deployment_whose_config_is_refused_makes_no_artifact(ground: Ground) -> None:
+async def test_a_config_that_is_not_judged_or_not_allowed_makes_no_artifact(ground: Ground) -> None:
     """The token would be in the artifact's own spec, and outlast an edit of the config."""
+    made = await ground.deploy()
+    await ground.validate(made, config=True)
     await ground.config(secrets={"huggingFaceToken": "prod-db"})
-    await ground.validate(await ground.deploy(), refused=True)
     async with running_part(ground.client, namespace=ground.namespace):
-        await ground.until("WaitingForConfig")
-        await ground.config(secrets={"huggingFaceToken": "other"})  # which the core has not judged
         await asyncio.sleep(0.5)
+        assert await ground.artifacts() == [], "before the core has judged it"
+        await ground.validate(made, config=False)
+        await ground.until("WaitingForConfig")
         assert await ground.artifacts() == []
+        await ground.config()
+        await ground.validate(made, config=True)
+        await ground.until("Ready")
 
 
 async def test_a2_a_pod_with_the_labels_of_a_download_that_no_job_owns_does_not_count(ground: Ground) -> None:
