@@ -141,11 +141,11 @@ def template_part(
                 f"the new values ({changed})"
             )
     elif given != contribution.spec and not refused:
-        taken = "with the node affinity for the nodes that were there when its values were taken"
+        nodes = "with the node affinity for the nodes that were there when its values were taken"
         if _without_nodes(published, contribution):
-            taken = "without the node affinity for its GPUs, which was not known when its values were taken"
+            nodes = "without the node affinity for its GPUs, which was not known when its values were taken"
         text += (
-            f", {taken}: the next change of the deployment's own spec, or a new value of the annotation {names.ADOPT}, "
+            f", {nodes}: the next change of the deployment's own spec, or a new value of the annotation {names.ADOPT}, "
             "takes that for the nodes of today"
         )
     text = "; ".join((text, *contribution.ignored))
