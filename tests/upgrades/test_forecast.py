@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from airunway.api import names
+from airunway.cli.preflight import _reason
 from airunway.configs.resolution import resolve
 from airunway.plugins.registry import load
 from airunway.resource import Resource
-from airunway.upgrades.forecast import Cluster, Effect, Forecast, forecast
+from airunway.runtime.plan import decide
+from airunway.upgrades.forecast import Cluster, Effect, Forecast, forecast, state_in
 
 CLUSTER = Cluster(definitions={}, kubernetes=(1, 33))  # the provider's kinds are built in
 VOLUME = {"name": "data", "size": "10Gi", "mountPath": "/data"}
@@ -93,6 +95,23 @@ def test_a_config_that_the_policy_refuses_stays_refused_until_it_changes() -> No
     assert (found.at_once, found.already) == (Effect.LEAVE, "NotAllowed: A is not allowed")
     edited = {**config, "spec": {"env": []}}
     assert forecast_of(refused, before=CLUSTER, configs=[edited]).at_once is Effect.CREATE
+
+
+def test_what_is_about_to_be_deleted_is_not_called_broken() -> None:
+    """A roll-out deletes what it takes the place of at its end; until then the deletion is in every plan."""
+    host, deployment, now = load("vllm"), asked(), datetime(2026, 11, 26, tzinfo=UTC)
+    settings = host.settings({})
+
+    def with_objects(*objects: Resource) -> tuple[Resource, ...]:
+        state = state_in(host, deployment, objects, CLUSTER, now=now, verify=True, configs=())
+        return decide(state, host, settings=settings).objects
+
+    running = with_objects()
+    old = {**running[1], "metadata": {**running[1]["metadata"], "name": "llama-before"}}
+    found = forecast(host, deployment, (*running, old), before=CLUSTER, after=CLUSTER, settings=settings, now=now)
+    assert (found.at_once, found.already) == (Effect.LEAVE, "delete Service 'llama-before'")
+    assert "without the upgrade, too: delete Service 'llama-before'" in _reason(found)
+    assert "broken" not in _reason(found)
 
 
 def test_a_planned_deployment_gets_the_model_cache_that_it_asks_for() -> None:
