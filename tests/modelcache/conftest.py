@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 
 from airunway.api import names
+from airunway.configs.resolution import CONFIG_READY, NOT_ALLOWED, resolve
+from airunway.controller.application import CoreApplication, CoreSettings
+from airunway.controller.policies import PolicyFile
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_ARTIFACT, MODEL_DEPLOYMENT, RUNTIME_CONFIG
 from airunway.kube import JOB, STORAGE_CLASS, Client, Kind, NotFound
 from airunway.modelcache.application import ModelCacheApplication, ModelCacheSettings
@@ -102,8 +105,12 @@ class Ground:
         )
         return await self.validate(made)
 
-    async def validate(self, deployment: Resource, *, given: Resource | None = None) -> Resource:
-        """Say what the core says of a valid generation, and of what its template gives."""
+    async def validate(
+        self, deployment: Resource, *, given: Resource | None = None, config: bool | None = None
+    ) -> Resource:
+        """Say what the core says of a valid generation, of what its template gives, and whether it may follow the
+        RuntimeConfig ``default`` as it is now (None: it does not say).
+        """
         condition = {
             "type": "Validated",
             "status": "True",
@@ -117,6 +124,13 @@ class Ground:
             "engine": {"type": "vllm"},
             "provider": {"name": self.provider},
         }
+        if config is not None:
+            stored = await self.client.get(RUNTIME_CONFIG, ObjectKey(self.namespace, "default"))
+            found = resolve("default", namespaced=stored, cluster=None).config
+            assert found is not None
+            status["effectiveRuntimeConfig"] = found.status()
+            verdict = {"status": str(config), "reason": "ConfigFound" if config else NOT_ALLOWED}
+            status["conditions"].append({**condition, "type": CONFIG_READY, **verdict})
         if given is not None:
             asked = request_of(deployment["spec"])
             assert asked is not None, "the deployment names a template"
@@ -221,8 +235,11 @@ async def running_part(
     settings: ModelCacheSettings | None = None,
     later: timedelta = timedelta(),
     instance: str = "test",
+    policy: PolicyFile | None = None,
 ) -> AsyncIterator[ModelCacheApplication]:
-    """The part in one namespace, until the context ends. Its clock is so much `later`."""
+    """The part in one namespace, until the context ends. Its clock is so much `later`. With a `policy` the core runs
+    over the same caches.
+    """
     caches = Caches(
         client,
         project=DeploymentProjection((names.CORE_MANAGER, names.MODEL_CACHE_MANAGER)),
@@ -232,7 +249,12 @@ async def running_part(
     part = ModelCacheApplication(
         client=client, caches=caches, instance=instance, settings=settings, clock=lambda: datetime.now(UTC) + later
     )
-    async with in_background(part.run(at_once)):
+    async with AsyncExitStack() as stack:
+        if policy is not None:
+            core = CoreSettings(namespaces=(namespace,), policy=policy)
+            application = CoreApplication(client=client, settings=core, caches=caches)
+            await stack.enter_async_context(in_background(application.run(at_once)))
+        await stack.enter_async_context(in_background(part.run(at_once)))
         yield part
 
 

@@ -591,6 +591,22 @@ async def test_a_deleted_config_takes_no_complete_cache_away(ground: Ground) -> 
         assert (await ground.until("Ready"))["status"]["modelCache"] == before
 
 
+async def test_a_config_that_is_not_judged_or_not_allowed_makes_no_artifact(ground: Ground) -> None:
+    """The token would be in the artifact's own spec, and outlast an edit of the config."""
+    made = await ground.deploy()
+    await ground.validate(made, config=True)
+    await ground.config(secrets={"huggingFaceToken": "prod-db"})
+    async with running_part(ground.client, namespace=ground.namespace):
+        await asyncio.sleep(0.5)
+        assert await ground.artifacts() == [], "before the core has judged it"
+        await ground.validate(made, config=False)
+        await ground.until("WaitingForConfig")
+        assert await ground.artifacts() == []
+        await ground.config()
+        await ground.validate(made, config=True)
+        await ground.until("Ready")
+
+
 async def test_a2_a_pod_with_the_labels_of_a_download_that_no_job_owns_does_not_count(ground: Ground) -> None:
     ground.runner.unpullable.add(DEFAULT_DOWNLOADER_IMAGE)
     async with running_part(ground.client, namespace=ground.namespace) as part:

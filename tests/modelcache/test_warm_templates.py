@@ -6,17 +6,20 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.modelcache.conftest import FILES, MODEL, Ground, at_once, running_part
-from tests.modelcache.test_rows import FIVE_MINUTES, nothing_left
+from tests.modelcache.test_rows import FIVE_MINUTES, nothing_left, user_made
 
 from airunway.api import names
 from airunway.controller.application import CoreApplication, CoreSettings
+from airunway.controller.policies import PolicyFile
 from airunway.kinds import MODEL_ARTIFACT, MODEL_DEPLOYMENT, MODEL_TEMPLATE, RUNTIME_CONFIG
-from airunway.kube import EVENT, PERSISTENT_VOLUME_CLAIM
+from airunway.kube import EVENT, JOB, PERSISTENT_VOLUME_CLAIM
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, labels_of, uid_of
+from airunway.validation.policy import parse_policy
 from airunway_testing.background import in_background
 from airunway_testing.modelhub.s3 import object_store
 from airunway_testing.modelhub.serving import Stall
@@ -238,3 +241,52 @@ async def test_what_the_api_server_refuses_is_an_event_of_the_template(ground: G
         assert (found["type"], found["reason"]) == ("Warning", "DownloadFailed")
         assert "uri must be hf://owner/name" in found["note"]
     assert await ground.artifacts() == []
+
+
+async def test_a_config_that_the_policy_does_not_allow_fetches_nothing(
+    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither for a template nor for an artifact of a user. What was accepted goes on under a stricter policy."""
+    monkeypatch.setattr("airunway.controller.policies.REREAD", 0.2)
+    strict, policy = "rules: [{environment: [HF_*]}]", tmp_path / "policy.yaml"
+    policy.write_text(strict)
+
+    async def artifact_is(name: str, reason: str) -> Resource:
+        async def look() -> Resource | None:
+            live = await ground.client.get(MODEL_ARTIFACT, ObjectKey(ground.namespace, name))
+            return live if (condition_of(live, "RuntimeConfigReady") or {}).get("reason") == reason else None
+
+        found = await ground.eventually(look)
+        assert isinstance(found, dict)
+        return found
+
+    async def told() -> bool:
+        events = await ground.client.list_all(EVENT, namespace=ground.namespace)
+        notes = [str(each["note"]) for each in events if dig(each, "regarding", "kind") == "ModelTemplate"]
+        return any(note.startswith("NotAllowed: RuntimeConfig 'default'") for note in notes)
+
+    proxy = {"name": "NO_PROXY", "value": "*"}
+    await ground.config(env=[{"name": "HF_ENDPOINT", "value": ground.hub.endpoint}, proxy])
+    async with running_part(ground.client, namespace=ground.namespace, policy=PolicyFile(policy)) as part:
+        await ground.client.create(MODEL_ARTIFACT, user_made(ground))
+        refused = await artifact_is("mine", "NotAllowed")
+        assert "environment variable 'NO_PROXY' is not allowed" in refused["status"]["message"]
+        await write(ground)
+        await ground.eventually(told)
+        assert [key_of(each).name for each in await ground.artifacts()] == ["mine"]
+        assert await ground.all_of(JOB) == []
+
+        policy.write_text("{}")
+
+        async def fetched() -> bool:
+            return [dig(each, "status", "phase") for each in await ground.artifacts()] == ["Ready", "Ready"]
+
+        await ground.eventually(fetched)
+        policy.write_text(strict)
+        in_force = parse_policy(strict).grants({})
+        await ground.eventually(lambda: part._grants.of(ground.namespace) == in_force)
+        late = user_made(ground)
+        late["metadata"]["name"] = "late"
+        await ground.client.create(MODEL_ARTIFACT, late)
+        await artifact_is("late", "NotAllowed")
+        await artifact_is("mine", "ConfigFound")

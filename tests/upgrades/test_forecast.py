@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from airunway.api import names
 from airunway.cli.preflight import _reason
+from airunway.configs.resolution import resolve
 from airunway.plugins.registry import load
 from airunway.resource import Resource
 from airunway.runtime.plan import decide
@@ -43,9 +45,11 @@ def asked(
     }
 
 
-def forecast_of(deployment: Resource, *, before: Cluster | None) -> Forecast:
+def forecast_of(deployment: Resource, *, before: Cluster | None, configs: Sequence[Resource] = ()) -> Forecast:
     host, now = load("vllm"), datetime(2026, 11, 26, tzinfo=UTC)
-    return forecast(host, deployment, (), before=before, after=CLUSTER, settings=host.settings({}), now=now)
+    return forecast(
+        host, deployment, (), before=before, after=CLUSTER, settings=host.settings({}), now=now, configs=configs
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,6 +82,19 @@ def forecast_of(deployment: Resource, *, before: Cluster | None) -> Forecast:
 def test_what_is_wrong_already_is_what_its_own_condition_says(deployment: Resource, text: str) -> None:
     found = forecast_of(deployment, before=CLUSTER)
     assert (found.at_once, found.already, found.harmed_later) == (Effect.LEAVE, text, False)
+
+
+def test_a_config_that_the_policy_refuses_stays_refused_until_it_changes() -> None:
+    metadata = {"name": "default", "namespace": "team"}
+    config: Resource = {"kind": "RuntimeConfig", "metadata": metadata, "spec": {"env": [{"name": "A", "value": "1"}]}}
+    effective = resolve("default", namespaced=config, cluster=None).config
+    assert effective is not None
+    refused = asked(("RuntimeConfigReady", "NotAllowed", "A is not allowed"))
+    refused["status"]["effectiveRuntimeConfig"] = effective.status()
+    found = forecast_of(refused, before=CLUSTER, configs=[config])
+    assert (found.at_once, found.already) == (Effect.LEAVE, "NotAllowed: A is not allowed")
+    edited = {**config, "spec": {"env": []}}
+    assert forecast_of(refused, before=CLUSTER, configs=[edited]).at_once is Effect.CREATE
 
 
 def test_what_is_about_to_be_deleted_is_not_called_broken() -> None:

@@ -148,6 +148,19 @@ def test_a2_a_size_that_cannot_be_is_retried_and_never_ready(message: object) ->
     assert kinds(decide_artifact(later)) == ["Job"]
 
 
+def test_what_the_policy_does_not_allow_starts_no_job_and_takes_no_complete_weights_away() -> None:
+    refused = decide_artifact(facts(artifact(), config={}, not_allowed="RuntimeConfig 'default' is not allowed"))
+    assert refused.objects is None
+    assert refused.status is not None
+    condition = condition_of({"status": refused.status}, "RuntimeConfigReady") or {}
+    assert (condition["status"], condition["reason"]) == ("False", "NotAllowed")
+    assert condition["message"] == "RuntimeConfig 'default' is not allowed"
+    assert (refused.status["phase"], refused.status["reason"]) == ("Pending", "NotAllowed")
+    later = decide_artifact(replace(ready(), not_allowed="no"))
+    assert later.objects is None
+    assert is_usable({**ready().artifact, "status": later.status})
+
+
 def test_a2_the_pod_of_another_job_says_nothing() -> None:
     done = ended(measured(), {"ok": FETCHED}, complete=True)
     foreign = {**done.pods[0], "metadata": {"name": "p", "labels": {"batch.kubernetes.io/job-name": "other"}}}

@@ -170,7 +170,7 @@ WAITS: dict[str, Resource] = {"shared": {"volumeBindingMode": "WaitForFirstConsu
             "the claim is created",
             id="X5: no dry run",
         ),
-        pytest.param(facts(SIZED, config_missing=True), [], "WaitingForConfig", "wait for it", id="config missing"),
+        pytest.param(facts(SIZED, config_unusable=True), [], "WaitingForConfig", "wait for it", id="config missing"),
     ],
 )
 def test_what_is_made_and_said(given: VolumeFacts, made: list[str], reason: str, text: str) -> None:

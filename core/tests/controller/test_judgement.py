@@ -10,6 +10,7 @@ from core.tests.controller.test_template_part import templates
 
 from airunway.api import names
 from airunway.api.bounds import EXCESS
+from airunway.configs.resolution import config_name, resolve
 from airunway.controller.policies import Policies
 from airunway.controller.reconciler import CoreReconciler
 from airunway.controller.templates import TemplateSource
@@ -42,6 +43,8 @@ class Team:
         self.server = Server({**deployment(), "spec": {"templateRef": {"name": "fast"}, **spec}})
         self.templates: list[Resource] = []
         self.policy = POLICY
+        self.config: Resource | None = None
+        self.cluster_config: Resource | None = None
         self._core: CoreReconciler | None = None
 
     async def passes(self, *, at_most: int = 3) -> int:
@@ -83,6 +86,7 @@ class Team:
             events=cast("EventRecorder", self.server),
             selector=True,
             clock=lambda: NOW,
+            resolve=lambda user: resolve(config_name(user), namespaced=self.config, cluster=self.cluster_config),
             policies=cast("Policies", sources),
             templates=cast("TemplateSource", sources),
         )

@@ -11,6 +11,7 @@ from typing import Any
 from aiohttp.abc import AbstractResolver
 
 from airunway.api import names
+from airunway.configs.resolution import CONFIG_READY, NOT_ALLOWED, resolve
 from airunway.gateway.application import GatewayApplication, GatewaySettings
 from airunway.gateway.caches import HTTP_ROUTE
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT, RUNTIME_CONFIG
@@ -213,8 +214,8 @@ class Ground:
         await self.validate(made)
         return await self.serve(name, endpoint=endpoint, selector=selector)
 
-    async def validate(self, deployment: Resource) -> Resource:
-        """Write what the core writes: the verdict on this generation, engine and provider."""
+    async def validate(self, deployment: Resource, **more: Any) -> Resource:
+        """Write what the core writes: the verdict on this generation, engine and provider, and `more` of the status."""
         condition = {
             "type": "Validated",
             "status": "True",
@@ -223,8 +224,25 @@ class Ground:
             "lastTransitionTime": "2026-01-01T00:00:00Z",
             "observedGeneration": deployment["metadata"]["generation"],
         }
-        status = {"engine": {"type": "vllm"}, "provider": {"name": self.provider}, "conditions": [condition]}
+        conditions = [condition, *more.pop("conditions", ())]
+        status = {"engine": {"type": "vllm"}, "provider": {"name": self.provider}, "conditions": conditions, **more}
         return await self._status(deployment["metadata"]["name"], status, manager=names.CORE_MANAGER)
+
+    async def judge_config(self, *, allowed: bool, name: str = "llama") -> None:
+        """Write the core's verdict on the RuntimeConfig ``default`` as it is now."""
+        stored = await self.client.get(RUNTIME_CONFIG, ObjectKey(self.namespace, "default"))
+        config = resolve("default", namespaced=stored, cluster=None).config
+        assert config is not None
+        live = await self.get(name)
+        condition = {
+            "type": CONFIG_READY,
+            "status": "True" if allowed else "False",
+            "reason": "ConfigFound" if allowed else NOT_ALLOWED,
+            "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+            "observedGeneration": live["metadata"]["generation"],
+        }
+        await self.validate(live, conditions=[condition], effectiveRuntimeConfig=config.status())
 
     async def serve(
         self,

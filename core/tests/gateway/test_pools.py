@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -69,6 +70,37 @@ async def test_a_pool_with_its_picker_is_made_and_withdrawn(pooled: Ground) -> N
             for obj in made[kind.plural]:
                 await pooled.until_gone(kind, obj)
         await pooled.until("")
+
+
+async def test_a_config_that_is_not_judged_or_not_allowed_reaches_no_picker(pooled: Ground) -> None:
+    async def pull_secrets() -> list[str]:
+        picker = await pooled.client.get(DEPLOYMENT, ObjectKey(pooled.namespace, "llama-epp"))
+        return [each["name"] for each in picker["spec"]["template"]["spec"]["imagePullSecrets"]]
+
+    async def at_rest() -> None:
+        await asyncio.sleep(0.3)  # until the watches have brought what was written
+        await pooled.eventually(lambda: part.at_rest)
+
+    await pooled.config(imagePullSecrets=[{"name": "registry"}])
+    async with running_part(pooled.client, namespace=pooled.namespace) as part:
+        await pooled.deploy(gateway=ASKED, selector=SELECTOR)
+        await pooled.judge_config(allowed=True)
+        await pooled.picker_runs()
+        await pooled.until("RouteAccepted")
+        assert await pull_secrets() == ["registry"]
+        await pooled.config(imagePullSecrets=[{"name": "stolen"}])
+        await at_rest()
+        assert await pull_secrets() == ["registry"], "before the core has judged it"
+        await pooled.judge_config(allowed=False)
+        await at_rest()
+        assert await pull_secrets() == ["registry"]
+        assert (await pooled.condition())["reason"] == "RouteAccepted", "the route stays"
+        await pooled.judge_config(allowed=True)
+
+        async def taken() -> bool:
+            return await pull_secrets() == ["stolen"]
+
+        await pooled.eventually(taken)
 
 
 async def owned(ground: Ground, plural: str) -> list[str]:

@@ -520,16 +520,16 @@ def test_nothing_is_made_before_the_generation_is_validated_or_with_the_config_g
     unknown = deployment(gateway=asked(), status={"conditions": []})
     assert said(decide(facts(unknown))) == (False, "WaitingForValidation")
     assert decide(facts(unknown)).objects is None
-    gone = decide(facts(config_missing=True))
+    gone = decide(facts(config_unusable=True))
     assert gone.objects is None
     assert said(gone) == (False, "WaitingForConfig")
-    quiet = decide(facts(deployment(), config_missing=True))
+    quiet = decide(facts(deployment(), config_unusable=True))
     assert (quiet.objects, quiet.condition) == (None, None)
 
 
 def test_with_the_config_gone_a_route_that_serves_stays_and_is_reported() -> None:
     base = serving(facts())
-    decision = decide(replace(base, config_missing=True))
+    decision = decide(replace(base, config_unusable=True))
     assert decision.objects is None
     assert said(decision) == (True, "RouteAccepted")
     assert decision.gateway == decide(base).gateway

@@ -98,6 +98,29 @@ def test_h6_the_policy_of_the_controller_counts(tmp_path: Path) -> None:
     assert f"m: spec.serviceAccountName: {account.format('b')}" in told("--policy", str(policy), "-n", "b")
 
 
+def test_the_policy_also_counts_for_runtime_configs_of_a_namespace(tmp_path: Path) -> None:
+    policy, path = tmp_path / "policy.yaml", tmp_path / "a.yaml"
+    selector = {"matchLabels": {"team": "search"}}
+    policy.write_text(yaml.safe_dump({"rules": [{"namespaceSelector": selector, "environment": ["VLLM_*"]}]}))
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a", "labels": {"team": "search"}}}
+    spec = {"env": [{"name": name, "value": "1"} for name in ("VLLM_LOG", "NVIDIA_VISIBLE_DEVICES", "LD_PRELOAD")]}
+    config = {"apiVersion": "airunway.ai/v1alpha1", "spec": spec}
+    own = {**config, "kind": "RuntimeConfig", "metadata": {"name": "own", "namespace": "a"}}
+    cluster = {**config, "kind": "ClusterRuntimeConfig", "metadata": {"name": "all"}}
+    path.write_text(yaml.safe_dump_all([namespace, own, cluster]))
+    start = f"{path}: RuntimeConfig/own: spec.env"
+    everywhere = f"{start}[1].name: environment variable 'NVIDIA_VISIBLE_DEVICES' is not allowed in namespace 'a' (only"
+    (line,) = runner.invoke(app, ["validate", str(path)]).stdout.splitlines()
+    assert line.startswith(everywhere)
+    result = runner.invoke(app, ["validate", str(path), "--policy", str(policy)])
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == [
+        f"{start}[{index}].name: environment variable '{name}' is not allowed in namespace 'a' "
+        "(environment allowed by policy: VLLM_*)"
+        for index, name in ((1, "NVIDIA_VISIBLE_DEVICES"), (2, "LD_PRELOAD"))
+    ]
+
+
 def test_problems_name_file_object_path_and_message(tmp_path: Path) -> None:
     good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
     good.write_text(GOOD, encoding="utf-8")

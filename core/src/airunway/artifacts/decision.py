@@ -53,7 +53,7 @@ from airunway.artifacts.jobs import (
 )
 from airunway.artifacts.status import config_verdict, is_count, is_made, mode_of, progress_of, status_of
 from airunway.configs.canonical import parse_duration
-from airunway.configs.resolution import BUILT_IN, Resolution
+from airunway.configs.resolution import BUILT_IN, NOT_ALLOWED, Resolution
 from airunway.resource import (
     Resource,
     condition_of,
@@ -93,6 +93,8 @@ class ArtifactFacts:
     """The ModelArtifact."""
     resolution: Resolution
     """The runtime config that it follows."""
+    not_allowed: str = ""
+    """Why the policy does not let it follow that config; empty if it does."""
     claims: tuple[Resource, ...] = ()
     """Claims that are the artifact's."""
     jobs: tuple[Resource, ...] = ()
@@ -224,6 +226,8 @@ class _Work:
 
     def config_verdict(self) -> Verdict:
         """Whether the runtime config can be used. One that has grown too large stops nothing that has begun."""
+        if self.facts.not_allowed:
+            return Verdict(ready=False, reason=NOT_ALLOWED, message=self.facts.not_allowed)
         config = self.config
         if config is not None and config.too_large and self.claim is None and not self.attempts:
             text = f"the runtime config {config.name} has more than 32 KiB of pod settings: make it smaller"

@@ -55,8 +55,8 @@ class CacheFacts:
     """The ModelArtifact of the request's name; None if there is none."""
     access_mode: str = ""
     """Access mode of the artifact's claim, or what its config gives the next one; empty if there is no artifact."""
-    config_missing: bool = False
-    """Whether the runtime config that the deployment names does not exist."""
+    config_unusable: bool = False
+    """Whether the deployment's runtime config does not exist, or is not allowed."""
     engine: Resource | None = None
     """The entry of the provider's capabilities for the engine in use; None if it is not known yet."""
     others: int = 0
@@ -124,8 +124,8 @@ def _not_yet(facts: CacheFacts) -> CacheDecision | None:
         return CacheDecision(write_status=False)
     if facts.engine.get("modelCache") is not True:  # the core calls it incompatible, and nothing is made for it
         return CacheDecision()
-    if facts.config_missing:
-        text = "The runtime config that the deployment names does not exist; the cache waits for it"
+    if facts.config_unusable:
+        text = "The runtime config cannot be used (condition RuntimeConfigReady); the cache waits for it"
         return _no(facts.request, "WaitingForConfig", text, claim=_kept_claim(facts))
     return None
 

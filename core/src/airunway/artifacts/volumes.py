@@ -39,8 +39,8 @@ class VolumeFacts:
     """The deployment."""
     config: EffectiveConfig | None = None
     """The runtime config that it follows; None: there is none."""
-    config_missing: bool = False
-    """Whether the runtime config that it names does not exist."""
+    config_unusable: bool = False
+    """Whether its runtime config does not exist, or is not allowed."""
     claims: Mapping[str, Resource] = field(default_factory=dict)
     """The claims with the names of `claims_named` that exist, with any owner."""
     ours: frozenset[str] = frozenset()
@@ -97,8 +97,8 @@ def decide_volumes(facts: VolumeFacts) -> VolumeDecision:
         return VolumeDecision()
     if not dig(deployment, "status", "provider", "name"):
         return VolumeDecision(write_status=False)
-    if facts.config_missing:
-        text = "The runtime config that the deployment names does not exist; claims of volumes wait for it"
+    if facts.config_unusable:
+        text = "The runtime config cannot be used (condition RuntimeConfigReady); claims of volumes wait for it"
         waiting = Verdict(ready=False, reason="WaitingForConfig", message=text)
         return VolumeDecision(condition=waiting.condition(STORAGE))
     absent = [volume.claim for volume in volumes if volume.wish is not None and volume.claim not in facts.ours]

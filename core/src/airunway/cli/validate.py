@@ -76,10 +76,11 @@ def _report(
 ) -> int | None:
     """Print the problems of `obj`; returns their number, or None if it is not of our kinds."""
     from airunway.api.modeldeployment import KIND
+    from airunway.configs.canonical import stored
     from airunway.selection.choice import forbidden_by
     from airunway.validation import validate as violations_of
     from airunway.validation import warnings
-    from airunway.validation.policy import NAMESPACE_NAME
+    from airunway.validation.policy import NAMESPACE_NAME, config_violations
 
     if not isinstance(obj, dict) or not _is_ours(obj):
         return None
@@ -96,6 +97,9 @@ def _report(
         typer.echo(printable(f"{path}: {label}: warning: {warning}"), err=True)
     if not found and obj.get("kind") == KIND:
         found = forbidden_by(policy, obj, namespace_labels=namespace_labels)
+    if not found and obj.get("kind") == "RuntimeConfig":
+        grants = policy.grants(namespace_labels)
+        found = config_violations(grants, stored(obj), namespace=namespace_labels[NAMESPACE_NAME])
     for violation in found:
         typer.echo(printable(f"{path}: {label}: {violation}{origin}"))
     return len(found)

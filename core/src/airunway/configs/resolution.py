@@ -26,13 +26,16 @@ from airunway.configs.canonical import (
 )
 from airunway.configs.path_template import PathTemplateError, parse_template, render_path
 from airunway.configs.patterns import pattern_problem, selected
-from airunway.resource import Resource, canonical_json, dig, digest, is_integer, list_at, text_at
+from airunway.resource import Resource, canonical_json, condition_of, dig, digest, is_integer, list_at, text_at
 
 DEFAULT = "default"
 """Name of the config that counts for deployments that name none."""
 
 CONFIG_READY = "RuntimeConfigReady"
 """Condition of a deployment: its runtime config was found and can be used. The core writes it."""
+
+NOT_ALLOWED = "NotAllowed"
+"""Reason of that condition: the policy does not allow what the config gives to pods."""
 
 GRANTED = "Granted"
 """``status.effectiveRuntimeConfig.rollout`` of a deployment whose provider may take new pod settings at once."""
@@ -134,6 +137,8 @@ class EffectiveConfig:
     """What in it cannot be used."""
     too_large: bool = False
     """Whether the pod settings have more than 32 KiB of JSON."""
+    own: Resource = field(default_factory=dict, hash=False)
+    """What the RuntimeConfig of the namespace itself says; empty for a ClusterRuntimeConfig. Not to be changed."""
 
     @cached_property
     def env(self) -> tuple[Resource, ...]:
@@ -239,6 +244,7 @@ def resolve(name: str, *, namespaced: Resource | None, cluster: Resource | None)
     """
     name = name or DEFAULT
     lower: Any = cluster if isinstance(cluster, dict) else None
+    upper: Resource = {}
     if isinstance(namespaced, dict):
         upper = stored(namespaced)
         namespace = text_at(namespaced, "metadata", "namespace")
@@ -250,10 +256,12 @@ def resolve(name: str, *, namespaced: Resource | None, cluster: Resource | None)
         spec, scope, namespace = merge({}, stored(lower)), Scope.CLUSTER, ""
     else:
         return Resolution(name=name, config=None, missing=name != DEFAULT)
-    return Resolution(name=name, config=_effective(spec, name=name, namespace=namespace, scope=scope))
+    return Resolution(name=name, config=_effective(spec, name=name, namespace=namespace, scope=scope, own=upper))
 
 
-def _effective(spec: Resource, *, name: str, namespace: str, scope: Scope) -> EffectiveConfig:
+def _effective(
+    spec: Resource, *, name: str, namespace: str, scope: Scope, own: Resource | None = None
+) -> EffectiveConfig:
     effective = canonical(spec)
     return EffectiveConfig(
         name=name,
@@ -263,7 +271,28 @@ def _effective(spec: Resource, *, name: str, namespace: str, scope: Scope) -> Ef
         spec=effective,
         problems=tuple(problems_of(effective)),
         too_large=_pod_settings_size(effective) > MAX_POD_SETTINGS,
+        own=own or {},
     )
+
+
+def is_published(user: Resource, config: EffectiveConfig) -> bool:
+    """Whether the status of a deployment (or artifact) says that it follows this config, with this content."""
+    published = dig(user, "status", "effectiveRuntimeConfig")
+    return isinstance(published, dict) and {**published, "rollout": None} == {**config.status(), "rollout": None}
+
+
+def awaits_verdict(deployment: Resource, config: EffectiveConfig | None) -> bool:
+    """Whether the core has not yet judged a RuntimeConfig: until then, its parts do nothing with it. A core without the
+    condition judges none.
+    """
+    if config is None or config.scope is Scope.CLUSTER or condition_of(deployment, CONFIG_READY) is None:
+        return False
+    return not is_published(deployment, config)
+
+
+def is_refused(deployment: Resource) -> bool:
+    """Whether the policy does not allow the config that the core has published on a deployment."""
+    return (condition_of(deployment, CONFIG_READY) or {}).get("reason") == NOT_ALLOWED
 
 
 def check(config: Resource) -> tuple[Problem, ...]:

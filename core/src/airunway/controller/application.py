@@ -32,6 +32,7 @@ from airunway.kube import (
 )
 from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches
+from airunway.process.config_policy import NamespaceGrants
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.manager import Lead
 from airunway.process.metric_catalogue import MetricsRole
@@ -142,6 +143,8 @@ class CoreApplication:
             self._policies = Policies(
                 client, settings.policy, namespaces=settings.namespaces, on_change=self._on_policy_change
             )
+            caches.one(NamespaceGrants).of = self._policies.grants_of
+        self._grants = caches.one(NamespaceGrants)
         self._guarded: GuardParameters | None = None
         if settings.guard_parameters:
             self._guarded = GuardParameters(
@@ -413,6 +416,7 @@ class CoreApplication:
         self._base.enqueue_all(
             ("policy", namespace), lambda deployment: namespace in ("", key_of(deployment).namespace)
         )
+        self._grants.announce(namespace)
 
     def _on_config(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         before = self._facts.pop(key.name, None)

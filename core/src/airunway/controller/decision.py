@@ -16,14 +16,17 @@ from airunway.configs.resolution import (
     DEFAULT,
     GRANTED,
     MAX_POD_SETTINGS,
+    NOT_ALLOWED,
     EffectiveConfig,
     Resolution,
     Rollout,
     RoutingRequest,
     Scope,
+    is_published,
     routing_request,
 )
 from airunway.controller.templates import TemplatePart
+from airunway.process.config_policy import not_allowed
 from airunway.resource import (
     Resource,
     condition_of,
@@ -116,12 +119,13 @@ def decide(
     """The core's part of the status.
 
     `violations` are those of the current spec; `selector` is whether the built-in provider selection is on; `grants`
-    are what the namespace may use (None: anything). `resolution` is the runtime config that the deployment follows;
-    `granted` is whether it may take that config's pod settings at once (None: as its status says); `granted_claim` is
-    the claim with new weights that it may take although it serves (empty: none); `parts` are the parts of the core that
-    are on. `template` is the part of its template; `deployment` has the effective spec then.
+    are what the namespace may use (None: anything, but a config that the core has refused stays refused).
+    `resolution` is the runtime config that the deployment follows; `granted` is whether it may take that config's pod
+    settings at once (None: as its status says); `granted_claim` is the claim with new weights that it may take although
+    it serves (empty: none); `parts` are the parts of the core that are on. `template` is the part of its template;
+    `deployment` has the effective spec then.
     """
-    work = _Pass(deployment, providers=providers, selector=selector, grants=grants or Grants(), now=now)
+    work = _Pass(deployment, providers=providers, selector=selector, grants=grants, now=now)
     work.follow_config(resolution, granted=granted, parts=parts)
     if granted_claim:
         work.status["rollout"] = {"claimName": granted_claim}
@@ -141,12 +145,13 @@ class _Pass:
         *,
         providers: Sequence[ProviderFacts],
         selector: bool,
-        grants: Grants,
+        grants: Grants | None,
         now: datetime,
     ) -> None:
         self.deployment, self.providers, self.selector = deployment, providers, selector
         self.by_name = {provider.name: provider for provider in providers}
-        self.grants, self.now = grants, now
+        self.grants, self.now = grants or Grants(), now
+        self.knows_policy = grants is not None
         self.live: Resource = deployment.get("status") or {}
         self.status: Resource = {}
         self.own: list[Condition] = []
@@ -206,6 +211,8 @@ class _Pass:
             if (before.get("status"), before.get("reason")) != ("True", "UsingDefaults"):
                 self.events.append(Event(reason="DefaultRuntimeConfigNotFound", note=text))
             self.add_condition(CONFIG_READY, True, "UsingDefaults", text)
+        elif refusal := self._refusal_of(config):
+            self._refuse_config(NOT_ALLOWED, refusal)
         elif config.too_large and not is_true(deployment, SERVED):
             self._refuse_config("InvalidSpec", _too_large(config))
         else:
@@ -214,6 +221,14 @@ class _Pass:
                 text = f"Keeps the settings that its pods have: {_too_large(config)}"
             self.add_condition(CONFIG_READY, True, "ConfigFound", text)
             self._announce_change(config)
+
+    def _refusal_of(self, config: EffectiveConfig) -> str:
+        """Why the policy does not allow a config; empty if it does."""
+        if self.knows_policy:
+            return not_allowed(self.deployment, config, self.grants)
+        before = condition_of(self.deployment, CONFIG_READY) or {}
+        stays = before.get("reason") == NOT_ALLOWED and is_published(self.deployment, config)
+        return str(before.get("message")) if stays else ""
 
     def _refuse_config(self, reason: str, message: str) -> None:
         self.add_condition(CONFIG_READY, False, reason, message)

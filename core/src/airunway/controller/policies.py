@@ -9,7 +9,7 @@ from pathlib import Path
 
 from airunway.kube import NAMESPACE, AnyReflector, Client, Reflector, UnionReflector
 from airunway.resource import ObjectKey, Resource, labels_of
-from airunway.validation.policy import NAMESPACE_NAME, Policy, PolicyError, parse_policy
+from airunway.validation.policy import NAMESPACE_NAME, Grants, Policy, PolicyError, parse_policy
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +85,11 @@ class Policies:
         """The cached labels of a namespace, including its name; None: the namespace is not in the cache yet."""
         found = self.reflector.get(ObjectKey("", namespace))
         return None if found is None else {**labels_of(found), NAMESPACE_NAME: namespace}
+
+    def grants_of(self, namespace: str) -> Grants | None:
+        """What a namespace may use; None: it is not in the cache yet."""
+        labels = self.known_labels(namespace)
+        return None if labels is None else self.policy.grants(labels)
 
     async def labels_of(self, namespace: str) -> Mapping[str, str]:
         """Like `known_labels`, but reads a namespace that is not in the cache yet. Raises KubeError."""

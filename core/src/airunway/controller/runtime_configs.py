@@ -11,7 +11,7 @@ from datetime import datetime
 from time import monotonic
 
 from airunway.api import names
-from airunway.configs.resolution import EffectiveConfig, Problem, Rollout, check, resolve
+from airunway.configs.resolution import EffectiveConfig, Problem, Rollout, check, is_refused, resolve
 from airunway.controller.decision import has_grant
 from airunway.controller.waves import CacheWaves, Member, TemplateWaves, Wave, next_wave, template_progress_of
 from airunway.kinds import CLUSTER_RUNTIME_CONFIG, RUNTIME_CONFIG
@@ -302,8 +302,8 @@ def _other_member(deployment: Resource, at: datetime | None) -> Member:
 
 def _is_held(deployment: Resource) -> bool:
     """Whether its provider would change nothing, however long a rollout waits for it."""
-    suspended = dig(deployment, "spec", "suspend") is True
-    return is_deleting(deployment) or suspended or is_paused(deployment) or is_dry_run(deployment)
+    held = dig(deployment, "spec", "suspend") is True or is_refused(deployment)
+    return held or is_deleting(deployment) or is_paused(deployment) or is_dry_run(deployment)
 
 
 def _last_written(deployment: Resource) -> datetime | None:

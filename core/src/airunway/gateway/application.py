@@ -14,7 +14,7 @@ import orjson
 from aiohttp.abc import AbstractResolver
 
 from airunway.api import names
-from airunway.configs.resolution import RoutingRequest, routing_request
+from airunway.configs.resolution import RoutingRequest, is_refused, routing_request
 from airunway.gateway.caches import HTTP_ROUTE, INFERENCE_POOL, GatewayCaches
 from airunway.gateway.reconciler import RouteReconciler, serves_generation
 from airunway.kube import Client, Kind, Priority, wait_until_synced
@@ -302,6 +302,8 @@ def reads_of_status(deployment: Resource) -> object:
         status.get("phase") in ("Running", "Degraded"),
         serves_generation(deployment),
         verdict_in(deployment),
+        status.get("effectiveRuntimeConfig"),
+        is_refused(deployment),
     )
 
 

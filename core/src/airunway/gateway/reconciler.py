@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from airunway.api import names
+from airunway.configs.resolution import awaits_verdict, is_refused
 from airunway.gateway.caches import DESTINATION_RULE, GATEWAY, HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS, GatewayCaches
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CLUSTER_ROLE, Client, EventRecorder, KubeError, MutationCache, StatusWriter, soonest
@@ -157,6 +158,8 @@ class RouteReconciler:
         if is_deleting(deployment):
             self.claim(key, None)
             return await self._release(deployment)
+        if awaits_verdict(deployment, self._configs.resolve(deployment).config):
+            return None  # the core's write brings the next pass
         memory, wanted = self._memories.of(deployment), self._wanted(deployment)
         intent = intent_of(wanted)
         self._wake_all(self._claims.put(claimant_of(deployment), claims_of(wanted, intent)))
@@ -238,7 +241,7 @@ class RouteReconciler:
         facts = Facts(
             deployment=deployment,
             config=resolution.config,
-            config_missing=resolution.missing,
+            config_unusable=resolution.missing or is_refused(deployment),
             engine=self._engine_of(deployment),
             gateways=self._caches.gateways(),
             pools_served=self._caches.serves(INFERENCE_POOL),

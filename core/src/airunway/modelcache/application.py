@@ -11,6 +11,7 @@ from airunway.api import names
 from airunway.artifacts.deployments import CONDITION, wants_cache
 from airunway.artifacts.jobs import downloads, finished
 from airunway.artifacts.volumes import STORAGE, claims_named, has_volumes
+from airunway.configs.resolution import is_refused
 from airunway.kube import Client, Priority, wait_until_synced
 from airunway.modelcache.artifacts import ArtifactMaker, ArtifactReconciler
 from airunway.modelcache.caches import ArtifactCaches
@@ -19,6 +20,7 @@ from airunway.modelcache.downloads import ProgressReader, Tries, artifact_points
 from airunway.modelcache.templates import WarmTemplates, user_name
 from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches, ProviderCapabilities
+from airunway.process.config_policy import NamespaceGrants
 from airunway.process.jobs import Slots
 from airunway.process.manager import Lead
 from airunway.process.runtime_configs import RuntimeConfigs
@@ -106,6 +108,8 @@ class ModelCacheApplication:
             on_users=self._note_users,
         )
         self._providers = ProviderCapabilities(caches, on_change=self._on_provider)
+        self._grants = caches.one(NamespaceGrants)
+        self._grants.listeners[names.MODEL_CACHE_MANAGER] = self._on_policy
         self._slots = Slots(settings.max_downloads, wake=self._wake_artifact)
         self._noted: set[ObjectKey] = set()
         """Artifacts whose changed users bring a pass soon."""
@@ -124,6 +128,7 @@ class ModelCacheApplication:
             label_of_template=self._templates.label_of,
             progress_of=self._progress.of,
             tries=Tries(caches.metrics),
+            grants=self._grants,
             clock=clock,
         )
         self._reconciler = CacheReconciler(
@@ -265,6 +270,13 @@ class ModelCacheApplication:
         for artifact in users():
             self._wake_artifact(key_of(artifact))
 
+    def _on_policy(self, namespace: str) -> None:
+        """The policy, or the labels of a namespace, have changed (empty: the policy)."""
+        for key in list(self._caches.artifacts.reflector.keys()):
+            if namespace in ("", key.namespace):
+                self._wake_artifact(key)
+        self._templates.wake_all(namespace)
+
     def _note_users(self, artifact: ObjectKey) -> None:
         """Reconcile an artifact whose users have changed, once for all changes of five seconds: fifty deployments of
         one model, made together, are one write of its status.
@@ -386,6 +398,8 @@ def _read_of(deployment: Resource | None, *, own: bool) -> tuple[object, ...] | 
         status.get("engine"),
         dig(status, "provider", "name"),
         verdict_in(deployment),
+        status.get("effectiveRuntimeConfig"),
+        is_refused(deployment),
         labels_of(deployment) if has_volumes(deployment) else None,
     )
     if not own:

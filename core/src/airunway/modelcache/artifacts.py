@@ -30,6 +30,7 @@ from airunway.modelcache.downloads import Tries
 from airunway.owned.apply import Applied, WriteHistory, apply_objects
 from airunway.owned.objects import Identity, complete, identity_in, is_ours
 from airunway.owned.writer import REFUSED_RETRY, NameTaken, Refused, Writer
+from airunway.process.config_policy import NamespaceGrants, not_allowed
 from airunway.process.jobs import Slots
 from airunway.process.memories import Memories
 from airunway.process.runtime_configs import RuntimeConfigs
@@ -37,6 +38,7 @@ from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, lab
 from airunway.status.conditions import Condition, change_of
 from airunway.status.evidence import EventFacts, Evidence, PodFacts, claim_facts, pod_facts
 from airunway.status.rootcause import RootCause, find_root_cause
+from airunway.validation.policy import Grants
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +70,7 @@ class ArtifactReconciler:
 
     `users_of(artifact)` names the deployments and templates that use one, `labels_of_users(artifact)` has the labels
     that all of them have (None: it has no users), `label_of_template(artifact)` the label that names its template, and
-    `progress_of(artifact, uid)` is the newest answer of its download.
+    `progress_of(artifact, uid)` is the newest answer of its download. `grants` are what each namespace may use.
     """
 
     def __init__(
@@ -85,8 +87,10 @@ class ArtifactReconciler:
         label_of_template: Callable[[ObjectKey], dict[str, str]],
         progress_of: Callable[[ObjectKey, str], Resource | None],
         tries: Tries,
+        grants: NamespaceGrants,
         clock: Callable[[], datetime],
     ) -> None:
+        self._grants = grants
         self._client = client
         self._caches = caches
         self._configs = configs
@@ -121,9 +125,12 @@ class ArtifactReconciler:
         if artifact is None or is_deleting(artifact):
             self.forget(key)
             return None
+        grants = self._grants.of(key.namespace)
+        if grants is None:
+            return None  # it will be announced
         memory = self._memories.of(artifact)
         artifact = await self._labelled(artifact)
-        facts = self._facts(artifact, memory)
+        facts = self._facts(artifact, memory, grants)
         decision = decide_artifact(facts)
         if decision.delete_self:
             await self._delete(artifact)
@@ -132,7 +139,7 @@ class ArtifactReconciler:
         if not decision.wants_slot or held is not None:
             self._slots.give_back(key)
         elif self._slots.take(artifact) and not facts.slot:
-            facts = self._facts(artifact, memory)
+            facts = self._facts(artifact, memory, grants)
             decision = decide_artifact(facts)
         again = None
         if decision.objects is not None:
@@ -140,7 +147,7 @@ class ArtifactReconciler:
             if self._held_for(memory) is not None:
                 self._slots.give_back(key)  # until the next try: others must not wait for it
             if facts.refused != memory.refused:
-                decision = decide_artifact(replace(self._facts(artifact, memory), slot=facts.slot))
+                decision = decide_artifact(replace(self._facts(artifact, memory, grants), slot=facts.slot))
         late = await self._report(artifact, decision, memory)
         return soonest(decision.requeue_after, again, held, late)
 
@@ -151,7 +158,7 @@ class ArtifactReconciler:
 
     # ----------------------------------------------------------------------------------------------------------- facts
 
-    def _facts(self, artifact: Resource, memory: _Memory) -> ArtifactFacts:
+    def _facts(self, artifact: Resource, memory: _Memory, grants: Grants) -> ArtifactFacts:
         key, now = key_of(artifact), self._clock()
         resolution = self._configs.resolve(artifact)
         owned = self._caches.owned(artifact)
@@ -165,6 +172,7 @@ class ArtifactReconciler:
         return ArtifactFacts(
             artifact=artifact,
             resolution=resolution,
+            not_allowed=not_allowed(artifact, resolution.config, grants),
             claims=claims,
             jobs=jobs,
             pods=pods,

@@ -21,7 +21,7 @@ from airunway.artifacts.deployments import (
     request_of,
 )
 from airunway.artifacts.volumes import STORAGE, VolumeDecision, VolumeFacts, claims_named, decide_volumes
-from airunway.configs.resolution import propagated
+from airunway.configs.resolution import awaits_verdict, is_refused, propagated
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, EventRecorder, MutationCache, StatusWriter, soonest
 from airunway.modelcache.artifacts import ArtifactMaker
@@ -118,6 +118,8 @@ class CacheReconciler:
         if deployment is None:
             self.forget(key)
             return None
+        if awaits_verdict(deployment, self._configs.resolve(deployment).config):
+            return None  # the core's write brings the next pass
         cache, waits = await self._cache(key, deployment)
         volumes, delay = await self._volumes(deployment)
         await self._report(deployment, cache, volumes)
@@ -139,7 +141,7 @@ class CacheReconciler:
                 request=request,
                 artifact=artifact,
                 access_mode=access_mode,
-                config_missing=self._configs.resolve(deployment).missing,
+                config_unusable=self._configs.resolve(deployment).missing or is_refused(deployment),
                 engine=self._engine_of(deployment),
                 others=self._others(deployment, request.name) if request is not None else 0,
             )
@@ -183,7 +185,7 @@ class CacheReconciler:
         return VolumeFacts(
             deployment=deployment,
             config=resolution.config,
-            config_missing=resolution.missing,
+            config_unusable=resolution.missing or is_refused(deployment),
             claims=claims,
             ours=frozenset(name for name, claim in claims.items() if is_ours(claim, deployment, MARK)),
             classes={key_of(each).name: each for each in self._caches.classes.values()},

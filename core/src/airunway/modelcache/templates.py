@@ -11,13 +11,14 @@ import logging
 from collections.abc import Callable, Iterator
 
 from airunway.api import names
-from airunway.configs.resolution import propagated
+from airunway.configs.resolution import NOT_ALLOWED, propagated
 from airunway.kinds import MODEL_TEMPLATE
 from airunway.kube import EventRecorder, wait_until_answered
 from airunway.modelcache.artifacts import ArtifactMaker
 from airunway.modelcache.caches import ArtifactCaches
 from airunway.owned.writer import REFUSED_RETRY
 from airunway.process.caches import Caches, SharedCache
+from airunway.process.config_policy import NamespaceGrants, not_allowed
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.process.templates import TemplateProjection
 from airunway.resource import ObjectKey, Resource, key_of, label_value, labels_of
@@ -48,6 +49,7 @@ class WarmTemplates:
         on_users: Callable[[ObjectKey], None],
     ) -> None:
         self._artifacts, self._maker, self._events = artifacts, maker, events
+        self._grants = caches.one(NamespaceGrants)
         self._wake, self._on_users = wake, on_users
         self._templates: SharedCache = caches.of(MODEL_TEMPLATE, project=caches.one(TemplateProjection), optional=True)
         self._configs = RuntimeConfigs(caches, deployments=self._templates, on_change=self._on_config)
@@ -97,10 +99,11 @@ class WarmTemplates:
         for key in list(self._templates.keys()):
             self._look(key)
 
-    def wake_all(self) -> None:
-        """Enqueue every template that keeps artifacts."""
+    def wake_all(self, namespace: str = "") -> None:
+        """Enqueue every template that keeps artifacts (of a namespace, unless empty)."""
         for key in list(self._kept):
-            self._wake(key)
+            if namespace in ("", key.namespace):
+                self._wake(key)
 
     def on_artifact(self, artifact: ObjectKey) -> None:
         """An artifact has come or gone."""
@@ -162,8 +165,12 @@ class WarmTemplates:
         if template is None:
             return None
         resolution = self._configs.resolve(template)
-        if resolution.missing:
-            return None  # its artifacts say so, and the catalogue on the template; the config's watch wakes it
+        grants = self._grants.of(key.namespace)
+        if resolution.missing or grants is None:
+            return None  # its artifacts say so, and the catalogue on the template; a watch wakes it
+        if refusal := not_allowed({}, resolution.config, grants):
+            self._announce(template, f"{NOT_ALLOWED}: {refusal}")
+            return None
         labels = propagated(labels_of(template), resolution.config) | _label(key)
         problems = []
         for request in warm_requests(template, contribution_of(template), resolution.config):

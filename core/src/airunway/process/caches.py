@@ -63,7 +63,9 @@ class Caches:
         self._ones: dict[type, Any] = {}
 
     def one(self, make: type[T]) -> T:
-        """The process-wide instance of `make`: for a projection to which each of its readers adds what it needs."""
+        """The process-wide instance of `make`: a projection to which each of its readers adds what it needs, or what
+        the core knows for its parts.
+        """
         if make not in self._ones:
             self._ones[make] = make()
         found: T = self._ones[make]

@@ -151,9 +151,9 @@ def _watch(facts: Facts, intent: Intent) -> Decision:
     if intent.request is not RoutingRequest.REQUIRED:
         return Decision(objects=None)
     reason, message = "WaitingForValidation", "the core has not validated this generation of the spec yet"
-    if facts.config_missing:
-        reason, message = "WaitingForConfig", "the runtime config that the deployment names does not exist"
-    return replace(_not_ready(facts, intent, reason, message), transient=not facts.config_missing)
+    if facts.config_unusable:
+        reason, message = "WaitingForConfig", "the runtime config cannot be used: see the condition RuntimeConfigReady"
+    return replace(_not_ready(facts, intent, reason, message), transient=not facts.config_unusable)
 
 
 def _reported(facts: Facts, intent: Intent, live: Resource) -> Decision:

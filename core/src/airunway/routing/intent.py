@@ -79,8 +79,8 @@ class Facts:
 
     deployment: Resource
     config: EffectiveConfig | None = None
-    config_missing: bool = False
-    """The deployment names a config that does not exist."""
+    config_unusable: bool = False
+    """The deployment's config does not exist, or is not allowed."""
     engine: Resource | None = None
     """Entry of ``capabilities.engines`` of the selected provider for the engine in use; None if not known."""
     gateways: Sequence[Resource] = ()
@@ -332,10 +332,10 @@ def is_suspended(deployment: Resource) -> bool:
 
 
 def is_settled(facts: Facts) -> bool:
-    """Whether anything may be changed: the core has validated this generation, and the config is known."""
+    """Whether anything may be changed: the core has validated this generation, and the config can be used."""
     condition = condition_of(facts.deployment, "Validated") or {}
     current = number_at(condition, "observedGeneration") >= number_at(facts.deployment, "metadata", "generation")
-    return condition.get("status") == "True" and current and not facts.config_missing
+    return condition.get("status") == "True" and current and not facts.config_unusable
 
 
 def has_place(facts: Facts, intent: Intent) -> bool:

@@ -40,6 +40,7 @@ _REGISTERED_REASONS = (
     Reason("InvalidSpec", Category.CONFIG, "the upstream or the API server refused what the spec asks for"),
     Reason("ValidationFailed", Category.CONFIG, "the spec breaks a rule of the ModelDeployment itself"),
     Reason("ConfigNotFound", Category.CONFIG, "the named RuntimeConfig does not exist"),
+    Reason("NotAllowed", Category.CONFIG, "the policy does not allow what the RuntimeConfig gives to pods"),
     Reason("ReferenceNotFound", Category.CONFIG, "an object that the spec names does not exist"),
     Reason("IncompatibleConfiguration", Category.CONFIG, "the chosen provider cannot honour a field of the spec"),
     Reason("InvalidOverride", Category.CONFIG, "a key of spec.provider.overrides has the wrong type or is not allowed"),

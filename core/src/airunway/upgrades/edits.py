@@ -12,6 +12,7 @@ from datetime import datetime
 from airunway.api import names
 from airunway.artifacts.claims import access_mode_of
 from airunway.artifacts.deployments import CONDITION, CacheFacts, artifact_of, decide_cache, request_of
+from airunway.configs.resolution import is_refused
 from airunway.controller.decision import decide as decide_core
 from airunway.controller.templates import is_judged, source_among, template_part
 from airunway.kube import previous_content
@@ -141,7 +142,7 @@ def _with_cache(deployment: Resource, around: EditFacts, *, now: datetime) -> Re
             request=request,
             artifact=artifact,
             access_mode=access_mode,
-            config_missing=resolution.missing,
+            config_unusable=resolution.missing or is_refused(deployment),
             engine=engine_entry(config, deployment),
         )
     )

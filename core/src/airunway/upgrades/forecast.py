@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from airunway.api import names
 from airunway.artifacts.deployments import CONDITION as CACHE_READY
-from airunway.configs.resolution import CONFIG_READY, Resolution
+from airunway.configs.resolution import CONFIG_READY, Resolution, is_published, is_refused
 from airunway.owned.objects import identity_in, named
 from airunway.owned.plan import Action, Plan, Step
 from airunway.plugins.contract import UpstreamKind, api_version
@@ -257,9 +257,11 @@ def state_in(
 
 
 def _published(deployment: Resource, resolution: Resolution) -> Resource:
-    """The deployment with what the core says about its runtime config."""
+    """The deployment with what the core says about its runtime config. What the policy refuses stays refused."""
     status = deployment.get("status") or {}
     missing, config = resolution.missing, resolution.config
+    if config is not None and is_refused(deployment) and is_published(deployment, config):
+        return deployment
     condition = {
         "type": CONFIG_READY,
         "status": "False" if missing else "True",

@@ -32,7 +32,7 @@ from airunway.api.names import DEFAULT_GPU_TYPE
 from airunway.json_path import JsonPath, entries
 from airunway.resource import Resource, dig
 from airunway.schema import Violation
-from airunway.validation.uses import DIMENSIONS, Use, fits, uses_of
+from airunway.validation.uses import DIMENSIONS, Use, covers, fits, uses_of, uses_of_config
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """The label with the namespace's own name, which every Namespace has."""
@@ -108,8 +108,12 @@ class Grants(_Lists):
         return _allowed(self.gpu_types, name)
 
     def allows(self, use: Use) -> bool:
-        """Whether the list allows it; without a list, whether it is not refused everywhere."""
+        """Whether the list allows it; without a list, whether it is not refused everywhere. A pattern is allowed then:
+        what it matches is not known.
+        """
         patterns = self.uses.get(use.dimension)
+        if use.is_pattern:
+            return patterns is None or covers(patterns, use.value)
         if patterns is None:
             return not DIMENSIONS[use.dimension].is_refused(use.value)
         return fits(use.value, patterns)
@@ -209,12 +213,34 @@ def violations(
     return list(islice(found(), MAX_CAUSES))
 
 
+def config_violations(grants: Grants, spec: Resource, *, namespace: str) -> list[Violation]:
+    """Returns everything in the spec of a RuntimeConfig that its namespace may not use."""
+
+    def found() -> Iterator[Violation]:
+        for use in uses_of_config(spec):
+            if not grants.allows(use):
+                noun, patterns = DIMENSIONS[use.dimension].noun, grants.uses.get(use.dimension)
+                yield _violation(use.path, noun, use.value, namespace, patterns, use.dimension, named=True)
+
+    return list(islice(found(), MAX_CAUSES))
+
+
 def _violation(
-    path: str, what: str, value: str, namespace: str, allowed: tuple[str, ...] | None, key: str = ""
+    path: str,
+    what: str,
+    value: str,
+    namespace: str,
+    allowed: tuple[str, ...] | None,
+    key: str = "",
+    *,
+    named: bool = False,
 ) -> Violation:
-    """`allowed` None: it is refused without a rule; `key` is the list that would allow it."""
+    """`allowed` None: it is refused without a rule; `key` is the list that would allow it, and is always `named` if a
+    user does not see from the field which list is meant.
+    """
     may = ", ".join(allowed or ()) or "none"
-    why = f"only where the policy lists it under {key}" if allowed is None else f"allowed by policy: {may:.500}"
+    listed = f"{key} allowed by policy" if named else "allowed by policy"
+    why = f"only where the policy lists it under {key}" if allowed is None else f"{listed}: {may:.500}"
     message = f"{what} '{value:.200}' is not allowed in namespace '{namespace}' ({why})"
     return Violation(path=path, message=message, reason="FieldValueForbidden")
 

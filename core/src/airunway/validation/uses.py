@@ -6,6 +6,7 @@ keys are found by name at any depth, by the names that Kubernetes and its operat
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -131,6 +132,35 @@ class Use:
     path: str
     """Path of the field that requests it."""
     value: str
+    is_pattern: bool = False
+    """Whether the value is a pattern of keys (`covers`)."""
+
+
+_OPEN = re.compile(r"[*?]|[\[\\].*", re.DOTALL)
+"""What in a pattern of labels may match more than itself; from the first class or backslash on, that is everything."""
+
+
+def covers(entries: tuple[str, ...], pattern: str) -> bool:
+    """Whether a list of a policy allows every label key that a pattern of ``labelPropagation`` may match.
+
+    Cautious: an entry with ``?`` or a class covers only the same pattern, and the keys that it matches.
+    """
+    known = _OPEN.sub("\0", pattern)
+    comparable = (entry for entry in entries if known == pattern or not {"?", "["} & set(entry))
+    return pattern in entries or fits(known, tuple(comparable))
+
+
+def uses_of_config(spec: Resource) -> Iterator[Use]:
+    """Yields everything that a RuntimeConfig adds to pods, and the patterns of the labels that it copies to them.
+
+    With ``inherit: Cluster`` its patterns also count if the ClusterRuntimeConfig switches them on. Never raises.
+    """
+    yield from uses_of({field: spec.get(field) for field in ("env", "imagePullSecrets", "secrets")})
+    enabled = dig(spec, "labelPropagation", "enabled")
+    if enabled is True or (enabled is None and spec.get("inherit") == "Cluster"):
+        for path, pattern in _items("spec.labelPropagation.match", dig(spec, "labelPropagation", "match")):
+            if isinstance(pattern, str):
+                yield Use(dimension="podLabels", path=path, value=pattern, is_pattern=True)
 
 
 def uses_of(spec: Resource) -> Iterator[Use]:
