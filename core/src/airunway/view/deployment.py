@@ -9,6 +9,7 @@ from datetime import datetime
 
 from airunway.api import names
 from airunway.resource import Resource, condition_of, dig, list_at, uid_of
+from airunway.selection.facts import is_refusal_open
 from airunway.status.conditions import CONDITIONS
 from airunway.status.evidence import parse_moment
 from airunway.status.reasons import CODES
@@ -240,8 +241,11 @@ def cause_of(deployment: Resource) -> CauseView | None:
 
 
 def outcome_of(deployment: Resource) -> Outcome:
-    """Returns whether waiting is over: Ready for the newest spec; or Failed, or Stalled for it."""
-    if not _is_current(deployment):
+    """Returns whether waiting is over: Ready for the newest spec; or Failed, or Stalled for it.
+
+    A provider's refusal is no outcome while the core may still select another provider.
+    """
+    if not _is_current(deployment) or is_refusal_open(deployment):
         return Outcome(done=False, ready=False)
     ready = (condition_of(deployment, "Ready") or {}).get("status") == "True"
     stalled = (condition_of(deployment, "Stalled") or {}).get("status") == "True"
