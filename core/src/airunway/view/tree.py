@@ -62,15 +62,17 @@ def tree_of(
     pods: Sequence[tuple[Resource, PodRow]],
     objects: Sequence[Resource],
     *,
+    phase: str,
     culprit: str = "",
 ) -> TreeNode:
-    """Returns the deployment with the objects below it; `culprit` is the object of the root cause (``Kind/ns/name``).
+    """Returns the deployment with the objects below it; `phase` is that of the deployment, `culprit` the object
+    of the root cause (``Kind/ns/name``).
 
     An owner that was not read has a node of its own, below the provider's object if nothing tells its own owner.
     """
-    top, phase = uid_of(deployment) or "deployment", dig(deployment, "status", "phase")
-    health = _PHASES.get(word(phase), Health.PROGRESS)
-    root = _node("ModelDeployment", word(dig(deployment, "metadata", "name")), word(phase), health)
+    top = uid_of(deployment) or "deployment"
+    health = _PHASES.get(phase, Health.PROGRESS)
+    root = _node("ModelDeployment", word(dig(deployment, "metadata", "name")), phase, health)
     found = {top: _Object("", root)}
     for obj, node in (*((obj, _node_of(obj)) for obj in objects), *((pod, _pod_node(row)) for pod, row in pods)):
         if (identity := uid_of(obj)) and identity not in found:
