@@ -260,15 +260,6 @@ def test_a_claim_whose_class_does_not_exist() -> None:
     assert find_root_cause(evidence(events=(told,)), now=NOW) is None
 
 
-def test_an_attempt_to_provision_from_before_the_pod_says_nothing_of_a_claim_that_is_not_known() -> None:
-    note = "Error saving claim: Operation cannot be fulfilled: the object has been modified"
-    told = event("ProvisioningFailed", note, kind="PersistentVolumeClaim", name="weights", uid="c", ago=60)
-    spec = {"nodeName": None, "volumes": [{"persistentVolumeClaim": {"claimName": "weights"}}]}
-    new, old = (pod(spec=spec, metadata={"creationTimestamp": at(age)}) for age in (1, 90))
-    assert not find_symptoms(evidence(new, events=(told,)), now=NOW)
-    assert [each.reason for each in find_symptoms(evidence(old, events=(told,)), now=NOW)] == ["PvcPending"]
-
-
 def test_lost_claims_and_failed_jobs_are_shown_without_a_code() -> None:
     lost = claim_facts({"metadata": {"name": "weights", "namespace": "ml"}, "status": {"phase": "Lost"}})
     condition = {

@@ -327,11 +327,6 @@ def _of_workload(event: EventFacts, pods: Iterable[PodFacts], *, now: datetime) 
     )
 
 
-def _is_before(event: datetime | None, created: datetime | None) -> bool:
-    """Whether an event is older than an object; times may be whole seconds."""
-    return event is not None and created is not None and event < created.replace(microsecond=0)
-
-
 def _of_claim_event(event: EventFacts, evidence: Evidence) -> Iterator[Symptom]:
     """A claim without a volume, if a pod waits for it or the claim is known to be pending."""
     if event.kind != "PersistentVolumeClaim" or event.reason != "ProvisioningFailed":
@@ -341,8 +336,7 @@ def _of_claim_event(event: EventFacts, evidence: Evidence) -> Iterator[Symptom]:
         waits = claim.phase == "Pending"
     else:
         users = [pod for pod in evidence.pods if pod.namespace == event.namespace and event.name in pod.claims]
-        # An event from before the pod may be about an attempt that was repeated: the claim may have its volume since.
-        waits = any(pod.alive and not pod.node and not _is_before(event.last, pod.created) for pod in users)
+        waits = any(pod.alive and not pod.node for pod in users)
     match = first_meaning(event.note, PROVISIONING)
     if not waits or match is None:
         return
