@@ -267,7 +267,7 @@ async def test_a_deployment_of_the_cluster(client: Client, kubeconfig: Path, nam
         assert "Provider:  explained (explicit provider selection)" in done.stdout
         done = await asyncio.to_thread(run, "explain", "md", "nobody", *arguments[2:])
         assert done.exit_code == 1
-        assert "nobody" in done.stderr
+        assert done.stderr == f"airunway: there is no ModelDeployment 'nobody' in namespace {namespace}: it has llama\n"
         policy = write("policy.yaml")
         Path(policy).write_text(
             f"rules: [{{namespaceSelector: {{matchLabels: {{team: {namespace}}}}}, providers: []}}]"
@@ -284,6 +284,11 @@ async def test_a_deployment_of_the_cluster(client: Client, kubeconfig: Path, nam
         done = await asyncio.to_thread(run, "explain", "-f", file, *arguments[2:])
         assert done.exit_code == 0, done.output
         assert "explained" in done.stdout
+        done = await asyncio.to_thread(run, "explain", "-f", file, "--why-not", "dynamo", *arguments[2:])
+        assert done.stderr == (
+            "airunway: unknown provider 'dynamo' (providers: explained); --providers installed compares with those "
+            "that are installed here\n"
+        )
     finally:
         await client.delete(INFERENCE_PROVIDER_CONFIG, ObjectKey("", "explained"))
 

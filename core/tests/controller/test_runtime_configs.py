@@ -266,7 +266,9 @@ async def test_c6_c7_c8_inherit_and_hashes_that_move_with_either_object(core: No
     assert ready(found) == FOUND
     await eventually(lambda: _events(stage.client, key, "RuntimeConfigChanged"))
     said = [str(event["note"]) for event in await _events(stage.client, key, "RuntimeConfigChanged")]
-    assert all(note.endswith("changed: the deployment takes its pod settings") for note in said), said
+    assert all(note.endswith(": the deployment takes its pod settings") for note in said), said
+    assert any(" changed: " in note for note in said), said
+    assert any(" is used now: " in note for note in said), "another scope is another config"
     assert any(note.startswith("RuntimeConfig 'default' of namespace") for note in said), said
 
 

@@ -11,7 +11,15 @@ import pytest
 from airunway.controller.decision import CoreDecision, decide
 from airunway.resource import Resource, condition_of, dig
 from airunway.selection.explanation import CandidateVerdict, explain
-from airunway.selection.facts import ProviderFacts, ProviderRefusal, provider_facts, refusals, refused_by, request_of
+from airunway.selection.facts import (
+    ProviderFacts,
+    ProviderRefusal,
+    is_refusal_open,
+    provider_facts,
+    refusals,
+    refused_by,
+    request_of,
+)
 from airunway.selection.provider import MAX_BYTES, choose_provider, recorded
 
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
@@ -124,6 +132,22 @@ def test_the_same_words_of_the_next_are_its_own_refusal() -> None:
     second = after(refused(after(deployment()), "best"))
     third = after(refused(second, "next"))
     assert chosen(third) == ("last", "sglang"), "another engine is taken where no provider of the first one is left"
+
+
+def test_a_refusal_is_open_until_another_provider_has_answered_or_all_have_refused() -> None:
+    first = after(deployment())
+    assert not is_refusal_open(first)
+    one = refused(first, "best")
+    assert is_refusal_open(one), "the core chooses another one next"
+    two = after(one)
+    assert is_refusal_open(two), "the one that is chosen now has not answered"
+    held = {**two, "metadata": {**two["metadata"], "finalizers": ["airunway.ai/next-provider"]}}
+    assert is_refusal_open(held), "neither when it is about to"
+    last = after(refused(after(refused(two, "next")), "last"))
+    assert chosen(last)[0] == "best"
+    assert not is_refusal_open(refused(last, "best"))
+    assert not is_refusal_open(refused(after(deployment(provider={"name": "best"})), "best"))
+    assert not is_refusal_open(refused(deployment(status={"provider": {"name": "best"}}), "best")), "another selector"
 
 
 def test_if_all_refuse_the_best_one_stays_and_speaks_and_nothing_is_written_again() -> None:

@@ -260,6 +260,18 @@ def test_a_claim_whose_class_does_not_exist() -> None:
     assert find_root_cause(evidence(events=(told,)), now=NOW) is None
 
 
+def test_a_conflict_of_the_provisioner_is_no_fault_of_a_claim() -> None:
+    note = 'Error saving claim: Operation cannot be fulfilled on persistentvolumeclaims "weights": the object has been '
+    pending = claim_facts({"metadata": {"name": "weights", "namespace": "ml"}, "status": {"phase": "Pending"}})
+    for text, found in (
+        (f"{note}modified; please apply your changes to the latest version", []),
+        (note, ["PvcPending"]),
+    ):
+        told = event("ProvisioningFailed", text, kind="PersistentVolumeClaim", name="weights", uid="c")
+        symptoms = find_symptoms(evidence(events=(told,), claims=(pending,)), now=NOW)
+        assert [each.reason for each in symptoms] == found
+
+
 def test_lost_claims_and_failed_jobs_are_shown_without_a_code() -> None:
     lost = claim_facts({"metadata": {"name": "weights", "namespace": "ml"}, "status": {"phase": "Lost"}})
     condition = {

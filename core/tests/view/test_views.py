@@ -95,6 +95,46 @@ def test_equal_healthy_siblings_are_one_node_and_problems_come_first() -> None:
     assert any("62 Pods: llama-0 …" in line and "on 8 nodes" in line for line in lines)
 
 
+def test_a_deletion_is_shown_before_the_provider_reports_it() -> None:
+    gone = deployment(rootCause={"code": "Engine.OutOfMemory"})
+    gone["metadata"] |= {"deletionTimestamp": "2026-01-01T11:59:00Z", "generation": 3}
+    gone["metadata"]["finalizers"] = ["airunway.ai/vllm-provider"]
+    view = deployment_view(snapshot(deployment=gone))
+    assert (view.phase, view.tree.state, view.current, view.cause) == ("Terminating", "Terminating", True, None)
+    first, second, *_ = text_of(view)
+    assert first == "◌ llama in ml is Terminating for 60s"
+    assert "finalizers are removed: airunway.ai/vllm-provider; provider 'vllm' deletes its objects first" in second
+    reported = {**gone, "status": {**gone["status"], "phase": "Terminating", "message": "Deployment llama goes"}}
+    assert text_of(deployment_view(snapshot(deployment=reported)))[1] == "  Deployment llama goes"
+
+
+def test_fewer_ready_pods_than_the_status_counts_are_named() -> None:
+    running = deployment(replicas={"ready": 2, "desired": 2}, message="fine")
+    set_ = owned("ReplicaSet", "llama-5d", "r", None)
+    picker = pod(9, set_)
+    picker["metadata"]["labels"] = {"airunway.ai/component": "picker"}
+    broken = (pod(0, set_), pod(1, set_, waiting="CrashLoopBackOff"), picker)
+    lines = text_of(deployment_view(snapshot(deployment=running, pods=broken)))
+    assert lines[2].startswith("  But only 1 of its 2 pods are ready: if this lasts, provider 'vllm' does not run")
+    assert lines[1] == "  fine"
+    for pods in ((pod(0, set_), pod(1, set_), picker), ()):
+        assert "But only" not in "".join(text_of(deployment_view(snapshot(deployment=running, pods=pods))))
+
+
+def test_a_deployment_that_the_core_has_not_looked_at_has_no_older_spec() -> None:
+    new = deployment(phase="Pending", reason="WaitingForController", message="Waiting for the controller")
+    assert text_of(deployment_view(snapshot(deployment=new)))[:2] == [
+        "◌ llama in ml is Pending: WaitingForController",
+        "  Waiting for the controller: `airunway doctor` shows whether it runs",
+    ]
+
+
+def test_a_paused_deployment_is_shown_as_it_was() -> None:
+    paused = deployment(conditions=[{"type": "Paused", "status": "True", "reason": "Paused"}])
+    head = text_of(deployment_view(snapshot(deployment=paused)))[0]
+    assert head == "✔ llama in ml is Running (as it was when reconciliation was paused): Ready"
+
+
 def test_what_was_not_seen_is_neither_an_empty_list_nor_zero() -> None:
     pods = Unseen(what="pods", why="you have no right to it", right="list pods in namespace ml")
     view = deployment_view(snapshot(pods=pods, events=pods))

@@ -71,7 +71,7 @@ PICKERS: list[tuple[str, list[Resource], tuple[bool, str, str]]] = [
     (
         "never ready: the pool is there, so rights",
         [POOL, workload("llama-epp", LATE)],
-        (False, "UpstreamFailed", "Role llama-epp lets it read pods, pools and objectives"),
+        (False, "UpstreamFailed", "ServiceAccount llama-epp may read pods, pools and objectives"),
     ),
     (
         "was ready",

@@ -336,7 +336,7 @@ class _Work:
         due = next_attempt(result, attempts=self.attempts, ended=at)
         if due is not None and due > now:
             self.next = due
-            self._say(result.reason, f"{result.message}; it is tried again at {format_time(due)}")
+            self._say(result.reason, f"{result.message.rstrip('.')}; it is tried again at {format_time(due)}")
             return None
         if due is None and self._waits_for_room(result):
             self.next = None

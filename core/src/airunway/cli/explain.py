@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
-from airunway.cli.cluster import Access, Namespace, fail, on_cluster, parse_target
+from airunway.cli.cluster import Access, Namespace, about_deployment, fail, on_cluster, parse_target
 from airunway.cli.explained import (
     cache_explanation,
     cache_lines,
@@ -120,7 +120,10 @@ def explain(
     facts = [provider_facts(config) for config in configs]
     if why_not and all(provider.name != why_not for provider in facts):
         known = ", ".join(sorted(provider.name for provider in facts)) or "none"
-        fail(f"unknown provider {why_not!r} (providers: {known})")
+        hint = ""
+        if file is not None and not providers:
+            hint = "; --providers installed compares with those that are installed here"
+        fail(f"unknown provider {why_not!r} (providers: {known}){hint}")
     explanations = [_explanation(each, facts, now=now, policy=rules, labels=labels) for each in found]
     artifacts: list[Resource] = []
     if file is None:
@@ -211,12 +214,12 @@ def _read_cluster(access: Access, *, namespace: str, name: str) -> tuple[list[Re
     """The ModelDeployment `name` (empty: none), all InferenceProviderConfigs of a cluster; exits with 1 on errors."""
     from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 
-    async def read(client: Client) -> tuple[list[Resource], list[Resource]]:
-        key = ObjectKey(namespace or client.config.namespace, name)
-        deployments = [await client.get(MODEL_DEPLOYMENT, key)] if name else []
-        return deployments, await client.list_all(INFERENCE_PROVIDER_CONFIG)
+    async def read(client: Client, key: ObjectKey) -> tuple[list[Resource], list[Resource]]:
+        return [await client.get(MODEL_DEPLOYMENT, key)], await client.list_all(INFERENCE_PROVIDER_CONFIG)
 
-    return on_cluster(read, access)
+    if name:
+        return about_deployment([name], read, namespace=namespace, access=access)
+    return [], on_cluster(lambda client: client.list_all(INFERENCE_PROVIDER_CONFIG), access)
 
 
 def _time_of(configs: list[Resource]) -> datetime:

@@ -205,6 +205,12 @@ _MARKS = {Health.PROBLEM: "✖", Health.PROGRESS: "◌", Health.UNKNOWN: "?", He
 _LETTERS = {Health.PROBLEM: "X", Health.PROGRESS: "~", Health.UNKNOWN: "?", Health.OK: "+"}
 _STYLES = {Health.PROBLEM: "red", Health.PROGRESS: "yellow", Health.UNKNOWN: "cyan", Health.OK: "green"}
 
+_UNSEEN_BY_CORE = "WaitingForController"
+"""The reason of a deployment that the core has not looked at yet: the default of the CRD."""
+
+_PICKER = "picker"
+"""The role of an endpoint picker's pods, which are no part of a replica."""
+
 _RECENT = 6
 """Entries of the timeline that are shown."""
 
@@ -254,15 +260,22 @@ def _pod_state(pod: PodRow) -> tuple[object, ...]:
 
 def _headline(view: DeploymentView, now: datetime, ascii_only: bool) -> Iterator[Line]:
     mark = (_LETTERS if ascii_only else _MARKS)[view.health]
-    stale = "" if view.current else " (an older spec: the newest is not reported on yet)"
+    stale = ""
+    if not view.current and view.reason != _UNSEEN_BY_CORE:
+        stale = " (an older spec: the newest is not reported on yet)"
+    if any((row.type, row.status) == ("Paused", "True") for row in view.conditions):
+        stale = " (as it was when reconciliation was paused)"
     since = view.cause.since if view.cause is not None else view.since
     age = f" for {short_age(since, now)}" if since is not None and since.year > 1970 else ""
     why = view.cause.code if view.cause is not None else view.reason
-    head = f"{mark} {view.name} in {view.namespace} is {view.phase}{stale}: {why}{age}".replace(": :", ":")
-    yield Line(head if why else head.partition(": ")[0], _STYLES[view.health], 2)
+    head = f"{mark} {view.name} in {view.namespace} is {view.phase}{stale}"
+    head += f": {why}{age}" if why not in ("", view.phase) else age
+    yield Line(head, _STYLES[view.health], 2)
     if view.cause is None:
         if view.message:
-            yield Line(f"  {view.message}", "", 2)
+            hint = ": `airunway doctor` shows whether it runs" if view.reason == _UNSEEN_BY_CORE else ""
+            yield Line(f"  {view.message}{hint}", "", 2)
+        yield from _contradiction(view)
         return
     kind, _, rest = view.cause.object.partition("/")
     name = rest.rpartition("/")[2]
@@ -272,6 +285,21 @@ def _headline(view: DeploymentView, now: datetime, ascii_only: bool) -> Iterator
     yield Line(f"  Remedy: {view.cause.remedy or 'see the message above.'}{field}", "", 2)
     if kind == "Pod":
         yield Line(f"  Logs: airunway logs md/{view.name} -n {view.namespace}", "dim", 2)
+
+
+def _contradiction(view: DeploymentView) -> Iterator[Line]:
+    """Says that fewer pods are ready than the status counts as ready replicas, each of which has a pod at least."""
+    ready = int(view.replicas.partition("/")[0] or 0)
+    if view.health is not Health.OK or isinstance(view.pods, Unseen):
+        return
+    serving = [pod for pod in view.pods if pod.role != _PICKER and pod.state != "Completed"]
+    if not serving or sum(pod.ready for pod in serving) >= ready:
+        return
+    text = (
+        f"  But only {sum(pod.ready for pod in serving)} of its {len(serving)} pods are ready: if this lasts, provider "
+        f"{view.provider!r} does not run (kubectl get inferenceproviderconfigs shows its last heartbeat)."
+    )
+    yield Line(text, "yellow", 2)
 
 
 def _facts(view: DeploymentView) -> Iterator[Line]:

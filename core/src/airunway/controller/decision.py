@@ -35,6 +35,7 @@ from airunway.resource import (
     finalizers_of,
     format_time,
     is_true,
+    kept,
     key_of,
     list_at,
     managed_by,
@@ -236,16 +237,18 @@ class _Pass:
 
     def _announce_change(self, config: EffectiveConfig) -> None:
         """The event that the deployment follows other settings than before; none where it followed none yet."""
-        before = dig(self.live, "effectiveRuntimeConfig", "hash")
-        if not before or before == config.hash:
+        before = dig(self.live, "effectiveRuntimeConfig", default={})
+        if before.get("hash") in (None, "", config.hash):
             return
+        where = ("scope", "namespaceRef", "clusterRef")
+        what = "changed" if kept(before, *where) == kept(config.status(), *where) else "is used now"
         if not is_true(self.deployment, SERVED):
             then = "the deployment takes its pod settings"
         elif config.rollout is Rollout.IMMEDIATELY:
             then = "the deployment takes its pod settings in its turn (rollout: Immediately)"
         else:
             then = "what serves keeps its pod settings until the deployment's own spec changes (rollout: OnNextChange)"
-        self.events.append(Event(reason="RuntimeConfigChanged", note=f"{_named(config)} changed: {then}"))
+        self.events.append(Event(reason="RuntimeConfigChanged", note=f"{_named(config)} {what}: {then}"))
 
     # ------------------------------------------------------------------------------------------------------- selection
 

@@ -354,8 +354,8 @@ def component(
     return replace(
         component,
         reason="UpstreamFailed" if stuck else "PodsNotReady",
-        message=f"picker: {since}; it is ready only while InferencePool {model.metadata.name} exists and Role "
-        f"{name_of(model)} lets it read pods, pools and objectives; the log of its pod says more",
+        message=f"picker: {since}; it is ready only while InferencePool {model.metadata.name} exists and "
+        f"ServiceAccount {name_of(model)} may read pods, pools and objectives; its pod and the pod's log say more",
     )
 
 

@@ -223,6 +223,28 @@ def refusals(deployment: Resource) -> dict[str, ProviderRefusal]:
     return found
 
 
+def is_refusal_open(deployment: Resource) -> bool:
+    """Whether ``ProviderCompatible=False`` of this generation may yet be overtaken by another selection.
+
+    Either the provider that refuses is not the selected one any more, which has not answered yet; or the core has not
+    answered: it selects another provider, or records that all refuse and this one stays. Without recorded candidates
+    (another selector has chosen) no answer comes.
+    """
+    generation, condition = dig(deployment, "metadata", "generation"), condition_of(deployment, _CONDITION) or {}
+    if condition.get("status") != "False" or condition.get("observedGeneration") != generation:
+        return False
+    if dig(deployment, "spec", "provider", "name") or dig(deployment, "status", "provider", "resourceName"):
+        return False
+    present, refusing = dig(deployment, "status", "provider", "name"), refused_by(deployment)
+    if refusing and present not in refusing:
+        return True
+    weighed = [
+        each for each in entries_at(deployment, "status", "selection", "candidates") if each.get("name") == present
+    ]
+    recorded = any(dig(each, "refusal", "generation") == generation for each in weighed)
+    return bool(weighed) and not recorded and is_undecided(deployment)
+
+
 def refused_by(deployment: Resource) -> tuple[str, ...]:
     """Returns the providers that own ``ProviderCompatible=False`` of this generation.
 

@@ -101,13 +101,14 @@ def sources_of(deployment: Resource, config: Resource | None, served: Served) ->
     """All that is read beside the deployment, without its pods and events: the most telling first."""
     key = key_of(deployment)
     provider = _of_provider(deployment, config, served)
-    cache = list(_of_cache(deployment, key.namespace))
-    ready = dig(deployment, "status", "modelCache", "ready") is True
-    found = [*provider, *cache] if ready else [*cache, *provider]
     routes = served.get((names.GATEWAY_GROUP, "HTTPRoute"), ())
     if routes and dig(deployment, "status", "gateway"):
-        found.insert(len(provider), _labelled(routes[0], key))
-    return found
+        provider.append(_labelled(routes[0], key))
+    cache = list(_of_cache(deployment, key.namespace))
+    if dig(deployment, "status", "modelCache", "ready") is True:
+        # The artifact itself says that its claim is there and its downloads have ended.
+        return [*provider, *(source for source in cache if source.kind == MODEL_ARTIFACT)]
+    return [*provider[:1], *cache, *provider[1:]]
 
 
 def event_sources(deployment: Resource) -> Iterator[Source]:

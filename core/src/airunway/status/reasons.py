@@ -206,7 +206,8 @@ _REGISTERED_CODES = (
         reasons=("GatedModel", "AuthFailed"),
         field="spec.secrets.huggingFaceToken",
         meaning="The model is gated or private, and the token has no access to it or was refused.",
-        remedy="Ask for access on the model's page and name a Secret with the token of an account that has it.",
+        remedy="Check that the token is valid; ask for access on the model's page, and name a Secret with the token of "
+        "an account that has it.",
     ),
     Code(
         name="Model.NotFound",
@@ -293,8 +294,9 @@ _REGISTERED_CODES = (
         tier=1,
         reasons=("FailedScheduling",),
         field="spec.tolerations",
-        meaning="Nodes have room, but their taints or labels keep the pod away.",
-        remedy="Add a toleration or correct the node selector; kubectl describe nodes shows taints and labels.",
+        meaning="Nodes have room, but their taints or labels keep the pod away, or they are cordoned.",
+        remedy="Add a toleration, correct the node selector, or uncordon a node; kubectl describe nodes shows taints, "
+        "labels and what is unschedulable.",
     ),
     Code(
         name="Storage.PvcPending",
@@ -302,7 +304,8 @@ _REGISTERED_CODES = (
         reasons=("PvcPending", "ReferenceNotFound", "QuotaExceeded"),
         field="spec.model.storage.volumes",
         meaning="A volume claim is missing or has no volume yet, or the volume cannot be attached.",
-        remedy="Look at the claim (kubectl describe pvc -n <namespace>) and at the provisioner of its StorageClass.",
+        remedy="Create the claim if it is missing, or name another one; else look at it (kubectl describe pvc -n "
+        "<namespace>) and at the provisioner of its StorageClass.",
     ),
     Code(
         name="Model.DownloadStalled",

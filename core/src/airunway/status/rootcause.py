@@ -338,7 +338,8 @@ def _of_claim_event(event: EventFacts, evidence: Evidence) -> Iterator[Symptom]:
         users = [pod for pod in evidence.pods if pod.namespace == event.namespace and event.name in pod.claims]
         waits = any(pod.alive and not pod.node for pod in users)
     match = first_meaning(event.note, PROVISIONING)
-    if not waits or match is None:
+    # A conflict of the provisioner's own write is no fault: it writes again at once.
+    if not waits or match is None or "the object has been modified" in event.note:
         return
     yield Symptom(
         reason=match[0].reason,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from airunway.redaction import bounded
@@ -29,6 +30,8 @@ def resource_of(value: object) -> Any:
         return {_camel(field.name): resource_of(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, tuple | list):
         return [resource_of(each) for each in value]
+    if isinstance(value, StrEnum):
+        return value.value  # YAML has no representation of an enum's member
     return format_time(value) if isinstance(value, datetime) else value
 
 

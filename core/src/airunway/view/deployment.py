@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from airunway.api import names
-from airunway.resource import Resource, condition_of, dig, list_at, uid_of
+from airunway.api.names import provider_of_finalizer
+from airunway.resource import Resource, condition_of, dig, finalizers_of, is_deleting, list_at, uid_of
+from airunway.selection.facts import is_refusal_open
 from airunway.status.conditions import CONDITIONS
 from airunway.status.evidence import parse_moment
 from airunway.status.reasons import CODES
@@ -144,7 +146,7 @@ class DeploymentView(View):
     health: Health
     """Whether it is all right."""
     since: datetime | None
-    """When the condition Ready changed last."""
+    """When the condition Ready changed last; of a deployment that is being deleted, when that began."""
     current: bool
     """Whether the status is about the newest spec."""
     model: str
@@ -181,7 +183,7 @@ def deployment_view(snapshot: DeploymentSnapshot) -> DeploymentView:
     """Returns the view of a deployment; total over any JSON objects."""
     deployment = snapshot.deployment
     status = dig(deployment, "status", default={})
-    cause = cause_of(deployment)
+    cause = cause_of(deployment) if not is_deleting(deployment) else None
     below = () if isinstance(snapshot.pods, Unseen) else [(pod, pod_row(pod, deployment)) for pod in snapshot.pods]
     rows = tuple(sorted((row for _, row in below), key=lambda row: (row.health.position, row.role, row.name)))
     pods = snapshot.pods if isinstance(snapshot.pods, Unseen) else rows
@@ -191,16 +193,17 @@ def deployment_view(snapshot: DeploymentSnapshot) -> DeploymentView:
     else:
         timeline = timeline_of(deployment, rows, _about(snapshot, snapshot.events, rows))
     unseen = [each for each in (pods, timeline) if isinstance(each, Unseen)]
-    phase, warnings = word(dig(status, "phase")) or "Unknown", dig(status, "warnings")
+    phase, reason, message = _verdict(deployment)
+    warnings = dig(status, "warnings")
     return DeploymentView(
         namespace=word(dig(deployment, "metadata", "namespace")),
         name=word(dig(deployment, "metadata", "name")),
         phase=phase,
-        reason=word(dig(status, "reason")),
-        message=line(dig(status, "message")),
+        reason=reason,
+        message=message,
         health=PHASES.get(phase, Health.PROGRESS),
-        since=parse_moment((condition_of(deployment, "Ready") or {}).get("lastTransitionTime")),
-        current=_is_current(deployment),
+        since=_since(deployment),
+        current=_is_current(deployment) or is_deleting(deployment),
         model=word(effective_model(deployment)),
         template=_template(deployment),
         engine=word(dig(status, "engine", "type")),
@@ -212,7 +215,9 @@ def deployment_view(snapshot: DeploymentSnapshot) -> DeploymentView:
         conditions=tuple(_conditions(deployment)),
         warnings=tuple(map(line, warnings[:64])) if isinstance(warnings, list) else (),
         pods=pods,
-        tree=tree_of(deployment, below, snapshot.objects, culprit=cause.object if cause is not None else ""),
+        tree=tree_of(
+            deployment, below, snapshot.objects, phase=phase, culprit=cause.object if cause is not None else ""
+        ),
         timeline=timeline,
         unseen=reasons_of([*unseen, *snapshot.unseen]),
     )
@@ -240,12 +245,37 @@ def cause_of(deployment: Resource) -> CauseView | None:
 
 
 def outcome_of(deployment: Resource) -> Outcome:
-    """Returns whether waiting is over: Ready for the newest spec; or Failed, or Stalled for it."""
-    if not _is_current(deployment):
+    """Returns whether waiting is over: Ready for the newest spec; or Failed, or Stalled for it.
+
+    A provider's refusal is no outcome while the core may still select another provider.
+    """
+    if not _is_current(deployment) or is_refusal_open(deployment):
         return Outcome(done=False, ready=False)
     ready = (condition_of(deployment, "Ready") or {}).get("status") == "True"
     stalled = (condition_of(deployment, "Stalled") or {}).get("status") == "True"
     return Outcome(done=ready or stalled or dig(deployment, "status", "phase") == "Failed", ready=ready)
+
+
+def _verdict(deployment: Resource) -> tuple[str, str, str]:
+    """Phase, reason and message. That a deployment is being deleted is known before its provider reports it."""
+    status = dig(deployment, "status", default={})
+    phase = word(dig(status, "phase")) or "Unknown"
+    if phase == "Terminating" or not is_deleting(deployment):
+        return phase, word(dig(status, "reason")), line(dig(status, "message"))
+    held = finalizers_of(deployment)
+    text = f"it is being deleted and waits until these finalizers are removed: {', '.join(held)}"
+    if providers := sorted(filter(None, map(provider_of_finalizer, held))):
+        text += (
+            f"; provider {' and '.join(map(repr, providers))} deletes its objects first: if this lasts, check that it "
+            "runs (kubectl get inferenceproviderconfigs shows its last heartbeat)"
+        )
+    return "Terminating", "Terminating", line(text)
+
+
+def _since(deployment: Resource) -> datetime | None:
+    if is_deleting(deployment):
+        return parse_moment(dig(deployment, "metadata", "deletionTimestamp"))
+    return parse_moment((condition_of(deployment, "Ready") or {}).get("lastTransitionTime"))
 
 
 def _template(deployment: Resource) -> TemplateUse | None:

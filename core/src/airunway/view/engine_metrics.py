@@ -358,6 +358,7 @@ def _missing(samples: Sequence[Sample], what: str) -> Unseen:
     """Why no sample has that value: the names that were looked for, and what there is instead."""
     table = next(sample.table for sample in samples if sample.table is not None)
     names: tuple[str, ...] = getattr(table, what)
+    what = what.replace("_", " ")
     if not names:
         return Unseen(what=what, why=f"{table.engine} has no such metric")
     there = next((sample.others for sample in samples if sample.others), ())

@@ -166,13 +166,26 @@ def _content(obj: Resource | None) -> Resource:
 
 
 def _diff(before: Resource | None, after: Resource | None) -> tuple[str, ...]:
-    shown = [_masked(_shown(obj), _shown(other)) for obj, other in ((before, after), (after, before))]
+    before, after = _aligned(_shown(before), after), _shown(after)
+    shown = [_masked(obj, other) for obj, other in ((before, after), (after, before))]
     old, new = (_lines(obj, mark) for obj, mark in zip(shown, (" (before)", " (after)"), strict=True))
     lines = difflib.unified_diff(old, new, fromfile="now", tofile="then", lineterm="", n=3)
     found = list(islice(lines, MOST_LINES + 1))
     if len(found) > MOST_LINES:
         found[MOST_LINES] = f"(more than {MOST_LINES} lines: the others are left out)"
     return tuple(line(each) for each in found)
+
+
+def _aligned(node: Any, model: Any) -> Any:
+    """`node` with the keys of each object in the order that they have in `model`: another order is no difference."""
+    if isinstance(node, dict):
+        of = model if isinstance(model, dict) else {}
+        keys = [*(key for key in of if key in node), *(key for key in node if key not in of)]
+        return {key: _aligned(node[key], of.get(key)) for key in keys}
+    if isinstance(node, list):
+        partners = _partners(node, model if isinstance(model, list) else [])
+        return [_aligned(item, partner) for item, partner in zip(node, partners, strict=True)]
+    return node
 
 
 def _lines(obj: Any, mark: str) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from airunway.api import names
 from airunway.resource import Resource, dig, is_deleting, labels_of, list_at, uid_of
 from airunway.status.reasons import REASONS, Category, category_of
 from airunway.view.base import View, line, word
@@ -61,15 +62,17 @@ def tree_of(
     pods: Sequence[tuple[Resource, PodRow]],
     objects: Sequence[Resource],
     *,
+    phase: str,
     culprit: str = "",
 ) -> TreeNode:
-    """Returns the deployment with the objects below it; `culprit` is the object of the root cause (``Kind/ns/name``).
+    """Returns the deployment with the objects below it; `phase` is that of the deployment, `culprit` the object
+    of the root cause (``Kind/ns/name``).
 
     An owner that was not read has a node of its own, below the provider's object if nothing tells its own owner.
     """
-    top, phase = uid_of(deployment) or "deployment", dig(deployment, "status", "phase")
-    health = _PHASES.get(word(phase), Health.PROGRESS)
-    root = _node("ModelDeployment", word(dig(deployment, "metadata", "name")), word(phase), health)
+    top = uid_of(deployment) or "deployment"
+    health = _PHASES.get(phase, Health.PROGRESS)
+    root = _node("ModelDeployment", word(dig(deployment, "metadata", "name")), phase, health)
     found = {top: _Object("", root)}
     for obj, node in (*((obj, _node_of(obj)) for obj in objects), *((pod, _pod_node(row)) for pod, row in pods)):
         if (identity := uid_of(obj)) and identity not in found:
@@ -144,11 +147,19 @@ def _add_owner(obj: Resource, found: dict[str, _Object], primary: str) -> None:
         return
     reference = next(each for each in _references(obj) if each["uid"] == uid)
     kind, name = str(reference.get("kind")), str(reference.get("name"))
-    parent = primary
-    hash_ = labels_of(obj).get("pod-template-hash") if isinstance(labels_of(obj), dict) else None
+    labels: Mapping[str, object] = labels_of(obj) if isinstance(labels_of(obj), dict) else {}
+    parent, hash_ = primary, labels.get("pod-template-hash")
     if kind == "ReplicaSet" and isinstance(hash_, str):
         # A ReplicaSet has the name of its Deployment and this hash: it need not be read.
-        parent = _uid_of(found, "Deployment", name.removesuffix(f"-{hash_}")) or primary
+        deployment = name.removesuffix(f"-{hash_}")
+        parent = _uid_of(found, "Deployment", deployment)
+        if not parent and names.MODEL_DEPLOYMENT in labels and names.PROVIDER not in labels:
+            # Pods with this label and without the provider's are the core's own, such as those of an endpoint picker.
+            parent = f"Deployment/{deployment}"
+            found[parent] = _Object("", _unread("Deployment", deployment))
+        parent = parent or primary
+    elif isinstance(artifact := labels.get(names.ARTIFACT), str):
+        parent = _uid_of(found, "ModelArtifact", artifact) or primary
     found[uid] = _Object(parent, _unread(kind, name))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -164,7 +165,9 @@ def _stay(box: Sandbox, screen: _Screen) -> int:
     asked = [f'airunway chat md/{sample.name} "why is the sky blue"' for sample in box.samples[:1] if box.answers]
     templates = [f"cd {box.manifests} && kubectl apply -f source.yaml -f template.yaml"] if box.manifests else []
     watch = "kubectl get md -o wide --watch"
-    for command in (f"export KUBECONFIG={box.kubeconfig}", *apply, watch, *asked, *templates):
+    # In another terminal no virtual environment is active.
+    programs = [f"export PATH={Path(sys.prefix) / 'bin'}:$PATH"] if sys.prefix != sys.base_prefix else []
+    for command in (f"export KUBECONFIG={box.kubeconfig}", *programs, *apply, watch, *asked, *templates):
         screen.say(f"    {command}")
     screen.say(f"Logs are in {box.logs}; Ctrl-C stops everything.")
     with ExitStack() as stack:

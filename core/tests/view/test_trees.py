@@ -1,0 +1,59 @@
+"""What is read below a deployment, and where an object stands whose owner was not read."""
+
+from __future__ import annotations
+
+from core.tests.view.test_views import deployment, every, owned, snapshot
+
+from airunway.kube import Kind
+from airunway.snapshots.reading import sources_of
+from airunway.view import deployment_view
+
+WORKSPACE = Kind("kaito.sh", "v1beta1", "Workspace", "workspaces")
+ROUTE = Kind("gateway.networking.k8s.io", "v1", "HTTPRoute", "httproutes")
+SERVED = {("kaito.sh", "Workspace"): [WORKSPACE], ("gateway.networking.k8s.io", "HTTPRoute"): [ROUTE]}
+CONFIG = {"spec": {"upstream": [{"group": "kaito.sh", "kind": "Workspace"}, {"group": "", "kind": "Service"}]}}
+
+
+def test_the_primary_object_is_read_first_and_the_downloads_of_complete_weights_are_not() -> None:
+    made = {"name": "kaito", "resourceAPIVersion": "kaito.sh/v1beta1", "resourceKind": "Workspace"}
+    cache = {"artifactName": "weights", "claimName": "weights-cache", "ready": False}
+    status = {"provider": {**made, "resourceName": "llama"}, "modelCache": cache, "gateway": {"ready": True}}
+    read = [str(each.kind) for each in sources_of(deployment(**status), CONFIG, SERVED)]
+    assert read == [
+        "workspaces.kaito.sh",
+        "modelartifacts.airunway.ai",
+        "pods",
+        "jobs.batch",
+        "persistentvolumeclaims",
+        "services",
+        "httproutes.gateway.networking.k8s.io",
+    ]
+    cache["ready"] = True
+    read = [str(each.kind) for each in sources_of(deployment(**status), CONFIG, SERVED)]
+    assert read == [
+        "workspaces.kaito.sh",
+        "services",
+        "httproutes.gateway.networking.k8s.io",
+        "modelartifacts.airunway.ai",
+    ]
+
+
+def test_an_owner_that_was_not_read_stands_below_what_is_known_to_own_it() -> None:
+    workspace = owned("Workspace", "llama", "w", deployment())
+    artifact = owned("ModelArtifact", "weights", "a", None, status={"phase": "Ready"})
+    download = owned("Pod", "weights-download-x", "p1", owned("Job", "weights-download", "j", None))
+    download["metadata"]["labels"] = {"airunway.ai/artifact": "weights"}
+    picker = owned("Pod", "llama-epp-5d-x", "p2", owned("ReplicaSet", "llama-epp-5d", "r", None))
+    picker["metadata"]["labels"] = {
+        "airunway.ai/model-deployment": "llama",
+        "airunway.ai/component": "picker",
+        "pod-template-hash": "5d",
+    }
+    made = {"provider": {"name": "kaito", "resourceKind": "Workspace", "resourceName": "llama"}}
+    view = deployment_view(
+        snapshot(deployment=deployment(**made), objects=(workspace, artifact), pods=(download, picker))
+    )
+    below = {node.name: [child.name for child in node.children] for node in every(view.tree)}
+    assert below["weights"] == ["weights-download"]
+    assert below["llama-epp"] == ["llama-epp-5d"]
+    assert {node.name for node in view.tree.children} == {"llama", "llama-epp", "weights"}
