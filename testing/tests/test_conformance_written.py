@@ -37,6 +37,17 @@ def test_a_field_that_the_crd_does_not_have_and_one_of_another_type_are_named_on
     ]
 
 
+def test_a_status_is_the_upstream_s() -> None:
+    def translate_spec(deployment: ModelDeployment, context: Context[Any]) -> Translation:
+        found = usual(deployment, context)
+        found.objects[0]["status"] = {}
+        return found
+
+    host = toy_host(translate_spec=translate_spec)
+    (said,) = refused_objects(host, bases(host), _schemas(host))
+    assert said == "vllm: translate_spec writes a status of the Toy: leave it to the upstream"
+
+
 def test_an_override_belongs_where_the_crd_has_it() -> None:
     word = overrides.keys(word=overrides.TEXT)
     host = toy_host(override_schema=word)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -106,8 +107,8 @@ class Strange:
         ({"upstream": (replace(THING, readings={"spec": "jinja"}),)}, "known are plain, shell, go-template, digest"),
         ({"engines": ()}, "engines is empty"),
         ({"engines": ("vllm",)}, "is a str, not an EngineCapability"),
-        ({"engines": (replace(VLLM, name="v LLM"),)}, "small letters, digits and '-' only"),
-        ({"engines": (replace(VLLM, name="vLLM"),)}, "small letters, digits and '-' only"),
+        ({"engines": (replace(VLLM, name="v LLM"),)}, "small letters, digits, '-', '.' and '_' only"),
+        ({"engines": (replace(VLLM, name="vLLM"),)}, "small letters, digits, '-', '.' and '_' only"),
         ({"engines": (VLLM, VLLM)}, "has 'vllm' 2 times"),
         ({"engines": (replace(VLLM, gpu_support=False),)}, "nothing could ever run on it"),
         ({"engines": (replace(VLLM, serving_modes=("both",)),)}, "known are aggregated and disaggregated"),
@@ -304,8 +305,21 @@ def test_what_a_hook_raises_is_a_fault_with_its_name(toy: MakeHost, typed: Model
     def broken(*_: object) -> Any:
         raise ZeroDivisionError("oops")
 
-    with pytest.raises(PluginFault, match=rf"provider 'toy' \(toy 1\.0\): {hook} raised ZeroDivisionError\('oops'\)"):
+    where = rf"test_host\.py:{broken.__code__.co_firstlineno + 1}"
+    text = rf"provider 'toy' \(toy 1\.0\): {hook} raised ZeroDivisionError\('oops'\), at {where}"
+    with pytest.raises(PluginFault, match=text):
         ask(toy(**{hook: broken}), hook, typed)
+
+
+@pytest.mark.parametrize("hook", ["can_handle", "translate_spec", "translate_status"])
+def test_a_hook_that_ends_the_program_fails_one_deployment(toy: MakeHost, typed: ModelDeployment, hook: str) -> None:
+    """As `argparse` does with arguments that it does not know."""
+
+    def leaves(*_: object) -> Any:
+        ArgumentParser(prog="engine").parse_args(["--unheard"])
+
+    with pytest.raises(PluginFault, match=rf"{hook} raised SystemExit\(2\), at test_host\.py:\d+$"):
+        ask(toy(**{hook: leaves}), hook, typed)
 
 
 def ask(host: ProviderHost, hook: str, typed: ModelDeployment) -> object:

@@ -29,6 +29,9 @@ def refused_objects(host: ProviderHost, asked: Sequence[Base], schemas: Schemas)
     said: set[str] = set()
     for base in asked:
         for obj in judged(host, base, base.spec).objects:
+            if "status" in obj and obj["kind"] not in said:
+                said.add(obj["kind"])
+                yield f"{base.name}: translate_spec writes a status of the {obj['kind']}: leave it to the upstream"
             for sentence in _refusals(obj, schemas)[:_MOST]:
                 if sentence not in said:
                     said.add(sentence)
