@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import queue
 from argparse import ArgumentParser
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,6 +14,7 @@ import pytest
 
 from airunway.api.modeldeployment import ModelDeployment, parse_deployment
 from airunway.plugins import host as host_module
+from airunway.plugins import watchdog
 from airunway.plugins.errors import PluginBroken, PluginFault
 from airunway.plugins.host import SLOW_HOOK, ProviderHost
 from airunway.plugins.registry import host_of
@@ -309,6 +312,27 @@ def test_what_a_hook_raises_is_a_fault_with_its_name(toy: MakeHost, typed: Model
     text = rf"provider 'toy' \(toy 1\.0\): {hook} raised ZeroDivisionError\('oops'\), at {where}"
     with pytest.raises(PluginFault, match=text):
         ask(toy(**{hook: broken}), hook, typed)
+
+
+def test_a_hook_that_does_not_return_is_named_in_the_log(
+    toy: MakeHost, typed: ModelDeployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The probes of the process fail meanwhile, and nothing else would say why."""
+    said: queue.Queue[str] = queue.Queue()
+    lines = logging.Handler()
+    lines.emit = lambda record: said.put(record.getMessage())  # type: ignore[method-assign]
+    monkeypatch.setattr(watchdog.log, "handlers", [lines])
+    monkeypatch.setattr(host_module, "_WATCHDOG", watchdog.Watchdog(patience=0.01))
+    monkeypatch.setattr(host_module, "SLOW_HOOK", 3600.0)
+    heard: list[str] = []
+
+    def waits(*_: object) -> Any:
+        heard.append(said.get(timeout=60))
+        return Compatibility()
+
+    toy(can_handle=waits).can_handle(typed, CONTEXT)
+    assert heard[0].startswith("provider 'toy' (toy 1.0): can_handle has not returned for ")
+    assert f"at test_host.py:{waits.__code__.co_firstlineno + 1}; nothing else runs meanwhile" in heard[0]
 
 
 @pytest.mark.parametrize("hook", ["can_handle", "translate_spec", "translate_status"])
