@@ -224,6 +224,8 @@ def test_a_gpu_that_is_shared_in_time_slices_counts_once_and_has_no_memory_of_it
     assert (both.nodes, both.models) == (1, ("H100",))
     (requirement,) = both.requirements
     assert requirement["values"] == ["NVIDIA-H100-80GB-HBM3"]
+    more = found(sliced, H100, count=3, model="H100")  # the slices of two GPUs would be taken for three
+    assert (more.nodes, more.requirements[0]["values"]) == (1, ["NVIDIA-H100-80GB-HBM3"])
     mig: Resource = {
         "metadata": {"labels": {"nvidia.com/mig-3g.40gb.replicas": "4", "nvidia.com/gpu.replicas": "1"}},
         "status": {"allocatable": {"nvidia.com/mig-3g.40gb": "8"}},

@@ -10,7 +10,7 @@ import pytest
 from catalogue.tests.world import MISSING, PRESENT, World, cause_of, template_of
 
 from airunway.configs.resolution import resolve
-from airunway.resource import Resource, condition_of
+from airunway.resource import Resource
 from airunway.templates.choice import USABLE
 from airunway.templates.limits import bound
 from airunway_catalogue.gpu_models import GpuModels
@@ -299,5 +299,12 @@ def test_a_template_over_the_limits_says_so_and_its_image_is_not_asked() -> None
     assert "spec.defaults.affinity" in found.template["status"]["message"]
     assert "larger than 32 KiB" in found.template["status"]["message"]
     assert found.template["status"]["reason"] == "InvalidSpec"
-    assert (condition_of(found.template, "DiscoveryReady") or {})["reason"] == "InvalidSpec"
+    for type_, status, unknown in (
+        ("HardwareReady", "Unknown", "what hardware it needs is not known"),
+        ("DiscoveryReady", "False", "no image is asked"),
+        ("CacheReady", "Unknown", "it keeps no weights warm"),
+    ):
+        assert found.condition(type_) == (status, "InvalidSpec"), "what is not read is not said to be absent"
+        assert found.message(type_) == f"the spec is too large to be read: {unknown}"
+    assert (found.phase, "cache" in found.status, "hardware" in found.status) == ("Pending", False, False)
     assert memory_of(found.template) < 32 * 2**10

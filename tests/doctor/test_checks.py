@@ -13,8 +13,9 @@ import yaml
 
 from airunway import __version__
 from airunway.api.crds import custom_resource_definitions
+from airunway.cli.doctor import _add_ons
 from airunway.doctor import CHECKS, Snapshot, UnseenPart, run_checks
-from airunway.doctor.checks_accounts import expected_rights, shuts_out
+from airunway.doctor.checks_accounts import expected_guards, expected_rights, shuts_out
 from airunway.doctor.checks_processes import rivals
 from airunway.doctor.findings import AREAS
 from airunway.doctor.report import document, lines
@@ -313,11 +314,38 @@ def test_the_processes_of_the_catalogue_are_checked_as_others(
     assert set(about) == {code}
 
 
-def test_the_catalogue_is_asked_for_no_secrets_and_its_rights_are_not_judged() -> None:
-    (asked,) = expected_rights([CATALOGUE], [])
+def test_the_catalogue_is_asked_for_no_secrets_and_its_rights_are_not_judged_where_it_is_not_installed() -> None:
+    (asked,) = expected_rights([CATALOGUE], [], {})
     assert (asked.resource, asked.verb, asked.wanted) == ("secrets", "list", False)
     report = run_checks(replace(EMPTY, components=(CORE, CATALOGUE)))
     assert "rights and guards of airunway-catalogue" in [each.what for each in report.unseen]
+
+
+def test_the_rights_and_guards_of_the_catalogue_are_those_that_its_distribution_names() -> None:
+    add_ons, broken = _add_ons()
+    assert (list(add_ons), broken) == (["airunway-catalogue"], {})
+    guarded = replace(CATALOGUE, guarded="airunway-system")
+    rights = expected_rights([guarded], [], add_ons)
+    nodes = Right(user=CATALOGUE.user, verb="list", group="", resource="nodes")
+    assert {nodes, replace(nodes, group="batch", resource="jobs", verb="create", namespace="x")} <= set(rights)
+    guards = expected_guards(guarded, [], add_ons)
+    policies = {key_of(each).name for each in guards if each["kind"] == "ValidatingAdmissionPolicy"}
+    assert {f"cat-airunway-system-guard-{part}" for part in ("discovery", "templates")} <= policies
+    report = run_checks(
+        replace(
+            EMPTY,
+            components=(guarded,),
+            add_ons=frozenset(add_ons),
+            rights={each: each.wanted and each != nodes for each in rights},
+            guards={guarded.name: guards},
+            policies=(),
+            bindings=(),
+        )
+    )
+    found = [(each.code, each.what) for each in report.findings if each.code.startswith("ARW04")]
+    assert ("ARW0401", "It may not list nodes.") in found
+    assert [code for code, _ in found].count("ARW0405") == len(policies)
+    assert "rights and guards of airunway-catalogue" not in [each.what for each in report.unseen]
 
 
 def test_a_guard_of_the_status_need_not_know_the_catalogue_which_writes_none() -> None:

@@ -10,7 +10,8 @@ from contextlib import suppress
 
 import pytest
 import yaml
-from tests.install.attempts import (
+from tests.install.helm import NAMESPACE, Helm, Major
+from tests.install.thief.attempt import (
     CONFIG_MAP,
     DEPLOYMENT,
     EMPTY,
@@ -19,14 +20,11 @@ from tests.install.attempts import (
     RBAC,
     Attempt,
     customer_of,
-    honest_of_the_cache,
-    honest_of_the_core,
-    made_of_the_cache,
-    of_a_provider,
-    of_the_core,
     to_kind,
 )
-from tests.install.helm import NAMESPACE, Helm, Major
+from tests.install.thief.core import honest_of_the_core, of_the_core
+from tests.install.thief.model_cache import honest_of_the_cache, made_of_the_cache
+from tests.install.thief.provider import of_a_provider
 from tools.charts.generate import manifests
 
 from airunway.api import names

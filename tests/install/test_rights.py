@@ -36,6 +36,7 @@ from airunway.rbac.rights import (
 from airunway.resource import Resource, canonical_json
 from airunway.webhook import webhook_settings
 from airunway.webhook.configuration import configuration_object
+from airunway_catalogue.rights import ADD_ON
 
 pytestmark = pytest.mark.chart
 
@@ -137,6 +138,17 @@ def test_a_provider_is_kept_to_what_is_its_own(
     )
     assert guards(objects) == guards(expected)
     assert not guards(helms[4].render(f"airunway-provider-{name}", "--set=guard.enabled=false"))
+
+
+@pytest.mark.parametrize("watched", [[], WATCHED], ids=["everywhere", "namespaces"])
+def test_rights_and_guard_of_the_catalogue_are_those_that_doctor_expects(
+    helms: dict[Major, Helm], watched: list[str]
+) -> None:
+    account, name = f"system:serviceaccount:{NAMESPACE}:airunway-catalogue", f"airunway-catalogue-{NAMESPACE}-guard"
+    objects = helms[4].render("airunway-catalogue", *options(watched))
+    assert guards(objects) == guards(ADD_ON.guard(account, own=NAMESPACE, namespaces=watched, name=name))
+    there = granted(objects)
+    assert all(rules <= there[where] for where, rules in wanted(ADD_ON.rights, watched).items())
 
 
 @pytest.mark.parametrize("watched", [[], WATCHED], ids=["everywhere", "namespaces"])

@@ -182,19 +182,18 @@ async def test_a_template_made_again_for_another_model_changes_no_deployment(
     await templates.write("best", phase="Ready", modelName="org/other")
     await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": {"env": [{"name": "OWN", "value": "1"}]}}, manager="user")
 
-    found = await until(client, key, phase_is("Degraded"))
-    assert ready(found) == "False/TemplateNotFound"
-    assert dig(found, "status", "effectiveTemplate", "spec", "model", "id") == MODEL
-    assert str(await client.get(WORKSPACE, key)).count("org/other") == 0, "what runs stays"
-    await templates.write("second", phase="Ready")
-
     async def taken() -> bool:
         try:
             return {"name": "OWN", "value": "1"} in (await container(client, key)).get("env", [])
         except NotFound:  # KAITO has no update of pods: the Workspace is replaced
             return False
 
-    await eventually(taken)
+    await eventually(taken)  # with what the template gave
+    found = await until(client, key, phase_is("Degraded"))
+    assert ready(found) == "False/TemplateNotFound"
+    assert dig(found, "status", "effectiveTemplate", "spec", "model", "id") == MODEL
+    assert str(await client.get(WORKSPACE, key)).count("org/other") == 0
+    await templates.write("second", phase="Ready")
     found = await until(client, key, phase_is("Running"))
     assert (dig(found, "status", "effectiveTemplate", "ref", "name"), ready(found)) == ("second", "True/TemplateFound")
 

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from airunway.api import names
+from airunway.cli.preflight import _reason
 from airunway.plugins.registry import load
 from airunway.resource import Resource
-from airunway.upgrades.forecast import Cluster, Effect, Forecast, forecast
+from airunway.runtime.plan import decide
+from airunway.upgrades.forecast import Cluster, Effect, Forecast, forecast, state_in
 
 CLUSTER = Cluster(definitions={}, kubernetes=(1, 33))  # the provider's kinds are built in
 VOLUME = {"name": "data", "size": "10Gi", "mountPath": "/data"}
@@ -76,6 +78,23 @@ def forecast_of(deployment: Resource, *, before: Cluster | None) -> Forecast:
 def test_what_is_wrong_already_is_what_its_own_condition_says(deployment: Resource, text: str) -> None:
     found = forecast_of(deployment, before=CLUSTER)
     assert (found.at_once, found.already, found.harmed_later) == (Effect.LEAVE, text, False)
+
+
+def test_what_is_about_to_be_deleted_is_not_called_broken() -> None:
+    """A roll-out deletes what it takes the place of at its end; until then the deletion is in every plan."""
+    host, deployment, now = load("vllm"), asked(), datetime(2026, 11, 26, tzinfo=UTC)
+    settings = host.settings({})
+
+    def with_objects(*objects: Resource) -> tuple[Resource, ...]:
+        state = state_in(host, deployment, objects, CLUSTER, now=now, verify=True, configs=())
+        return decide(state, host, settings=settings).objects
+
+    running = with_objects()
+    old = {**running[1], "metadata": {**running[1]["metadata"], "name": "llama-before"}}
+    found = forecast(host, deployment, (*running, old), before=CLUSTER, after=CLUSTER, settings=settings, now=now)
+    assert (found.at_once, found.already) == (Effect.LEAVE, "delete Service 'llama-before'")
+    assert "without the upgrade, too: delete Service 'llama-before'" in _reason(found)
+    assert "broken" not in _reason(found)
 
 
 def test_a_planned_deployment_gets_the_model_cache_that_it_asks_for() -> None:

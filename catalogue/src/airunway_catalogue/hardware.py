@@ -143,11 +143,13 @@ def find_hardware(demand: Demand | None, inventory: Sequence[NodeGroup], models:
         if not count:
             continue
         for gpu in gpus_of(dict(group.labels), demand.resource, models):
-            if not _is_wanted(gpu, demand):
+            few = gpu.number(count) < demand.count
+            # A pod would take the slices of a shared GPU for as many GPUs.
+            if not _is_wanted(gpu, demand) or (few and gpu.sharers > 1):
                 others.append(gpu)
                 continue
             wanted.append((group, gpu))
-            if gpu.number(count) >= demand.count:
+            if not few:
                 enough.append((group, gpu))
     if not enough:
         return _missing(demand, inventory, models)

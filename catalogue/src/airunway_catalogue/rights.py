@@ -37,7 +37,7 @@ from airunway.rbac.policy_rules import (
     restricted_rules,
     whereabouts,
 )
-from airunway.rbac.rights import Rights, leader_election_rights
+from airunway.rbac.rights import AddOn, Rights, leader_election_rights
 from airunway.resource import Resource
 from airunway_catalogue.discovery import PARTS, command_of
 from airunway_catalogue.names import CATALOGUE_MANAGER, DISCOVERY
@@ -172,6 +172,10 @@ def catalogue_guard(user: str, *, own: str, namespaces: Sequence[str] = (), name
         ),
         *own_records(name, condition, CATALOGUE_MANAGER),
     ]
+
+
+ADD_ON = AddOn(rights=catalogue_rules(), guard=catalogue_guard)
+"""For `airunway doctor`. The Secrets that it may read depend on its chart."""
 
 
 _ALONE = (

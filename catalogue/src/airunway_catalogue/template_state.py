@@ -145,7 +145,7 @@ def decide_template(facts: Facts) -> Decision:
     template = facts.template
     if is_deleting(template):
         return Decision()
-    verdicts = {"RuntimeConfigReady": config_verdict(facts.resolution), "HardwareReady": _hardware(facts.hardware)}
+    verdicts = {"RuntimeConfigReady": config_verdict(facts.resolution), "HardwareReady": _hardware(facts)}
     found = _discovery(facts, blocked=_blocked(verdicts))
     verdicts["DiscoveryReady"] = found.verdict
     verdicts["CacheReady"], cache = _cache(facts)
@@ -207,8 +207,16 @@ def open_job(template: Resource) -> str:
 # --------------------------------------------------------------------------------------------------- config, hardware
 
 
-def _hardware(fit: HardwareFit) -> Verdict:
+def _hardware(facts: Facts) -> Verdict:
+    fit = facts.hardware
+    if excess_of(facts.template) is not None:
+        return _unread("what hardware it needs is not known")
     return Verdict(ready=fit.available, reason=fit.reason, message=fit.message)
+
+
+def _unread(what: str, *, ready: bool | None = None) -> Verdict:
+    """Of a spec over the limits only an outline is kept: nothing of the rest may be taken for absent."""
+    return Verdict(ready=ready, reason="InvalidSpec", message=f"the spec is too large to be read: {what}")
 
 
 def _blocked(verdicts: dict[str, Verdict]) -> Verdict | None:
@@ -231,8 +239,7 @@ def _discovery(facts: Facts, *, blocked: Verdict | None) -> _Discovery:
     inline = dig(template, "spec", "modelSources")
     unfinished = tuple(job for job in facts.jobs if not finished(job))
     if excess_of(template) is not None:
-        text = "the spec is too large to be read: no image is asked"
-        return _Discovery(verdict=Verdict(ready=False, reason="InvalidSpec", message=text), delete=unfinished)
+        return _Discovery(verdict=_unread("no image is asked", ready=False), delete=unfinished)
     if isinstance(inline, list) and inline:
         text = (
             f"spec.modelSources names {len(inline)} source{'s' if len(inline) > 1 else ''}: nothing is to be discovered"
@@ -406,6 +413,8 @@ def _failed(facts: Facts, state: _Discovery, reason: str, message: str, *, ended
 def _cache(facts: Facts) -> tuple[Verdict, Resource | None]:
     """CacheReady and ``status.cache``, by the ModelArtifacts that the template keeps."""
     template = facts.template
+    if excess_of(template) is not None:
+        return _unread("it keeps no weights warm"), None
     if not key_of(template).namespace or dig(template, "spec", "caching", "enabled") is not True:
         return Verdict(ready=True, reason="NotEnabled", message="spec.caching is not enabled"), None
     if not facts.kept:
@@ -513,8 +522,10 @@ _OF_THE_WEIGHTS = (Category.CONFIG, Category.AUTH, Category.EXHAUSTION, Category
 
 
 def _harmless(type_: str, verdict: Verdict) -> bool:
-    """Weights that are on their way keep no deployment from using the template: it waits for them itself."""
-    return type_ == "CacheReady" and category_of(verdict.reason) not in _OF_THE_WEIGHTS
+    """What is not known is no fault of its own. Weights that are on their way keep no deployment from using the
+    template: it waits for them itself.
+    """
+    return verdict.ready is None or (type_ == "CacheReady" and category_of(verdict.reason) not in _OF_THE_WEIGHTS)
 
 
 def _phase(rollup: Rollup, *, served: bool) -> str:

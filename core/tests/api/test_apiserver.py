@@ -303,6 +303,7 @@ DEPLOYMENT_STATUS: Resource = {
         "hash": "0" * 64,
         "asked": "1" * 64,
         "takenFor": "2" * 64,
+        "takenForSpec": "4" * 64,
         "newerHash": "3" * 64,
         "spec": {"model": {"id": "org/model"}},
     },

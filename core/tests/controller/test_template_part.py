@@ -135,6 +135,22 @@ def test_a_record_of_an_earlier_release_has_the_digest_of_the_stored_spec() -> N
     assert flags(template_part(changed, templates(edited()))) == {"a": "2"}
 
 
+def annotated(deployment: Resource, **annotations: str) -> Resource:
+    return {**deployment, "metadata": {**deployment["metadata"], "annotations": annotations}}
+
+
+def test_the_removal_of_the_adopt_annotation_takes_nothing() -> None:
+    adopting = {names.ADOPT: "now"}
+    first = template_part(annotated(DEPLOYMENT, **adopting), templates(TEMPLATE))
+    assert flags(template_part(annotated(cached(first, served=True), **adopting), templates(edited()))) == {"a": "1"}
+    removed = template_part(cached(first, served=True), templates(edited()))
+    assert flags(removed) == {"a": "1"}
+    later = template_part(cached(removed, served=True), templates(edited()))
+    assert later.status == removed.status
+    assert flags(template_part(annotated(cached(removed, served=True), **adopting), templates(edited()))) == {"a": "2"}
+    assert flags(template_part(cached(first, served=True, image="other:1"), templates(edited()))) == {"a": "2"}
+
+
 def with_nodes(*values: str, template: Resource = TEMPLATE) -> Resource:
     """The template as the catalogue leaves it when nodes with these labels are there."""
     requirement = {"key": "gpu", "operator": "In", "values": list(values)}

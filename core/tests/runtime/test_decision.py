@@ -228,6 +228,31 @@ def test_what_the_provider_cannot_do_is_said_and_what_runs_is_left_alone(toy: Ma
     assert (decision.do, decision.results[0].blocks_ready) == (Do.SUSPEND, False)
 
 
+@pytest.mark.parametrize(
+    ("spec", "served", "only_degrades"),
+    [
+        ({}, True, True),
+        ({"scaling": {"replicas": 3}}, True, True),
+        ({"env": [{"name": "A", "value": "1"}]}, True, False),
+        ({}, False, False),
+    ],
+    ids=["unedited", "scaled", "edited", "never served"],
+)
+def test_ruling_31_what_serves_is_only_degraded_by_what_its_provider_cannot_do_any_more(
+    toy: MakeHost, plain: MakeDeployment, spec: Resource, served: bool, only_degrades: bool
+) -> None:
+    host = toy()
+    objects = made(host, plain())
+    deployment = plain(**spec)
+    if served:
+        deployment["status"]["conditions"].append({"type": "Served", "status": "True", "reason": "Served"})
+    blocker = Finding(path="spec.x", reason="IncompatibleConfiguration", message="a CRD that came takes this away")
+    blocked = toy(can_handle=lambda d, c: Compatibility(blockers=(blocker,)))
+    decision = decided(blocked, state(blocked, deployment, *objects))
+    (result,) = decision.results
+    assert (decision.do, result.blocks_ready, result.only_degrades) == (Do.OBSERVE_ONLY, True, only_degrades)
+
+
 @pytest.mark.parametrize("hook", ["can_handle", "translate_spec", "translate_status"])
 def test_a_plugin_at_fault_costs_the_pass_and_is_told(toy: MakeHost, plain: MakeDeployment, hook: str) -> None:
     def broken(*_: object) -> Any:

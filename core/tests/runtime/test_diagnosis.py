@@ -102,6 +102,20 @@ def test_ready_is_what_upstream_and_pods_say_together() -> None:
     assert condition(status, "PodsReady")["status"] == "True"
 
 
+@pytest.mark.parametrize(
+    ("report", "pods", "phase"),
+    [(READY, (pod(),), "Degraded"), (READY, (pod(ready=False),), "Failed"), (STARTING, (), "Failed")],
+    ids=["it serves", "its pod is not ready", "the upstream is not ready"],
+)
+def test_what_was_made_again_while_its_template_was_gone_is_degraded_once_it_serves(
+    report: Report, pods: tuple[PodFacts, ...], phase: str
+) -> None:
+    gone = Fault(component="Template", reason="TemplateNotFound", message="there is no ModelTemplate fast")
+    status, _ = outcome(replace(report, core_faults=(gone,)), *pods)
+    assert (status["phase"], status["reason"], status["message"]) == (phase, "TemplateNotFound", gone.message)
+    assert condition(status, "Ready")["status"] == "False"
+
+
 def test_where_no_pod_was_ever_seen_the_upstream_counts_alone() -> None:
     status, _ = outcome(READY)
     assert status["phase"] == "Running"

@@ -17,7 +17,7 @@ from core.tests.conftest import MakeDeployment, MakeHost
 from core.tests.runtime.views import NOW
 
 from airunway.api import names
-from airunway.controller.templates import own_digest
+from airunway.controller.templates import taken_for
 from airunway.plugins.contract import Gateway, Interruption, ModelCache, RuntimeSettings, SecretKey
 from airunway.plugins.host import ProviderHost, assumed_context
 from airunway.resource import Resource, annotations_of
@@ -104,7 +104,7 @@ def recorded(host: ProviderHost, deployment: Resource, *, full: bool = False) ->
         context = replace(context, runtime=POD_SETTINGS, cache=CACHE, gateway=gateway)
     objects = translate(host, deployment, parsed(deployment), context).objects
     found = {obj["kind"]: {name: annotations_of(obj)[name] for name in sorted(annotations_of(obj))} for obj in objects}
-    return {**found, "takenFor": own_digest(deployment)}
+    return {**found, **taken_for(deployment)}
 
 
 @pytest.fixture

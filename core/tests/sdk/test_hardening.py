@@ -109,6 +109,8 @@ def test_m1_a_hardened_picker_never_runs_as_root(plain: MakeDeployment, *, harde
     assert pod["containers"][0]["securityContext"] == {**DROPPED, **user}
     assert pod.get("securityContext") == (FILTERED if hardened else None)
     assert "automountServiceAccountToken" not in pod, "a picker asks the API"
+    (service,) = [obj["spec"] for obj in made if obj["kind"] == "Service"]
+    assert service.get("type") == ("ClusterIP" if hardened else None), "a field that is written is put back"
 
 
 # ------------------------------------------------------------------------------------------------ what a user asks for

@@ -23,7 +23,7 @@ from airunway.webhook.configuration import (
     bundles_in,
     configuration_object,
 )
-from airunway_testing.eventually import PATIENCE
+from airunway_testing.eventually import PATIENCE, eventually
 from airunway_testing.faultproxy import Fault, FaultProxy
 
 pytestmark = pytest.mark.apiserver
@@ -261,11 +261,16 @@ async def test_a_conflict_that_stays_is_retried_later(place: Place, kubeconfig: 
 
 
 async def test_while_it_runs_a_lost_bundle_and_a_late_configuration_are_put_right(place: Place) -> None:
-    running = asyncio.create_task(place.keeper().run())
+    keeper = place.keeper()
+    running = asyncio.create_task(keeper.run())
     try:
         await until_made(place)
+        await eventually(lambda: keeper.remark() is not None)
+        missing = f"there is no ValidatingWebhookConfiguration {place.settings.configuration}"
+        assert keeper.remark() == missing
         await place.install()
         await until_trusted(place)
+        await eventually(lambda: keeper.remark() is None)
         live = await place.configuration()
         live["webhooks"][0]["clientConfig"].pop("caBundle")
         while True:

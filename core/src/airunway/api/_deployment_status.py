@@ -196,6 +196,11 @@ class EffectiveTemplate(ApiModel):
         max_length=64,
         description="Digest of the deployment's own spec for which it was taken; replica counts do not count.",
     )
+    taken_for_spec: str | None = Field(
+        default=None,
+        max_length=64,
+        description="Same digest without the annotation airunway.ai/adopt; only where the deployment has it.",
+    )
     newer_hash: str | None = Field(
         default=None,
         max_length=64,

@@ -15,6 +15,7 @@ from airunway.redaction import printable
 if TYPE_CHECKING:
     from airunway.doctor import DoctorReport, Snapshot
     from airunway.plugins.host import ProviderHost
+    from airunway.rbac.rights import AddOn
 
 FOUND = 3
 """Exit code: there are findings at or above the threshold."""
@@ -63,9 +64,12 @@ def _snapshot(namespace: str, access: Access) -> Snapshot:
     from airunway.doctor import UnseenPart, gather
 
     hosts, broken = _hosts()
-
-    snapshot = on_cluster(lambda client: gather(client, namespace=namespace, hosts=hosts), access, timeout=15.0)
-    unseen = tuple(UnseenPart(part="plugins", what=f"provider {name}", why=why) for name, why in broken.items())
+    add_ons, unusable = _add_ons()
+    snapshot = on_cluster(
+        lambda client: gather(client, namespace=namespace, hosts=hosts, add_ons=add_ons), access, timeout=15.0
+    )
+    broken = {**{f"provider {name}": why for name, why in broken.items()}, **unusable}
+    unseen = tuple(UnseenPart(part="plugins", what=what, why=why) for what, why in broken.items())
     return replace(snapshot, unseen=(*snapshot.unseen, *unseen))
 
 
@@ -81,6 +85,21 @@ def _hosts() -> tuple[list[ProviderHost], dict[str, str]]:
         except PluginError as error:
             broken[name] = str(error)
     return hosts, broken
+
+
+def _add_ons() -> tuple[dict[str, AddOn], dict[str, str]]:
+    """The installed add-ons by field manager, and the errors of those that cannot be loaded."""
+    from importlib.metadata import entry_points
+
+    from airunway.rbac.rights import ADD_ONS
+
+    found, broken = {}, {}
+    for point in entry_points(group=ADD_ONS):
+        try:
+            found[point.name] = point.load()
+        except Exception as error:  # noqa: BLE001 - of another distribution
+            broken[f"add-on {point.name}"] = f"{type(error).__name__}: {error}"
+    return found, broken
 
 
 def _print(found: DoctorReport) -> None:

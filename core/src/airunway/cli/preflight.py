@@ -300,7 +300,7 @@ def _counted(counts: Mapping[Effect, int]) -> str:
 def _reason(found: Forecast) -> str:
     parts = [found.why] if found.why else []
     if found.already:
-        parts.append(f"already broken: {found.already}")
+        parts.append(f"without the upgrade, too: {found.already}")
     if found.why_on_change and found.why_on_change != found.why:
         parts.append(
             f"on change: {found.why_on_change}" if found.at_once is not found.on_change else found.why_on_change

@@ -76,6 +76,8 @@ class Part(Protocol):
 
     def unready(self) -> str | None: ...
 
+    def remark(self) -> str | None: ...
+
     def register(self, settings: kopf.OperatorSettings) -> None: ...
 
     async def follow(self) -> None:
@@ -196,6 +198,10 @@ class CoreApplication:
             or self._templates.unready()
             or next((problem for part in self._parts if (problem := part.unready()) is not None), None)
         )
+
+    def remark(self) -> str | None:
+        """What is wrong with a part of the process although the core can work, or None."""
+        return "; ".join(filter(None, (part.remark() for part in self._parts))) or None
 
     def _caches(self) -> list[AnyReflector]:
         caches: list[AnyReflector] = [self._deployments, self._configs]

@@ -112,8 +112,8 @@ def template_part(
     if contribution.unusable:
         problem = Choice(reason="InvalidSpec", message=f"{_named(template)} cannot be used: {contribution.unusable}")
         return _without(deployment, request, record, problem)
-    digest_ = own_digest(deployment)
-    unchanged = record is not None and _is_taken_for(record, deployment, digest_)
+    taken = taken_for(deployment)
+    unchanged = record is not None and _is_taken_for(record, deployment, taken)
     if record is not None and (refused or (unchanged and _keeps(deployment, record, contribution, granted=granted))):
         given, hash_ = record["spec"], str(record.get("hash", ""))
     else:
@@ -124,7 +124,7 @@ def template_part(
         "scope": "Namespace" if key.namespace else "Cluster",
         "hash": hash_,
         "asked": request.digest,
-        "takenFor": digest_ if unchanged or hash_ == contribution.hash else str(dig(record, "takenFor", default="")),
+        **(taken if unchanged or hash_ == contribution.hash else _taken_in(record)),
         "spec": given,
     }
     text = f"Uses {_named(template)}"
@@ -141,11 +141,11 @@ def template_part(
                 f"the new values ({changed})"
             )
     elif given != contribution.spec and not refused:
-        taken = "with the node affinity for the nodes that were there when its values were taken"
+        nodes = "with the node affinity for the nodes that were there when its values were taken"
         if _without_nodes(published, contribution):
-            taken = "without the node affinity for its GPUs, which was not known when its values were taken"
+            nodes = "without the node affinity for its GPUs, which was not known when its values were taken"
         text += (
-            f", {taken}: the next change of the deployment's own spec, or a new value of the annotation {names.ADOPT}, "
+            f", {nodes}: the next change of the deployment's own spec, or a new value of the annotation {names.ADOPT}, "
             "takes that for the nodes of today"
         )
     text = "; ".join((text, *contribution.ignored))
@@ -189,29 +189,38 @@ def newest_hash(deployment: Resource, templates: TemplateSource) -> str:
     return contribution.hash if contribution is not None and not contribution.unusable else ""
 
 
-def own_digest(deployment: Resource) -> str:
-    """The digest of a deployment's own spec and its adopt annotation, without replica counts, gateway and suspend.
+def taken_for(deployment: Resource) -> Resource:
+    """What a record says of the deployment for which its values are taken: digests of the deployment's own spec.
 
-    Default values are left out, as in `runtime.records.written_for`: one that a newer CRD adds is no change of the
-    user's.
+    Replica counts, gateway and suspend are left out; so are default values, as in `runtime.records.written_for`: one
+    that a newer CRD adds is no change of the user's.
     """
     spec = own_spec(deployment)
     with suppress(ParseError):  # it is refused
         spec = parse_model(ModelDeploymentSpec, spec).to_essence()
-    return _digest_of(deployment, {key: value for key, value in _without_replicas(spec).items() if value != {}})
+    own = {key: value for key, value in _lasting(_without_replicas(spec)).items() if value != {}}
+    adopted = annotations_of(deployment).get(names.ADOPT, "")
+    return filled(takenFor=digest([own, adopted]), takenForSpec=digest([own, ""]) if adopted else "")
 
 
-def _is_taken_for(record: Resource, deployment: Resource, digest_: str) -> bool:
-    """Whether the deployment's own spec is the one for which the recorded values were taken. Earlier releases recorded
-    the digest of the spec as it is stored, with the API server's defaults.
+def _taken_in(record: Resource | None) -> Resource:
+    return filled(**{key: dig(record, key) for key in ("takenFor", "takenForSpec")})
+
+
+def _is_taken_for(record: Resource, deployment: Resource, taken: Resource) -> bool:
+    """Whether the deployment's own spec is the one for which the recorded values were taken.
+
+    The removal of the adopt annotation is no new value of it. Earlier releases recorded the digest of the spec as it is
+    stored, with the API server's defaults.
     """
-    recorded = record.get("takenFor")
-    return recorded == digest_ or recorded == _digest_of(deployment, _without_replicas(own_spec(deployment)))
+    adopted = annotations_of(deployment).get(names.ADOPT, "")
+    if record.get("takenFor") == taken["takenFor"] or (not adopted and record.get("takenForSpec") == taken["takenFor"]):
+        return True
+    return record.get("takenFor") == digest([_lasting(_without_replicas(own_spec(deployment))), adopted])
 
 
-def _digest_of(deployment: Resource, spec: Resource) -> str:
-    lasting = {key: value for key, value in spec.items() if key not in _PASSING}
-    return digest([lasting, annotations_of(deployment).get(names.ADOPT, "")])
+def _lasting(spec: Resource) -> Resource:
+    return {key: value for key, value in spec.items() if key not in _PASSING}
 
 
 def judged_digest(deployment: Resource, part: TemplatePart) -> str:

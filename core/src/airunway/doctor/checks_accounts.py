@@ -27,6 +27,7 @@ from airunway.rbac.admission_policies import (
 )
 from airunway.rbac.policy_rules import IMAGES, repository_of
 from airunway.rbac.rights import (
+    AddOn,
     Rights,
     core_rights,
     gateway_rights,
@@ -62,10 +63,13 @@ _SHOWN = 8
 # ------------------------------------------------------------------------------------------------------------ rights
 
 
-def expected_rights(components: Sequence[ProcessDeployment], hosts: Sequence[ProviderHost]) -> list[Right]:
+def expected_rights(
+    components: Sequence[ProcessDeployment], hosts: Sequence[ProviderHost], add_ons: Mapping[str, AddOn]
+) -> list[Right]:
     """Every right that the accounts need for what their processes do, and those that none must have.
 
-    Providers whose plugin is not installed here and processes that have not published their settings are left out.
+    Providers and add-ons whose distribution is not installed here are left out, and processes that have not published
+    their settings.
     """
     found: list[Right] = []
     for component in components:
@@ -73,6 +77,9 @@ def expected_rights(components: Sequence[ProcessDeployment], hosts: Sequence[Pro
         for host in hosts:
             if host.name in component.providers:
                 rights += provider_rights(host.manifest)
+        for add_on in component.add_ons:
+            if add_on in add_ons:
+                rights += add_ons[add_on].rights
         if component.known:
             found += _questions(component, rights)
         # No process may list Secrets: a role grants the webhook's own Secret by name, in its namespace.
@@ -151,7 +158,9 @@ def _account(user: str) -> str:
 # ------------------------------------------------------------------------------------------------------------ guards
 
 
-def expected_guards(component: ProcessDeployment, hosts: Sequence[ProviderHost]) -> tuple[Resource, ...]:
+def expected_guards(
+    component: ProcessDeployment, hosts: Sequence[ProviderHost], add_ons: Mapping[str, AddOn]
+) -> tuple[Resource, ...]:
     """The policies and bindings that a chart of this release installs with a guarded component."""
     if not component.guarded or not component.known or not component.comparable:
         return ()
@@ -174,6 +183,9 @@ def expected_guards(component: ProcessDeployment, hosts: Sequence[ProviderHost])
             found += provider_guard(
                 host.manifest, user, own=namespace, core=component.guarded, namespaces=watched, name=name
             )
+    for add_on in component.add_ons:
+        if add_on in add_ons:
+            found += add_ons[add_on].guard(user, own=namespace, namespaces=watched, name=name)
     return tuple(found)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import product
 
 from airunway.doctor.findings import Found, error, warning
@@ -11,7 +11,7 @@ from airunway.doctor.snapshot import ProcessDeployment, Snapshot
 from airunway.redaction import bounded
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.validation.policy import NAMESPACE_NAME, PolicyError, read_selector
-from airunway.webhook.certificates import ROTATE_AHEAD, authority_ends
+from airunway.webhook.certificates import RENEWED_BY, ROTATE_AHEAD, authority_ends
 from airunway.webhook.configuration import (
     CONFIGURATION,
     CONFIGURATION_KIND,
@@ -22,9 +22,6 @@ from airunway.webhook.configuration import (
     webhook_settings,
     webhooks_of,
 )
-
-_LATE = ROTATE_AHEAD - timedelta(days=30)
-"""Certificates are renewed `ROTATE_AHEAD` of their end. If less than this time is left, the renewal has failed."""
 
 
 def configuration_names(components: Sequence[ProcessDeployment]) -> set[str]:
@@ -131,7 +128,7 @@ def _ended(seen: Snapshot) -> Iterator[Found]:
 )
 def _forgotten(seen: Snapshot) -> Iterator[Found]:
     for name, _, ends in _authorities(seen):
-        if ends is not None and seen.now < ends <= seen.now + _LATE:
+        if ends is not None and seen.now < ends <= seen.now + RENEWED_BY:
             yield Found(name, f"Its caBundle ends on {ends:%Y-%m-%d}.")
 
 

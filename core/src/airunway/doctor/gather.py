@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from airunway.api import names
@@ -59,6 +60,7 @@ from airunway.kube import (
 )
 from airunway.plugins.host import ProviderHost
 from airunway.process.effective_settings import EffectiveSettings, published_in
+from airunway.rbac.rights import AddOn
 from airunway.redaction import bounded
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.webhook.cert_rotator import SECRET
@@ -86,8 +88,16 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 
-async def gather(client: Client, *, namespace: str, hosts: Sequence[ProviderHost], limit: int = 500) -> Snapshot:
-    """Read everything; `namespace` is where AI Runway runs, `hosts` are the provider plugins installed here.
+async def gather(
+    client: Client,
+    *,
+    namespace: str,
+    hosts: Sequence[ProviderHost],
+    add_ons: Mapping[str, AddOn] = MappingProxyType({}),
+    limit: int = 500,
+) -> Snapshot:
+    """Read everything; `namespace` is where AI Runway runs, `hosts` are the provider plugins installed here, and
+    `add_ons` the add-ons, by field manager.
 
     Of nodes and deployments at most `limit` are read; `unseen` records that there are more. Raises KubeError if the API
     server does not even return its version.
@@ -95,7 +105,7 @@ async def gather(client: Client, *, namespace: str, hosts: Sequence[ProviderHost
     kubernetes = await client.version()
     here = datetime.now(UTC)
     there = client.server_time or here
-    reader = _Reader(client, namespace=namespace, hosts=hosts, limit=limit)
+    reader = _Reader(client, namespace=namespace, hosts=hosts, add_ons=add_ons, limit=limit)
     ahead = there - here
     snapshot = Snapshot(
         server=client.config.server,
@@ -104,6 +114,7 @@ async def gather(client: Client, *, namespace: str, hosts: Sequence[ProviderHost
         ahead=ahead if abs(ahead) > timedelta(seconds=1) else timedelta(),  # the server's time has whole seconds
         namespace=namespace,
         plugins={host.name: host.manifest.version for host in hosts},
+        add_ons=frozenset(add_ons),
     )
     snapshot = replace(snapshot, **await reader.first())
     snapshot = replace(snapshot, **await reader.second(snapshot))
@@ -111,10 +122,19 @@ async def gather(client: Client, *, namespace: str, hosts: Sequence[ProviderHost
 
 
 class _Reader:
-    def __init__(self, client: Client, *, namespace: str, hosts: Sequence[ProviderHost], limit: int) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        namespace: str,
+        hosts: Sequence[ProviderHost],
+        add_ons: Mapping[str, AddOn],
+        limit: int,
+    ) -> None:
         self._client = client
         self._namespace = namespace
         self._hosts = hosts
+        self._add_ons = add_ons
         self._limit = limit
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self.unseen: list[UnseenPart] = []
@@ -159,7 +179,7 @@ class _Reader:
         if components is not None:
             watched = {name for component in components for name in component.watched} | {self._namespace}
             accounts = [ObjectKey(component.key.namespace, component.account) for component in components]
-            rights = expected_rights(components, self._hosts)
+            rights = expected_rights(components, self._hosts, self._add_ons)
             find = self._client.find
             namespaces = self._each(sorted(watched), lambda name: find(NAMESPACE, ObjectKey("", name)))
             wanted["namespaces"] = ("namespaces", namespaces)
@@ -178,7 +198,7 @@ class _Reader:
             wanted["controllers"] = ("Deployments of upstreams", controllers)
         found = await self._parts(**wanted)
         if components is not None:
-            found["guards"] = {each.name: expected_guards(each, self._hosts) for each in components}
+            found["guards"] = {each.name: expected_guards(each, self._hosts, self._add_ons) for each in components}
         if found.get("configurations") is not None:
             services = sorted(services_of(found["configurations"].values()))
             found |= await self._parts(endpoints=("endpoints of the webhook", self._each(services, self._endpoints_of)))

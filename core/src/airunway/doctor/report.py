@@ -86,8 +86,8 @@ def _unknown(snapshot: Snapshot) -> Iterator[UnseenPart]:
     for provider in sorted(running - set(snapshot.plugins)):
         why = "its plugin is not installed beside this command"
         yield UnseenPart(part="rights", what=f"rights of provider {provider}", why=why)
-    for add_on in sorted({add_on for component in components for add_on in component.add_ons}):
-        why = "this command does not know which it should have: compare with `helm template` of its chart"
+    for add_on in sorted({each for component in components for each in component.add_ons} - snapshot.add_ons):
+        why = "its distribution is not installed beside this command: compare with `helm template` of its chart"
         yield UnseenPart(part="rights", what=f"rights and guards of {add_on}", why=why)
     for component in components:
         if component.guarded and not component.comparable:

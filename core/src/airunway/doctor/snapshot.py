@@ -173,6 +173,8 @@ class Snapshot:
     namespace: str
     plugins: Mapping[str, str]
     """Versions of the provider plugins installed here, by name."""
+    add_ons: frozenset[str] = frozenset()
+    """The field managers of the add-ons installed here."""
     namespaces: Mapping[str, Resource | None] | None = None
     """The namespaces that something names; None for one that does not exist."""
     definitions: Mapping[str, Resource] | None = None

@@ -156,6 +156,12 @@ class Reflector:
         self.add_handler(index._update)
         return index
 
+    def forget(self, key: ObjectKey) -> None:
+        """Drops an object that the reader keeps no longer; its next change, or a new list, brings it back."""
+        old = self._objects.pop(key, None)
+        if old is not None:
+            self._notify(key, old, None)
+
     def retry_now(self) -> None:
         """Ends a wait for the backoff; call it when the next attempt is likely to succeed."""
         self._poke.set()
@@ -447,6 +453,11 @@ class UnionReflector:
         index = Index(values)
         self.add_handler(index._update)
         return index
+
+    def forget(self, key: ObjectKey) -> None:
+        """Drops an object that the reader keeps no longer; its next change, or a new list, brings it back."""
+        for part in self._parts:
+            part.forget(key)
 
     def retry_now(self) -> None:
         """Ends the waits for the backoff; call it when the next attempts are likely to succeed."""

@@ -311,9 +311,10 @@ def subjects(who: str) -> PolicyRule:
 
 
 def as_before(path: str, *, empty: str) -> str:
-    """CEL: the value at `path` (after a dot) is `empty` in a new object, and unchanged in an existing one."""
+    """CEL: the value at `path` (after a dot) is `empty`, or that of the existing object: ours may empty, not set it."""
     before = f"(oldObject == null ? {empty} : variables.old.{path}.orValue({empty}))"
-    return f"variables.o.{path}.orValue({empty}) == {before}"
+    now = f"variables.o.{path}.orValue({empty})"
+    return f"({now} == {empty} || {now} == {before})"
 
 
 def repository_of(image: str) -> str:

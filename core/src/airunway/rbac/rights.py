@@ -6,7 +6,7 @@ about Secrets: the webhook's own Secret, by name, in its namespace.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from airunway.api import names
@@ -70,6 +70,21 @@ class Rights:
         return Rights(
             cluster=self.cluster + other.cluster, watched=self.watched + other.watched, own=self.own + other.own
         )
+
+
+ADD_ONS = "airunway.add_ons"
+"""Group of the entry points by which distributions describe the account of an add-on, each named as its field manager.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddOn:
+    """The account of a part that is neither the core nor a provider, such as the catalogue."""
+
+    rights: Rights
+    """The rights that it needs whatever its options are."""
+    guard: Callable[..., Sequence[Resource]]
+    """``guard(user, own=, namespaces=, name=)``: its policies and bindings, as `admission_policies.gateway_guard`."""
 
 
 def core_rights(*, policy: bool = False, namespaces: Sequence[str] = ()) -> Rights:

@@ -344,6 +344,9 @@ def diagnose(
         faults.append(
             Fault(component="Revision", reason="Progressing", message="Pods of the newest revision are not there yet")
         )
+    core_faults = report.core_faults
+    if not faults and is_ready(observation):  # an object that was made meanwhile serves, and was never Ready
+        core_faults = tuple(replace(fault, only_degrades=True) for fault in core_faults)
     components = tuple(component for component, _ in ranked)
     ready_pods = None
     if pods is not None:
@@ -357,7 +360,7 @@ def diagnose(
             observation=replace(observation, components=components),
             warnings=(*report.warnings, *_unselected(report, evidence)),
         ),
-        faults=(*faults, *report.core_faults),
+        faults=(*faults, *core_faults),
         root_cause=_root_cause(evidence, report, faults, deployment=deployment, previous=previous, now=now),
         wake_after=soonest(observation.requeue_after, stale_in, away_in, absent),
         ready_pods=ready_pods,

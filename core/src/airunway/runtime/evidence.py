@@ -14,7 +14,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -30,12 +30,13 @@ from airunway.kube import (
     AnyReflector,
     Client,
     Forbidden,
+    Handler,
     Index,
     Kind,
     NotFound,
 )
 from airunway.plugins.host import ProviderHost
-from airunway.process.caches import Caches
+from airunway.process.caches import Caches, SharedCache
 from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, uid_of
 from airunway.status.evidence import (
     EventFacts,
@@ -181,6 +182,10 @@ class Workloads:
         theirs, ours = self._known[event.uid]
         return ours == deployment.name or theirs in objects
 
+    def knows(self, event: EventFacts) -> bool:
+        """Whether `makes_pods_of` answers without a request."""
+        return event.uid in self._known or not event.uid or self._denied
+
     async def rolled_out(self, pods: Iterable[PodFacts]) -> bool:
         """Whether each StatefulSet of the pods exists and has no newer revision than theirs. True if workloads may not
         be read. Raises KubeError.
@@ -224,8 +229,13 @@ class Workloads:
 EVENTS_PER_DEPLOYMENT = 64
 """Number of the newest events that are evaluated."""
 
-UNKNOWN_CLAIMS = 256
-"""Number of events about claims of no deployment that are kept for each namespace: any user can write such events."""
+EVENTS_KEPT = 256
+"""Number of the newest events that are kept for each deployment, and for each namespace of those about claims of no
+deployment: any user can write such events.
+"""
+
+WORKLOADS_PER_PASS = 64
+"""Number of workloads that are read in one pass because of events about them, the newest events first."""
 
 PODS_PER_DEPLOYMENT = 2048
 """Number of pods that are evaluated, the living and newest ones: as many as the largest deployment has (32 × 64)."""
@@ -301,10 +311,10 @@ class EvidenceCollector:
         self._events_by_deployment = tuple(
             events.add_index(lambda event: event["about"].get(self._name, ())) for events in self._events
         )
-        self._events_of_unknown = tuple(events.add_index(self._of_no_deployment) for events in self._events)
         for reflector in (*self._pods, self._claims, self._jobs):
             reflector.add_handler(self._on_labelled)
         for events in self._events:
+            events.add_handler(self._limit(events))
             events.add_handler(self._on_event)
         self._denied: set[Kind] = set()
 
@@ -360,13 +370,8 @@ class EvidenceCollector:
         pods = tuple(self._pods_of(key, own))
         labelled = (key.namespace, key.name)
         events = list(self._explaining(pods))
-        refusals = [
-            event
-            for event in _of_all(self._events_by_deployment, key)
-            if event.kind in WORKLOADS and not is_history(event, primary)
-        ]
-        events += [e for e in refusals if await self.workloads.makes_pods_of(e, objects=own, deployment=key)]
-        events.sort(key=lambda event: (str(event.last), event.kind, event.name, event.reason, event.note))
+        events += await self._refusals(key, primary, own)
+        events.sort(key=_by_time)
         return Evidence(
             pods=pods,
             events=tuple(events[-EVENTS_PER_DEPLOYMENT:]),
@@ -374,6 +379,20 @@ class EvidenceCollector:
             jobs=tuple(_facts(self._jobs_by_value.get(labelled))),
             secrets=_secrets_of(deployment["spec"]),
         )
+
+    async def _refusals(self, key: ObjectKey, primary: Resource, own: Collection[str]) -> list[EventFacts]:
+        """The events about workloads that make pods of the deployment, as far as these may be read in one pass."""
+        found, reads = [], 0
+        for event in sorted(_of_all(self._events_by_deployment, key), key=_by_time, reverse=True):
+            if event.kind not in WORKLOADS or is_history(event, primary):
+                continue
+            if not self.workloads.knows(event):
+                reads += 1
+                if reads > WORKLOADS_PER_PASS:
+                    continue
+            if await self.workloads.makes_pods_of(event, objects=own, deployment=key):
+                found.append(event)
+        return found
 
     def events_about(self, objects: Sequence[Resource]) -> tuple[EventFacts, ...]:
         """The events about these objects that the plugin asked for, oldest first."""
@@ -463,22 +482,32 @@ class EvidenceCollector:
 
     def _about_ours(self, event: EventFacts) -> tuple[ObjectKey, ...] | None:
         """The deployments that an event is about, or None if it is about none of ours. Events about claims are kept,
-        too, up to a number: they may come before the pod that names the claim.
+        too: they may come before the pod that names the claim.
         """
         if event.last is not None and self._clock() - event.last > EVENT_AGE:
             return None
         about = tuple(dict.fromkeys([*self._about(event), *self._by_name(event)]))
-        if about:
-            return about
-        if event.kind != PERSISTENT_VOLUME_CLAIM.kind:
-            return None
-        known = sum(index.count(event.namespace) for index in self._events_of_unknown)
-        return () if known < UNKNOWN_CLAIMS else None
+        return about if about or event.kind == PERSISTENT_VOLUME_CLAIM.kind else None
 
-    def _of_no_deployment(self, event: Resource) -> tuple[str, ...]:
-        """The namespace of an event that is about no deployment."""
+    def _counted_for(self, event: Resource) -> tuple[ObjectKey | str, ...]:
+        """What an event is counted for: the deployment with the longest name that it is about, else its namespace."""
+        about = event["about"].get(self._name)
+        if about is None:
+            return ()
         facts: EventFacts = event[FACTS]
-        return (facts.namespace,) if event["about"].get(self._name) == () else ()
+        return (about[0] if about else facts.namespace,)
+
+    def _limit(self, events: SharedCache) -> Handler:
+        """Keeps the newest events of each deployment and namespace. The one that just came stays."""
+        counts = events.add_index(self._counted_for)
+
+        def limit(key: ObjectKey, _old: Resource | None, new: Resource | None) -> None:
+            for value in self._counted_for(new) if new is not None else ():
+                if counts.count(value) > EVENTS_KEPT:
+                    others = (event for event in counts.get(value) if key_of(event) != key)
+                    events.forget(key_of(min(others, key=lambda event: _by_time(event[FACTS]))))
+
+        return limit
 
     def _on_trouble(self, kind: Kind, cause: str) -> None:
         if cause in ("Forbidden", "Unauthorized") and kind not in self._denied:
@@ -533,6 +562,11 @@ def _secrets_of(spec: Resource) -> dict[str, str]:
 
 def _facts(objects: Iterable[Resource]) -> list[Any]:
     return [obj[FACTS] for obj in objects]
+
+
+def _by_time(event: EventFacts) -> tuple[datetime, str, str, str, str]:
+    """The order of events, oldest first; those without a time before all others."""
+    return event.last or datetime.min.replace(tzinfo=UTC), event.kind, event.name, event.reason, event.note
 
 
 def _of_all(indexes: Iterable[Index], value: Hashable) -> Iterator[EventFacts]:

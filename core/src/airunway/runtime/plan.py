@@ -277,7 +277,8 @@ def plan(
     waits = gate.frozen or unknown or any(finding.reason == NEWER_PODS_WAIT for finding in outdated)
     intent = replace(intent, config_hash=None if waits else gate.config.hash if gate.config is not None else "")
     if translated.blockers and not typed.spec.suspend:
-        refused = _blocked(translated, served=state.served)
+        edited = _is_edited(state, typed, digests)
+        refused = _blocked(translated, only_degrades=state.served and (not edited or _more_than_mount(translated)))
         return replace(intent, do=Do.OBSERVE_ONLY, results=(refused,), warnings=warnings)
     if translated.blockers:
         compatible = _blocked(translated, blocks_ready=False)
@@ -539,17 +540,22 @@ def _compatible(
     )
 
 
-def _blocked(translated: TranslationResult, *, blocks_ready: bool = True, served: bool = False) -> StepResult:
+def _more_than_mount(translated: TranslationResult) -> bool:
+    """Whether only the access mode of a claim is in the way: the pods that have it go on."""
+    return all(each.reason == "AccessModeConflict" for each in translated.blockers)
+
+
+def _blocked(translated: TranslationResult, *, blocks_ready: bool = True, only_degrades: bool = False) -> StepResult:
     """The provider cannot run the spec: nothing is created, and live objects stay as they are.
 
-    More replicas than can mount the claim of what serves (`served`) degrade it: the pods that have it go on.
+    What serves is degraded by what has changed around it (a CRD, a setting), and failed by an edit of its spec.
     """
     return StepResult(
         condition="ProviderCompatible",
         reason=translated.blockers[0].reason,
         message="; ".join(located(finding) for finding in translated.blockers),
         blocks_ready=blocks_ready,
-        only_degrades=served and all(each.reason == "AccessModeConflict" for each in translated.blockers),
+        only_degrades=only_degrades,
     )
 
 

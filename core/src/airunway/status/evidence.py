@@ -26,6 +26,8 @@ from airunway.resource import (
 TEXT_LIMIT = 2048
 """Characters kept of a text of Kubernetes or an engine. Its end is kept: a termination message is the end of a log."""
 
+_LONGEST_NAME = 253
+
 _REVISION_LABELS = ("controller-revision-hash", "pod-template-hash")
 
 
@@ -242,8 +244,8 @@ def event_facts(obj: Resource) -> EventFacts:
     return EventFacts(
         kind=_word(regarding.get("kind")),
         namespace=_word(regarding.get("namespace")),
-        name=text_at(regarding.get("name")),
-        uid=text_at(regarding.get("uid")),
+        name=_name(regarding.get("name")),
+        uid=_name(regarding.get("uid")),
         reason=_word(dig(obj, "reason")),
         note=_long(dig(obj, "note")),
         first=first,
@@ -317,6 +319,11 @@ def parse_moment(value: object) -> datetime | None:
     """Returns a time in UTC; None if it is so far away that arithmetic with it would overflow."""
     moment = parse_time(value)
     return moment.astimezone(UTC) if moment is not None and 1970 <= moment.year < 9000 else None
+
+
+def _name(value: object) -> str:
+    """A name or uid; empty if it is longer than any that the API server accepts: it checks neither in an Event."""
+    return value if isinstance(value, str) and len(value) <= _LONGEST_NAME else ""
 
 
 def _word(value: object) -> str:

@@ -101,7 +101,9 @@ class Forecast:
     harmed_later: bool = False
     """Whether a change breaks or recreates the deployment, and would do less without the upgrade."""
     already: str = ""
-    """What is wrong already before the upgrade; empty if nothing is."""
+    """What is wrong without the upgrade, too, or is deleted: an object of which a roll-out takes the place, for
+    example. Empty if nothing is.
+    """
 
 
 def forecast(

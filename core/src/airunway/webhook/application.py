@@ -13,6 +13,7 @@ from airunway.process.metrics import Point
 from airunway.resource import ObjectKey
 from airunway.webhook.admission import AccessReviewer, Admission, ClusterView
 from airunway.webhook.cert_rotator import SETTLE, CertificateSecret, CertRotator
+from airunway.webhook.certificates import RENEWED_BY
 from airunway.webhook.configuration import WebhookSettings
 from airunway.webhook.server import AdmissionServer, Limits, OnReview
 
@@ -34,7 +35,7 @@ class Webhook:
         limits: Limits | None = None,
     ) -> None:
         """Raises ValueError for settings that cannot be used."""
-        clock = clock or (lambda: datetime.now(UTC))
+        clock = self._clock = clock or (lambda: datetime.now(UTC))
         reviewer = AccessReviewer(client)
         self.admission = Admission(
             view,
@@ -73,6 +74,19 @@ class Webhook:
         if self._leading and not self._keeper.configured:
             return f"the ValidatingWebhookConfiguration {self._configuration} does not have our certificate yet"
         return None
+
+    def remark(self) -> str | None:
+        """What is wrong with the certificates although reviews are answered; otherwise None."""
+        kept = self._keeper.remark() if self._leading else None
+        return "; ".join(filter(None, (self.server.problem, self._age(), kept))) or None
+
+    def _age(self) -> str:
+        ends, now = self.server.certificate_ends, self._clock()
+        if ends is None or ends > now + RENEWED_BY:
+            return ""
+        if ends > now:
+            return f"the webhook's certificate ends on {ends:%Y-%m-%d} and is not renewed"
+        return f"the webhook's certificate ended on {ends:%Y-%m-%d}: API servers refuse its answers"
 
     def points(self) -> Iterator[Point]:
         """The metrics that are read: when the certificate that this replica shows ends."""

@@ -92,9 +92,16 @@ class CertRotator:
         self._settle = settle
         self._changed = asyncio.Event()
         self._missing = False
+        self._error = ""
         self.configured = False
         """Whether the configuration has the CA bundle of the Secret."""
         secret.on_change(lambda _: self._changed.set())
+
+    def remark(self) -> str | None:
+        """Why the last pass did not bring everything up to date; None if it did."""
+        if self._error:
+            return f"the webhook's certificates cannot be kept in order: {self._error}"
+        return f"there is no {CONFIGURATION_KIND.kind} {self._settings.configuration}" if self._missing else None
 
     async def run(self) -> None:
         """Keep the certificates valid until cancelled; errors are logged and retried."""
@@ -108,7 +115,9 @@ class CertRotator:
                 self._changed.clear()
                 try:
                     wait = await self.bring_up_to_date()
+                    self._error = ""
                 except KubeError as error:
+                    self._error = str(error)
                     if not is_retryable(error):
                         log.error("the webhook's certificates cannot be kept in order: %s", error)  # noqa: TRY400
                     wait = max(RETRY, retry_after_of(error))

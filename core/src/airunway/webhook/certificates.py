@@ -21,6 +21,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 AUTHORITY_LIFETIME = timedelta(days=3650)
 SERVING_LIFETIME = timedelta(days=365)
 ROTATE_AHEAD = timedelta(days=90)
+RENEWED_BY = ROTATE_AHEAD - timedelta(days=30)
+"""If less than this time is left of a certificate, its renewal has failed."""
+
 OVERLAP = timedelta(hours=1)
 """Time for which a replaced CA stays trusted: replicas follow within seconds; this covers one that hangs."""
 

@@ -270,13 +270,15 @@ class AdmissionServer:
         self._shown = b""
         self.certificate_ends: datetime | None = None
         """When the certificate that is shown ends; None before the first."""
+        self.problem = ""
+        """Why the Secret's newest certificate is not shown; empty if it is."""
         self.listening = False
 
     @property
     def unready(self) -> str | None:
         """Why no review can be answered yet, or None."""
         if not self._certified.is_set():
-            return "the webhook has no certificate yet"
+            return self.problem or "the webhook has no certificate yet"
         return None if self.listening else "the webhook does not listen yet"
 
     def show(self, material: Material | None) -> None:
@@ -290,9 +292,10 @@ class AdmissionServer:
             with _as_file(material.serving + material.serving_key) as path:
                 self._tls.load_cert_chain(path)
         except (ssl.SSLError, OSError) as error:
-            log.error("the certificate in the webhook's Secret cannot be used: %s", error)  # noqa: TRY400
+            self.problem = f"the certificate in the webhook's Secret cannot be used: {error}"
+            log.error(self.problem)  # noqa: TRY400
             return
-        self._shown = material.serving
+        self._shown, self.problem = material.serving, ""
         self.certificate_ends = serving_ends(material.serving)
         self._certified.set()
         log.info("the webhook shows a new certificate")

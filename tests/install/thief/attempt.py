@@ -1,0 +1,170 @@
+"""What a thief with a stolen token tries: one request, what it is about, and what the API server says.
+
+Every object that the thief writes says that it belongs to a ModelDeployment, as an honest one does: what is refused is
+refused in spite of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from airunway.api import names
+from airunway.kube import Kind
+from airunway.plugins.contract import UpstreamKind
+from airunway.resource import Resource, copy_of
+
+CUSTOMER, EMPTY, OPERATOR = "customer", "no-models", "airunway-system"
+"""Namespaces: with ModelDeployments (each account has one of its own, `customer_of`), without any, the operator's."""
+MINE = "mine"
+"""The deployment that was given to the provider; ``foreign`` is one that was given to another."""
+NO_RIGHT = "cannot"
+"""How RBAC refuses: User … cannot …"""
+
+OWNER: Resource = {
+    "apiVersion": names.API_VERSION,
+    "kind": "ModelDeployment",
+    "name": MINE,
+    "uid": "11111111-1111-1111-1111-111111111111",
+    "controller": True,
+}
+
+RBAC = "rbac.authorization.k8s.io"
+CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps")
+SECRET = Kind("", "v1", "Secret", "secrets")
+POD = Kind("", "v1", "Pod", "pods")
+SERVICE = Kind("", "v1", "Service", "services")
+SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts")
+ROLE = Kind(RBAC, "v1", "Role", "roles")
+ROLE_BINDING = Kind(RBAC, "v1", "RoleBinding", "rolebindings")
+CLUSTER_ROLE = Kind(RBAC, "v1", "ClusterRole", "clusterroles", namespaced=False)
+CLUSTER_ROLE_BINDING = Kind(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False)
+NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
+NODE = Kind("", "v1", "Node", "nodes", namespaced=False)
+LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
+EVENT = Kind("events.k8s.io", "v1", "Event", "events")
+DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")
+MODEL_DEPLOYMENT = Kind(names.GROUP, names.VERSION, "ModelDeployment", "modeldeployments")
+RUNTIME_CONFIG = Kind(names.GROUP, names.VERSION, "RuntimeConfig", "runtimeconfigs")
+CLUSTER_RUNTIME_CONFIG = Kind(
+    names.GROUP, names.VERSION, "ClusterRuntimeConfig", "clusterruntimeconfigs", namespaced=False
+)
+_GATEWAYS = "gateway.networking.k8s.io"
+GATEWAY = Kind(_GATEWAYS, "v1", "Gateway", "gateways")
+HTTP_ROUTE = Kind(_GATEWAYS, "v1", "HTTPRoute", "httproutes")
+REFERENCE_GRANT = Kind(_GATEWAYS, "v1", "ReferenceGrant", "referencegrants")
+INFERENCE_POOL = Kind("inference.networking.k8s.io", "v1", "InferencePool", "inferencepools")
+DESTINATION_RULE = Kind("networking.istio.io", "v1", "DestinationRule", "destinationrules")
+CONFIG = Kind(names.GROUP, names.VERSION, "InferenceProviderConfig", "inferenceproviderconfigs", namespaced=False)
+_ADMISSION = "admissionregistration.k8s.io"
+POLICY = Kind(_ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False)
+BINDING = Kind(
+    _ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", namespaced=False
+)
+WEBHOOK = Kind(_ADMISSION, "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", namespaced=False)
+DEFINITION = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One request; for ``patch`` the `body` is a merge patch of the object `name` in `namespace`."""
+
+    family: str
+    what: str
+    verb: Literal["create", "patch", "delete"]
+    kind: Kind
+    words: str
+    namespace: str = CUSTOMER
+    name: str = "thief"
+    body: Resource | None = None
+    subresource: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.family}: {self.what}"
+
+
+# ----------------------------------------------------------------------------------------------------------- pods
+
+_NODE = "must not share the network, processes or memory of their node"
+PRIVILEGED = "must not be privileged, gain privileges, or have capabilities added"
+_MOUNTS = "must not mount the file system of their node"
+IDENTITY = "only run as a service account that a ModelDeployment of the namespace names"
+
+_IN_A_POD: dict[str, tuple[Resource, str]] = {
+    "the node's network": ({"hostNetwork": True}, _NODE),
+    "the node's processes": ({"hostPID": True}, _NODE),
+    "the node's memory": ({"hostIPC": True}, _NODE),
+    "a setting of the kernel": ({"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}}, _NODE),
+    "a process of the Windows host": (
+        {"hostNetwork": True, "securityContext": {"windowsOptions": {"hostProcess": True}}},
+        _NODE,
+    ),
+    "a node by name": ({"nodeName": "control-plane"}, "must not name the node that they run on"),
+    "the root of the node": ({"volumes": [{"name": "x", "hostPath": {"path": "/"}}]}, _MOUNTS),
+    "an NFS export": ({"volumes": [{"name": "x", "nfs": {"server": "a", "path": "/"}}]}, _MOUNTS),
+    "a service account": ({"serviceAccountName": "cluster-admin"}, IDENTITY),
+    "a service account by its old name": ({"serviceAccount": "cluster-admin"}, IDENTITY),
+    "the picker of another": ({"serviceAccountName": "another-epp"}, IDENTITY),
+}
+IN_A_CONTAINER: dict[str, tuple[Resource, str]] = {
+    "privileged": ({"securityContext": {"privileged": True}}, PRIVILEGED),
+    "more privileges": ({"securityContext": {"allowPrivilegeEscalation": True}}, PRIVILEGED),
+    "capabilities": ({"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}, PRIVILEGED),
+    "a port of the node": ({"ports": [{"containerPort": 80, "hostPort": 80}]}, "must not take ports of their node"),
+    "a probe of the node": ({"livenessProbe": {"httpGet": {"port": 10250, "host": "127.0.0.1"}}}, "probes must not"),
+}
+CONTAINER: Resource = {"name": "model", "image": "registry.example/evil"}
+FIELDS = ("containers", "initContainers")
+
+
+def pods() -> Iterator[tuple[str, Resource, str]]:
+    for what, (fields, words) in _IN_A_POD.items():
+        yield what, {"containers": [CONTAINER], **fields}, words
+    for what, (fields, words) in IN_A_CONTAINER.items():
+        yield what, {"containers": [{**CONTAINER, **fields}]}, words
+    unmasked = {**CONTAINER, "securityContext": {"procMount": "Unmasked"}}
+    yield "all of /proc", {"containers": [unmasked], "hostUsers": False}, PRIVILEGED
+    evil = {**CONTAINER, "name": "init", **IN_A_CONTAINER["privileged"][0]}
+    yield "privileged at the start", {"containers": [CONTAINER], "initContainers": [evil]}, PRIVILEGED
+
+
+def put(obj: Resource, path: str, value: object) -> Resource:
+    """The object with `value` at a place, in a list or map of one where there are several."""
+    node: Any = obj
+    *steps, last = path.split(".")
+    for position, step in enumerate(steps):
+        if step == "*":
+            node = node.setdefault("one", {})
+        elif step.endswith("[*]"):
+            node = node.setdefault(step.removesuffix("[*]"), [{}])[0]
+        else:
+            node = node.setdefault(step, {})
+        assert isinstance(node, dict), (path, position)
+    node[last] = value
+    return obj
+
+
+def to_kind(kind: UpstreamKind) -> Kind:
+    return Kind(kind.group, kind.versions[0], kind.kind, kind.plural)
+
+
+def customer_of(account: str) -> str:
+    """The namespace of the deployments that a thief with this account's token goes for."""
+    return f"{CUSTOMER}-{account}"
+
+
+def moved(attempt: Attempt, namespace: str) -> Attempt:
+    """The attempt in that namespace, if it is in the customer's."""
+    name = namespace if (attempt.kind, attempt.name) == (NAMESPACE, CUSTOMER) else attempt.name
+    if attempt.namespace != CUSTOMER:
+        return replace(attempt, name=name)
+    body = copy_of(attempt.body) if attempt.body is not None else None
+    if body is not None and "namespace" in (body.get("metadata") or {}):
+        body["metadata"]["namespace"] = namespace
+    return replace(attempt, namespace=namespace, body=body)
+
+
+def may_read(group: str, plural: str) -> list[Resource]:
+    """Rules of a Role that lets its holder read this kind."""
+    return [{"apiGroups": [group], "resources": [plural], "verbs": ["get"]}]
