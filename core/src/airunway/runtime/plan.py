@@ -33,7 +33,7 @@ from airunway.plugins.contract import (
 )
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
-from airunway.plugins.settings import with_kept
+from airunway.plugins.settings import with_defaults, with_kept
 from airunway.resource import Resource, annotations_of, condition_of, dig, is_deleting, labels_of
 from airunway.runtime.crd_versions import Installed, as_written, writer_of
 from airunway.runtime.gate import Gate, gate_of, waits_for_config
@@ -493,6 +493,12 @@ def _context(
             upstream = kept if written is kind else upstream
     assert upstream is not None, "a provider is asked only where its upstream is known"
     served[kind.key] = upstream
+    writer = served.get(live_kind, upstream)
+    settings = with_defaults(settings, writer.transformer.defaults)
+    # The defaults are in the settings now. What the object was made with counts more, also where it is another default.
+    own = replace(writer, transformer=replace(writer.transformer, defaults={}))
+    served = {key: own if each is writer else each for key, each in served.items()}
+    upstream = served[kind.key]
     pods, cache = (gate.pods, gate.cache) if primary is None else (RuntimeSettings(), None)
     if recorded is not None:
         pods, cache = recorded.pods, recorded.cache

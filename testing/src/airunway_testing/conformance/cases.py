@@ -283,12 +283,14 @@ def _thinkable(host: ProviderHost) -> Iterator[Base]:
             yield Base(name=f"{engine.name} on CPU", engine=engine.name, spec=cpu)
 
 
-def judged(host: ProviderHost, base: Base, spec: Resource, *, context: Context[Any] | None = None) -> TranslationResult:
+def judged(
+    host: ProviderHost, base: Base, spec: Resource, *, context: Context[Any] | None = None, name: str = NAME
+) -> TranslationResult:
     """What comes of a deployment with that spec, the runtime's own checks included. Raises PluginFault."""
     deployment = {
         "apiVersion": API_VERSION,
         "kind": "ModelDeployment",
-        "metadata": {"name": NAME, "namespace": _NAMESPACE, "uid": "00000000-0000-0000-0000-000000000000"},
+        "metadata": {"name": name, "namespace": _NAMESPACE, "uid": "00000000-0000-0000-0000-000000000000"},
         "spec": spec,
         "status": {"engine": {"type": base.engine}, "parts": ["model-cache"]},
     }

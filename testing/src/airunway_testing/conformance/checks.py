@@ -22,6 +22,13 @@ from airunway_testing.conformance.fingerprint import fingerprint
 from airunway_testing.conformance.hostile import hostile_faults
 from airunway_testing.conformance.paths import is_field
 from airunway_testing.conformance.places import guarded_faults
+from airunway_testing.conformance.written import (
+    changed_arguments,
+    fixed_names,
+    refused_objects,
+    refused_overrides,
+    wrong_rules,
+)
 from airunway_testing.simulators import discover_simulators, simulators_for
 
 _SEEDS = ("1", "2")
@@ -38,7 +45,13 @@ def problems(name: str) -> Iterator[str]:
             answers = [beside.submit(_in_a_new_process, name, seed) for seed in _SEEDS]
             yield from _of_the_upstream(host)
             asked = bases(host)
+            yield from wrong_rules(host)
             yield from _of_the_engines(host, asked)
+            schemas = _schemas(host)
+            yield from refused_objects(host, asked, schemas)
+            yield from refused_overrides(host, asked, schemas)
+            yield from fixed_names(host, asked)
+            yield from changed_arguments(host, asked)
             yield from hostile_faults(host, asked)
             yield from _of_other_processes({answer.result() for answer in answers})
     except PluginError as error:
@@ -77,6 +90,15 @@ def _of_the_upstream(host: ProviderHost) -> Iterator[str]:
 def _definitions(host: ProviderHost) -> dict[tuple[str, str], Resource]:
     """The CRDs of the simulators that act on kinds of the provider, by group and kind."""
     return _crds_of(frozenset((kind.group, kind.kind) for kind in host.manifest.upstream))
+
+
+def _schemas(host: ProviderHost) -> dict[tuple[str, str], Resource]:
+    """The schemas of these CRDs, by apiVersion and kind."""
+    return {
+        (f"{group}/{version['name']}", kind): version["schema"]["openAPIV3Schema"]
+        for (group, kind), crd in _definitions(host).items()
+        for version in crd["spec"]["versions"]
+    }
 
 
 @lru_cache(maxsize=1)
