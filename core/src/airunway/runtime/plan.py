@@ -494,15 +494,17 @@ def _context(
     assert upstream is not None, "a provider is asked only where its upstream is known"
     served[kind.key] = upstream
     writer = served.get(live_kind, upstream)
-    settings = with_defaults(settings, writer.transformer.defaults)
-    # The defaults are in the settings now. What the object was made with counts more, also where it is another default.
-    own = replace(writer, transformer=replace(writer.transformer, defaults={}))
-    served = {key: own if each is writer else each for key, each in served.items()}
-    upstream = served[kind.key]
+    defaults = writer.transformer.defaults
+    settings = with_defaults(settings, defaults)
     pods, cache = (gate.pods, gate.cache) if primary is None else (RuntimeSettings(), None)
     if recorded is not None:
         pods, cache = recorded.pods, recorded.cache
         settings = settings if spec_changed else with_kept(settings, recorded.provider)
+    if with_defaults(settings, defaults) is not settings:
+        # What the object was made with counts more, also where it is the default of another transformer.
+        own = replace(writer, transformer=replace(writer.transformer, defaults={}))
+        served = {key: own if each is writer else each for key, each in served.items()}
+        upstream = served[kind.key]
     return Context(
         contract_version=host.contract_version,
         engine=dig(state.deployment, "status", "engine", "type", default=""),

@@ -194,11 +194,12 @@ def newer_waits(
     def waits(reason: str, what: str, text: str, **changes: Any) -> None:
         newer.append((replace(context, **changes), what, Finding(path="", reason=reason, message=text)))
 
-    if newest is not None and used is not None:
+    older = newest_waits(used, installed)
+    if newest is not None and used is not None and (older or context.settings is not settings):
         # What an adoption would take: the defaults of the newest transformer, and what the administrator has set since.
         then = with_defaults(settings, newest.transformer.defaults)
         of_transformer, of_settings = _newer_settings(host, context.settings, settings, then, used)
-        if newest_waits(used, installed):
+        if older:
             what = f"transformer {newest.transformer.name}"
             if of_transformer:
                 what += f" ({_shown(of_transformer)})"
