@@ -40,7 +40,7 @@ def refused_objects(host: ProviderHost, asked: Sequence[Base], schemas: Schemas)
 
 def refused_overrides(host: ProviderHost, asked: Sequence[Base], schemas: Schemas) -> Iterator[str]:
     """Overrides of the manifest's schema that are merged where the CRD of the primary object has no such field."""
-    schema = host.manifest.override_schema
+    schema, bases = host.manifest.override_schema, _of_each_kind(host, asked, schemas)
     for path, value in _samples(schema):
         overrides: Any = value
         for step in reversed(path):
@@ -48,12 +48,10 @@ def refused_overrides(host: ProviderHost, asked: Sequence[Base], schemas: Schema
         checked = check_overrides(overrides, schema)
         if checked.errors or not checked.merge:  # a pattern that the sample does not fit; a key that is not merged
             continue
-        for base in asked:
+        for base, before in bases:
             found = judged(host, base, merged_spec(base.spec, {"provider": {"overrides": overrides}})).objects
-            plain = judged(host, base, base.spec).objects
-            if not found or not plain:
+            if not found:
                 continue
-            before = _unknown(plain[0], schemas)
             new = [place for place in _unknown(found[0], schemas) if place not in before]
             if new:
                 yield (
@@ -62,6 +60,15 @@ def refused_overrides(host: ProviderHost, asked: Sequence[Base], schemas: Schema
                     "key with overrides.typed if the translation reads it itself"
                 )
                 break
+
+
+def _of_each_kind(host: ProviderHost, asked: Sequence[Base], schemas: Schemas) -> list[tuple[Base, list[str]]]:
+    """A plain deployment for each kind of primary object, with the fields of it that the CRD does not have."""
+    found: dict[str, tuple[Base, list[str]]] = {}
+    for base in asked:
+        for primary in judged(host, base, base.spec).objects[:1]:
+            found.setdefault(primary["kind"], (base, _unknown(primary, schemas)))
+    return list(found.values())
 
 
 def fixed_names(host: ProviderHost, asked: Sequence[Base]) -> Iterator[str]:
