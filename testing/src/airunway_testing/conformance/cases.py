@@ -268,6 +268,14 @@ def bases(host: ProviderHost) -> tuple[Base, ...]:
     return tuple(base for base in _thinkable(host) if not judged(host, base, base.spec).blockers)
 
 
+def first_refusal(host: ProviderHost, engine: str) -> str:
+    """Why the plainest deployment with an engine is refused."""
+    refused = (
+        each for base in _thinkable(host) if base.engine == engine for each in judged(host, base, base.spec).blockers
+    )
+    return next((f"{each.path}: {each.message}" for each in refused), "")
+
+
 def _thinkable(host: ProviderHost) -> Iterator[Base]:
     for engine in host.manifest.engines:
         model = {"id": "org/model/file.gguf" if engine.name == "llamacpp" else "org/model"}

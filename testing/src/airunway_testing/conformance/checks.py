@@ -13,10 +13,10 @@ from airunway.api.modeldeployment import parse_deployment
 from airunway.plugins.contract import Observed, UpstreamKind
 from airunway.plugins.errors import PluginError
 from airunway.plugins.host import ProviderHost, assumed_context
-from airunway.plugins.registry import load
+from airunway.plugins.registry import discover, load
 from airunway.resource import Resource, canonical_json
 from airunway.runtime.crd_versions import crd_facts
-from airunway_testing.conformance.cases import NAME, NOW, Base, bases, judged
+from airunway_testing.conformance.cases import NAME, NOW, Base, bases, first_refusal, judged
 from airunway_testing.conformance.fields import Answer, outcomes, replaced_labels, setting_outcomes
 from airunway_testing.conformance.fingerprint import fingerprint
 from airunway_testing.conformance.hostile import hostile_faults
@@ -43,6 +43,7 @@ def problems(name: str) -> Iterator[str]:
         host = load(name)
         with ThreadPoolExecutor(len(_SEEDS)) as beside:
             answers = [beside.submit(_in_a_new_process, name, seed) for seed in _SEEDS]
+            yield from _of_the_version(host)
             yield from _of_the_upstream(host)
             asked = bases(host)
             yield from wrong_rules(host)
@@ -124,12 +125,21 @@ def _of_a_definition(host: ProviderHost, kind: UpstreamKind, crd: Resource) -> I
             )
 
 
+def _of_the_version(host: ProviderHost) -> Iterator[str]:
+    for found in discover(on_request=True):
+        if found.name == host.name and found.version not in ("", host.manifest.version):
+            yield (
+                f"manifest.version is {host.manifest.version!r}, and the distribution {found.distribution} has the "
+                f"version {found.version}: users see the manifest's"
+            )
+
+
 def _of_the_engines(host: ProviderHost, asked: Sequence[Base]) -> Iterator[str]:
     for engine in host.manifest.engines:
         if not any(base.engine == engine.name for base in asked):
             yield (
-                f"{engine.name}: even plain deployments are refused: take the engine out of the manifest, or let "
-                "can_handle pass what its capabilities promise"
+                f"{engine.name}: even plain deployments are refused ({first_refusal(host, engine.name)}): take the "
+                "engine out of the manifest, or let can_handle pass what its capabilities promise"
             )
     for base in asked:
         found = judged(host, base, base.spec).objects
