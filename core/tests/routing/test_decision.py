@@ -525,6 +525,10 @@ def test_nothing_is_made_before_the_generation_is_validated_or_with_the_config_g
     assert said(gone) == (False, "WaitingForConfig")
     quiet = decide(facts(deployment(), config_unusable=True))
     assert (quiet.objects, quiet.condition) == (None, None)
+    off = config(routing={"enabled": False})
+    refused = decide(facts(deployment(), config=off, config_unusable=True))
+    assert (refused.objects, refused.write_status) == (None, False), "a refused config switches no route off"
+    assert decide(facts(deployment(gateway={"enabled": False}), config=off, config_unusable=True)).objects == ()
 
 
 def test_with_the_config_gone_a_route_that_serves_stays_and_is_reported() -> None:

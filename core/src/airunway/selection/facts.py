@@ -260,8 +260,8 @@ def refused_by(deployment: Resource) -> tuple[str, ...]:
         return ()
     owners = [
         provider_of_manager(str(entry.get("manager")))
-        for entry in dig(deployment, "metadata", "managedFields", default=[])
-        if isinstance(entry, Mapping) and dig(entry, "fieldsV1", "f:status", "f:conditions", _OWNED) is not None
+        for entry in entries_at(deployment, "metadata", "managedFields")
+        if dig(entry, "fieldsV1", "f:status", "f:conditions", _OWNED) is not None
     ]
     return tuple(sorted({owner for owner in owners if owner}))
 

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from airunway.api import names
 from airunway.api.names import provider_of_finalizer
-from airunway.resource import Resource, condition_of, dig, finalizers_of, is_deleting, list_at, uid_of
+from airunway.resource import Resource, condition_of, dig, finalizers_of, is_deleting, is_integer, list_at, uid_of
 from airunway.selection.facts import is_refusal_open
 from airunway.status.conditions import CONDITIONS
 from airunway.status.evidence import parse_moment
@@ -148,7 +148,7 @@ class DeploymentView(View):
     since: datetime | None
     """When the condition Ready changed last; of a deployment that is being deleted, when that began."""
     current: bool
-    """Whether the status is about the newest spec."""
+    """Whether the status is about the newest spec, or the deployment is being deleted."""
     model: str
     """Model id, also that of the template."""
     template: TemplateUse | None
@@ -263,7 +263,9 @@ def _verdict(deployment: Resource) -> tuple[str, str, str]:
     if phase == "Terminating" or not is_deleting(deployment):
         return phase, word(dig(status, "reason")), line(dig(status, "message"))
     held = finalizers_of(deployment)
-    text = f"it is being deleted and waits until these finalizers are removed: {', '.join(held)}"
+    text = "it is being deleted"
+    if held:
+        text += f" and waits until these finalizers are removed: {', '.join(held)}"
     if providers := sorted(filter(None, map(provider_of_finalizer, held))):
         text += (
             f"; provider {' and '.join(map(repr, providers))} deletes its objects first: if this lasts, check that it "
@@ -305,7 +307,7 @@ def _is_current(deployment: Resource) -> bool:
 def _replicas(deployment: Resource) -> str:
     replicas = dig(deployment, "status", "replicas")
     ready, desired = dig(replicas, "ready", default=0), dig(replicas, "desired")
-    return f"{ready}/{desired}" if isinstance(ready, int) and isinstance(desired, int) else ""
+    return f"{ready}/{desired}" if is_integer(ready) and is_integer(desired) else ""
 
 
 def _conditions(deployment: Resource) -> Iterator[ConditionRow]:
