@@ -79,7 +79,7 @@ def status(
 
     airunway status md/llama --wait=10m
 
-    Takes at most 12 requests, however many pods there are; --watch takes none while nothing changes. What you have no
+    Takes at most 16 requests, however many pods there are; --watch takes none while nothing changes. What you have no
     right to is listed under "Not seen", with the right's name.
 
     With --wait it exits with 0 when Ready, with 4 when the time is over, with 5 as soon as it is Failed or Stalled.
