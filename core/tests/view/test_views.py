@@ -144,6 +144,19 @@ def test_what_was_not_seen_is_neither_an_empty_list_nor_zero() -> None:
     assert any("pods not seen" in line and "list pods in namespace ml" in line for line in text_of(view))
 
 
+def test_a_gateway_that_knows_the_model_by_its_name_alone_is_shown_with_the_header() -> None:
+    gateway = {"ready": True, "url": "http://192.0.2.1", "modelName": "model"}
+    view = deployment_view(snapshot(deployment=deployment(gateway=gateway)))
+    assert view.header == "X-Gateway-Model-Name: model"
+    assert "Gateway:  http://192.0.2.1 (requests need the header X-Gateway-Model-Name: model)" in text_of(view)
+    by_path = {**gateway, "url": "http://192.0.2.1/ml/llama", "path": "/ml/llama"}
+    view = deployment_view(snapshot(deployment=deployment(gateway=by_path)))
+    assert (view.header, "Gateway:  http://192.0.2.1/ml/llama" in text_of(view)) == ("", True)
+    own_route = deployment(gateway=gateway)
+    own_route["spec"]["gateway"] = {"httpRouteRef": "own"}
+    assert deployment_view(snapshot(deployment=own_route)).header == ""
+
+
 def test_the_template_is_shown_with_its_condition_and_the_model_that_it_gives() -> None:
     given = {"model": {"id": "org/given"}}
     ready = {"type": "TemplateReady", "status": "False", "reason": "TemplateNotFound", "message": "gone"}

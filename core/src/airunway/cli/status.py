@@ -314,7 +314,8 @@ def _facts(view: DeploymentView) -> Iterator[Line]:
     if view.endpoint:
         yield Line(f"Endpoint: {view.endpoint}", "", 10)
     if view.url:
-        yield Line(f"Gateway:  {view.url}", "", 10)
+        needs = f" (requests need the header {view.header})" if view.header else ""
+        yield Line(f"Gateway:  {view.url}{needs}", "", 10)
 
 
 def _tree(root: TreeNode, now: datetime, *, width: int | None, ascii_only: bool) -> list[Line]:
