@@ -108,6 +108,23 @@ def test_a_deletion_is_shown_before_the_provider_reports_it() -> None:
     assert text_of(deployment_view(snapshot(deployment=reported)))[1] == "  Deployment llama goes"
 
 
+def test_the_age_of_ready_is_not_said_of_a_reason_that_may_be_newer() -> None:
+    ready = {
+        "type": "Ready",
+        "status": "False",
+        "lastTransitionTime": "2026-01-01T11:59:43Z",
+        "observedGeneration": 2,
+    }
+    degraded = {"phase": "Degraded", "reason": "RouteNotAccepted"}
+    shown = deployment_view(snapshot(deployment=deployment(**degraded, conditions=[ready])))
+    assert text_of(shown)[0] == "✖ llama in ml is Degraded: RouteNotAccepted, not Ready for 17s"
+    shown = deployment_view(snapshot(deployment=deployment(conditions=[{**ready, "status": "True"}])))
+    assert text_of(shown)[0] == "✔ llama in ml is Running: Ready for 17s"
+    cause = {"code": "ImagePull.NotFound", "object": "Pod/ml/a", "message": "gone", "since": "2026-01-01T11:59:00Z"}
+    shown = deployment_view(snapshot(deployment=deployment(**degraded, conditions=[ready], rootCause=cause)))
+    assert text_of(shown)[0] == "✖ llama in ml is Degraded: ImagePull.NotFound for 60s"
+
+
 def test_fewer_ready_pods_than_the_status_counts_are_named() -> None:
     running = deployment(replicas={"ready": 2, "desired": 2}, message="fine")
     set_ = owned("ReplicaSet", "llama-5d", "r", None)

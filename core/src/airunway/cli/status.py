@@ -266,7 +266,10 @@ def _headline(view: DeploymentView, now: datetime, ascii_only: bool) -> Iterator
     if any((row.type, row.status) == ("Paused", "True") for row in view.conditions):
         stale = " (as it was when reconciliation was paused)"
     since = view.cause.since if view.cause is not None else view.since
-    age = f" for {short_age(since, now)}" if since is not None and since.year > 1970 else ""
+    # Without a root cause the time is that of the condition Ready, and the reason may be newer.
+    unready = view.cause is None and any((row.type, row.status) == ("Ready", "False") for row in view.conditions)
+    what = ", not Ready for" if unready and view.phase != "Terminating" else " for"
+    age = f"{what} {short_age(since, now)}" if since is not None and since.year > 1970 else ""
     why = view.cause.code if view.cause is not None else view.reason
     head = f"{mark} {view.name} in {view.namespace} is {view.phase}{stale}"
     head += f": {why}{age}" if why not in ("", view.phase) else age
