@@ -44,7 +44,7 @@ from airunway_testing.gatewayapi.kinds import definitions as gateway_definitions
 from airunway_testing.gatewayapi.kinds import gateway as gateway_object
 from airunway_testing.sandbox.choice import Choice, choose
 from airunway_testing.sandbox.errors import SandboxError
-from airunway_testing.sandbox.samples import CACHED, MODEL, Sample, models_of, write_registry_samples
+from airunway_testing.sandbox.samples import CACHED, MODEL, Sample, models_of_hub, write_registry_samples
 from airunway_testing.simulators import Simulator
 from airunway_testing.storage.program import CLASS_NAME as STORAGE_CLASS_NAME
 
@@ -273,7 +273,7 @@ def _start_servers(
     if cluster.egress_socket is not None:
         command += ["--egress-socket", str(cluster.egress_socket)]
     if storage:
-        command += ["--storage", *(f"--model={model}" for model in (MODEL, *models_of(box.samples)))]
+        command += ["--storage", *(f"--model={model}" for model in models_of_hub(box.samples))]
     if catalogue:
         command.append("--registry")
     box.parts.start(name, command, environment=environment)
