@@ -36,7 +36,7 @@ from airunway.rbac.rights import picker_role
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway_testing.controlplane import Cluster, Level, learn_kinds, running
 from airunway_testing.controlplane.nodes import DEFAULT_NODES, SimulatedNode, gpu_node
-from airunway_testing.controlplane.processes import Processes, log_tail
+from airunway_testing.controlplane.processes import Processes, ending_of, log_tail
 from airunway_testing.controlplane.readiness import REPORT_EVERY, still_waiting
 from airunway_testing.gatewayapi import simulator as gateway_simulator
 from airunway_testing.gatewayapi.kinds import GATEWAY, GATEWAY_CLASS, gateway_class
@@ -79,7 +79,7 @@ class Sandbox:
     def failed(self) -> str | None:
         """What to tell about a part that has ended by itself, or None."""
         for name, code in self.parts.exited().items():
-            return f"{name} has ended with exit code {code}\n{log_tail(self.parts.log(name))}"
+            return f"{name} {ending_of(code)}\n{log_tail(self.parts.log(name))}"
         return None
 
 
