@@ -125,6 +125,21 @@ def test_the_age_of_ready_is_not_said_of_a_reason_that_may_be_newer() -> None:
     assert text_of(shown)[0] == "✖ llama in ml is Degraded: ImagePull.NotFound for 60s"
 
 
+def test_logs_are_offered_only_where_a_container_has_started() -> None:
+    set_ = owned("ReplicaSet", "llama-5d", "r", None)
+    crashed, unpulled = pod(0, set_, waiting="CrashLoopBackOff"), pod(1, set_, waiting="ImagePullBackOff")
+    del unpulled["status"]["containerStatuses"][0]["lastState"]
+    pods = (crashed, unpulled, pod(2, set_))
+
+    def offered(culprit: Resource, seen: tuple[Resource, ...] | Unseen = pods) -> bool:
+        cause = {"code": "Engine.CrashLoop", "object": f"Pod/ml/{culprit['metadata']['name']}", "message": "it crashes"}
+        view = deployment_view(snapshot(deployment=deployment(phase="Failed", rootCause=cause), pods=seen))
+        return "  Logs: airunway logs md/llama -n ml" in text_of(view)
+
+    assert [offered(each) for each in pods] == [True, False, True]
+    assert offered(unpulled, Unseen(what="pods", why="you have no right to it"))
+
+
 def test_fewer_ready_pods_than_the_status_counts_are_named() -> None:
     running = deployment(replicas={"ready": 2, "desired": 2}, message="fine")
     set_ = owned("ReplicaSet", "llama-5d", "r", None)

@@ -286,8 +286,16 @@ def _headline(view: DeploymentView, now: datetime, ascii_only: bool) -> Iterator
     yield Line(f"  {view.cause.object}: {evidence}", "", 2)
     field = f" (field {view.cause.field})" if view.cause.field else ""
     yield Line(f"  Remedy: {view.cause.remedy or 'see the message above.'}{field}", "", 2)
-    if kind == "Pod":
+    if kind == "Pod" and _may_have_logs(view, name):
         yield Line(f"  Logs: airunway logs md/{view.name} -n {view.namespace}", "dim", 2)
+
+
+def _may_have_logs(view: DeploymentView, pod: str) -> bool:
+    """Whether a container of the pod has started; also if pods were not seen."""
+    if isinstance(view.pods, Unseen):
+        return True
+    containers = [container for row in view.pods if row.name == pod for container in row.containers]
+    return any(each.state == "Running" or each.ending is not None for each in containers)
 
 
 def _contradiction(view: DeploymentView) -> Iterator[Line]:
