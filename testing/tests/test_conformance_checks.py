@@ -8,8 +8,10 @@ from typer.testing import CliRunner
 from airunway.cli.main import app
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource
+from airunway.sdk import Compatibility, Finding
 from airunway_testing.conformance import checks
-from airunway_testing.conformance.checks import problems, uncompared
+from airunway_testing.conformance.cases import bases
+from airunway_testing.conformance.checks import _of_the_engines, _of_the_version, problems, uncompared
 from airunway_testing.conformance.fingerprint import fingerprint
 from airunway_testing.simulators import Simulator
 from airunway_testing.toy.provider import MANIFEST, TRANSFORMERS
@@ -71,3 +73,16 @@ def test_what_was_not_compared_is_told_with_a_provider_that_conforms(monkeypatch
     assert done.exit_code == 0, done.output
     assert "airunway provider check: not compared: the CRDs of the simulator that plays Toy" in done.stderr
     assert "holds contract v1" in done.stdout
+
+
+def test_a_version_that_is_not_the_distribution_s_is_said() -> None:
+    (said,) = _of_the_version(toy_host(version="9.0"))
+    assert said.startswith("manifest.version is '9.0', and the distribution airunway-testing has the version 0.")
+    assert list(_of_the_version(toy_host())) == []
+
+
+def test_an_engine_of_which_everything_is_refused_says_why() -> None:
+    blocker = Finding(path="spec.model.id", reason="IncompatibleConfiguration", message="never")
+    host = toy_host(can_handle=lambda _deployment, _context: Compatibility(blockers=(blocker,)))
+    (said, *_) = _of_the_engines(host, bases(host))
+    assert "even plain deployments are refused (spec.model.id: never)" in said

@@ -53,7 +53,7 @@ RULES = {
     "manifest.reserved_labels is a tuple": "a tuple of prefixes, none of them empty",
     "manifest.engines is empty": "at least one `EngineCapability`",
     "not an EngineCapability": "at least one `EngineCapability`",
-    "small letters, digits and '-' only": "small letters, digits, `-`, `.` and `_` only",
+    "small letters, digits, '-', '.' and '_' only": "small letters, digits, `-`, `.` and `_` only",
     "known are aggregated and disaggregated": "`serving_modes` are known ones",
     "neither gpu_support nor cpu_support": "`gpu_support` or `cpu_support`",
     "one entry an engine": "each engine once",

@@ -17,7 +17,7 @@ from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, labels_of, uid_of
 from airunway_testing.audit import AuditReader
 from airunway_testing.cluster_fixtures import with_gpus
-from airunway_testing.expectations import phase_is, reason_is, running_at
+from airunway_testing.expectations import condition_is, phase_is, reason_is, running_at
 from airunway_testing.modelhub.hub import Repository
 from airunway_testing.operator import (
     install_definitions,
@@ -130,6 +130,22 @@ async def test_a33_a_cache_follows_the_model_once_its_weights_are_there_and_goes
     assert "claimName" not in left["status"]["provider"]
     assert "modelCache" not in left["status"]
     assert all(claims == set() for claims in (await serving.pods()).values())
+
+
+async def test_a_refusal_comes_before_the_weights_and_its_correction_needs_no_second_download(serving: Serving) -> None:
+    with serving.ground.held():
+        await serving.deploy(engine={"type": "vllm", "args": {"port": "1"}})
+        await serving.ground.downloading()
+        refused = await serving.until(condition_is("ProviderCompatible", "False"))
+        assert (refused["status"]["phase"], dig(refused, "status", "provider", "resourceName")) == ("Pending", None)
+        assert "'port'" in refused["status"]["message"]
+        generation = await serving.edit("llama", {"engine": {"args": None}})
+        waiting = await serving.until(lambda found: dig(found, "status", "observedGeneration") == generation)
+        assert dig(condition_of(waiting, "ProviderCompatible"), "status") != "False"
+        assert waiting["status"]["reason"] == "Downloading"
+    await serving.until(running_at(generation))
+    (artifact,) = await serving.ground.artifacts()
+    assert artifact["status"]["download"]["attempts"] == 1
 
 
 async def test_a16_scaled_up_on_a_claim_for_one_pod_degrades_and_starts_no_further_pod(serving: Serving) -> None:

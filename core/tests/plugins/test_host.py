@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import queue
+from argparse import ArgumentParser
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -11,6 +14,7 @@ import pytest
 
 from airunway.api.modeldeployment import ModelDeployment, parse_deployment
 from airunway.plugins import host as host_module
+from airunway.plugins import watchdog
 from airunway.plugins.errors import PluginBroken, PluginFault
 from airunway.plugins.host import SLOW_HOOK, ProviderHost
 from airunway.plugins.registry import host_of
@@ -106,8 +110,8 @@ class Strange:
         ({"upstream": (replace(THING, readings={"spec": "jinja"}),)}, "known are plain, shell, go-template, digest"),
         ({"engines": ()}, "engines is empty"),
         ({"engines": ("vllm",)}, "is a str, not an EngineCapability"),
-        ({"engines": (replace(VLLM, name="v LLM"),)}, "small letters, digits and '-' only"),
-        ({"engines": (replace(VLLM, name="vLLM"),)}, "small letters, digits and '-' only"),
+        ({"engines": (replace(VLLM, name="v LLM"),)}, "small letters, digits, '-', '.' and '_' only"),
+        ({"engines": (replace(VLLM, name="vLLM"),)}, "small letters, digits, '-', '.' and '_' only"),
         ({"engines": (VLLM, VLLM)}, "has 'vllm' 2 times"),
         ({"engines": (replace(VLLM, gpu_support=False),)}, "nothing could ever run on it"),
         ({"engines": (replace(VLLM, serving_modes=("both",)),)}, "known are aggregated and disaggregated"),
@@ -304,8 +308,42 @@ def test_what_a_hook_raises_is_a_fault_with_its_name(toy: MakeHost, typed: Model
     def broken(*_: object) -> Any:
         raise ZeroDivisionError("oops")
 
-    with pytest.raises(PluginFault, match=rf"provider 'toy' \(toy 1\.0\): {hook} raised ZeroDivisionError\('oops'\)"):
+    where = rf"test_host\.py:{broken.__code__.co_firstlineno + 1}"
+    text = rf"provider 'toy' \(toy 1\.0\): {hook} raised ZeroDivisionError\('oops'\), at {where}"
+    with pytest.raises(PluginFault, match=text):
         ask(toy(**{hook: broken}), hook, typed)
+
+
+def test_a_hook_that_does_not_return_is_named_in_the_log(
+    toy: MakeHost, typed: ModelDeployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The probes of the process fail meanwhile, and nothing else would say why."""
+    said: queue.Queue[str] = queue.Queue()
+    lines = logging.Handler()
+    lines.emit = lambda record: said.put(record.getMessage())  # type: ignore[method-assign]
+    monkeypatch.setattr(watchdog.log, "handlers", [lines])
+    monkeypatch.setattr(host_module, "_WATCHDOG", watchdog.Watchdog(patience=0.01))
+    monkeypatch.setattr(host_module, "SLOW_HOOK", 3600.0)
+    heard: list[str] = []
+
+    def waits(*_: object) -> Any:
+        heard.append(said.get(timeout=60))
+        return Compatibility()
+
+    toy(can_handle=waits).can_handle(typed, CONTEXT)
+    assert heard[0].startswith("provider 'toy' (toy 1.0): can_handle has not returned for ")
+    assert f"at test_host.py:{waits.__code__.co_firstlineno + 1}; nothing else runs meanwhile" in heard[0]
+
+
+@pytest.mark.parametrize("hook", ["can_handle", "translate_spec", "translate_status"])
+def test_a_hook_that_ends_the_program_fails_one_deployment(toy: MakeHost, typed: ModelDeployment, hook: str) -> None:
+    """As `argparse` does with arguments that it does not know."""
+
+    def leaves(*_: object) -> Any:
+        ArgumentParser(prog="engine").parse_args(["--unheard"])
+
+    with pytest.raises(PluginFault, match=rf"{hook} raised SystemExit\(2\), at test_host\.py:\d+$"):
+        ask(toy(**{hook: leaves}), hook, typed)
 
 
 def ask(host: ProviderHost, hook: str, typed: ModelDeployment) -> object:

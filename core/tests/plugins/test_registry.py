@@ -6,10 +6,12 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from airunway import __version__
 from airunway.api.modeldeployment import ModelDeployment, parse_deployment
 from airunway.plugins import registry
 from airunway.plugins.contract import (
@@ -190,3 +192,24 @@ def test_a_wrapper_that_cannot_be_imported_is_never_left_out_quietly(monkeypatch
     monkeypatch.setattr(registry, "entry_points", lambda *, group: [broken] if group == WRAPPERS else [])
     with pytest.raises(PluginBroken, match="wrapper 'tolerations' cannot be imported: ModuleNotFoundError"):
         wrappers()
+
+
+@pytest.mark.parametrize(
+    ("value", "of_another_release"),
+    [
+        ("airunway.sdk:tenant_of.x", False),  # an attribute of a module that is there
+        ("tests_of_a_newer_sdk:provider", True),
+        ("not_installed:provider", False),
+    ],
+)
+def test_a_plugin_for_another_release_names_both(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, value: str, of_another_release: bool
+) -> None:
+    (tmp_path / "tests_of_a_newer_sdk.py").write_text("from airunway.sdk import tenant_of\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    point = EntryPoint("newer", value, WRAPPERS)
+    monkeypatch.setattr(registry, "entry_points", lambda **_: (point,))
+    with pytest.raises(PluginBroken, match="wrapper 'newer' cannot be imported") as caught:
+        wrappers()
+    assert ("written for another release of AI Runway" in str(caught.value)) is of_another_release
+    assert (f"{__version__} is installed" in str(caught.value)) is of_another_release

@@ -19,7 +19,7 @@ from airunway.plugins.settings import kept_settings, settings_problem, with_kept
 from airunway.resource import Resource, canonical_json, copy_of, dig
 from airunway.runtime.plan import Decision, decide
 from airunway.runtime.translate import parsed, translate
-from airunway.sdk import setting
+from airunway.sdk import Transformer, setting, with_defaults
 
 MANAGER = "airunway-provider-toy"
 
@@ -223,6 +223,68 @@ def test_ruling_23_a_release_that_was_rolled_back_keeps_the_record_of_settings_t
     decision = decided(imaged, plain(**change), obj, settings)
     written_again = orjson.loads(decision.objects[0]["metadata"]["annotations"][names.RUNTIME_SETTINGS])
     assert written_again["provider"] == recorded
+
+
+OLD = Transformer(name="old", api_version="toy.example.org/v2")
+RELEASES = {
+    "1": (OLD,),  # the class has engine:1 as well, then
+    "2": (*with_defaults([OLD], image="engine:1"), replace(OLD, name="new")),
+}
+"""What a provider does to raise a default image: the released transformer keeps its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Raised(Imaged):
+    image: str = setting("engine:2", "Image of the engine.", kept=True)
+
+
+@pytest.fixture
+def older(toy: MakeHost) -> ProviderHost:
+    return toy(settings=Imaged, translate_spec=written, transformers=RELEASES["1"])
+
+
+@pytest.fixture
+def newer(toy: MakeHost) -> ProviderHost:
+    return toy(settings=Raised, translate_spec=written, transformers=RELEASES["2"])
+
+
+def test_a_raised_default_image_restarts_nothing_and_says_that_it_waits(
+    older: ProviderHost, newer: ProviderHost, plain: MakeDeployment
+) -> None:
+    decision = decided(newer, plain(), live(older, plain(), Imaged()), Raised())
+    assert image_of(decision) == "engine:1"
+    (told,) = decision.warnings
+    assert told.reason == "NewerTransformerWaits"
+    assert "transformer new (image engine:2) takes effect with the next change of the spec" in told.message
+    given = decided(newer, plain(), live(older, plain(), Imaged()), Raised(image="mine:3"))
+    assert image_of(given) == "engine:1"
+    assert [each.reason for each in given.warnings] == ["NewerSettingsWait"], "an administrator's is no transformer's"
+    own = plain(image="mine:7")
+    assert decided(newer, own, live(older, own, Imaged()), Raised()).warnings == ()
+
+
+def test_a_release_that_was_rolled_back_and_comes_again_restarts_nothing(
+    older: ProviderHost, newer: ProviderHost, plain: MakeDeployment
+) -> None:
+    """The older release writes its transformer onto what the newer one made; the image stays the recorded one."""
+    made = live(newer, plain(), Raised())
+    assert made["spec"]["image"] == "engine:2"
+    rolled_back = decided(older, plain(), made, Imaged())
+    assert image_of(rolled_back) == "engine:2"
+    back = {**made, "metadata": {**made["metadata"], **rolled_back.objects[0]["metadata"]}}
+    assert back["metadata"]["annotations"][names.TRANSFORMER] == "old"
+    again = decided(newer, plain(), back, Raised())
+    assert (image_of(again), again.warnings) == ("engine:2", ())
+
+
+def test_the_record_has_the_default_of_the_transformer_that_writes(
+    newer: ProviderHost, plain: MakeDeployment, toy: MakeHost
+) -> None:
+    """Where the schema of the upstream fits the older one alone: the next default would else be taken for a setting."""
+    only = toy(settings=Raised, translate_spec=written, transformers=RELEASES["2"][:1])
+    made = decide(state(only, plain()), only, settings=Raised()).objects[0]
+    record = orjson.loads(made["metadata"]["annotations"][names.RUNTIME_SETTINGS])
+    assert (made["spec"]["image"], record["provider"]["image"]) == ("engine:1", "engine:1")
 
 
 def test_real_llmd_9_every_provider_keeps_its_images() -> None:

@@ -26,7 +26,7 @@ from airunway.runtime.plan import Decision, Do, decide
 from airunway.runtime.pod_settings import NEWER_PODS_WAIT, NEWER_WEIGHTS_WAIT
 from airunway.runtime.records import read_record
 from airunway.runtime.translate import parsed, translate
-from airunway.sdk import Compatibility, Translation, cache_mounts, pod_blockers
+from airunway.sdk import Compatibility, Finding, Translation, cache_mounts, pod_blockers
 from airunway.status.evidence import Evidence, PodFacts
 from airunway.status.rollup import roll_up
 
@@ -144,6 +144,30 @@ def test_a42_nothing_is_made_before_the_weights_are_ready_for_this_spec(
     found, message = phase(host, deployment, served=False)
     texts = [result.message for result in decision.results] or [message]
     assert (found, [said in text for text in texts]) == (phase_, [True])
+
+
+@pytest.mark.parametrize(
+    ("reason", "on", "asked"),
+    [("Downloading", True, True), ("", True, False), ("GatedModel", True, False), ("Downloading", False, False)],
+)
+def test_a_refusal_does_not_wait_for_the_weights(
+    host: ProviderHost, toy: MakeHost, plain: MakeDeployment, reason: str, on: bool, asked: bool
+) -> None:
+    mounts: list[ModelCache | None] = []
+
+    def can_handle(_deployment: Any, context: Any) -> Compatibility:
+        mounts.append(context.cache)
+        blocker = Finding(path="spec.affinity", reason="IncompatibleConfiguration", message="cannot be")
+        return Compatibility(blockers=(blocker, replace(blocker, reason="AccessModeConflict", message="too many")))
+
+    refusing = toy(can_handle=can_handle, engines=host.manifest.engines)
+    decision = decided(refusing, answered(plain(model=SHARED), reason, on=on, served=False), NONE)
+    assert (decision.do, decision.objects, decision.plan) == (Do.OBSERVE_ONLY, (), None)
+    refusals = [result for result in decision.results if result.condition == "ProviderCompatible"]
+    assert [(result.reason, result.message) for result in refusals] == (
+        [("IncompatibleConfiguration", "spec.affinity: cannot be")] if asked else []
+    )
+    assert [mount is not None and mount.mount_path == "/model-cache" for mount in mounts] == [True] * asked
 
 
 def test_ready_weights_are_mounted_and_recorded(host: ProviderHost, plain: MakeDeployment) -> None:

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.api.rules import FORBIDDEN_OVERRIDES, MAX_CPU, MAX_MEMORY
+from airunway.runtime.report import located
 from airunway.runtime.translate import check_overrides, merged, placed
-from airunway.sdk.overrides import CPU, GPUS, MEMORY, REPLICAS, items, keys
+from airunway.sdk.overrides import CPU, GPUS, MEMORY, REPLICAS, TEXT, choice, items, keys, typed
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -51,6 +52,21 @@ def test_a_typo_at_any_depth_is_named_with_the_nearest_key_and_passed_over() -> 
     assert "did you mean 'replicas'?" in texts["spec.provider.overrides.frontend.replicsa"]
     assert "did you mean 'routerMode'?" in texts["spec.provider.overrides.routermode"]
     assert result.errors == ()
+
+
+def test_a_typed_key_in_a_map_is_not_merged_either() -> None:
+    schema = keys(server=keys(size=typed(choice("small", "large")), zone=TEXT), other=keys(deep=keys(size=typed(TEXT))))
+    overrides = {"server": {"size": "large", "zone": "a"}, "other": {"deep": {"size": "x"}}}
+    assert check_overrides(overrides, schema).merge == {"server": {"zone": "a"}}
+    assert check_overrides({"server": {"zone": "a"}, "other": {}}, schema).merge == {
+        "server": {"zone": "a"},
+        "other": {},
+    }
+
+
+def test_a_wrong_value_names_its_field_once() -> None:
+    (error,) = check_overrides({"size": "huge"}, keys(size=choice("small", "large"))).errors
+    assert located(error) == "spec.provider.overrides.size: 'huge' is not one of ['small', 'large']"
 
 
 def test_m3_unknown_keys_inside_lists_are_named_and_dropped() -> None:

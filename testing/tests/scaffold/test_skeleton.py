@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 import subprocess
 import sys
@@ -15,8 +16,10 @@ import yaml
 from typer.testing import CliRunner
 
 from airunway.cli.main import app
+from airunway.plugins.registry import host_of
 from airunway.resource import Resource, copy_of
 from airunway.upgrades.definitions import definition_of
+from airunway_testing.conformance.fields import Answer, outcomes
 from airunway_testing.scaffold import ScaffoldError, write_skeleton
 from airunway_testing.scaffold.shape import shape_of
 from airunway_testing.scaffold.skeleton import names_of
@@ -109,6 +112,17 @@ SHAPES: dict[str, tuple[Resource, Resource]] = {
             tolerations=LIST,
         ),
         of(state=TEXT, availableReplicas=COUNT),
+    ),
+    "fields without resources": (
+        of(
+            ["model", "image"],
+            model=TEXT,
+            image=TEXT,
+            replicas=COUNT,
+            args={"type": "array", "items": {"type": "string"}},
+            env=LIST,
+        ),
+        READY,
     ),
     "nothing of a server": (of(["size"], size={"type": "integer", "minimum": 2}), of(phase=TEXT)),
 }
@@ -298,6 +312,28 @@ def test_what_is_written_is_clean(tmp_path: Path, shape: str) -> None:
             check=False,
         )
         assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape != "nothing of a server"])
+def test_it_loses_no_field_without_a_word(tmp_path: Path, shape: str) -> None:
+    write_skeleton("acme", tmp_path, crd=crd(shape))
+    file = tmp_path / "src/airunway_acme/provider.py"
+    spec = importlib.util.spec_from_file_location("skeleton_of_acme", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, spec.name, module)  # dataclasses look there
+        spec.loader.exec_module(module)
+        host = host_of("acme", module.provider, origin=shape)
+        assert [found for found in outcomes(host) if found.answer is Answer.IGNORED] == []
+
+
+def test_what_only_the_author_knows_is_marked(tmp_path: Path) -> None:
+    write_skeleton("acme", tmp_path, crd=crd("fields without resources"))
+    lines = (tmp_path / "src/airunway_acme/provider.py").read_text().splitlines()
+    (marked,) = [line.strip() for line in lines if "the CRD requires it" in line]
+    assert marked == '"model": "x",  # the CRD requires it: write what belongs here'
 
 
 def test_it_imports_the_sdk_and_nothing_else_of_ours(tmp_path: Path) -> None:

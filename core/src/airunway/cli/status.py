@@ -283,7 +283,8 @@ def _headline(view: DeploymentView, now: datetime, ascii_only: bool) -> Iterator
     kind, _, rest = view.cause.object.partition("/")
     name = rest.rpartition("/")[2]
     evidence = view.cause.evidence.removeprefix(f"{kind} {name}, ").removeprefix(f"{kind} {name}: ")
-    yield Line(f"  {view.cause.object}: {evidence}", "", 2)
+    # What the API server refuses has no object yet: the evidence names it.
+    yield Line(f"  {view.cause.object}: {evidence}" if view.cause.object else f"  {evidence}", "", 2)
     field = f" (field {view.cause.field})" if view.cause.field else ""
     yield Line(f"  Remedy: {view.cause.remedy or 'see the message above.'}{field}", "", 2)
     if kind == "Pod" and _may_have_logs(view, name):

@@ -8,11 +8,14 @@ without a cluster, for previews, documentation and tests.
 from __future__ import annotations
 
 import re
+import sysconfig
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
+from pathlib import Path
 from time import monotonic
+from traceback import StackSummary, extract_tb
 from typing import Any, TypeVar
 
 import pluggy
@@ -36,10 +39,16 @@ from airunway.plugins.contract import (
 )
 from airunway.plugins.errors import ContractMismatch, PluginBroken, PluginFault
 from airunway.plugins.settings import read_settings, with_defaults
+from airunway.plugins.watchdog import Watchdog
 from airunway.resource import copy_of
 
 SLOW_HOOK = 1.0
 """Seconds after which a hook call counts as a fault, because it blocks the event loop of the process."""
+
+_WATCHDOG = Watchdog()
+
+_NOT_THE_PLUGIN = (Path(__file__).parents[1], Path(pluggy.__file__).parent)
+_LIBRARY = tuple(Path(path) for path in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
 
 T = TypeVar("T")
 
@@ -156,10 +165,11 @@ class ProviderHost:
         self.faults.pop(hook, None)
         begun = monotonic()
         try:
-            result = call()
-        except Exception as error:
-            # Foreign code: an exception must fail the pass of one deployment, not the process.
-            raise self._fault(hook, f"raised {error!r}"[:512]) from error
+            with _WATCHDOG.watching(f"provider {self.name!r} ({self.origin}): {hook}", _place):
+                result = call()
+        except (Exception, SystemExit) as error:
+            # Foreign code: an exception, or `argparse` in it, must fail the pass of one deployment, not the process.
+            raise self._fault(hook, f"raised {error!r}"[:512] + _place(extract_tb(error.__traceback__))) from error
         taken = monotonic() - begun
         if taken > SLOW_HOOK:
             raise self._fault(hook, f"took {taken:.1f} s; a hook has {SLOW_HOOK:g} s, and nothing else runs meanwhile")
@@ -176,6 +186,17 @@ class ProviderHost:
     def _fault(self, hook: str, what: str) -> PluginFault:
         self.faults[hook] = f"{hook} {what}"
         return PluginFault(f"provider {self.name!r} ({self.origin}): {hook} {what}")
+
+
+def _place(stack: StackSummary) -> str:
+    """The innermost line outside of AI Runway and the standard library, as ``, at provider.py:12``."""
+    for frame in reversed(stack):
+        path = Path(frame.filename)
+        if not any(path.is_relative_to(known) for known in _NOT_THE_PLUGIN):
+            within = any(path.is_relative_to(library) for library in _LIBRARY)
+            if not within or "site-packages" in path.parts:
+                return f", at {path.name}:{frame.lineno}"
+    return ""
 
 
 def _own_copy(context: Context[Any]) -> Context[Any]:

@@ -6,14 +6,19 @@ metadata and imports nothing.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 
 import pluggy
 
+from airunway import __version__
 from airunway.plugins import hookspecs
 from airunway.plugins.errors import PluginBroken, PluginNotFound
 from airunway.plugins.host import ProviderHost
+
+_AIRUNWAY = re.compile(r"airunway(?![\w-])")
+"""The beginning of a requirement of the core's distribution."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +90,18 @@ def _import(point: EntryPoint, *, what: str) -> object:
     try:
         return point.load()
     except Exception as error:  # importing foreign code may raise anything
-        raise PluginBroken(f"{what} cannot be imported: {error!r}") from error
+        raise PluginBroken(f"{what} cannot be imported: {error!r}{_of_another_release(point, error)}") from error
+
+
+def _of_another_release(point: EntryPoint, error: Exception) -> str:
+    """The requirement of a distribution that may have been written for another release of the SDK."""
+    if not (isinstance(error, ImportError) and str(error.name).startswith("airunway.")) and not (
+        isinstance(error, TypeError) and "argument" in str(error)
+    ):
+        return ""
+    required = [each for each in (point.dist.requires or () if point.dist else ()) if _AIRUNWAY.match(each)]
+    wants = f"it requires {required[0]!r}, and" if required else "its distribution does not say for which, and"
+    return f"; it may be written for another release of AI Runway: {wants} {__version__} is installed"
 
 
 def host_of(name: str, plugin: object, *, origin: str = "", wrappers: tuple[object, ...] = ()) -> ProviderHost:

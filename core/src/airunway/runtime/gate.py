@@ -45,7 +45,7 @@ class Gate:
     pods: RuntimeSettings = field(default_factory=RuntimeSettings)
     """The pod settings that a new primary object gets."""
     cache: ModelCache | None = None
-    """The model cache that a new primary object mounts."""
+    """The model cache that a new primary object mounts; while its weights are still to come, that which it would."""
     gateway: Gateway | None = None
     """The gateway for which a new primary object is made."""
     closed: bool = False
@@ -232,11 +232,13 @@ def with_cache(gate: Gate, state: ClusterState, host: ProviderHost, *, changed: 
     waits = StepResult(component=CACHE_COMPONENT, reason="WaitingForModelCache", message=late, blocks_ready=True)
     unanswered = on and (status != "False" or not is_for_this) and state.primary is None
     text = "Waiting until the model cache part has answered for this spec"
-    return replace(gate, closed=True, results=(replace(waits, message=text),) if unanswered else (), late=waits)
+    results = (replace(waits, message=text),) if unanswered else ()
+    to_come = assumed_cache(state.deployment, gate.config, host) if on and is_coming and state.primary is None else None
+    return replace(gate, closed=True, cache=to_come, results=results, late=waits)
 
 
 def assumed_cache(deployment: Resource, config: EffectiveConfig | None, host: ProviderHost) -> ModelCache | None:
-    """The cache for a preview without a cluster: the name of the claim is not known before it is made."""
+    """The cache for a preview without a cluster, and while the weights come: the claim's name is not known before."""
     request = request_of(deployment, config)
     if request is None or not _can_use_one(deployment, host):
         return None

@@ -33,7 +33,7 @@ from airunway.plugins.contract import (
 )
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
-from airunway.plugins.settings import with_kept
+from airunway.plugins.settings import with_defaults, with_kept
 from airunway.resource import Resource, annotations_of, condition_of, dig, is_deleting, labels_of
 from airunway.runtime.crd_versions import Installed, as_written, writer_of
 from airunway.runtime.gate import Gate, gate_of, waits_for_config
@@ -180,7 +180,9 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
     if gate.closed:
         watched = _while_closed(watched, state)
     stopped = hindrance is not None or gate.closed
-    installed = _as_it_runs(state, host) if stopped else _verdict(state, host)
+    # While weights come, the provider is asked about its new object: a refusal must not wait for them.
+    asked = gate.closed and gate.cache is not None and _missing(state, host, suspended=False) is None
+    installed = _verdict(state, host) if asked or not stopped else _as_it_runs(state, host)
     if installed is None:
         return watched
     if typed is None or digests is None:  # live objects are named in the status without being read by the plugin
@@ -226,10 +228,11 @@ def plan(
     waiting: Waiting,
 ) -> Decision:
     """The intent with its steps. A fault of the plugin is reported and not raised; live objects stay as they are."""
-    typed, context, digests = intent.typed, intent.context, intent.digests
+    typed, context, digests, gate = intent.typed, intent.context, intent.digests, intent.gate
+    if typed is not None and context is not None and gate.closed and gate.cache is not None:
+        return _while_weights_come(state, host, intent, typed, context)
     if intent.do in (Do.SKIP, Do.FINALIZE, Do.OBSERVE_ONLY) or typed is None or context is None or digests is None:
         return intent
-    gate = intent.gate
     try:
         chosen = settings_to_write(
             state, host, typed, context, gate=gate, digests=digests, observed=observed, known=waiting
@@ -306,6 +309,24 @@ def plan(
             return _at_fault(intent, observed)
         deletes_obsolete = observed is not None and observed.up_to_date
     return replace(decision, plan=steps, unrecoverable=unrecoverable, deletes_obsolete=deletes_obsolete)
+
+
+def _while_weights_come(
+    state: ClusterState, host: ProviderHost, intent: Decision, typed: ModelDeployment, context: Context[Any]
+) -> Decision:
+    """The intent with the provider's refusal, if there is one. Whether as many pods can mount the claim is not known
+    before it exists.
+    """
+    try:
+        translated = translate(host, state.deployment, typed, context, config=intent.gate.config)
+    except PluginFault as error:
+        log.exception("%s: the provider's plugin is at fault", state.key)
+        return _at_fault(intent, error)
+    blockers = tuple(each for each in translated.blockers if each.reason != "AccessModeConflict")
+    if not blockers:
+        return intent
+    refused = _blocked(replace(translated, blockers=blockers))
+    return replace(intent, results=(*intent.results, refused), warnings=(*intent.warnings, *translated.warnings))
 
 
 def _is_edited(state: ClusterState, typed: ModelDeployment, digests: SpecDigests) -> bool:
@@ -470,10 +491,18 @@ def _context(
             upstream = kept if written is kind else upstream
     assert upstream is not None, "a provider is asked only where its upstream is known"
     served[kind.key] = upstream
+    writer = served.get(live_kind, upstream)
+    defaults = writer.transformer.defaults
+    settings = with_defaults(settings, defaults)
     pods, cache = (gate.pods, gate.cache) if primary is None else (RuntimeSettings(), None)
     if recorded is not None:
         pods, cache = recorded.pods, recorded.cache
         settings = settings if spec_changed else with_kept(settings, recorded.provider)
+    if with_defaults(settings, defaults) is not settings:
+        # What the object was made with counts more, also where it is the default of another transformer.
+        own = replace(writer, transformer=replace(writer.transformer, defaults={}))
+        served = {key: own if each is writer else each for key, each in served.items()}
+        upstream = served[kind.key]
     return Context(
         contract_version=host.contract_version,
         engine=dig(state.deployment, "status", "engine", "type", default=""),

@@ -26,10 +26,10 @@ from airunway.api.modeldeployment import ModelDeployment
 from airunway.configs.resolution import GRANTED, config_name
 from airunway.kube import has_content_of
 from airunway.owned.objects import named
-from airunway.plugins.contract import Context, Finding, ModelCache, Observation, RuntimeSettings
+from airunway.plugins.contract import Context, Finding, ModelCache, Observation, RuntimeSettings, Upstream
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
-from airunway.plugins.settings import kept_settings
+from airunway.plugins.settings import kept_settings, with_defaults, with_kept
 from airunway.resource import Resource, annotations_of, condition_of, dig, labels_of, uid_of
 from airunway.runtime.crd_versions import newest_waits
 from airunway.runtime.diagnosis import is_ready
@@ -194,22 +194,32 @@ def newer_waits(
     def waits(reason: str, what: str, text: str, **changes: Any) -> None:
         newer.append((replace(context, **changes), what, Finding(path="", reason=reason, message=text)))
 
-    if newest is not None and used is not None and newest_waits(used, installed):
-        served = {**context.served, kind.key: newest}
-        text = (
-            f"written by transformer {used.transformer.name}; transformer {newest.transformer.name} takes effect {WHEN}"
-        )
-        what = f"transformer {newest.transformer.name}"
-        waits("NewerTransformerWaits", what, text, upstream=newest if kind.primary else context.upstream, served=served)
-    if context.settings is not settings:
-        before, now = kept_settings(context.settings), kept_settings(settings)
-        changed = ", ".join(f"{to_camel(name)} {now[name] or 'none'}" for name in now if now[name] != before[name])
-        waits(
-            "NewerSettingsWait",
-            f"the provider's newer settings ({changed})",
-            f"made with earlier settings of the provider; {changed} takes effect {WHEN}",
-            settings=settings,
-        )
+    older = newest_waits(used, installed)
+    if newest is not None and used is not None and (older or context.settings is not settings):
+        # What an adoption would take: the defaults of the newest transformer, and what the administrator has set since.
+        then = with_defaults(settings, newest.transformer.defaults)
+        of_transformer, of_settings = _newer_settings(host, context.settings, settings, then, used)
+        if older:
+            what = f"transformer {newest.transformer.name}"
+            if of_transformer:
+                what += f" ({_shown(of_transformer)})"
+            upstream = replace(newest, transformer=replace(newest.transformer, defaults={}))
+            waits(
+                "NewerTransformerWaits",
+                what,
+                f"written by transformer {used.transformer.name}; {what} takes effect {WHEN}",
+                upstream=upstream if kind.primary else context.upstream,
+                served={**context.served, kind.key: upstream},
+                settings=with_kept(then, {**kept_settings(context.settings), **of_transformer}),
+            )
+        if of_settings:
+            changed = _shown(of_settings)
+            waits(
+                "NewerSettingsWait",
+                f"the provider's newer settings ({changed})",
+                f"made with earlier settings of the provider; {changed} takes effect {WHEN}",
+                settings=with_kept(context.settings, of_settings),
+            )
     if context.runtime != current:
         changes = "; ".join(changed_settings(context.runtime, current))  # names and no values
         followed = state.config.title if state.config is not None else f"runtime config {config_name(state.deployment)}"
@@ -244,6 +254,25 @@ def newer_waits(
         known.found = tuple(found)
         known.compared = compared
     return known.found
+
+
+def _newer_settings(
+    host: ProviderHost, kept: object, settings: object, then: object, used: Upstream
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The values that replace those `kept` by an object: defaults of the newest transformer, and the administrator's.
+
+    `then` are the `settings` with the defaults of the newest transformer; `used` is what the object is written in.
+    """
+    writer = next((each for each in host.transformers if each.name == used.transformer.name), used.transformer)
+    now = kept_settings(with_defaults(settings, writer.defaults))
+    before = kept_settings(kept)
+    newer = {name: value for name, value in kept_settings(then).items() if value != before[name]}
+    of_transformer = {name: value for name, value in newer.items() if value != now[name]}
+    return of_transformer, {name: value for name, value in newer.items() if name not in of_transformer}
+
+
+def _shown(changed: Mapping[str, Any]) -> str:
+    return ", ".join(f"{to_camel(name)} {value or 'none'}" for name, value in changed.items())
 
 
 def _plain(objects: Sequence[Resource]) -> list[Resource]:

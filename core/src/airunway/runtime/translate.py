@@ -270,7 +270,7 @@ class Overrides:
 def check_overrides(overrides: Resource, schema: Resource) -> Overrides:
     """Check overrides against the provider's JSON schema.
 
-    Properties of the schema marked ``x-airunway-typed: true`` are read by the translation itself and are not merged. A
+    Properties marked ``x-airunway-typed: true``, also in maps, are read by the translation and are not merged. A
     property with ``x-airunway-ceiling`` is a quantity between 0 and the ceiling. If the schema has no properties, every
     key is unknown.
     """
@@ -299,7 +299,7 @@ def check_overrides(overrides: Resource, schema: Resource) -> Overrides:
         wrong_type = f"must be of type {' or '.join(types) if isinstance(types, list) else types}"
         # Without the value: it may be anything.
         text = wrong_type if problem.validator == "type" else problem.message[:200]
-        errors.append(Finding(path=path, reason="InvalidOverride", message=f"{path}: {text}"))
+        errors.append(Finding(path=path, reason="InvalidOverride", message=text))
     merge = deepcopy(overrides)
     passed_over = list(unknown_fields(merge, schema, path=ROOT, metadata=False, lenient=True))
     unknown = []
@@ -311,11 +311,21 @@ def check_overrides(overrides: Resource, schema: Resource) -> Overrides:
         unknown.append(Finding(path=path, reason="UnknownOverride", message=text))
     for field in passed_over:
         del field.holder[field.key]
-    properties = schema["properties"]
-    merge = {
-        key: value for key, value in merge.items() if key in properties and not properties[key].get("x-airunway-typed")
-    }
+    merge = _without_typed({key: value for key, value in merge.items() if key in schema["properties"]}, schema)
     return Overrides(errors=tuple(errors), unknown=tuple(unknown), merge=merge)
+
+
+def _without_typed(overrides: Resource, schema: Resource) -> Resource:
+    """The overrides without the keys that the translation reads itself, and without maps that have no other key."""
+    left = {}
+    for key, value in overrides.items():
+        described = dig(schema, "properties", key, default={})
+        if dig(described, "x-airunway-typed"):
+            continue
+        kept = _without_typed(value, described) if isinstance(value, dict) else value
+        if kept or not value:
+            left[key] = kept
+    return left
 
 
 def _within_ceiling(_: object, ceiling: str, value: object, __: object) -> Iterator[jsonschema.ValidationError]:

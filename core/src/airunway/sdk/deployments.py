@@ -27,7 +27,10 @@ def nodes_for(gpus: int, limit: int) -> int:
 
 
 def overridden(deployment: ModelDeployment, *path: str, default: Any = None) -> Any:
-    """The value at `path` in ``spec.provider.overrides``, else `default`."""
+    """The value at `path` in ``spec.provider.overrides``, else `default`.
+
+    Mark the key in the manifest's schema with `overrides.typed`: others are also merged into the primary object.
+    """
     return dig(deployment.spec.provider.overrides, *path, default=default)
 
 

@@ -342,7 +342,8 @@ _REGISTERED_CODES = (
         tier=3,
         reasons=("InvalidSpec", "Forbidden", "ReferenceNotFound"),
         meaning="The API server, or a webhook of the upstream, refused an object that the deployment needs.",
-        remedy="Change what the message names, or the policy that refuses it.",
+        remedy="Change what the message names, or the policy that refuses it; where a right is missing, grant it to "
+        "the provider's account (airunway doctor names it).",
     ),
     Code(
         name="Upstream.NotInstalled",

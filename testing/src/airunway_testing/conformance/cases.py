@@ -268,6 +268,14 @@ def bases(host: ProviderHost) -> tuple[Base, ...]:
     return tuple(base for base in _thinkable(host) if not judged(host, base, base.spec).blockers)
 
 
+def first_refusal(host: ProviderHost, engine: str) -> str:
+    """Why the plainest deployment with an engine is refused."""
+    refused = (
+        each for base in _thinkable(host) if base.engine == engine for each in judged(host, base, base.spec).blockers
+    )
+    return next((f"{each.path}: {each.message}" for each in refused), "")
+
+
 def _thinkable(host: ProviderHost) -> Iterator[Base]:
     for engine in host.manifest.engines:
         model = {"id": "org/model/file.gguf" if engine.name == "llamacpp" else "org/model"}
@@ -283,12 +291,14 @@ def _thinkable(host: ProviderHost) -> Iterator[Base]:
             yield Base(name=f"{engine.name} on CPU", engine=engine.name, spec=cpu)
 
 
-def judged(host: ProviderHost, base: Base, spec: Resource, *, context: Context[Any] | None = None) -> TranslationResult:
+def judged(
+    host: ProviderHost, base: Base, spec: Resource, *, context: Context[Any] | None = None, name: str = NAME
+) -> TranslationResult:
     """What comes of a deployment with that spec, the runtime's own checks included. Raises PluginFault."""
     deployment = {
         "apiVersion": API_VERSION,
         "kind": "ModelDeployment",
-        "metadata": {"name": NAME, "namespace": _NAMESPACE, "uid": "00000000-0000-0000-0000-000000000000"},
+        "metadata": {"name": name, "namespace": _NAMESPACE, "uid": "00000000-0000-0000-0000-000000000000"},
         "spec": spec,
         "status": {"engine": {"type": base.engine}, "parts": ["model-cache"]},
     }

@@ -13,15 +13,22 @@ from airunway.api.modeldeployment import parse_deployment
 from airunway.plugins.contract import Observed, UpstreamKind
 from airunway.plugins.errors import PluginError
 from airunway.plugins.host import ProviderHost, assumed_context
-from airunway.plugins.registry import load
+from airunway.plugins.registry import discover, load
 from airunway.resource import Resource, canonical_json
 from airunway.runtime.crd_versions import crd_facts
-from airunway_testing.conformance.cases import NAME, NOW, Base, bases, judged
+from airunway_testing.conformance.cases import NAME, NOW, Base, bases, first_refusal, judged
 from airunway_testing.conformance.fields import Answer, outcomes, replaced_labels, setting_outcomes
 from airunway_testing.conformance.fingerprint import fingerprint
 from airunway_testing.conformance.hostile import hostile_faults
 from airunway_testing.conformance.paths import is_field
 from airunway_testing.conformance.places import guarded_faults
+from airunway_testing.conformance.written import (
+    changed_arguments,
+    fixed_names,
+    refused_objects,
+    refused_overrides,
+    wrong_rules,
+)
 from airunway_testing.simulators import discover_simulators, simulators_for
 
 _SEEDS = ("1", "2")
@@ -36,9 +43,16 @@ def problems(name: str) -> Iterator[str]:
         host = load(name)
         with ThreadPoolExecutor(len(_SEEDS)) as beside:
             answers = [beside.submit(_in_a_new_process, name, seed) for seed in _SEEDS]
+            yield from _of_the_version(host)
             yield from _of_the_upstream(host)
             asked = bases(host)
+            yield from wrong_rules(host)
             yield from _of_the_engines(host, asked)
+            schemas = _schemas(host)
+            yield from refused_objects(host, asked, schemas)
+            yield from refused_overrides(host, asked, schemas)
+            yield from fixed_names(host, asked)
+            yield from changed_arguments(host, asked)
             yield from hostile_faults(host, asked)
             yield from _of_other_processes({answer.result() for answer in answers})
     except PluginError as error:
@@ -79,6 +93,15 @@ def _definitions(host: ProviderHost) -> dict[tuple[str, str], Resource]:
     return _crds_of(frozenset((kind.group, kind.kind) for kind in host.manifest.upstream))
 
 
+def _schemas(host: ProviderHost) -> dict[tuple[str, str], Resource]:
+    """The schemas of these CRDs, by apiVersion and kind."""
+    return {
+        (f"{group}/{version['name']}", kind): version["schema"]["openAPIV3Schema"]
+        for (group, kind), crd in _definitions(host).items()
+        for version in crd["spec"]["versions"]
+    }
+
+
 @lru_cache(maxsize=1)
 def _crds_of(kinds: frozenset[tuple[str, str]]) -> dict[tuple[str, str], Resource]:
     # An upstream's own CRDs have megabytes: they are read once for what is wrong and what was not compared.
@@ -102,12 +125,21 @@ def _of_a_definition(host: ProviderHost, kind: UpstreamKind, crd: Resource) -> I
             )
 
 
+def _of_the_version(host: ProviderHost) -> Iterator[str]:
+    for found in discover(on_request=True):
+        if found.name == host.name and found.version not in ("", host.manifest.version):
+            yield (
+                f"manifest.version is {host.manifest.version!r}, and the distribution {found.distribution} has the "
+                f"version {found.version}: users see the manifest's"
+            )
+
+
 def _of_the_engines(host: ProviderHost, asked: Sequence[Base]) -> Iterator[str]:
     for engine in host.manifest.engines:
         if not any(base.engine == engine.name for base in asked):
             yield (
-                f"{engine.name}: even plain deployments are refused: take the engine out of the manifest, or let "
-                "can_handle pass what its capabilities promise"
+                f"{engine.name}: even plain deployments are refused ({first_refusal(host, engine.name)}): take the "
+                "engine out of the manifest, or let can_handle pass what its capabilities promise"
             )
     for base in asked:
         found = judged(host, base, base.spec).objects

@@ -36,6 +36,11 @@ FIELDS: Mapping[str, tuple[str, str]] = {
 """Fields of a container or its pod that upstreams without pods have in their spec, with their type, and what is written
 there."""
 
+
+class Placeholder(str):
+    """The smallest value that the schema takes, for what the author alone knows."""
+
+
 _TEMPLATES = ("template", "podTemplate", "podTemplateSpec")
 _COUNTS = ("readyReplicas", "availableReplicas")
 _STATES = ("state", "phase")
@@ -87,7 +92,7 @@ class Shape:
             if path:
                 _put(found, path, f'pod["metadata"].get("{part}", {{}})')
         for path, value in self.required:
-            _put(found, path, value)
+            _put(found, path, Placeholder(value))
         return found["spec"] if isinstance(found.get("spec"), dict) else {}  # type: ignore[return-value]
 
 

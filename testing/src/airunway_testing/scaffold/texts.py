@@ -7,11 +7,13 @@ from collections.abc import Iterable, Sequence
 from airunway.plugins.contract import EngineCapability, ProviderManifest, UpstreamKind
 from airunway.sdk import workloads
 from airunway.upgrades.definitions import DefinitionVersion
-from airunway_testing.scaffold.shape import Path, Shape, Tree
+from airunway_testing.scaffold.shape import Path, Placeholder, Shape, Tree
 
 _WIDTH = 120
 _ONE_LINE = 90
 """Letters of a tuple that stands on one line."""
+
+_PLACEHOLDER = "  # the CRD requires it: write what belongs here"
 
 POD_LABEL = "app.kubernetes.io/instance"
 """By which pods are known where the provider cannot label them, until the author says what the operator does."""
@@ -80,6 +82,7 @@ def _imports(shape: Shape) -> list[str]:
     names = [*always.split(), "blocker", "conditions", "launch", "setting"]
     if shape.form == "fields":
         used = str(shape.tree())
+        names += [] if "resources" in shape.fields else ["DEFAULT_GPU_TYPE"]
         names += [name for name in ("container_resources", "environment", "sizing", "tag_of") if f"{name}(" in used]
     else:
         names += ["HARDENED", "model_pod", "pod_blockers", "pod_findings", *(["ignored"] if _unplaced(shape) else [])]
@@ -184,6 +187,8 @@ def _blockers(shape: Shape) -> str:
         "spec.model.cache.mode": 'spec.model.cache.mode != "None"',
         "spec.securityContext": "spec.security_context.run_as_user or spec.security_context.read_only_root_filesystem",
     }
+    if "resources" not in shape.fields:
+        nowhere["spec.resources.gpu.type"] = "spec.resources.gpu.type != DEFAULT_GPU_TYPE"
     if "image.tag" in shape.fields:  # a digest, and what is no image at all
         nowhere["spec.image"] = 're.search(r"[^\\w./:-]", _launch(deployment, context).image)'
     lines += [
@@ -210,8 +215,11 @@ def _spec(tree: Tree, depth: int) -> str:
     lines = []
     for name, value in tree.items():
         text = _spec(value, depth + 1) if isinstance(value, dict) else value
-        lines.append(f"**{text}" if name == "**" else f'"{name}": {text}')
-    return "{\n" + _lines((f"{line}," for line in lines), depth + 1) + "    " * depth + "}"
+        line = f"**{text}," if name == "**" else f'"{name}": {text},'
+        if isinstance(value, Placeholder) and len(line) + len(_PLACEHOLDER) + 4 * (depth + 1) <= _WIDTH:
+            line += _PLACEHOLDER
+        lines.append(line)
+    return "{\n" + _lines(lines, depth + 1) + "    " * depth + "}"
 
 
 def _reading(shape: Shape) -> str:
