@@ -79,7 +79,7 @@ def status(
 
     airunway status md/llama --wait=10m
 
-    Takes at most 12 requests, however many pods there are; --watch takes none while nothing changes. What you have no
+    Takes at most 16 requests, however many pods there are; --watch takes none while nothing changes. What you have no
     right to is listed under "Not seen", with the right's name.
 
     With --wait it exits with 0 when Ready, with 4 when the time is over, with 5 as soon as it is Failed or Stalled.
@@ -266,7 +266,10 @@ def _headline(view: DeploymentView, now: datetime, ascii_only: bool) -> Iterator
     if any((row.type, row.status) == ("Paused", "True") for row in view.conditions):
         stale = " (as it was when reconciliation was paused)"
     since = view.cause.since if view.cause is not None else view.since
-    age = f" for {short_age(since, now)}" if since is not None and since.year > 1970 else ""
+    # Without a root cause the time is that of the condition Ready, and the reason may be newer.
+    unready = view.cause is None and any((row.type, row.status) == ("Ready", "False") for row in view.conditions)
+    what = ", not Ready for" if unready and view.phase != "Terminating" else " for"
+    age = f"{what} {short_age(since, now)}" if since is not None and since.year > 1970 else ""
     why = view.cause.code if view.cause is not None else view.reason
     head = f"{mark} {view.name} in {view.namespace} is {view.phase}{stale}"
     head += f": {why}{age}" if why not in ("", view.phase) else age
@@ -284,8 +287,16 @@ def _headline(view: DeploymentView, now: datetime, ascii_only: bool) -> Iterator
     yield Line(f"  {view.cause.object}: {evidence}" if view.cause.object else f"  {evidence}", "", 2)
     field = f" (field {view.cause.field})" if view.cause.field else ""
     yield Line(f"  Remedy: {view.cause.remedy or 'see the message above.'}{field}", "", 2)
-    if kind == "Pod":
+    if kind == "Pod" and _may_have_logs(view, name):
         yield Line(f"  Logs: airunway logs md/{view.name} -n {view.namespace}", "dim", 2)
+
+
+def _may_have_logs(view: DeploymentView, pod: str) -> bool:
+    """Whether a container of the pod has started; also if pods were not seen."""
+    if isinstance(view.pods, Unseen):
+        return True
+    containers = [container for row in view.pods if row.name == pod for container in row.containers]
+    return any(each.state == "Running" or each.ending is not None for each in containers)
 
 
 def _contradiction(view: DeploymentView) -> Iterator[Line]:
@@ -315,7 +326,8 @@ def _facts(view: DeploymentView) -> Iterator[Line]:
     if view.endpoint:
         yield Line(f"Endpoint: {view.endpoint}", "", 10)
     if view.url:
-        yield Line(f"Gateway:  {view.url}", "", 10)
+        needs = f" (requests need the header {view.header})" if view.header else ""
+        yield Line(f"Gateway:  {view.url}{needs}", "", 10)
 
 
 def _tree(root: TreeNode, now: datetime, *, width: int | None, ascii_only: bool) -> list[Line]:

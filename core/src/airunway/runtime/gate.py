@@ -103,7 +103,7 @@ def _config_gate(state: ClusterState) -> Gate:
     if config is not None and (config.too_large or unready):
         problem = next((p for p in config.problems if p.field == "spec.env"), next(iter(config.problems), None))
         about = f": {problem.field}: {problem.message}" if problem is not None else ""
-        why = f"runtime config {config.name} cannot be used{about}"
+        why = f"{config.title} cannot be used{about}"
         if state.primary is not None:
             return Gate(config=config, frozen=True, warnings=(Finding(path="", reason="InvalidSpec", message=why),))
         unusable = StepResult(component="RuntimeConfig", reason="InvalidSpec", message=why, blocks_ready=True)

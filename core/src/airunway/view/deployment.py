@@ -163,6 +163,8 @@ class DeploymentView(View):
     """Address inside the cluster; empty before there is one."""
     url: str
     """Address at the gateway; empty if there is none."""
+    header: str
+    """Header that a request to `url` needs, as ``NAME: VALUE``; empty if it needs none."""
     cause: CauseView | None
     """Root cause; null if none is known."""
     conditions: tuple[ConditionRow, ...]
@@ -211,6 +213,7 @@ def deployment_view(snapshot: DeploymentSnapshot) -> DeploymentView:
         replicas=_replicas(deployment),
         endpoint=line(dig(status, "endpoint", "url")),
         url=line(dig(status, "gateway", "url")),
+        header=_header(deployment),
         cause=cause,
         conditions=tuple(_conditions(deployment)),
         warnings=tuple(map(line, warnings[:64])) if isinstance(warnings, list) else (),
@@ -278,6 +281,15 @@ def _since(deployment: Resource) -> datetime | None:
     if is_deleting(deployment):
         return parse_moment(dig(deployment, "metadata", "deletionTimestamp"))
     return parse_moment((condition_of(deployment, "Ready") or {}).get("lastTransitionTime"))
+
+
+def _header(deployment: Resource) -> str:
+    """The header by which the route knows the model, where it makes no path for it; a user's own route is not known."""
+    gateway = dig(deployment, "status", "gateway")
+    model, url, path = line(dig(gateway, "modelName")), line(dig(gateway, "url")), line(dig(gateway, "path"))
+    if not (model and url) or path or dig(deployment, "spec", "gateway", "httpRouteRef"):
+        return ""
+    return f"{names.MODEL_HEADER}: {model}"
 
 
 def _template(deployment: Resource) -> TemplateUse | None:
