@@ -162,9 +162,15 @@ def test_a_deployment_that_the_core_has_not_looked_at_has_no_older_spec() -> Non
 
 
 def test_a_paused_deployment_is_shown_as_it_was() -> None:
-    paused = deployment(conditions=[{"type": "Paused", "status": "True", "reason": "Paused"}])
+    paused = deployment(
+        conditions=[{"type": "Paused", "status": "True", "reason": "Paused"}], replicas={"ready": 1, "desired": 1}
+    )
     head = text_of(deployment_view(snapshot(deployment=paused)))[0]
     assert head == "✔ llama in ml is Running (as it was when reconciliation was paused): Ready"
+    broken = pod(0, owned("ReplicaSet", "llama-5d", "r", None), waiting="CrashLoopBackOff")
+    assert "But only" not in "".join(text_of(deployment_view(snapshot(deployment=paused, pods=(broken,)))))
+    paused["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:00Z"
+    assert "paused" not in text_of(deployment_view(snapshot(deployment=paused)))[0], "a pause stops no deletion"
 
 
 def test_what_was_not_seen_is_neither_an_empty_list_nor_zero() -> None:

@@ -263,7 +263,7 @@ def _headline(view: DeploymentView, now: datetime, ascii_only: bool) -> Iterator
     stale = ""
     if not view.current and view.reason != _UNSEEN_BY_CORE:
         stale = " (an older spec: the newest is not reported on yet)"
-    if any((row.type, row.status) == ("Paused", "True") for row in view.conditions):
+    if _is_paused(view) and view.phase != "Terminating":  # a pause stops no deletion
         stale = " (as it was when reconciliation was paused)"
     since = view.cause.since if view.cause is not None else view.since
     # Without a root cause the time is that of the condition Ready, and the reason may be newer.
@@ -299,10 +299,14 @@ def _may_have_logs(view: DeploymentView, pod: str) -> bool:
     return any(each.state == "Running" or each.ending is not None for each in containers)
 
 
+def _is_paused(view: DeploymentView) -> bool:
+    return any((row.type, row.status) == ("Paused", "True") for row in view.conditions)
+
+
 def _contradiction(view: DeploymentView) -> Iterator[Line]:
     """Says that fewer pods are ready than the status counts as ready replicas, each of which has a pod at least."""
     ready = int(view.replicas.partition("/")[0] or 0)
-    if view.health is not Health.OK or isinstance(view.pods, Unseen):
+    if view.health is not Health.OK or isinstance(view.pods, Unseen) or _is_paused(view):
         return
     serving = [pod for pod in view.pods if pod.role != _PICKER and pod.state != "Completed"]
     if not serving or sum(pod.ready for pod in serving) >= ready:
