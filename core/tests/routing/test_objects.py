@@ -222,8 +222,8 @@ def test_r30_any_json_gives_a_decision(
     live = found.own_route
     if live is not None and decide(found).objects is None and not is_deleting(obj):
         # What is left as it is keeps its claims, one of each kind, unless a Gateway is closed to it.
-        kept, known = {claim.kind: claim for claim in reversed(claims_in(live))}, map(gateway_key, gateways)
-        assert {claim for claim in kept.values() if claim.gateway not in set(known)} <= set(claims_of(found))
+        kept, known = {claim.kind: claim for claim in reversed(claims_in(live))}, set(map(gateway_key, gateways))
+        assert {claim for claim in kept.values() if claim.gateway not in known} <= set(claims_of(found))
 
 
 @settings(max_examples=300, deadline=None)
