@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -74,13 +75,15 @@ def artifact_caches() -> ArtifactCaches:
     )
 
 
-def collector(client: Any = UNUSED, deployments: tuple[str, ...] = ()) -> EvidenceCollector:
+def collector(
+    client: Any = UNUSED, deployments: tuple[str, ...] = (), notify: Callable[[ObjectKey], None] = lambda _: None
+) -> EvidenceCollector:
     return EvidenceCollector(
         caches=Caches(client, project=lambda obj: obj, metrics=Metrics("tests")),
         host=load("vllm"),
         deployments=lambda key: {} if key.name in deployments else None,
         is_named=lambda key: (),
-        notify=lambda key: None,
+        notify=notify,
         clock=lambda: NOW,
     )
 
@@ -136,6 +139,34 @@ def test_the_newest_events_are_kept_in_whatever_order_they_are_listed() -> None:
             store(evidence._events[0], refusal(number, "a", seconds=number))
         newest = {f"a-{number}" for number in range(2 * EVENTS_KEPT + 1, 3 * EVENTS_KEPT)}
         assert numbers(evidence, "a") == newest | {"a-0"}, "the one that came last makes way for the next"
+
+    asyncio.run(fill())
+
+
+def test_only_the_first_of_each_event_brings_a_pass_however_many_there_are() -> None:
+    """A failing deployment of many pods: their events make way for each other, and are repeated for ever."""
+
+    def observed(number: int, *, first: float, last: float) -> Resource:
+        found = refusal(number, "a", seconds=last)
+        began = NOW - timedelta(minutes=30) + timedelta(seconds=first)
+        return {**found, "deprecatedFirstTimestamp": began.isoformat()}
+
+    async def fill() -> None:
+        passes: list[ObjectKey] = []
+        evidence = collector(deployments=("a",), notify=passes.append)
+        many = EVENTS_KEPT + 40
+        for number in range(many):
+            store(evidence._events[0], observed(number, first=number, last=number))
+        assert len(passes) == many
+        for repetition in range(1, 4):
+            for number in range(many):
+                store(evidence._events[0], observed(number, first=number, last=1000 * repetition + number))
+        assert len(passes) == many, "repetitions bring none"
+        assert len(evidence._events[0]) == EVENTS_KEPT
+        store(evidence._events[0], observed(many, first=5000, last=5000))
+        assert len(passes) == many + 1, "one that is new brings one"
+        store(evidence._events[0], observed(many + 1, first=5001, last=5002))
+        assert len(passes) == many + 2, "and so it does where its first observation was missed"
 
     asyncio.run(fill())
 

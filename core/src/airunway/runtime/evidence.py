@@ -314,8 +314,9 @@ class EvidenceCollector:
         for reflector in (*self._pods, self._claims, self._jobs):
             reflector.add_handler(self._on_labelled)
         for events in self._events:
-            events.add_handler(self._limit(events))
-            events.add_handler(self._on_event)
+            counted = events.add_index(self._counted_for)
+            events.add_handler(partial(self._limit, events, counted))
+            events.add_handler(partial(self._on_event, counted))
         self._denied: set[Kind] = set()
 
     @property
@@ -444,11 +445,13 @@ class EvidenceCollector:
         elif self._deployments(named) is not None:
             yield named
 
-    def _on_event(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+    def _on_event(self, counted: Index, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         if new is None or self._name not in new["about"]:
             return
         facts: EventFacts = new[FACTS]
-        if facts.reason in _QUIET or (old is not None and old[FACTS].note == facts.note):
+        if facts.reason in _QUIET:
+            return
+        if self._is_repeated(counted, new) if old is None else old[FACTS].note == facts.note:
             return  # a higher count is not a change
         for deployment in set(self._about(facts)):
             self._notify(deployment)
@@ -497,17 +500,28 @@ class EvidenceCollector:
         facts: EventFacts = event[FACTS]
         return (about[0] if about else facts.namespace,)
 
-    def _limit(self, events: SharedCache) -> Handler:
+    def _limit(
+        self, events: SharedCache, counted: Index, key: ObjectKey, _old: Resource | None, new: Resource | None
+    ) -> None:
         """Keeps the newest events of each deployment and namespace. The one that just came stays."""
-        counts = events.add_index(self._counted_for)
+        for value in self._counted_for(new) if new is not None else ():
+            if counted.count(value) > EVENTS_KEPT:
+                others = (event for event in counted.get(value) if key_of(event) != key)
+                events.forget(key_of(min(others, key=lambda event: _by_time(event[FACTS]))))
 
-        def limit(key: ObjectKey, _old: Resource | None, new: Resource | None) -> None:
-            for value in self._counted_for(new) if new is not None else ():
-                if counts.count(value) > EVENTS_KEPT:
-                    others = (event for event in counts.get(value) if key_of(event) != key)
-                    events.forget(key_of(min(others, key=lambda event: _by_time(event[FACTS]))))
+    def _is_repeated(self, counted: Index, event: Resource) -> bool:
+        """Whether an event that is not known may be the repetition of one that made way for newer ones.
 
-        return limit
+        It is new if its first observation is later than the oldest event that is kept.
+        """
+        facts: EventFacts = event[FACTS]
+        if facts.first is None or facts.last is None or facts.first >= facts.last:
+            return False
+        for value in self._counted_for(event):
+            others = [each[FACTS].last for each in counted.get(value) if each is not event]
+            if len(others) + 1 >= EVENTS_KEPT:
+                return facts.first <= min((last for last in others if last is not None), default=facts.first)
+        return False
 
     def _on_trouble(self, kind: Kind, cause: str) -> None:
         if cause in ("Forbidden", "Unauthorized") and kind not in self._denied:
