@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from airunway.api import names
 from airunway.modelcache.caches import ArtifactCaches
 from airunway.plugins.registry import load
 from airunway.process.caches import Caches
@@ -76,11 +77,16 @@ def artifact_caches() -> ArtifactCaches:
 
 
 def collector(
-    client: Any = UNUSED, deployments: tuple[str, ...] = (), notify: Callable[[ObjectKey], None] = lambda _: None
+    client: Any = UNUSED,
+    deployments: tuple[str, ...] = (),
+    notify: Callable[[ObjectKey], None] = lambda _: None,
+    *,
+    provider: str = "vllm",
+    caches: Caches | None = None,
 ) -> EvidenceCollector:
     return EvidenceCollector(
-        caches=Caches(client, project=lambda obj: obj, metrics=Metrics("tests")),
-        host=load("vllm"),
+        caches=caches or Caches(client, project=lambda obj: obj, metrics=Metrics("tests")),
+        host=load(provider),
         deployments=lambda key: {} if key.name in deployments else None,
         is_named=lambda key: (),
         notify=notify,
@@ -139,6 +145,28 @@ def test_the_newest_events_are_kept_in_whatever_order_they_are_listed() -> None:
             store(evidence._events[0], refusal(number, "a", seconds=number))
         newest = {f"a-{number}" for number in range(2 * EVENTS_KEPT + 1, 3 * EVENTS_KEPT)}
         assert numbers(evidence, "a") == newest | {"a-0"}, "the one that came last makes way for the next"
+
+    asyncio.run(fill())
+
+
+def test_events_about_a_deployment_of_one_provider_keep_their_room_from_strangers_of_another() -> None:
+    async def fill() -> None:
+        caches = Caches(UNUSED, project=lambda obj: obj, metrics=Metrics("tests"))
+        first, second = (collector(provider=name, caches=caches) for name in ("vllm", "llmd"))
+        claim = {"metadata": {"name": "weights", "namespace": "thief", "labels": {names.MODEL_DEPLOYMENT: "a"}}}
+        first._deployments = lambda key: {} if key.name == "a" else None
+        claims: Any = first._claims
+        store(claims, claim)
+        about = event(0)
+        about["metadata"]["name"], about["regarding"]["name"] = "about", "weights"
+        store(first._events[0], about)
+        for number in range(1, 2 * EVENTS_KEPT):
+            newer = event(number)
+            newer["series"]["lastObservedTime"] = (NOW + timedelta(seconds=number)).isoformat()
+            store(first._events[0], newer)
+        assert first._events[0].get(ObjectKey("thief", "about")) is not None
+        assert second._events[0].get(ObjectKey("thief", "about")) is not None, "they share one cache"
+        assert len(first._events[0]) == EVENTS_KEPT + 1
 
     asyncio.run(fill())
 

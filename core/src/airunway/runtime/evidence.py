@@ -30,7 +30,6 @@ from airunway.kube import (
     AnyReflector,
     Client,
     Forbidden,
-    Handler,
     Index,
     Kind,
     NotFound,
@@ -230,8 +229,8 @@ EVENTS_PER_DEPLOYMENT = 64
 """Number of the newest events that are evaluated."""
 
 EVENTS_KEPT = 256
-"""Number of the newest events that are kept for each deployment, and for each namespace of those about claims of no
-deployment: any user can write such events.
+"""Number of the newest events that a watch keeps for each deployment, and for each namespace of those about claims of
+no deployment: any user can write such events.
 """
 
 WORKLOADS_PER_PASS = 64
@@ -493,12 +492,19 @@ class EvidenceCollector:
         return about if about or event.kind == PERSISTENT_VOLUME_CLAIM.kind else None
 
     def _counted_for(self, event: Resource) -> tuple[ObjectKey | str, ...]:
-        """What an event is counted for: the deployment with the longest name that it is about, else its namespace."""
+        """What an event is counted for: the first deployment that it is about (the order of `_about_ours`: whose pods,
+        claims or objects show it come before those that only have a name like it), else its namespace.
+
+        Another provider may share the cache. What is about a deployment of it is counted by it alone: events about
+        nothing that is known must not take its room.
+        """
         about = event["about"].get(self._name)
-        if about is None:
+        if about:
+            return (about[0],)
+        if about is None or any(event["about"].values()):
             return ()
         facts: EventFacts = event[FACTS]
-        return (about[0] if about else facts.namespace,)
+        return (facts.namespace,)
 
     def _limit(
         self, events: SharedCache, counted: Index, key: ObjectKey, _old: Resource | None, new: Resource | None
