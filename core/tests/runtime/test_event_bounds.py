@@ -14,6 +14,7 @@ from airunway.process.caches import Caches
 from airunway.process.metrics import Metrics
 from airunway.resource import ObjectKey, Resource, key_of
 from airunway.runtime.evidence import EVENTS_KEPT, WORKLOADS_PER_PASS, EvidenceCollector
+from airunway.runtime.memory import READ_ON, Memory
 
 NOW = datetime(2026, 11, 23, 6, 10, tzinfo=UTC)
 UNUSED: Any = None  # no API server is asked
@@ -230,11 +231,16 @@ def test_a_pass_reads_a_number_of_workloads_because_of_events_about_them() -> No
         for number in range(EVENTS_KEPT):
             store(evidence._events[0], refusal(number, "a", seconds=number))
         deployment = {"metadata": {"name": "a", "namespace": "tenant"}, "spec": {}}
-        for passes in (1, 2):
+        memory = Memory()
+        enough = EVENTS_KEPT // WORKLOADS_PER_PASS
+        for passes in range(1, enough + 2):
             found = await evidence.of(deployment, deployment)
             assert found is not None
-            assert client.reads == passes * WORKLOADS_PER_PASS
+            assert client.reads == min(passes, enough) * WORKLOADS_PER_PASS
             assert found.events[-1].name == f"a-{EVENTS_KEPT - 1}", "the newest events come first"
+            again = memory.read_on(found)
+            assert (again is not None) is (passes < enough), "the rest is read soon, whatever changes"
+            assert again is None or READ_ON <= again < READ_ON * 2**passes
 
     asyncio.run(read())
 

@@ -370,7 +370,8 @@ class EvidenceCollector:
         pods = tuple(self._pods_of(key, own))
         labelled = (key.namespace, key.name)
         events = list(self._explaining(pods))
-        events += await self._refusals(key, primary, own)
+        refusals, unread = await self._refusals(key, primary, own)
+        events += refusals
         events.sort(key=_by_time)
         return Evidence(
             pods=pods,
@@ -378,10 +379,11 @@ class EvidenceCollector:
             claims=tuple(_facts(self._claims_by_value.get(labelled))),
             jobs=tuple(_facts(self._jobs_by_value.get(labelled))),
             secrets=_secrets_of(deployment["spec"]),
+            unread=unread,
         )
 
-    async def _refusals(self, key: ObjectKey, primary: Resource, own: Collection[str]) -> list[EventFacts]:
-        """The events about workloads that make pods of the deployment, as far as these may be read in one pass."""
+    async def _refusals(self, key: ObjectKey, primary: Resource, own: Collection[str]) -> tuple[list[EventFacts], bool]:
+        """The events about workloads that make pods of the deployment, and whether some are left for another pass."""
         found, reads = [], 0
         for event in sorted(_of_all(self._events_by_deployment, key), key=_by_time, reverse=True):
             if event.kind not in WORKLOADS or is_history(event, primary):
@@ -392,7 +394,7 @@ class EvidenceCollector:
                     continue
             if await self.workloads.makes_pods_of(event, objects=own, deployment=key):
                 found.append(event)
-        return found
+        return found, reads > WORKLOADS_PER_PASS
 
     def events_about(self, objects: Sequence[Resource]) -> tuple[EventFacts, ...]:
         """The events about these objects that the plugin asked for, oldest first."""
