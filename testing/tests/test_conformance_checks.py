@@ -79,6 +79,8 @@ def test_a_version_that_is_not_the_distribution_s_is_said() -> None:
     (said,) = _of_the_version(toy_host(version="9.0"))
     assert said.startswith("manifest.version is '9.0', and the distribution airunway-testing has the version 0.")
     assert list(_of_the_version(toy_host())) == []
+    ours = toy_host().manifest.version
+    assert list(_of_the_version(toy_host(version=f"{ours}-rc.1"))) == [], "builds write it as rc1"
 
 
 def test_an_engine_of_which_everything_is_refused_says_why() -> None:

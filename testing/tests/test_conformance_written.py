@@ -48,6 +48,13 @@ def test_a_status_is_the_upstream_s() -> None:
     assert said == "vllm: translate_spec writes a status of the Toy: leave it to the upstream"
 
 
+def test_any_schema_of_overrides_can_be_read() -> None:
+    schema = {"properties": {"a": True, "b": {"type": "array", "items": True}}}
+    host = toy_host(override_schema=schema)
+    for said in refused_overrides(host, bases(host), _schemas(host)):
+        assert "is merged into the Toy" in said
+
+
 def test_an_override_belongs_where_the_crd_has_it() -> None:
     word = overrides.keys(word=overrides.TEXT)
     host = toy_host(override_schema=word)

@@ -44,6 +44,7 @@ async def test_case_01_and_15_only_a_model_id_names_what_is_missing_and_a_gpu_ad
     waiting = await until(client, key, reason_is("ProviderCompatible", "IncompatibleConfiguration"))
     assert waiting["status"]["phase"] == "Pending"
     assert "requires spec.image" in waiting["status"]["message"]
+    assert "llamacpp was selected because no GPU is requested" in waiting["status"]["message"]
     with pytest.raises(NotFound):
         await client.get(WORKSPACE, key)
     await edit(key, {"spec": {"resources": {"gpu": {"count": 1}}}})

@@ -471,7 +471,11 @@ def refusals(obj: Resource, schema: Resource) -> list[str]:
 
     unknown = [f"{path}: the schema has no such field" for path in dropped(obj, schema)]
     content = {name: value for name, value in defaulted(obj, schema).items() if name != "metadata"}
-    wrong = [_sentence(error) for error in Draft4Validator(_as_json_schema(schema)).iter_errors(content)]
+    # A copy without the metadata, which every object has, and which is not looked at here.
+    checked = {**schema, "required": [name for name in schema.get("required") or () if name != "metadata"]}
+    if not checked["required"]:
+        del checked["required"]  # JSON Schema wants one at least
+    wrong = [_sentence(error) for error in Draft4Validator(_as_json_schema(checked)).iter_errors(content)]
     return [*unknown, *sorted(wrong)]
 
 
@@ -492,7 +496,7 @@ def _sentence(error: ValidationError) -> str:
 def _as_json_schema(schema: Resource) -> dict[str, Any]:
     """Converts a structural schema to JSON Schema; Kubernetes' own keywords are replaced by standard ones.
 
-    Formats, metadata and defaults are left out; a null where none is allowed counts as absent, as in Kubernetes.
+    Formats, metadata and defaults are left out.
     """
     if schema.get("x-kubernetes-int-or-string"):
         return dict(_INT_OR_STRING)

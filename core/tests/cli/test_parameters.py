@@ -47,11 +47,19 @@ COMMANDS = dict(commands(ROOT))
 
 
 def outcome(parameter: Any, value: object, ctx: Any) -> object:
-    """The value, or the message of the error."""
+    """The value, or the message of the error, without what pydantic puts before it."""
     try:
         return parameter.process_value(ctx, value)
     except typer.BadParameter as error:
-        return str(error)
+        return str(error).removeprefix("Value error, ")
+
+
+def test_a_wrong_word_of_a_choice_is_refused_in_plain_words() -> None:
+    command = COMMANDS["status"]
+    output = next(each for each in command.get_params(typer.Context(command)) if each.name == "output")
+    with pytest.raises(typer.BadParameter) as refused:
+        output.process_value(typer.Context(command), "josn")
+    assert refused.value.message.startswith("'josn' is not one of 'text', 'json'")
 
 
 def test_all_commands_take_their_words_so() -> None:

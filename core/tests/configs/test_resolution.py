@@ -61,6 +61,13 @@ def test_c6_without_inherit_only_the_namespace_counts() -> None:
     assert found.env == ()
 
 
+def test_a_config_is_named_by_kind_namespace_and_name() -> None:
+    assert effective({}).title == f"RuntimeConfig {effective({}).namespace}/default"
+    assert effective(cluster={}).title == "ClusterRuntimeConfig default"
+    merged = effective({"inherit": "Cluster"}, cluster={})
+    assert merged.title == f"RuntimeConfig {merged.namespace}/default with ClusterRuntimeConfig default"
+
+
 def test_c7_inherit_merges_field_by_field() -> None:
     cluster = {
         "routing": {

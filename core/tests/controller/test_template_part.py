@@ -147,7 +147,10 @@ def test_the_removal_of_the_adopt_annotation_takes_nothing() -> None:
     assert flags(removed) == {"a": "1"}
     later = template_part(cached(removed, served=True), templates(edited()))
     assert later.status == removed.status
-    assert flags(template_part(annotated(cached(removed, served=True), **adopting), templates(edited()))) == {"a": "2"}
+    again = annotated(cached(removed, served=True), **adopting)
+    assert flags(template_part(again, templates(edited()))) == {"a": "1"}, "the value that it had before"
+    other = annotated(cached(removed, served=True), **{names.ADOPT: "later"})
+    assert flags(template_part(other, templates(edited()))) == {"a": "2"}
     assert flags(template_part(cached(first, served=True, image="other:1"), templates(edited()))) == {"a": "2"}
 
 

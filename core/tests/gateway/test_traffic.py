@@ -14,7 +14,6 @@ from airunway.gateway.caches import HTTP_ROUTE
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import SERVICE, Client
 from airunway.resource import ObjectKey
-from airunway.routing.routes import MODEL_HEADER
 from airunway_testing.eventually import Eventually
 from airunway_testing.gatewayapi.kinds import GATEWAY
 from airunway_testing.gatewayapi.traffic import Ground as Traffic
@@ -70,7 +69,7 @@ async def test_the_examples_of_the_spec_are_served_by_path_and_by_model_name(gro
         answer = await traffic.post(f"{path}/v1/completions", BODY)
         assert (answer.status, answer.server) == (200, "llama-chat-0")
         assert '"path": "/v1/completions"' in answer.text
-        by_name = await traffic.post("/v1/completions", BODY, {MODEL_HEADER: "Llama-3.1-8B-Instruct"})
+        by_name = await traffic.post("/v1/completions", BODY, {names.MODEL_HEADER: "Llama-3.1-8B-Instruct"})
         assert by_name.server == "llama-chat-0"
         assert (await traffic.post("/v1/completions", BODY)).status == 404
         await ground.edit("llama-chat", gateway={"pathTemplate": "/custom/{.metadata.name}"})
@@ -87,7 +86,9 @@ async def test_the_examples_of_the_spec_are_served_by_path_and_by_model_name(gro
             return (await traffic.post("/custom/llama-chat/v1/completions", BODY)).status == 404
 
         await ground.eventually(ended)
-        assert (await traffic.post("/v1/completions", BODY, {MODEL_HEADER: "Llama-3.1-8B-Instruct"})).status == 404
+        assert (
+            await traffic.post("/v1/completions", BODY, {names.MODEL_HEADER: "Llama-3.1-8B-Instruct"})
+        ).status == 404
 
 
 async def test_r33_the_picker_of_the_part_has_the_path_and_the_server_has_it_no_more(
@@ -117,7 +118,7 @@ async def test_r33_the_picker_of_the_part_has_the_path_and_the_server_has_it_no_
             assert (answer.status, answer.server) == (200, "llama-0")
             assert picker.requests[-1].path == "/ml/llama/v1/completions"
             assert '"path": "/v1/completions"' in answer.text
-            by_name = await traffic.post("/v1/completions", BODY, {MODEL_HEADER: "Llama-3.1-8B-Instruct"})
+            by_name = await traffic.post("/v1/completions", BODY, {names.MODEL_HEADER: "Llama-3.1-8B-Instruct"})
             assert by_name.server == "llama-0"
         assert (await traffic.get("/ml/llama/v1/models")).server == "llama-0"
 

@@ -16,11 +16,8 @@ from airunway.owned.plan import Action, Step
 from airunway.plugins.contract import Transformer, Upstream
 from airunway.resource import Resource, annotations_of, copy_of
 from airunway.runtime.crd_versions import Installed
-from airunway.runtime.diagnosis import conclude
-from airunway.runtime.memory import Memory
 from airunway.runtime.plan import Decision, Do, decide, observe
 from airunway.runtime.records import Record, new_record
-from airunway.runtime.report import Report
 from airunway.sdk import Compatibility, Finding, NoSettings
 from airunway.status.reasons import Category
 
@@ -254,44 +251,6 @@ def test_ruling_31_what_serves_is_only_degraded_by_what_its_provider_cannot_do_a
     decision = decided(blocked, state(blocked, deployment, *objects))
     (result,) = decision.results
     assert (decision.do, result.blocks_ready, result.only_degrades) == (Do.OBSERVE_ONLY, True, only_degrades)
-
-
-@pytest.mark.parametrize(
-    ("candidates", "spec", "stalled"),
-    [
-        ([{"name": "toy", "score": 2}, {"name": "other", "score": 1}], {}, False),
-        ([{"name": "toy", "refusal": {"generation": 1}}], {}, True),
-        ([{"name": "toy", "refusal": {"generation": 0}}], {}, False),
-        ([{"name": "toy"}], {"provider": {"name": "toy"}}, True),
-        (None, {}, True),
-    ],
-    ids=[
-        "not answered",
-        "answered",
-        "answered for an older spec",
-        "pinned",
-        "chosen by another selector",
-    ],
-)
-def test_ruling_33_a_refusal_that_the_core_has_not_answered_is_not_stalled(
-    toy: MakeHost, plain: MakeDeployment, candidates: list[Resource] | None, spec: Resource, stalled: bool
-) -> None:
-    blocker = Finding(path="spec.x", reason="IncompatibleConfiguration", message="cannot be")
-    host = toy(can_handle=lambda d, c: Compatibility(blockers=(blocker,)))
-    selection = {} if candidates is None else {"selection": {"candidates": candidates}}
-    view = state(host, plain(**spec, status=selection))
-    (result,) = decided(host, view).results
-    assert (result.condition, result.ok, result.reason) == ("ProviderCompatible", False, "IncompatibleConfiguration")
-    status, *_ = conclude(
-        Report(observation=None, results=(result,)), None, deployment=view.deployment, memory=Memory(), now=NOW
-    )
-    words = {each["type"]: each["status"] for each in status["conditions"]}
-    assert (status["phase"], words["Stalled"], words["Reconciling"]) == (
-        "Pending",
-        "True" if stalled else "False",
-        "False" if stalled else "True",
-    )
-    assert status["message"] == "spec.x: cannot be"
 
 
 @pytest.mark.parametrize("hook", ["can_handle", "translate_spec", "translate_status"])

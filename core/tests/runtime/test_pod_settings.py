@@ -56,7 +56,7 @@ def test_c11_c13_what_serves_keeps_its_settings_until_the_spec_changes_in_more_t
     (warning,) = decision.warnings
     assert warning.reason == NEWER_PODS_WAIT
     assert "take effect with the next change of the spec" in warning.message
-    assert "env B" in warning.message
+    assert "env B; RuntimeConfig ns/default" in warning.message
     assert "secret-value" not in warning.message
     assert decision.config_hash is None, "the hash of the settings in effect stays"
 
@@ -163,10 +163,10 @@ def test_c27_a_config_that_is_too_large_stops_no_one_and_lets_nothing_new_start(
     obj = live(host, plain(), config(**OLD))
     scaled = decided(host, published(plain(scaling={"replicas": 3}), large), large, obj)
     assert (scaled.do, env_of(scaled), dig(scaled.objects[0], "spec", "replicas")) == (Do.APPLY, ["A"], 3)
-    assert any("default" in warning.message for warning in scaled.warnings)
+    assert any("RuntimeConfig ns/default" in warning.message for warning in scaled.warnings)
     new = decided(host, published(plain(), large, served=False), large)
     assert (new.do, [result.reason for result in new.results]) == (Do.OBSERVE_ONLY, ["InvalidSpec"])
-    assert "runtime config default" in new.results[0].message
+    assert "RuntimeConfig ns/default cannot be used" in new.results[0].message
 
 
 SETTINGS = st.builds(

@@ -70,6 +70,22 @@ def test_which_image_runs(start: Callable[..., Launch]) -> None:
     assert (missing.path, "requires spec.image" in missing.message) == ("spec.image", True)
 
 
+@pytest.mark.parametrize(
+    ("spec", "explained"),
+    [
+        ({}, True),
+        ({"resources": {"gpu": {"count": 1}}}, False),
+        ({"engine": {"type": "llamacpp"}}, False),
+    ],
+    ids=["neither GPU nor engine", "a GPU", "an engine"],
+)
+def test_an_engine_that_was_selected_for_want_of_a_gpu_says_so(
+    start: Callable[..., Launch], spec: dict[str, Any], explained: bool
+) -> None:
+    (missing,) = start("llamacpp", **{"engine": {}, "resources": {}, **spec}).blockers
+    assert ("no GPU is requested: set spec.resources.gpu.count" in missing.message) is explained
+
+
 def test_a_default_image_is_for_nvidia_only(start: Callable[..., Launch]) -> None:
     amd = {"resources": {"gpu": {"count": 1, "type": "amd.com/gpu"}}}
     assert [b.path for b in start("vllm", **amd).blockers] == ["spec.resources.gpu.type"]

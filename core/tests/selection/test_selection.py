@@ -248,6 +248,13 @@ def test_15_a_pinned_provider_restricts_the_engines() -> None:
     assert choose_engine(with_gpu, [KAITO, DYNAMO], explicit=None, pinned="dynamo", now=NOW).engine == "vllm"
 
 
+def test_an_engine_that_is_selected_for_want_of_a_gpu_says_so() -> None:
+    for resources, explained in ({}, True), (GPU1, False):
+        request = request_of(defaulted_spec(spec(resources=resources), engine=None))
+        choice = choose_engine(request, [KAITO], explicit=None, pinned=None, now=NOW)
+        assert ("no GPU is requested in spec.resources.gpu.count" in choice.reason) is explained
+
+
 def test_an_engine_that_no_provider_runs_with_a_model_cache_is_not_chosen_where_one_is_needed() -> None:
     plain = config("a", ("vllm", "gpu", "aggregated"))
     caching = config("b", ("sglang", "gpu", "aggregated"), modelCache=True)

@@ -108,6 +108,38 @@ def test_a_deletion_is_shown_before_the_provider_reports_it() -> None:
     assert text_of(deployment_view(snapshot(deployment=reported)))[1] == "  Deployment llama goes"
 
 
+def test_the_age_of_ready_is_not_said_of_a_reason_that_may_be_newer() -> None:
+    ready = {
+        "type": "Ready",
+        "status": "False",
+        "lastTransitionTime": "2026-01-01T11:59:43Z",
+        "observedGeneration": 2,
+    }
+    degraded = {"phase": "Degraded", "reason": "RouteNotAccepted"}
+    shown = deployment_view(snapshot(deployment=deployment(**degraded, conditions=[ready])))
+    assert text_of(shown)[0] == "✖ llama in ml is Degraded: RouteNotAccepted, not Ready for 17s"
+    shown = deployment_view(snapshot(deployment=deployment(conditions=[{**ready, "status": "True"}])))
+    assert text_of(shown)[0] == "✔ llama in ml is Running: Ready for 17s"
+    cause = {"code": "ImagePull.NotFound", "object": "Pod/ml/a", "message": "gone", "since": "2026-01-01T11:59:00Z"}
+    shown = deployment_view(snapshot(deployment=deployment(**degraded, conditions=[ready], rootCause=cause)))
+    assert text_of(shown)[0] == "✖ llama in ml is Degraded: ImagePull.NotFound for 60s"
+
+
+def test_logs_are_offered_only_where_a_container_has_started() -> None:
+    set_ = owned("ReplicaSet", "llama-5d", "r", None)
+    crashed, unpulled = pod(0, set_, waiting="CrashLoopBackOff"), pod(1, set_, waiting="ImagePullBackOff")
+    del unpulled["status"]["containerStatuses"][0]["lastState"]
+    pods = (crashed, unpulled, pod(2, set_))
+
+    def offered(culprit: Resource, seen: tuple[Resource, ...] | Unseen = pods) -> bool:
+        cause = {"code": "Engine.CrashLoop", "object": f"Pod/ml/{culprit['metadata']['name']}", "message": "it crashes"}
+        view = deployment_view(snapshot(deployment=deployment(phase="Failed", rootCause=cause), pods=seen))
+        return "  Logs: airunway logs md/llama -n ml" in text_of(view)
+
+    assert [offered(each) for each in pods] == [True, False, True]
+    assert offered(unpulled, Unseen(what="pods", why="you have no right to it"))
+
+
 def test_fewer_ready_pods_than_the_status_counts_are_named() -> None:
     running = deployment(replicas={"ready": 2, "desired": 2}, message="fine")
     set_ = owned("ReplicaSet", "llama-5d", "r", None)
@@ -130,9 +162,15 @@ def test_a_deployment_that_the_core_has_not_looked_at_has_no_older_spec() -> Non
 
 
 def test_a_paused_deployment_is_shown_as_it_was() -> None:
-    paused = deployment(conditions=[{"type": "Paused", "status": "True", "reason": "Paused"}])
+    paused = deployment(
+        conditions=[{"type": "Paused", "status": "True", "reason": "Paused"}], replicas={"ready": 1, "desired": 1}
+    )
     head = text_of(deployment_view(snapshot(deployment=paused)))[0]
     assert head == "✔ llama in ml is Running (as it was when reconciliation was paused): Ready"
+    broken = pod(0, owned("ReplicaSet", "llama-5d", "r", None), waiting="CrashLoopBackOff")
+    assert "But only" not in "".join(text_of(deployment_view(snapshot(deployment=paused, pods=(broken,)))))
+    paused["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:00Z"
+    assert "paused" not in text_of(deployment_view(snapshot(deployment=paused)))[0], "a pause stops no deletion"
 
 
 def test_what_was_not_seen_is_neither_an_empty_list_nor_zero() -> None:
@@ -142,6 +180,19 @@ def test_what_was_not_seen_is_neither_an_empty_list_nor_zero() -> None:
     assert told["pods"] == told["timeline"] == {"what": "pods", "why": pods.why, "right": pods.right}
     assert told["unseen"] == [told["pods"]]
     assert any("pods not seen" in line and "list pods in namespace ml" in line for line in text_of(view))
+
+
+def test_a_gateway_that_knows_the_model_by_its_name_alone_is_shown_with_the_header() -> None:
+    gateway = {"ready": True, "url": "http://192.0.2.1", "modelName": "model"}
+    view = deployment_view(snapshot(deployment=deployment(gateway=gateway)))
+    assert view.header == "X-Gateway-Model-Name: model"
+    assert "Gateway:  http://192.0.2.1 (requests need the header X-Gateway-Model-Name: model)" in text_of(view)
+    by_path = {**gateway, "url": "http://192.0.2.1/ml/llama", "path": "/ml/llama"}
+    view = deployment_view(snapshot(deployment=deployment(gateway=by_path)))
+    assert (view.header, "Gateway:  http://192.0.2.1/ml/llama" in text_of(view)) == ("", True)
+    own_route = deployment(gateway=gateway)
+    own_route["spec"]["gateway"] = {"httpRouteRef": "own"}
+    assert deployment_view(snapshot(deployment=own_route)).header == ""
 
 
 def test_the_template_is_shown_with_its_condition_and_the_model_that_it_gives() -> None:

@@ -12,9 +12,16 @@ from airunway_testing.fixtures import Kubectl
 pytestmark = pytest.mark.cluster
 
 
-def pod(name: str, *, gpus: int = 0, annotations: dict[str, str] | None = None, **metadata: object) -> str:
+def pod(
+    name: str,
+    *,
+    gpus: int = 0,
+    annotations: dict[str, str] | None = None,
+    image: str = "example.test/model",
+    **metadata: object,
+) -> str:
     resources = {"limits": {"nvidia.com/gpu": str(gpus)}} if gpus else {}
-    container = {"name": "main", "image": "example.test/model", "resources": resources}
+    container = {"name": "main", "image": image, "resources": resources}
     return json.dumps(
         {
             "apiVersion": "v1",
@@ -102,6 +109,20 @@ def test_pod_fares_as_its_annotation_says(
 ) -> None:
     kubectl("create", "-n", namespace, "-f", "-", stdin=pod("doomed", annotations={OUTCOME: outcome}))
     kubectl("wait", f"--for=jsonpath={path}={value}", "pod/doomed", "-n", namespace, "--timeout=60s")
+
+
+def test_an_image_called_no_such_image_cannot_be_pulled(kubectl: Kubectl, namespace: str) -> None:
+    images = ("no-such-image", "no-such-image:v1", "example.test/no-such-image", "example.test:5000/a/no-such-image:v1")
+    for number, image in enumerate(images):
+        kubectl("create", "-n", namespace, "-f", "-", stdin=pod(f"absent-{number}", image=image))
+    for number, image in enumerate(("example.test/no-such-image-but-this", "no-such-image/model")):
+        kubectl("create", "-n", namespace, "-f", "-", stdin=pod(f"there-{number}", image=image))
+    path = "{.status.containerStatuses[0].state.waiting.reason}"
+    for number in range(len(images)):
+        what = (f"--for=jsonpath={path}=ImagePullBackOff", f"pod/absent-{number}")
+        kubectl("wait", *what, "-n", namespace, "--timeout=60s")
+    for number in range(2):
+        kubectl("wait", "--for=condition=Ready", f"pod/there-{number}", "-n", namespace, "--timeout=60s")
 
 
 def test_deleted_pod_stays_until_its_finalizer_is_gone(kubectl: Kubectl, namespace: str) -> None:

@@ -1,5 +1,8 @@
-"""Progress: lines where nobody watches a terminal."""
+"""Progress without a terminal, and how a process ended."""
 
+import pytest
+
+from airunway_testing.controlplane.processes import ending_of
 from airunway_testing.controlplane.progress import Meter
 
 
@@ -19,3 +22,16 @@ def test_what_is_quick_says_nothing() -> None:
     with Meter("compiling", unit="packages", report=lines.append, terminal=False, interval=3600) as meter:
         meter.show(50, of=200)
     assert lines == []
+
+
+@pytest.mark.parametrize(
+    ("code", "ending"),
+    [
+        (0, "ended with exit code 0"),
+        (137, "ended with exit code 137"),
+        (-9, "was ended by signal 9 (SIGKILL)"),
+        (-99, "was ended by signal 99"),
+    ],
+)
+def test_the_signal_that_ended_a_process_has_its_name(code: int, ending: str) -> None:
+    assert ending_of(code) == ending

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from airunway.resource import dig
 from airunway_testing.sandbox import choice
 from airunway_testing.sandbox.choice import choose
 from airunway_testing.sandbox.errors import SandboxError
-from airunway_testing.sandbox.samples import TYPO, models_of, samples_in, secrets_of
+from airunway_testing.sandbox.samples import TYPO, models_of, models_of_hub, samples_in, secrets_of
 
 
 def provider_on_path(folder: Path, monkeypatch: pytest.MonkeyPatch, *, sample: str) -> None:
@@ -93,6 +94,15 @@ def test_the_models_of_samples_are_those_that_come_from_the_hub(tmp_path: Path) 
     index = "".join(f"[[sample]]\nfile = '{name}.yaml'\nshows = 'x'\n" for name in models)
     (tmp_path / "index.toml").write_text(index)
     assert models_of(samples_in(tmp_path)) == ["acme/llama"]
+
+
+def test_the_hub_has_what_the_pages_about_the_model_cache_fetch() -> None:
+    folder = Path(__file__).parents[3] / "samples" / "model-cache"
+    specs = [dig(each, "spec") for path in folder.glob("*.yaml") for each in yaml.safe_load_all(path.read_text())]
+    fetched = {dig(spec, "model", "id") for spec in specs if not dig(spec, "model", "cache", "artifactName")}
+    wanted = fetched | {dig(spec, "modelName") for spec in specs}
+    assert wanted - {None} <= set(models_of_hub([]))
+    assert any(str(model).endswith(".gguf") for model in wanted)
 
 
 def test_an_index_that_kubectl_would_apply_is_told(tmp_path: Path) -> None:

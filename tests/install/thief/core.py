@@ -47,7 +47,7 @@ from airunway.rbac.policy_rules import repository_of
 from airunway.resource import ObjectKey, Resource, copy_of
 from airunway.routing.backends import Backend, BackendKind, Picker, picker_for, pool_objects
 from airunway.routing.gateways import Target
-from airunway.routing.routes import MODEL_HEADER, Rules, route
+from airunway.routing.routes import Rules, route
 
 
 def _of_routes() -> Iterator[Attempt]:
@@ -207,7 +207,7 @@ def _routes(honest: Resource, tried: Callable[[str, str, str, Kind, Resource], A
     by_path, by_name = honest["spec"]["rules"]
     everything, rewrites = "none takes all requests of a Gateway", "rewrite the prefix of a path to / and nothing else"
     unwritten = "lead to Services and InferencePools"
-    all_paths, values = {"path": {"type": "PathPrefix", "value": "/"}}, {"name": MODEL_HEADER, "value": ".*"}
+    all_paths, values = {"path": {"type": "PathPrefix", "value": "/"}}, {"name": names.MODEL_HEADER, "value": ".*"}
     rewrite = by_path["filters"][0]["urlRewrite"]
 
     def matching(*matches: Resource) -> list[Resource]:

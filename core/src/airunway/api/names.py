@@ -45,6 +45,9 @@ CLAIM_UID = f"{GROUP}/claim-uid"
 INFERENCE_GATEWAY = f"{GROUP}/inference-gateway"
 """Label on a Gateway: ``"true"`` chooses it among several for deployments that name none."""
 
+MODEL_HEADER = "X-Gateway-Model-Name"
+"""Header of a request that names the model; the rule by model name of a route matches it."""
+
 NEVER_PROPAGATED = frozenset(
     f"{GROUP}/{name}"
     for name in (

@@ -230,7 +230,7 @@ class _Work:
             return Verdict(ready=False, reason=NOT_ALLOWED, message=self.facts.not_allowed)
         config = self.config
         if config is not None and config.too_large and self.claim is None and not self.attempts:
-            text = f"the runtime config {config.name} has more than 32 KiB of pod settings: make it smaller"
+            text = f"{config.title} has more than 32 KiB of pod settings: make it smaller"
             return Verdict(ready=False, reason="InvalidSpec", message=text)
         return config_verdict(self.facts.resolution)
 

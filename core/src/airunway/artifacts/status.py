@@ -82,7 +82,7 @@ def config_verdict(resolution: Resolution) -> Verdict:
         return Verdict(ready=False, reason="ConfigNotFound", message=text)
     if resolution.config is None:
         return Verdict(ready=True, reason="UsingDefaults", message="there is no runtime config, and none is needed")
-    return Verdict(ready=True, reason="ConfigFound", message=f"follows the runtime config {resolution.config.name}")
+    return Verdict(ready=True, reason="ConfigFound", message=f"follows {resolution.config.title}")
 
 
 def _cause_of(artifact: Resource, faults: Iterable[Fault], *, now: datetime) -> RootCause | None:

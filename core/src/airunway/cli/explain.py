@@ -144,12 +144,12 @@ def explain(
         typer.echo(as_document(documents, output), nl=False)
         return
     blocks = []
-    for each, explanation, following in zip(found, explanations, followed, strict=True):
+    for explanation, following in zip(explanations, followed, strict=True):
         lines = [*_lines(explanation_view(explanation), why_not)]
         if template := [*template_lines(following)]:
             lines += ["", *template]
         if target or _says_something(following):
-            lines += ["", *config_lines(following, warnings=_waiting(each.deployment))]
+            lines += ["", *config_lines(following)]
         lines += cache_lines(following)
         blocks.append("\n".join(map(printable, lines)))
     typer.echo("\n\n".join(blocks))
@@ -329,12 +329,6 @@ def _says_something(following: Resource) -> bool:
     """
     config, routing = following["runtimeConfig"], following["routing"]
     return bool(config["found"] or config.get("message") or routing["request"] != "WherePossible")
-
-
-def _waiting(deployment: Resource) -> list[str]:
-    """The warnings of the status that say which settings of the runtime config wait: names, never values."""
-    warnings = (deployment.get("status") or {}).get("warnings") or ()
-    return [str(warning) for warning in warnings if "(runtime config " in str(warning)]
 
 
 def _state(deployment: Resource) -> Iterator[str]:

@@ -291,8 +291,8 @@ def _because(deployment: Resource, config: EffectiveConfig | None) -> str:
 _REQUESTS = {"Off": "off", "WherePossible": "where possible", "Required": "required"}
 
 
-def config_lines(explained: Resource, *, warnings: Sequence[str] = ()) -> Iterator[str]:
-    """The explanation for people; `warnings` are those of the status that name pod settings that wait."""
+def config_lines(explained: Resource) -> Iterator[str]:
+    """The explanation for people."""
     config, routing = explained["runtimeConfig"], explained["routing"]
     if not config["found"]:
         yield f"Config:    none ({config.get('message') or 'no default config: built-in defaults are used'})"
@@ -310,8 +310,6 @@ def config_lines(explained: Resource, *, warnings: Sequence[str] = ()) -> Iterat
         if config.get("podSettingsCurrent") is False:
             granted = "granted now" if config["rolloutGranted"] else "not granted"
             yield f"  Pods have the settings of {config['podSettingsOf'][:12]}…; new ones wait (rollout: {granted})"
-        for warning in warnings:
-            yield f"  {warning}"
     yield f"Routing:   {_REQUESTS[routing['request']]} ({routing['because']})"
     if "gatewayName" in routing:
         by = routing.get("gatewayNamedBy") or "the controller's choice"

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+from typer import BadParameter
 from typer.core import TyperCommand, TyperGroup
 
 
@@ -30,6 +31,9 @@ class Group(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
         return [_plain(each) for each in super().get_params(ctx)]
 
+
+_PYDANTIC = "Value error, "
+"""What pydantic puts before the message of a wrong value."""
 
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
@@ -77,7 +81,13 @@ class _Conversion:
         if value is None:
             return () if param.multiple or param.nargs == -1 else None
         found = _as_is(value, self.descriptor.annotation, any_path=self.descriptor.path_type == "path")
-        return self.typers().coerce(value, param=param, ctx=ctx) if found is None else found
+        if found is not None:
+            return found
+        try:
+            return self.typers().coerce(value, param=param, ctx=ctx)
+        except BadParameter as error:
+            error.message = error.message.removeprefix(_PYDANTIC)
+            raise
 
 
 def _as_is(value: object, annotation: object, *, any_path: bool) -> object:

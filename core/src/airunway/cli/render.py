@@ -109,8 +109,9 @@ def _rendered(
         kinds = "RuntimeConfig or ClusterRuntimeConfig"
         _say(f"{key}: spec.runtimeConfigName: no {kinds} '{found.name}' is given: name its file with --runtime-config")
         return None
-    for problem in found.config.problems if found.config is not None else ():
-        _say(f"{key}: warning: runtime config {found.name}: {problem.field}: {problem.message}")
+    if found.config is not None:
+        for problem in found.config.problems:
+            _say(f"{key}: warning: {found.config.title}: {problem.field}: {problem.message}")
     context = assumed_context(
         host,
         engine=choice.engine,

@@ -79,7 +79,7 @@ def status(
 
     airunway status md/llama --wait=10m
 
-    Takes at most 12 requests, however many pods there are; --watch takes none while nothing changes. What you have no
+    Takes at most 16 requests, however many pods there are; --watch takes none while nothing changes. What you have no
     right to is listed under "Not seen", with the right's name.
 
     With --wait it exits with 0 when Ready, with 4 when the time is over, with 5 as soon as it is Failed or Stalled.
@@ -263,10 +263,13 @@ def _headline(view: DeploymentView, now: datetime, ascii_only: bool) -> Iterator
     stale = ""
     if not view.current and view.reason != _UNSEEN_BY_CORE:
         stale = " (an older spec: the newest is not reported on yet)"
-    if any((row.type, row.status) == ("Paused", "True") for row in view.conditions):
+    if _is_paused(view) and view.phase != "Terminating":  # a pause stops no deletion
         stale = " (as it was when reconciliation was paused)"
     since = view.cause.since if view.cause is not None else view.since
-    age = f" for {short_age(since, now)}" if since is not None and since.year > 1970 else ""
+    # Without a root cause the time is that of the condition Ready, and the reason may be newer.
+    unready = view.cause is None and any((row.type, row.status) == ("Ready", "False") for row in view.conditions)
+    what = ", not Ready for" if unready and view.phase != "Terminating" else " for"
+    age = f"{what} {short_age(since, now)}" if since is not None and since.year > 1970 else ""
     why = view.cause.code if view.cause is not None else view.reason
     head = f"{mark} {view.name} in {view.namespace} is {view.phase}{stale}"
     head += f": {why}{age}" if why not in ("", view.phase) else age
@@ -284,14 +287,26 @@ def _headline(view: DeploymentView, now: datetime, ascii_only: bool) -> Iterator
     yield Line(f"  {view.cause.object}: {evidence}" if view.cause.object else f"  {evidence}", "", 2)
     field = f" (field {view.cause.field})" if view.cause.field else ""
     yield Line(f"  Remedy: {view.cause.remedy or 'see the message above.'}{field}", "", 2)
-    if kind == "Pod":
+    if kind == "Pod" and _may_have_logs(view, name):
         yield Line(f"  Logs: airunway logs md/{view.name} -n {view.namespace}", "dim", 2)
+
+
+def _may_have_logs(view: DeploymentView, pod: str) -> bool:
+    """Whether a container of the pod has started; also if pods were not seen."""
+    if isinstance(view.pods, Unseen):
+        return True
+    containers = [container for row in view.pods if row.name == pod for container in row.containers]
+    return any(each.state == "Running" or each.ending is not None for each in containers)
+
+
+def _is_paused(view: DeploymentView) -> bool:
+    return any((row.type, row.status) == ("Paused", "True") for row in view.conditions)
 
 
 def _contradiction(view: DeploymentView) -> Iterator[Line]:
     """Says that fewer pods are ready than the status counts as ready replicas, each of which has a pod at least."""
     ready = int(view.replicas.partition("/")[0] or 0)
-    if view.health is not Health.OK or isinstance(view.pods, Unseen):
+    if view.health is not Health.OK or isinstance(view.pods, Unseen) or _is_paused(view):
         return
     serving = [pod for pod in view.pods if pod.role != _PICKER and pod.state != "Completed"]
     if not serving or sum(pod.ready for pod in serving) >= ready:
@@ -315,7 +330,8 @@ def _facts(view: DeploymentView) -> Iterator[Line]:
     if view.endpoint:
         yield Line(f"Endpoint: {view.endpoint}", "", 10)
     if view.url:
-        yield Line(f"Gateway:  {view.url}", "", 10)
+        needs = f" (requests need the header {view.header})" if view.header else ""
+        yield Line(f"Gateway:  {view.url}{needs}", "", 10)
 
 
 def _tree(root: TreeNode, now: datetime, *, width: int | None, ascii_only: bool) -> list[Line]:

@@ -211,6 +211,23 @@ class EffectiveConfig:
             return ()
         return tuple(each for each in list_at(self.spec, "labelPropagation", "match") if isinstance(each, str))
 
+    @property
+    def title(self) -> str:
+        """Kind and name for a message, such as ``RuntimeConfig ml/fast``."""
+        of_cluster = f"ClusterRuntimeConfig {self.name}"
+        if self.scope is Scope.CLUSTER:
+            return of_cluster
+        return self._of_namespace + (f" with {of_cluster}" if self.scope is Scope.MERGED else "")
+
+    def origin_of(self, *path: str) -> str:
+        """Kind and name of the object that a field below ``spec`` comes from."""
+        lower = self.scope is Scope.CLUSTER or (self.scope is Scope.MERGED and dig(self.own, *path) is None)
+        return f"ClusterRuntimeConfig {self.name}" if lower else self._of_namespace
+
+    @property
+    def _of_namespace(self) -> str:
+        return f"RuntimeConfig {self.namespace}/{self.name}"
+
     def status(self) -> Resource:
         """Returns ``status.effectiveRuntimeConfig`` without ``rollout``, which is the core's."""
         if self.scope is Scope.CLUSTER:

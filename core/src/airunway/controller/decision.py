@@ -385,7 +385,9 @@ class _Pass:
         if not self.selector:
             if self.grants.providers is not None:
                 # Providers read there what the policy denies them, before an external selector can choose one of them.
-                self._record(self._choice(None, refused).candidates)
+                # A refusal is recorded, too: nothing else says that it has been read.
+                answered = refusals(self.deployment) if is_undecided(self.deployment) else {}
+                self._record(self._choice(None, answered).candidates)
             # A custom selector that has chosen owns the field and its condition: we never write them. What the core
             # chose, while its selector was on or the spec named it, stays until a selector takes the field over.
             if before and self.chose:

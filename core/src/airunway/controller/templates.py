@@ -114,6 +114,8 @@ def template_part(
         return _without(deployment, request, record, problem)
     taken = taken_for(deployment)
     unchanged = record is not None and _is_taken_for(record, deployment, taken)
+    if record is not None and record.get("takenForSpec") == taken["takenFor"]:
+        taken = _taken_in(record)  # the annotation was removed: its value stays the last one
     if record is not None and (refused or (unchanged and _keeps(deployment, record, contribution, granted=granted))):
         given, hash_ = record["spec"], str(record.get("hash", ""))
     else:

@@ -32,6 +32,10 @@ def user_name(template: ObjectKey) -> str:
     return f"{MODEL_TEMPLATE.kind}/{template.name}"
 
 
+_REPEATED = 1800.0
+"""Seconds after which it is repeated that the config is refused: no condition says it, and an event expires."""
+
+
 class WarmTemplates:
     """Templates that keep artifacts.
 
@@ -168,14 +172,17 @@ class WarmTemplates:
         grants = self._grants.of(key.namespace)
         if resolution.missing or grants is None:
             return None  # its artifacts say so, and the catalogue on the template; a watch wakes it
-        if refusal := not_allowed({}, resolution.config, grants):
-            self._announce(template, f"{NOT_ALLOWED}: {refusal}")
-            return None
         labels = propagated(labels_of(template), resolution.config) | _label(key)
         problems = []
-        for request in warm_requests(template, contribution_of(template), resolution.config):
-            if request.artifact is None:
-                continue
+        requests = warm_requests(template, contribution_of(template), resolution.config)
+        wanted = [request for request in requests if request.artifact is not None]
+        missing = [each for each in wanted if self._artifacts.artifact(ObjectKey(key.namespace, each.name)) is None]
+        if missing and (refusal := not_allowed({}, resolution.config, grants)):
+            self._refused.pop(key, None)
+            self._announce(template, f"{NOT_ALLOWED}: {refusal}")
+            return _REPEATED
+        for request in wanted:
+            assert request.artifact is not None
             refused = await self._maker.make(request.artifact, labels=labels)
             if refused is not None:
                 problems.append(f"{refused.policy.reason}: {refused}")

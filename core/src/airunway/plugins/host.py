@@ -192,6 +192,8 @@ def _place(stack: StackSummary) -> str:
     """The innermost line outside of AI Runway and the standard library, as ``, at provider.py:12``."""
     for frame in reversed(stack):
         path = Path(frame.filename)
+        if frame.filename.startswith("<"):  # made by a library, such as the methods of a dataclass
+            continue
         if not any(path.is_relative_to(known) for known in _NOT_THE_PLUGIN):
             within = any(path.is_relative_to(library) for library in _LIBRARY)
             if not within or "site-packages" in path.parts:

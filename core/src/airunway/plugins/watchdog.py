@@ -57,9 +57,12 @@ class Watchdog:
             call = self._running
             if call is None or call is reported or monotonic() - call.begun < self._patience:
                 continue
-            frame = sys._current_frames().get(call.thread)
-            place = call.where(extract_stack(frame)) if frame is not None else ""
-            if call is self._running:
-                reported = call
-                waited = monotonic() - call.begun
-                log.error("%s has not returned for %.0f s%s; nothing else runs meanwhile", call.what, waited, place)
+            reported = call
+            try:
+                frame = sys._current_frames().get(call.thread)
+                place = call.where(extract_stack(frame)) if frame is not None else ""
+                if call is self._running:
+                    waited = monotonic() - call.begun
+                    log.error("%s has not returned for %.0f s%s; nothing else runs meanwhile", call.what, waited, place)
+            except Exception:
+                log.exception("the call that does not return cannot be described: %s", call.what)

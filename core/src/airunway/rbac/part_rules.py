@@ -38,7 +38,6 @@ from airunway.rbac.policy_rules import (
     subjects,
     whose_kind,
 )
-from airunway.routing.routes import MODEL_HEADER
 from airunway.sdk.picker import ACCOUNT
 
 # --------------------------------------------------------------------------------------------------------- the gateway
@@ -50,7 +49,7 @@ def _rules(test: str) -> str:
 
 
 _BY_MODEL_NAME = (
-    f"m.?headers.orValue([]).exists(h, h.name == '{MODEL_HEADER}' && h.?type.orValue('Exact') == 'Exact' && "
+    f"m.?headers.orValue([]).exists(h, h.name == '{names.MODEL_HEADER}' && h.?type.orValue('Exact') == 'Exact' && "
     "h.?value.orValue('') != '')"
 )
 _BY_PATH = "(m.?path.?type.orValue('PathPrefix') == 'PathPrefix' && !(m.?path.?value.orValue('/') in ['', '/']))"

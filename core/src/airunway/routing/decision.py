@@ -17,6 +17,7 @@ from airunway.resource import (
     Resource,
     annotations_of,
     condition_of,
+    dig,
     is_deleting,
     mapping_at,
     number_at,
@@ -119,6 +120,8 @@ def decide(facts: Facts, intent: Intent | None = None) -> Decision:
 
 def _decide(facts: Facts, intent: Intent) -> Decision:
     if intent.request is RoutingRequest.OFF:
+        if facts.config_unusable and dig(facts.deployment, "spec", "gateway", "enabled") is not False:
+            return Decision(objects=None, write_status=False)  # a config that is refused switches no route off
         return Decision(objects=())
     required = intent.request is RoutingRequest.REQUIRED
     if not is_settled(facts):

@@ -119,7 +119,7 @@ def choose(
                 gateway=ObjectKey(wanted.namespace or config.namespace or namespace, wanted.name),
                 section=wanted.section_name,
             ),
-            by=f"spec.routing.gatewayRef of runtime config {config.name}",
+            by=f"spec.routing.gatewayRef of {config.origin_of('routing', 'gatewayRef')}",
         )
     alive = sorted((gateway for gateway in gateways if not is_deleting(gateway)), key=gateway_key)
     if flag:

@@ -12,7 +12,14 @@ from functools import cached_property
 
 from airunway.api import names
 from airunway.configs.path_template import PathTemplateError
-from airunway.configs.resolution import BUILT_IN, EffectiveConfig, RoutingRequest, path_of, routing_request
+from airunway.configs.resolution import (
+    BUILT_IN,
+    EffectiveConfig,
+    RoutingRequest,
+    path_of,
+    path_template_of,
+    routing_request,
+)
 from airunway.owned.objects import Mark, is_ours
 from airunway.resource import (
     ObjectKey,
@@ -193,7 +200,10 @@ def intent_of(facts: Facts) -> Intent:
     try:
         return replace(intent, path=path_of(deployment, config))
     except PathTemplateError as error:
-        return replace(intent, path_problem=str(error))
+        field = "spec.gateway.pathTemplate"
+        if path_template_of(deployment, config).of_config and config is not None:
+            field = f"spec.routing.pathTemplate of {config.origin_of('routing', 'pathTemplate')}"
+        return replace(intent, path_problem=f"{field}: {error}")
 
 
 def _model_name(facts: Facts) -> tuple[str, str, bool]:

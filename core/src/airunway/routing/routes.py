@@ -18,8 +18,6 @@ from airunway.routing.backends import POOL_GROUP, Backend, BackendKind
 from airunway.routing.claims import Claim, ClaimKind
 from airunway.routing.gateways import Target, parents_of
 
-MODEL_HEADER = "X-Gateway-Model-Name"
-
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -74,7 +72,7 @@ def route(
             )
         )
     if rules.model_name:
-        header = {"type": "Exact", "name": MODEL_HEADER, "value": rules.model_name}
+        header = {"type": "Exact", "name": names.MODEL_HEADER, "value": rules.model_name}
         made.append(
             _rule(
                 match={"path": {"type": "PathPrefix", "value": "/"}, "headers": [header]},
@@ -175,7 +173,7 @@ def claims_in(live: Resource) -> tuple[Claim, ...]:
             headers = [
                 text_at(header, "value")
                 for header in entries_at(match, "headers")
-                if text_at(header, "name").lower() == MODEL_HEADER.lower()
+                if text_at(header, "name").lower() == names.MODEL_HEADER.lower()
             ]
             path = text_at(match, "path", "value")
             if headers and headers[0]:

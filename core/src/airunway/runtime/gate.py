@@ -95,14 +95,15 @@ def _config_gate(state: ClusterState) -> Gate:
         return Gate()
     condition, config = state.condition(CONFIG_READY) or {}, state.config
     unready = condition.get("status") == "False"
-    if unready and condition.get("reason") != "InvalidSpec":
-        return Gate(closed=True)  # the condition is a fault of its own: `core_faults`
+    if unready and condition.get("reason") != "InvalidSpec":  # the condition is a fault of its own: `core_faults`
+        text = "The newest spec is applied once the runtime config can be used: see the condition RuntimeConfigReady"
+        return Gate(closed=True, late=waits_for_config(text))
     if state.disagrees:
         return _waiting_for_config(state)
     if config is not None and (config.too_large or unready):
         problem = next((p for p in config.problems if p.field == "spec.env"), next(iter(config.problems), None))
         about = f": {problem.field}: {problem.message}" if problem is not None else ""
-        why = f"runtime config {config.name} cannot be used{about}"
+        why = f"{config.title} cannot be used{about}"
         if state.primary is not None:
             return Gate(config=config, frozen=True, warnings=(Finding(path="", reason="InvalidSpec", message=why),))
         unusable = StepResult(component="RuntimeConfig", reason="InvalidSpec", message=why, blocks_ready=True)

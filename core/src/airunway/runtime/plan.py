@@ -62,7 +62,6 @@ from airunway.runtime.state import ClusterState, provider_mark
 from airunway.runtime.translate import TooLarge, TranslationResult, parsed, translate
 from airunway.sdk.fields import tracked
 from airunway.sdk.pods import pod_specs
-from airunway.selection.facts import awaits_selection
 from airunway.selection.provider import is_denied
 from airunway.status.reasons import Category
 
@@ -282,8 +281,7 @@ def plan(
     intent = replace(intent, config_hash=None if waits else gate.config.hash if gate.config is not None else "")
     if translated.blockers and not typed.spec.suspend:
         edited = _is_edited(state, typed, digests)
-        only_degrades = state.served and (not edited or _more_than_mount(translated))
-        refused = _refusal(translated, state, host, only_degrades=only_degrades)
+        refused = _blocked(translated, only_degrades=state.served and (not edited or _more_than_mount(translated)))
         return replace(intent, do=Do.OBSERVE_ONLY, results=(refused,), warnings=warnings)
     if translated.blockers:
         compatible = _blocked(translated, blocks_ready=False)
@@ -327,7 +325,7 @@ def _while_weights_come(
     blockers = tuple(each for each in translated.blockers if each.reason != "AccessModeConflict")
     if not blockers:
         return intent
-    refused = _refusal(replace(translated, blockers=blockers), state, host)
+    refused = _blocked(replace(translated, blockers=blockers))
     return replace(intent, results=(*intent.results, refused), warnings=(*intent.warnings, *translated.warnings))
 
 
@@ -582,16 +580,6 @@ def _blocked(translated: TranslationResult, *, blocks_ready: bool = True, only_d
         blocks_ready=blocks_ready,
         only_degrades=only_degrades,
     )
-
-
-def _refusal(
-    translated: TranslationResult, state: ClusterState, host: ProviderHost, *, only_degrades: bool = False
-) -> StepResult:
-    """As `_blocked`; while the core may select another provider, the deployment is not stalled (ruling 33)."""
-    refused = _blocked(translated, only_degrades=only_degrades)
-    if not awaits_selection(state.deployment, host.name):
-        return refused
-    return replace(refused, pending=True, category=Category.PROGRESS)
 
 
 def plugin_fault(error: Exception) -> StepResult:

@@ -222,8 +222,9 @@ def newer_waits(
             )
     if context.runtime != current:
         changes = "; ".join(changed_settings(context.runtime, current))  # names and no values
+        followed = state.config.title if state.config is not None else f"runtime config {config_name(state.deployment)}"
         text = (
-            f"changed pod settings ({changes}; runtime config {config_name(state.deployment)}) take effect with the "
+            f"changed pod settings ({changes}; {followed}) take effect with the "
             f"next change of the spec, or when the annotation {names.ADOPT} gets a new value"
         )
         waits(NEWER_PODS_WAIT, f"the newer pod settings ({changes})", text, runtime=current)

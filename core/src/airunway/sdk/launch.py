@@ -355,6 +355,11 @@ def _image_blockers(deployment: ModelDeployment, engine: str, *, chosen: str, ow
         return [blocker("spec.model.source", text)]
     if not chosen:
         text = f"{engine} engine requires spec.image to be set (or spec.engine.image): there is no default image"
+        if not spec.engine.type and not any(gpu and gpu.count for _, gpu in gpus_of(deployment)):
+            text += (
+                f". {engine} was selected because no GPU is requested: set spec.resources.gpu.count for an engine "
+                "that runs on GPUs, such as vllm"
+            )
         return [blocker("spec.image", text)]
     found = {path: gpu for path, gpu in gpus_of(deployment) if gpu and gpu.count and gpu.type != DEFAULT_GPU_TYPE}
     for path, gpu in found.items() if not own else ():

@@ -78,9 +78,10 @@ def choose_engine(
             "set resources.gpu.count, change serving.mode, or name engine.type and an image for it"
         )
     best = min(fitting, key=preference)
+    without = "" if request.gpu else " (no GPU is requested in spec.resources.gpu.count)"
     return EngineChoice(
         engine=best,
-        reason=f"auto-selected from provider {fitting[best]} capabilities",
+        reason=f"auto-selected from provider {fitting[best]} capabilities{without}",
         message=f"Engine {best} auto-selected from provider capabilities",
     )
 

@@ -223,18 +223,6 @@ def refusals(deployment: Resource) -> dict[str, ProviderRefusal]:
     return found
 
 
-def awaits_selection(deployment: Resource, provider: str) -> bool:
-    """Whether the core has yet to answer a refusal of this provider: by selecting another one, or by recording that
-    this one stays. It does so for providers that it has weighed itself.
-    """
-    generation = dig(deployment, "metadata", "generation")
-    weighed = [
-        each for each in entries_at(deployment, "status", "selection", "candidates") if each.get("name") == provider
-    ]
-    recorded = any(dig(each, "refusal", "generation") == generation for each in weighed)
-    return bool(weighed) and not recorded and is_undecided(deployment)
-
-
 def is_refusal_open(deployment: Resource) -> bool:
     """Whether ``ProviderCompatible=False`` of this generation may yet be overtaken by another selection.
 
@@ -250,7 +238,11 @@ def is_refusal_open(deployment: Resource) -> bool:
     present, refusing = dig(deployment, "status", "provider", "name"), refused_by(deployment)
     if refusing and present not in refusing:
         return True
-    return awaits_selection(deployment, str(present))
+    weighed = [
+        each for each in entries_at(deployment, "status", "selection", "candidates") if each.get("name") == present
+    ]
+    recorded = any(dig(each, "refusal", "generation") == generation for each in weighed)
+    return bool(weighed) and not recorded and is_undecided(deployment)
 
 
 def refused_by(deployment: Resource) -> tuple[str, ...]:
@@ -268,8 +260,8 @@ def refused_by(deployment: Resource) -> tuple[str, ...]:
         return ()
     owners = [
         provider_of_manager(str(entry.get("manager")))
-        for entry in dig(deployment, "metadata", "managedFields", default=[])
-        if isinstance(entry, Mapping) and dig(entry, "fieldsV1", "f:status", "f:conditions", _OWNED) is not None
+        for entry in entries_at(deployment, "metadata", "managedFields")
+        if dig(entry, "fieldsV1", "f:status", "f:conditions", _OWNED) is not None
     ]
     return tuple(sorted({owner for owner in owners if owner}))
 

@@ -180,7 +180,7 @@ def _of_cache(deployment: Resource, namespace: str) -> Iterator[Source]:
 # ------------------------------------------------------------------------------------------------ one reading of them
 
 
-MOST_REQUESTS = 12
+MOST_REQUESTS = 16
 """Requests for one snapshot, whatever there is to see."""
 
 _MOST_BYTES = {"pods": 32 * 2**20, "events": 8 * 2**20, "objects": 8 * 2**20}

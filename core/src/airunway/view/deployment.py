@@ -9,7 +9,7 @@ from datetime import datetime
 
 from airunway.api import names
 from airunway.api.names import provider_of_finalizer
-from airunway.resource import Resource, condition_of, dig, finalizers_of, is_deleting, list_at, uid_of
+from airunway.resource import Resource, condition_of, dig, finalizers_of, is_deleting, is_integer, list_at, uid_of
 from airunway.selection.facts import is_refusal_open
 from airunway.status.conditions import CONDITIONS
 from airunway.status.evidence import parse_moment
@@ -148,7 +148,7 @@ class DeploymentView(View):
     since: datetime | None
     """When the condition Ready changed last; of a deployment that is being deleted, when that began."""
     current: bool
-    """Whether the status is about the newest spec."""
+    """Whether the status is about the newest spec, or the deployment is being deleted."""
     model: str
     """Model id, also that of the template."""
     template: TemplateUse | None
@@ -163,6 +163,8 @@ class DeploymentView(View):
     """Address inside the cluster; empty before there is one."""
     url: str
     """Address at the gateway; empty if there is none."""
+    header: str
+    """Header that a request to `url` needs, as ``NAME: VALUE``; empty if it needs none."""
     cause: CauseView | None
     """Root cause; null if none is known."""
     conditions: tuple[ConditionRow, ...]
@@ -211,6 +213,7 @@ def deployment_view(snapshot: DeploymentSnapshot) -> DeploymentView:
         replicas=_replicas(deployment),
         endpoint=line(dig(status, "endpoint", "url")),
         url=line(dig(status, "gateway", "url")),
+        header=_header(deployment),
         cause=cause,
         conditions=tuple(_conditions(deployment)),
         warnings=tuple(map(line, warnings[:64])) if isinstance(warnings, list) else (),
@@ -263,7 +266,9 @@ def _verdict(deployment: Resource) -> tuple[str, str, str]:
     if phase == "Terminating" or not is_deleting(deployment):
         return phase, word(dig(status, "reason")), line(dig(status, "message"))
     held = finalizers_of(deployment)
-    text = f"it is being deleted and waits until these finalizers are removed: {', '.join(held)}"
+    text = "it is being deleted"
+    if held:
+        text += f" and waits until these finalizers are removed: {', '.join(held)}"
     if providers := sorted(filter(None, map(provider_of_finalizer, held))):
         text += (
             f"; provider {' and '.join(map(repr, providers))} deletes its objects first: if this lasts, check that it "
@@ -276,6 +281,15 @@ def _since(deployment: Resource) -> datetime | None:
     if is_deleting(deployment):
         return parse_moment(dig(deployment, "metadata", "deletionTimestamp"))
     return parse_moment((condition_of(deployment, "Ready") or {}).get("lastTransitionTime"))
+
+
+def _header(deployment: Resource) -> str:
+    """The header by which the route knows the model, where it makes no path for it; a user's own route is not known."""
+    gateway = dig(deployment, "status", "gateway")
+    model, url, path = line(dig(gateway, "modelName")), line(dig(gateway, "url")), line(dig(gateway, "path"))
+    if not (model and url) or path or dig(deployment, "spec", "gateway", "httpRouteRef"):
+        return ""
+    return f"{names.MODEL_HEADER}: {model}"
 
 
 def _template(deployment: Resource) -> TemplateUse | None:
@@ -305,7 +319,7 @@ def _is_current(deployment: Resource) -> bool:
 def _replicas(deployment: Resource) -> str:
     replicas = dig(deployment, "status", "replicas")
     ready, desired = dig(replicas, "ready", default=0), dig(replicas, "desired")
-    return f"{ready}/{desired}" if isinstance(ready, int) and isinstance(desired, int) else ""
+    return f"{ready}/{desired}" if is_integer(ready) and is_integer(desired) else ""
 
 
 def _conditions(deployment: Resource) -> Iterator[ConditionRow]:

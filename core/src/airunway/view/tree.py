@@ -153,8 +153,8 @@ def _add_owner(obj: Resource, found: dict[str, _Object], primary: str) -> None:
         # A ReplicaSet has the name of its Deployment and this hash: it need not be read.
         deployment = name.removesuffix(f"-{hash_}")
         parent = _uid_of(found, "Deployment", deployment)
-        if not parent and names.MODEL_DEPLOYMENT in labels and names.PROVIDER not in labels:
-            # Pods with this label and without the provider's are the core's own, such as those of an endpoint picker.
+        if not parent and labels.get(names.COMPONENT) == "picker" and names.PROVIDER not in labels:
+            # A picker without the label of a provider is the core's own.
             parent = f"Deployment/{deployment}"
             found[parent] = _Object("", _unread("Deployment", deployment))
         parent = parent or primary

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from airunway.cli.options import Context
+from airunway.cli.parameters import Command
 from airunway_testing.cli.controlplane import app as controlplane
 from airunway_testing.cli.provider import app as provider
 from airunway_testing.cli.simulate import simulate
@@ -18,7 +19,7 @@ app.add_typer(provider, name="provider")
 app.command(short_help="Play an upstream operator, for development and tests.")(simulate)
 
 
-@app.command(short_help="Run all of AI Runway on this machine.")
+@app.command(cls=Command, short_help="Run all of AI Runway on this machine.")
 def sandbox(
     *,
     demo: Annotated[

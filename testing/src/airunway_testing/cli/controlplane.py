@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
+from airunway.cli.parameters import Command
+
 if TYPE_CHECKING:
     from airunway_testing.controlplane import ControlPlane
     from airunway_testing.controlplane.state import RunningState
@@ -30,7 +32,7 @@ _LevelOption = Annotated[
 _NameOption = Annotated[str, typer.Option(help="A name of your choice, to run several. Default: the level.")]
 
 
-@app.command()
+@app.command(cls=Command)
 def up(
     *,
     level: _LevelOption = "api",
@@ -132,6 +134,7 @@ def binaries(
 
 
 def _start_detached(name: str, level: _Level, audit: _AuditLevel) -> "RunningState":
+    from airunway_testing.controlplane.processes import ending_of
     from airunway_testing.controlplane.state import read_states, state_folder
 
     log = state_folder(os.environ) / f"{name}.log"
@@ -155,7 +158,7 @@ def _start_detached(name: str, level: _Level, audit: _AuditLevel) -> "RunningSta
                 _report(line)
         shown = len(lines)
         if code is not None:
-            _fail(f"it ended with exit code {code}; its log is {log}")
+            _fail(f"it {ending_of(code)}; its log is {log}")
         for state in read_states(os.environ):
             if state.name == name:
                 return state

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Sequence
@@ -125,9 +126,14 @@ def _of_a_definition(host: ProviderHost, kind: UpstreamKind, crd: Resource) -> I
             )
 
 
+def _release(version: str) -> str:
+    """The numbers of a version: builds write what follows them (a pre-release, a local part) in a form of their own."""
+    return re.match(r"[0-9.]*", version)[0]  # type: ignore[index]  # it matches anything
+
+
 def _of_the_version(host: ProviderHost) -> Iterator[str]:
     for found in discover(on_request=True):
-        if found.name == host.name and found.version not in ("", host.manifest.version):
+        if found.name == host.name and _release(found.version) != _release(host.manifest.version):
             yield (
                 f"manifest.version is {host.manifest.version!r}, and the distribution {found.distribution} has the "
                 f"version {found.version}: users see the manifest's"

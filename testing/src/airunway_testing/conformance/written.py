@@ -135,9 +135,14 @@ def _samples(schema: Resource, path: tuple[str, ...] = ()) -> Iterator[tuple[tup
     """Each key of a schema of overrides below which is no other, with a value that its type takes."""
     below = dig(schema, "properties", default={})
     for key, described in below.items():
-        yield from _samples(described, (*path, key))
+        yield from _samples(_of_words(described), (*path, key))
     if path and not below and "additionalProperties" not in schema:
         yield path, _sample(schema)
+
+
+def _of_words(schema: object) -> Resource:
+    """A schema with keywords; ``true`` describes nothing of use here."""
+    return schema if isinstance(schema, dict) else {}
 
 
 def _sample(schema: Resource) -> object:
@@ -150,8 +155,8 @@ def _sample(schema: Resource) -> object:
         case "boolean":
             return True
         case "array":
-            return [_sample(schema.get("items", {}))]
+            return [_sample(_of_words(schema.get("items")))]
         case "object":
-            return {key: _sample(below) for key, below in dig(schema, "properties", default={}).items()}
+            return {key: _sample(_of_words(each)) for key, each in dig(schema, "properties", default={}).items()}
         case _:
             return "1"

@@ -165,6 +165,14 @@ class Processes:
                 self._failed[name] = str(event["message"])
 
 
+def ending_of(code: int) -> str:
+    """How a process ended, by its exit code (negative: the signal)."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    known = {number.value: f" ({number.name})" for number in signal.Signals}
+    return f"was ended by signal {-code}{known.get(-code, '')}"
+
+
 def log_tail(path: Path, *, lines: int = 15) -> str:
     """The last lines of a log, indented, under its name; says so when there is none."""
     try:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from airunway.resource import Resource
 from airunway_testing.controlplane.errors import StartFailedError
-from airunway_testing.controlplane.processes import Processes, log_tail
+from airunway_testing.controlplane.processes import Processes, ending_of, log_tail
 from airunway_testing.controlplane.requests import Requests
 
 REPORT_EVERY = 15.0
@@ -39,9 +39,8 @@ class Waiter:
             for name, code in self._processes.exited().items():
                 if unless_ended is not None and name not in unless_ended:
                     continue
-                ending = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
                 raise StartFailedError(
-                    f"{name} {ending} while waiting for {what}\n{log_tail(self._processes.log(name))}"
+                    f"{name} {ending_of(code)} while waiting for {what}\n{log_tail(self._processes.log(name))}"
                 )
             if condition():
                 return

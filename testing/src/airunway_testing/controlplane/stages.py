@@ -25,7 +25,9 @@ Outcome = Literal["NotReady", "ImagePullBackOff", "CrashLoopBackOff", "OOMKilled
 started again. Failed: ends for good (what a Job counts as a failure)."""
 
 _ANNOTATION = f'.metadata.annotations["{OUTCOME}"]'
-_PULLABLE = '[ .spec.containers.[].image | test( "/no-such-image:" ) ] | any | not'
+UNPULLABLE = "(^|/)no-such-image([:@]|$)"
+"""Matches images that are in no registry."""
+_PULLABLE = f'[ .spec.containers.[].image | test( "{UNPULLABLE}" ) ] | any | not'
 _READY = '.status.conditions.[] | select( .type == "Ready" ) | .status'
 _NEW_ADDRESS = (
     "PodIPWith .spec.nodeName ( or .spec.hostNetwork false ) .metadata.uid .metadata.name .metadata.namespace"

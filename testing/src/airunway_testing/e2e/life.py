@@ -25,7 +25,6 @@ from airunway.resource import (
     uid_of,
 )
 from airunway.routing.gateways import choose, usable
-from airunway.routing.routes import MODEL_HEADER
 from airunway.status.reasons import Category, category_of
 from airunway_testing.e2e.ground import MANAGER
 from airunway_testing.expectations import Expectation, has_replicas, reason_is, running_at
@@ -215,7 +214,7 @@ class Life:
         base = str(status.get("url", "")).removesuffix(path)
         if not base:
             return "not asked: the Gateway has no address"
-        wanted = {"by model name": (f"{base}/v1/models", {MODEL_HEADER: model})}
+        wanted = {"by model name": (f"{base}/v1/models", {names.MODEL_HEADER: model})}
         if path:
             wanted["by path"] = (f"{base}{path}/v1/models", {})
         seen = ""

@@ -29,6 +29,7 @@ import aiohttp
 
 from airunway.kube import POD, Client, load_config, user_agent_of
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, is_true, key_of, labels_of
+from airunway_testing.controlplane.processes import ending_of
 from airunway_testing.eventually import PATIENCE
 from airunway_testing.gatewayapi.binding import World, answered, bindings
 from airunway_testing.gatewayapi.controller import GatewayController
@@ -491,7 +492,7 @@ class EnvoyGateway:
 
     def _check(self) -> None:
         if self._process is not None and (code := self._process.poll()) is not None:
-            raise EnvoyError(f"Envoy has ended with exit code {code}:\n{self.log()}")
+            raise EnvoyError(f"Envoy {ending_of(code)}:\n{self.log()}")
 
 
 @asynccontextmanager

@@ -74,6 +74,14 @@ MODEL = "acme/tiny"
 """The model of the sandbox's registry."""
 
 
+DOCUMENTED = (
+    "Qwen/Qwen3-8B",
+    "ggml-org/gemma-3-1b-it-GGUF/gemma-3-1b-it-Q8_0.gguf",
+    "meta-llama/Llama-3.1-8B-Instruct",
+)
+"""The models that the repository's ``samples/model-cache`` fetches from the hub, whichever providers are installed."""
+
+
 def write_registry_samples(folder: Path, registry: str) -> None:
     """Write the manifests for the sandbox's registry, with its address, into a folder."""
     folder.mkdir(exist_ok=True)
@@ -123,6 +131,11 @@ def _secrets(sample: Sample) -> Iterator[str]:
     for document in yaml.safe_load_all(sample.path.read_text(encoding="utf-8")):
         if name := dig(document, "spec", "secrets", "huggingFaceToken"):
             yield str(name)
+
+
+def models_of_hub(samples: Sequence[Sample]) -> list[str]:
+    """Ids of all models that the sandbox's hub has."""
+    return [MODEL, *DOCUMENTED, *models_of(samples)]
 
 
 def models_of(samples: Sequence[Sample]) -> list[str]:

@@ -36,7 +36,7 @@ from airunway.rbac.rights import picker_role
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway_testing.controlplane import Cluster, Level, learn_kinds, running
 from airunway_testing.controlplane.nodes import DEFAULT_NODES, SimulatedNode, gpu_node
-from airunway_testing.controlplane.processes import Processes, log_tail
+from airunway_testing.controlplane.processes import Processes, ending_of, log_tail
 from airunway_testing.controlplane.readiness import REPORT_EVERY, still_waiting
 from airunway_testing.gatewayapi import simulator as gateway_simulator
 from airunway_testing.gatewayapi.kinds import GATEWAY, GATEWAY_CLASS, gateway_class
@@ -44,7 +44,7 @@ from airunway_testing.gatewayapi.kinds import definitions as gateway_definitions
 from airunway_testing.gatewayapi.kinds import gateway as gateway_object
 from airunway_testing.sandbox.choice import Choice, choose
 from airunway_testing.sandbox.errors import SandboxError
-from airunway_testing.sandbox.samples import CACHED, MODEL, Sample, models_of, write_registry_samples
+from airunway_testing.sandbox.samples import CACHED, MODEL, Sample, models_of_hub, write_registry_samples
 from airunway_testing.simulators import Simulator
 from airunway_testing.storage.program import CLASS_NAME as STORAGE_CLASS_NAME
 
@@ -79,7 +79,7 @@ class Sandbox:
     def failed(self) -> str | None:
         """What to tell about a part that has ended by itself, or None."""
         for name, code in self.parts.exited().items():
-            return f"{name} has ended with exit code {code}\n{log_tail(self.parts.log(name))}"
+            return f"{name} {ending_of(code)}\n{log_tail(self.parts.log(name))}"
         return None
 
 
@@ -273,7 +273,7 @@ def _start_servers(
     if cluster.egress_socket is not None:
         command += ["--egress-socket", str(cluster.egress_socket)]
     if storage:
-        command += ["--storage", *(f"--model={model}" for model in (MODEL, *models_of(box.samples)))]
+        command += ["--storage", *(f"--model={model}" for model in models_of_hub(box.samples))]
     if catalogue:
         command.append("--registry")
     box.parts.start(name, command, environment=environment)

@@ -62,7 +62,7 @@ from airunway.resource import (
     uid_of,
 )
 from airunway_testing.background import in_background
-from airunway_testing.controlplane.stages import PLAYED_BY_RUNNER
+from airunway_testing.controlplane.stages import PLAYED_BY_RUNNER, UNPULLABLE
 from airunway_testing.eventually import eventually
 from airunway_testing.storage.volumes import Volumes
 
@@ -371,7 +371,7 @@ class PodRunner:
         if isinstance(mounts, _Waiting):
             return mounts
         image = str(container["image"])
-        if image in self.unpullable or "/no-such-image:" in image:
+        if image in self.unpullable or re.search(UNPULLABLE, image):
             text = f'Back-off pulling image "{image}": ErrImagePull: failed to resolve reference "{image}": not found'
             return _Waiting(reason="ImagePullBackOff", message=text)
         given = await self._environment(played, pod, container)
