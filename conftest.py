@@ -49,6 +49,8 @@ SOON = {
     # The users of an artifact.
     "modelcache.application._USERS_LATER": 0.5,  # 5
     "modelcache.artifacts._USERS_PAUSE": 0.2,  # 2
+    # Workloads that were too many to read in one pass because of events about them.
+    "runtime.memory.READ_ON": 0.2,  # 5
 }
 """Seconds until the next look, in tests on an API server; the comments have production's."""
 

@@ -22,6 +22,7 @@ from airunway.doctor.report import document, lines
 from airunway.doctor.snapshot import ProcessDeployment, Right, components_in
 from airunway.process.effective_settings import ANNOTATION, PART_OF, EffectiveSettings, published_in
 from airunway.rbac.admission_policies import status_guard
+from airunway.rbac.rights import ADD_ONS, AddOn, Rights
 from airunway.resource import ObjectKey, Resource, copy_of, format_time, key_of
 from airunway.webhook.certificates import AUTHORITY_LIFETIME, new_authority
 from airunway.webhook.configuration import CONFIGURATION, configuration_object, webhook_settings
@@ -321,6 +322,67 @@ def test_the_catalogue_is_asked_for_no_secrets_and_its_rights_are_not_judged_whe
     assert "rights and guards of airunway-catalogue" in [each.what for each in report.unseen]
 
 
+def never(*_: object) -> None:
+    raise AssertionError("there is no fault")
+
+
+def install(folder: Path, distribution: str, point: str, module: str) -> None:
+    """A distribution whose module describes an add-on."""
+    info = folder / f"{distribution}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{ADD_ONS}]\n{point} = {distribution}:ADD_ON\n")
+    (folder / f"{distribution}.py").write_text(module)
+
+
+@pytest.mark.parametrize(
+    ("module", "why"),
+    [
+        ("ADD_ON = {}", "TypeError: the entry point must name an airunway.rbac.rights.AddOn, not dict"),
+        ("raise SystemExit('no licence')", "SystemExit: no licence"),
+        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+    ],
+    ids=["no add-on", "exit", "import"],
+)
+def test_an_add_on_that_cannot_be_loaded_is_named_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, why: str
+) -> None:
+    name = f"airunway-{tmp_path.name.replace('_', '-')}"
+    install(tmp_path, f"broken_{abs(hash(why))}", name, module)
+    monkeypatch.syspath_prepend(tmp_path)
+    add_ons, broken = _add_ons()
+    assert (list(add_ons), broken) == (["airunway-catalogue"], {f"add-on {name}": why})
+    unseen = tuple(UnseenPart(part="plugins", what=what, why=text) for what, text in broken.items())
+    runs = replace(CATALOGUE, add_ons=(name,))
+    report = run_checks(replace(EMPTY, components=(CORE, runs), add_ons=frozenset(add_ons), unseen=unseen))
+    assert [each.why for each in report.unseen if name in each.what] == [why]
+
+
+def test_two_distributions_with_one_add_on_are_both_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "thief", "airunway-catalogue", "ADD_ON = None")
+    monkeypatch.syspath_prepend(tmp_path)
+    add_ons, broken = _add_ons()
+    assert not add_ons, "neither counts"
+    (why,) = broken.values()
+    assert why == f"more than one distribution has it: airunway-catalogue {__version__}, thief 1.0; uninstall one"
+
+
+@pytest.mark.parametrize("made", [None, [{}], [None]])
+def test_an_add_on_whose_guards_cannot_be_made_does_not_end_the_command(made: Any) -> None:
+    def guard(*_: object, **__: object) -> Any:
+        if made is None:
+            raise SystemExit("no")
+        return made
+
+    add_ons = {"airunway-catalogue": AddOn(rights=Rights(), guard=guard)}
+    faults: list[str] = []
+    guarded = replace(CATALOGUE, core=True, guarded="airunway-system")
+    guards = expected_guards(guarded, [], add_ons, on_fault=lambda name, _: faults.append(name))
+    assert faults == ["airunway-catalogue"]
+    assert guards == expected_guards(guarded, [], {}, on_fault=never), "those of the other parts are known"
+    assert guards
+
+
 def test_the_rights_and_guards_of_the_catalogue_are_those_that_its_distribution_names() -> None:
     add_ons, broken = _add_ons()
     assert (list(add_ons), broken) == (["airunway-catalogue"], {})
@@ -328,7 +390,7 @@ def test_the_rights_and_guards_of_the_catalogue_are_those_that_its_distribution_
     rights = expected_rights([guarded], [], add_ons)
     nodes = Right(user=CATALOGUE.user, verb="list", group="", resource="nodes")
     assert {nodes, replace(nodes, group="batch", resource="jobs", verb="create", namespace="x")} <= set(rights)
-    guards = expected_guards(guarded, [], add_ons)
+    guards = expected_guards(guarded, [], add_ons, on_fault=never)
     policies = {key_of(each).name for each in guards if each["kind"] == "ValidatingAdmissionPolicy"}
     assert {f"cat-airunway-system-guard-{part}" for part in ("discovery", "templates")} <= policies
     report = run_checks(

@@ -16,9 +16,10 @@ from airunway.kube import EVENT, POD, Client
 from airunway.plugins.host import ProviderHost
 from airunway.rbac.rights import Rights, provider_rights
 from airunway.resource import ObjectKey, Resource, condition_of, dig
+from airunway.status.evidence import event_facts
 from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
-from airunway_testing.eventually import PATIENCE
+from airunway_testing.eventually import PATIENCE, eventually
 from airunway_testing.faults import failed_create
 from airunway_testing.operator import running_core, running_provider, running_simulator, until
 from airunway_testing.rights import granted
@@ -167,3 +168,25 @@ async def test_what_is_none_of_ours_is_dropped_when_it_is_decoded(
         async with asyncio.timeout(PATIENCE):
             while await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
                 await asyncio.sleep(0.05)
+
+
+async def test_the_oldest_event_s_workload_is_read_where_newer_ones_are_about_more_than_one_pass_reads(
+    manifest: Make, client: Client, kubeconfig: Path, namespace: str, installed: None, kaito: ProviderHost
+) -> None:
+    key = ObjectKey(namespace, "gemma")
+    async with running_core(kubeconfig), running_simulator(kubeconfig, kaito, level="api"):
+        async with running_provider(kubeconfig, kaito):
+            await client.create(MODEL_DEPLOYMENT, manifest("gemma", provider=KAITO))
+            await until(client, key, lambda found: dig(found, "status", "phase") == "Running")
+        oldest = failed_create(key, "StatefulSet")
+        invented = [failed_create(ObjectKey(namespace, f"gemma-{number}"), "StatefulSet") for number in range(250)]
+        for number, event in enumerate(invented):
+            event["regarding"]["uid"] = f"invented-{number}"
+        for event in (oldest, *invented):
+            await client.create(EVENT, event)
+        async with running_provider(kubeconfig, kaito) as provider:
+            await eventually(lambda: provider.evidence.workloads.knows(event_facts(oldest)))
+            await client.delete(MODEL_DEPLOYMENT, key)
+            async with asyncio.timeout(PATIENCE):
+                while await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
+                    await asyncio.sleep(0.05)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from airunway.api import names
 from airunway.modelcache.caches import ArtifactCaches
 from airunway.plugins.registry import load
 from airunway.process.caches import Caches
 from airunway.process.metrics import Metrics
 from airunway.resource import ObjectKey, Resource, key_of
 from airunway.runtime.evidence import EVENTS_KEPT, WORKLOADS_PER_PASS, EvidenceCollector
+from airunway.runtime.memory import READ_ON, Memory
 
 NOW = datetime(2026, 11, 23, 6, 10, tzinfo=UTC)
 UNUSED: Any = None  # no API server is asked
@@ -74,13 +77,20 @@ def artifact_caches() -> ArtifactCaches:
     )
 
 
-def collector(client: Any = UNUSED, deployments: tuple[str, ...] = ()) -> EvidenceCollector:
+def collector(
+    client: Any = UNUSED,
+    deployments: tuple[str, ...] = (),
+    notify: Callable[[ObjectKey], None] = lambda _: None,
+    *,
+    provider: str = "vllm",
+    caches: Caches | None = None,
+) -> EvidenceCollector:
     return EvidenceCollector(
-        caches=Caches(client, project=lambda obj: obj, metrics=Metrics("tests")),
-        host=load("vllm"),
+        caches=caches or Caches(client, project=lambda obj: obj, metrics=Metrics("tests")),
+        host=load(provider),
         deployments=lambda key: {} if key.name in deployments else None,
         is_named=lambda key: (),
-        notify=lambda key: None,
+        notify=notify,
         clock=lambda: NOW,
     )
 
@@ -140,6 +150,56 @@ def test_the_newest_events_are_kept_in_whatever_order_they_are_listed() -> None:
     asyncio.run(fill())
 
 
+def test_events_about_a_deployment_of_one_provider_keep_their_room_from_strangers_of_another() -> None:
+    async def fill() -> None:
+        caches = Caches(UNUSED, project=lambda obj: obj, metrics=Metrics("tests"))
+        first, second = (collector(provider=name, caches=caches) for name in ("vllm", "llmd"))
+        claim = {"metadata": {"name": "weights", "namespace": "thief", "labels": {names.MODEL_DEPLOYMENT: "a"}}}
+        first._deployments = lambda key: {} if key.name == "a" else None
+        claims: Any = first._claims
+        store(claims, claim)
+        about = event(0)
+        about["metadata"]["name"], about["regarding"]["name"] = "about", "weights"
+        store(first._events[0], about)
+        for number in range(1, 2 * EVENTS_KEPT):
+            newer = event(number)
+            newer["series"]["lastObservedTime"] = (NOW + timedelta(seconds=number)).isoformat()
+            store(first._events[0], newer)
+        assert first._events[0].get(ObjectKey("thief", "about")) is not None
+        assert second._events[0].get(ObjectKey("thief", "about")) is not None, "they share one cache"
+        assert len(first._events[0]) == EVENTS_KEPT + 1
+
+    asyncio.run(fill())
+
+
+def test_only_the_first_of_each_event_brings_a_pass_however_many_there_are() -> None:
+    """A failing deployment of many pods: their events make way for each other, and are repeated for ever."""
+
+    def observed(number: int, *, first: float, last: float) -> Resource:
+        found = refusal(number, "a", seconds=last)
+        began = NOW - timedelta(minutes=30) + timedelta(seconds=first)
+        return {**found, "deprecatedFirstTimestamp": began.isoformat()}
+
+    async def fill() -> None:
+        passes: list[ObjectKey] = []
+        evidence = collector(deployments=("a",), notify=passes.append)
+        many = EVENTS_KEPT + 40
+        for number in range(many):
+            store(evidence._events[0], observed(number, first=number, last=number))
+        assert len(passes) == many
+        for repetition in range(1, 4):
+            for number in range(many):
+                store(evidence._events[0], observed(number, first=number, last=1000 * repetition + number))
+        assert len(passes) == many, "repetitions bring none"
+        assert len(evidence._events[0]) == EVENTS_KEPT
+        store(evidence._events[0], observed(many, first=5000, last=5000))
+        assert len(passes) == many + 1, "one that is new brings one"
+        store(evidence._events[0], observed(many + 1, first=5001, last=5002))
+        assert len(passes) == many + 2, "and so it does where its first observation was missed"
+
+    asyncio.run(fill())
+
+
 def test_a_name_that_no_object_can_have_takes_neither_time_nor_memory() -> None:
     async def fill() -> None:
         asked: list[ObjectKey] = []
@@ -171,11 +231,16 @@ def test_a_pass_reads_a_number_of_workloads_because_of_events_about_them() -> No
         for number in range(EVENTS_KEPT):
             store(evidence._events[0], refusal(number, "a", seconds=number))
         deployment = {"metadata": {"name": "a", "namespace": "tenant"}, "spec": {}}
-        for passes in (1, 2):
+        memory = Memory()
+        enough = EVENTS_KEPT // WORKLOADS_PER_PASS
+        for passes in range(1, enough + 2):
             found = await evidence.of(deployment, deployment)
             assert found is not None
-            assert client.reads == passes * WORKLOADS_PER_PASS
+            assert client.reads == min(passes, enough) * WORKLOADS_PER_PASS
             assert found.events[-1].name == f"a-{EVENTS_KEPT - 1}", "the newest events come first"
+            again = memory.read_on(found)
+            assert (again is not None) is (passes < enough), "the rest is read soon, whatever changes"
+            assert again is None or READ_ON <= again < READ_ON * 2**passes
 
     asyncio.run(read())
 

@@ -255,9 +255,22 @@ async def test_a_conflict_that_stays_is_retried_later(place: Place, kubeconfig: 
         keeper = CertRotator(client, CertificateSecret(client, place.key), place.settings, clock=lambda: now)
         async with asyncio.timeout(PATIENCE):
             assert await keeper.bring_up_to_date() == RETRY
+        assert "was refused 3 times in a row, the last time as a conflict" in str(keeper.remark())
         assert proxy.count(verb, "secrets") <= 8  # half of them are dry runs, for the server's clock
         proxy.clear()
         assert await keeper.bring_up_to_date() > RETRY
+        assert "conflict" not in str(keeper.remark())
+
+
+async def test_a_configuration_without_a_webhook_of_ours_is_not_called_missing(place: Place) -> None:
+    await place.install()
+    live = await place.configuration()
+    live["webhooks"][0]["name"] = "other.example.com"
+    await place.client.replace(CONFIGURATION_KIND, live, manager="somebody")
+    keeper = place.keeper()
+    await keeper.bring_up_to_date()
+    assert keeper.remark() == f"ValidatingWebhookConfiguration {place.settings.configuration} has no webhook {WEBHOOK}"
+    assert not keeper.configured
 
 
 async def test_while_it_runs_a_lost_bundle_and_a_late_configuration_are_put_right(place: Place) -> None:

@@ -318,12 +318,19 @@ async def test_the_certificate_changes_without_a_new_listener_and_a_broken_one_i
             found: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
             return found
 
+    first_material = material()
+    port.server.show(first_material)
     first = await shown()
     ends = port.server.certificate_ends
     port.server.show(None)
     port.server.show(Material(serving=b"nonsense", serving_key=b"nonsense"))
-    assert await shown() == first
+    for unfit in (first_material.serving, material().serving):
+        port.server.show(Material(serving=unfit, serving_key=material().serving_key))
+        assert "cannot be used" in port.server.problem
+        assert await shown() == first, "the key that is in use stays"
     assert port.server.certificate_ends == ends
+    port.server.show(first_material)
+    assert port.server.problem == "", "the Secret is as before"
     port.server.show(material())
     assert await shown() != first
     presented = x509.load_der_x509_certificate(await shown())

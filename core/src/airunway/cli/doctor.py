@@ -88,18 +88,35 @@ def _hosts() -> tuple[list[ProviderHost], dict[str, str]]:
 
 
 def _add_ons() -> tuple[dict[str, AddOn], dict[str, str]]:
-    """The installed add-ons by field manager, and the errors of those that cannot be loaded."""
-    from importlib.metadata import entry_points
+    """The installed add-ons by field manager, and why others cannot be used."""
+    from collections import defaultdict
+    from importlib.metadata import EntryPoint, entry_points
 
     from airunway.rbac.rights import ADD_ONS
 
-    found, broken = {}, {}
+    points: defaultdict[str, list[EntryPoint]] = defaultdict(list)
     for point in entry_points(group=ADD_ONS):
+        points[point.name].append(point)
+    found, broken = {}, {}
+    for name, candidates in points.items():
+        if len(candidates) > 1:
+            brought_by = ", ".join(sorted(f"{each.dist.name} {each.dist.version}" for each in candidates if each.dist))
+            broken[f"add-on {name}"] = f"more than one distribution has it: {brought_by}; uninstall one"
+            continue
         try:
-            found[point.name] = point.load()
-        except Exception as error:  # noqa: BLE001 - of another distribution
-            broken[f"add-on {point.name}"] = f"{type(error).__name__}: {error}"
+            found[name] = _usable(candidates[0].load())
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - of another distribution
+            broken[f"add-on {name}"] = f"{type(error).__name__}: {error}"
     return found, broken
+
+
+def _usable(loaded: object) -> AddOn:
+    """What an entry point has loaded, if it is an add-on. Raises TypeError."""
+    from airunway.rbac.rights import AddOn, Rights
+
+    if not isinstance(loaded, AddOn) or not isinstance(loaded.rights, Rights) or not callable(loaded.guard):
+        raise TypeError(f"the entry point must name an airunway.rbac.rights.AddOn, not {type(loaded).__name__}")
+    return loaded
 
 
 def _print(found: DoctorReport) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 
 from airunway.api import names
@@ -159,9 +159,16 @@ def _account(user: str) -> str:
 
 
 def expected_guards(
-    component: ProcessDeployment, hosts: Sequence[ProviderHost], add_ons: Mapping[str, AddOn]
+    component: ProcessDeployment,
+    hosts: Sequence[ProviderHost],
+    add_ons: Mapping[str, AddOn],
+    *,
+    on_fault: Callable[[str, BaseException], None],
 ) -> tuple[Resource, ...]:
-    """The policies and bindings that a chart of this release installs with a guarded component."""
+    """The policies and bindings that a chart of this release installs with a guarded component.
+
+    `on_fault` is called with the name of an add-on whose guards cannot be made, and the error.
+    """
     if not component.guarded or not component.known or not component.comparable:
         return ()
     user, namespace, watched = component.user, component.key.namespace, component.watched
@@ -185,7 +192,13 @@ def expected_guards(
             )
     for add_on in component.add_ons:
         if add_on in add_ons:
-            found += add_ons[add_on].guard(user, own=namespace, namespaces=watched, name=name)
+            try:
+                guards = tuple(add_ons[add_on].guard(user, own=namespace, namespaces=watched, name=name))
+                _ = [(each["kind"], each["spec"], each["metadata"]["name"]) for each in guards]
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - of another distribution
+                on_fault(add_on, error)
+            else:
+                found += guards
     return tuple(found)
 
 

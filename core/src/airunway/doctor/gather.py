@@ -198,11 +198,18 @@ class _Reader:
             wanted["controllers"] = ("Deployments of upstreams", controllers)
         found = await self._parts(**wanted)
         if components is not None:
-            found["guards"] = {each.name: expected_guards(each, self._hosts, self._add_ons) for each in components}
+            found["guards"] = {
+                each.name: expected_guards(each, self._hosts, self._add_ons, on_fault=self._cannot_make)
+                for each in components
+            }
         if found.get("configurations") is not None:
             services = sorted(services_of(found["configurations"].values()))
             found |= await self._parts(endpoints=("endpoints of the webhook", self._each(services, self._endpoints_of)))
         return found
+
+    def _cannot_make(self, add_on: str, error: BaseException) -> None:
+        why = bounded(f"{type(error).__name__}: {error}", 300)
+        self.unseen.append(UnseenPart(part="guards", what=f"guards of {add_on}", why=why))
 
     async def _parts(self, **wanted: tuple[str, Awaitable[Any]]) -> dict[str, Any]:
         answers = await asyncio.gather(*(self._see(part, *each) for part, each in wanted.items()))

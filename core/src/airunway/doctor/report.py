@@ -82,13 +82,16 @@ def run_checks(snapshot: Snapshot, *, ignored: frozenset[str] = frozenset()) -> 
 def _unknown(snapshot: Snapshot) -> Iterator[UnseenPart]:
     """What this command cannot judge, although it could read the cluster."""
     components = snapshot.components or ()
+    broken = {each.what for each in snapshot.unseen}  # installed, but it cannot be loaded
     running = {provider for component in components for provider in component.providers}
     for provider in sorted(running - set(snapshot.plugins)):
         why = "its plugin is not installed beside this command"
-        yield UnseenPart(part="rights", what=f"rights of provider {provider}", why=why)
+        if f"provider {provider}" not in broken:
+            yield UnseenPart(part="rights", what=f"rights of provider {provider}", why=why)
     for add_on in sorted({each for component in components for each in component.add_ons} - snapshot.add_ons):
         why = "its distribution is not installed beside this command: compare with `helm template` of its chart"
-        yield UnseenPart(part="rights", what=f"rights and guards of {add_on}", why=why)
+        if f"add-on {add_on}" not in broken:
+            yield UnseenPart(part="rights", what=f"rights and guards of {add_on}", why=why)
     for component in components:
         if component.guarded and not component.comparable:
             why = f"they are those of {component.version}, and this command is {__version__}"

@@ -311,10 +311,9 @@ def subjects(who: str) -> PolicyRule:
 
 
 def as_before(path: str, *, empty: str) -> str:
-    """CEL: the value at `path` (after a dot) is `empty`, or that of the existing object: ours may empty, not set it."""
+    """CEL: the value at `path` (after a dot) is `empty` in a new object, and unchanged in an existing one."""
     before = f"(oldObject == null ? {empty} : variables.old.{path}.orValue({empty}))"
-    now = f"variables.o.{path}.orValue({empty})"
-    return f"({now} == {empty} || {now} == {before})"
+    return f"variables.o.{path}.orValue({empty}) == {before}"
 
 
 def repository_of(image: str) -> str:

@@ -30,7 +30,6 @@ from airunway.kube import (
     AnyReflector,
     Client,
     Forbidden,
-    Handler,
     Index,
     Kind,
     NotFound,
@@ -230,8 +229,8 @@ EVENTS_PER_DEPLOYMENT = 64
 """Number of the newest events that are evaluated."""
 
 EVENTS_KEPT = 256
-"""Number of the newest events that are kept for each deployment, and for each namespace of those about claims of no
-deployment: any user can write such events.
+"""Number of the newest events that a watch keeps for each deployment, and for each namespace of those about claims of
+no deployment: any user can write such events.
 """
 
 WORKLOADS_PER_PASS = 64
@@ -314,8 +313,9 @@ class EvidenceCollector:
         for reflector in (*self._pods, self._claims, self._jobs):
             reflector.add_handler(self._on_labelled)
         for events in self._events:
-            events.add_handler(self._limit(events))
-            events.add_handler(self._on_event)
+            counted = events.add_index(self._counted_for)
+            events.add_handler(partial(self._limit, events, counted))
+            events.add_handler(partial(self._on_event, counted))
         self._denied: set[Kind] = set()
 
     @property
@@ -370,7 +370,8 @@ class EvidenceCollector:
         pods = tuple(self._pods_of(key, own))
         labelled = (key.namespace, key.name)
         events = list(self._explaining(pods))
-        events += await self._refusals(key, primary, own)
+        refusals, unread = await self._refusals(key, primary, own)
+        events += refusals
         events.sort(key=_by_time)
         return Evidence(
             pods=pods,
@@ -378,10 +379,11 @@ class EvidenceCollector:
             claims=tuple(_facts(self._claims_by_value.get(labelled))),
             jobs=tuple(_facts(self._jobs_by_value.get(labelled))),
             secrets=_secrets_of(deployment["spec"]),
+            unread=unread,
         )
 
-    async def _refusals(self, key: ObjectKey, primary: Resource, own: Collection[str]) -> list[EventFacts]:
-        """The events about workloads that make pods of the deployment, as far as these may be read in one pass."""
+    async def _refusals(self, key: ObjectKey, primary: Resource, own: Collection[str]) -> tuple[list[EventFacts], bool]:
+        """The events about workloads that make pods of the deployment, and whether some are left for another pass."""
         found, reads = [], 0
         for event in sorted(_of_all(self._events_by_deployment, key), key=_by_time, reverse=True):
             if event.kind not in WORKLOADS or is_history(event, primary):
@@ -392,7 +394,7 @@ class EvidenceCollector:
                     continue
             if await self.workloads.makes_pods_of(event, objects=own, deployment=key):
                 found.append(event)
-        return found
+        return found, reads > WORKLOADS_PER_PASS
 
     def events_about(self, objects: Sequence[Resource]) -> tuple[EventFacts, ...]:
         """The events about these objects that the plugin asked for, oldest first."""
@@ -444,11 +446,13 @@ class EvidenceCollector:
         elif self._deployments(named) is not None:
             yield named
 
-    def _on_event(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+    def _on_event(self, counted: Index, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         if new is None or self._name not in new["about"]:
             return
         facts: EventFacts = new[FACTS]
-        if facts.reason in _QUIET or (old is not None and old[FACTS].note == facts.note):
+        if facts.reason in _QUIET:
+            return
+        if self._is_repeated(counted, new) if old is None else old[FACTS].note == facts.note:
             return  # a higher count is not a change
         for deployment in set(self._about(facts)):
             self._notify(deployment)
@@ -490,24 +494,42 @@ class EvidenceCollector:
         return about if about or event.kind == PERSISTENT_VOLUME_CLAIM.kind else None
 
     def _counted_for(self, event: Resource) -> tuple[ObjectKey | str, ...]:
-        """What an event is counted for: the deployment with the longest name that it is about, else its namespace."""
+        """What an event is counted for: the first deployment that it is about (the order of `_about_ours`: whose pods,
+        claims or objects show it come before those that only have a name like it), else its namespace.
+
+        Another provider may share the cache. What is about a deployment of it is counted by it alone: events about
+        nothing that is known must not take its room.
+        """
         about = event["about"].get(self._name)
-        if about is None:
+        if about:
+            return (about[0],)
+        if about is None or any(event["about"].values()):
             return ()
         facts: EventFacts = event[FACTS]
-        return (about[0] if about else facts.namespace,)
+        return (facts.namespace,)
 
-    def _limit(self, events: SharedCache) -> Handler:
+    def _limit(
+        self, events: SharedCache, counted: Index, key: ObjectKey, _old: Resource | None, new: Resource | None
+    ) -> None:
         """Keeps the newest events of each deployment and namespace. The one that just came stays."""
-        counts = events.add_index(self._counted_for)
+        for value in self._counted_for(new) if new is not None else ():
+            if counted.count(value) > EVENTS_KEPT:
+                others = (event for event in counted.get(value) if key_of(event) != key)
+                events.forget(key_of(min(others, key=lambda event: _by_time(event[FACTS]))))
 
-        def limit(key: ObjectKey, _old: Resource | None, new: Resource | None) -> None:
-            for value in self._counted_for(new) if new is not None else ():
-                if counts.count(value) > EVENTS_KEPT:
-                    others = (event for event in counts.get(value) if key_of(event) != key)
-                    events.forget(key_of(min(others, key=lambda event: _by_time(event[FACTS]))))
+    def _is_repeated(self, counted: Index, event: Resource) -> bool:
+        """Whether an event that is not known may be the repetition of one that made way for newer ones.
 
-        return limit
+        It is new if its first observation is later than the oldest event that is kept.
+        """
+        facts: EventFacts = event[FACTS]
+        if facts.first is None or facts.last is None or facts.first >= facts.last:
+            return False
+        for value in self._counted_for(event):
+            others = [each[FACTS].last for each in counted.get(value) if each is not event]
+            if len(others) + 1 >= EVENTS_KEPT:
+                return facts.first <= min((last for last in others if last is not None), default=facts.first)
+        return False
 
     def _on_trouble(self, kind: Kind, cause: str) -> None:
         if cause in ("Forbidden", "Unauthorized") and kind not in self._denied:

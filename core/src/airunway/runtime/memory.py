@@ -21,7 +21,7 @@ from airunway.plugins.contract import Finding, ModelCache, RuntimeSettings
 from airunway.resource import Resource, dig, entries_at
 from airunway.runtime.records import Record
 from airunway.runtime.report import StepResult
-from airunway.status.evidence import parse_moment
+from airunway.status.evidence import Evidence, parse_moment
 from airunway.status.reasons import CODES
 from airunway.status.rollup import DEPENDENCY_GRACE, Fault, since
 from airunway.status.rootcause import RootCause
@@ -34,6 +34,11 @@ BASE = 0.2
 
 CAP = 300.0
 """Maximum seconds between retries."""
+
+READ_ON = 5.0
+"""Seconds until a pass reads the workloads that were too many for the one before. It doubles: events that any user can
+write must not keep a provider reading.
+"""
 
 SCHEMA_TRIES = 6
 """Number of tries (about six seconds) of a write that the schema refuses; after that, only a changed schema triggers
@@ -187,6 +192,8 @@ class Memory(WriteHistory):
     """The last replacement that the status has announced; the status need not name it, if there is a worse fault."""
     records: dict[str, Record] = field(default_factory=dict)
     """The last record of the primary object, by its uid: an edit of the annotation is reverted to it."""
+    unread: int = 0
+    """Number of passes in a row that have left workloads to read, because of events about them, to the next one."""
 
     def failed(self, key: RetryKey, failure: Failure) -> FailedTry[Failure]:
         """Note that a try failed. `FailedTry.failure` is the earlier failure if the message is the same."""
@@ -197,6 +204,11 @@ class Memory(WriteHistory):
                 return self.tries.failed(key, failure=failure, text=failure.message)
             case _:
                 return self.tries.failed(key, failure=failure, text=str(failure), at_least=retry_after_of(failure))
+
+    def read_on(self, evidence: Evidence | None) -> float | None:
+        """Seconds until the next pass, if this one has left workloads unread; otherwise None."""
+        self.unread = self.unread + 1 if evidence is not None and evidence.unread else 0
+        return backoff_delay(self.unread, base=READ_ON, cap=CAP, rng=_RANDOM) if self.unread else None
 
     def date(self, faults: Iterable[Fault], *, status: Resource, now: datetime) -> dict[tuple[str, str], datetime]:
         """The beginning of each of `faults`, by component and reason; all other faults are forgotten.

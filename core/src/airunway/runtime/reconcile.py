@@ -149,7 +149,7 @@ class ProviderReconciler:
         if outcome.live is not None:
             state = await self._gather_again(state, outcome.live, outcome.primary)
             observed = observe(self._host, decision, state)
-        wake = await self._report(state, decision, outcome, observed, memory)
+        wake = soonest(await self._report(state, decision, outcome, observed, memory), memory.read_on(state.evidence))
         memory.announced = outcome.announced or memory.announced
         return outcome.again if outcome.backing_off else soonest(outcome.again, wake)
 

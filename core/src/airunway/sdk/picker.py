@@ -222,8 +222,7 @@ def objects(
     `config` is the text of the picker's configuration; when it changes, the new pod starts before the old one stops.
     `requests` are the resource requests of the picker's container, and `labels` are added to its pod. Empty `rules`
     mean that the Role is managed elsewhere: only the ServiceAccount is created. A `hardened` picker meets the Pod
-    Security Standard ``restricted``, but keeps the token of its ServiceAccount, does not serve pprof profiles, and
-    states the type of its Service, so that another one is put back.
+    Security Standard ``restricted``, but keeps the token of its ServiceAccount, and does not serve pprof profiles.
     """
     name = name_of(model)
     metadata = {"name": name, "labels": {names.COMPONENT: COMPONENT}}
@@ -240,7 +239,6 @@ def objects(
             "kind": SERVICE.kind,
             "metadata": copy_of(metadata),
             "spec": {
-                **({"type": "ClusterIP"} if hardened else {}),
                 "selector": dict(selector),
                 "ports": [
                     {

@@ -192,6 +192,8 @@ class Evidence:
     """Whether the deployment has served before."""
     secrets: Mapping[str, str] = field(default_factory=dict)
     """The Secrets that the deployment or its runtime config names, each with the field that names it."""
+    unread: bool = False
+    """Whether there are events about workloads that have not been read yet: too many for one pass."""
 
 
 def pod_facts(obj: Resource, *, role_label: str = "", serving_roles: Collection[str] = ()) -> PodFacts:

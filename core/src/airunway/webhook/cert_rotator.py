@@ -42,6 +42,7 @@ from airunway.webhook.certificates import (
 )
 from airunway.webhook.configuration import (
     CONFIGURATION_KIND,
+    WEBHOOK,
     WebhookSettings,
     bundles_in,
     configuration_object,
@@ -91,7 +92,7 @@ class CertRotator:
         self._namespaces = tuple(namespaces)
         self._settle = settle
         self._changed = asyncio.Event()
-        self._missing = False
+        self._missing = ""
         self._error = ""
         self.configured = False
         """Whether the configuration has the CA bundle of the Secret."""
@@ -101,7 +102,7 @@ class CertRotator:
         """Why the last pass did not bring everything up to date; None if it did."""
         if self._error:
             return f"the webhook's certificates cannot be kept in order: {self._error}"
-        return f"there is no {CONFIGURATION_KIND.kind} {self._settings.configuration}" if self._missing else None
+        return self._missing or None
 
     async def run(self) -> None:
         """Keep the certificates valid until cancelled; errors are logged and retried."""
@@ -115,7 +116,6 @@ class CertRotator:
                 self._changed.clear()
                 try:
                     wait = await self.bring_up_to_date()
-                    self._error = ""
                 except KubeError as error:
                     self._error = str(error)
                     if not is_retryable(error):
@@ -140,15 +140,15 @@ class CertRotator:
             if verdict.action is CertificateAction.KEEP:
                 assert material is not None
                 self._note_presence(await self._inject(material.bundle))
+                self._error = ""
                 again = LONGEST_WAIT if verdict.look_again is None else min(LONGEST_WAIT, verdict.look_again - now)
                 return max(1.0, again.total_seconds())
             log.info("webhook certificates: %s, because %s", verdict.action.value, verdict.why)
             renewed = await self._renewed(material, verdict.action, now)
             if not await self._secret.write(renewed, live=live):
                 log.info("webhook certificates: another replica wrote the Secret first; its certificates are used")
-        log.warning(
-            "webhook certificates: the Secret was refused %d times in a row, the last time as a conflict", _ROUNDS
-        )
+        self._error = f"Secret {self._secret.key} was refused {_ROUNDS} times in a row, the last time as a conflict"
+        log.warning("webhook certificates: %s", self._error)
         return RETRY
 
     async def _renewed(self, material: Material | None, action: CertificateAction, now: datetime) -> Material:
@@ -176,30 +176,29 @@ class CertRotator:
 
     # ------------------------------------------------------------------------------------------ the configuration
 
-    def _note_presence(self, present: bool) -> None:
-        if present:
+    def _note_presence(self, missing: str) -> None:
+        if not missing:
             self.configured = True
-        elif not self._missing:
-            log.warning(
-                "there is no %s %s: API servers send nothing to the webhook until it is there (the chart brings it)",
-                CONFIGURATION_KIND.kind,
-                self._settings.configuration,
-            )
-        self._missing = not present
+        elif missing != self._missing:
+            log.warning("%s: API servers send nothing to the webhook until it is there (the chart brings it)", missing)
+        self._missing = missing
 
-    async def _inject(self, bundle: bytes, *, existing_only: bool = False) -> bool:
-        """Write `bundle` (or, if we manage it, the whole configuration); whether a webhook of ours exists."""
+    async def _inject(self, bundle: bytes, *, existing_only: bool = False) -> str:
+        """Write `bundle` (or, if we manage it, the whole configuration); what is missing for that, or empty."""
+        named = f"{CONFIGURATION_KIND.kind} {self._settings.configuration}"
         live = await self._configuration()
         if self._settings.manage_configuration and not (existing_only and live is None):
             wanted: Resource | None = configuration_object(self._settings, bundle=bundle, namespaces=self._namespaces)
         elif live is not None:
             wanted = injection(live, bundle=bundle)
         else:
-            return False  # the watch reports when the chart has created it
-        if wanted is not None and needs_apply(wanted, live, manager=MANAGER):
+            return f"there is no {named}"  # the watch reports when the chart has created it
+        if wanted is None:
+            return f"{named} has no webhook {WEBHOOK}"
+        if needs_apply(wanted, live, manager=MANAGER):
             await self._client.apply(CONFIGURATION_KIND, wanted, manager=MANAGER, force=True)
-            log.info("put the CA bundle into the %s %s", CONFIGURATION_KIND.kind, self._settings.configuration)
-        return wanted is not None
+            log.info("put the CA bundle into the %s", named)
+        return ""
 
     async def _configuration(self) -> Resource | None:
         return await self._client.find(CONFIGURATION_KIND, ObjectKey("", self._settings.configuration))

@@ -286,16 +286,22 @@ class AdmissionServer:
 
         Open connections continue: the API server checked their certificate when it opened them.
         """
-        if material is None or not material.serving or material.serving == self._shown:
+        if material is None or not material.serving:
+            return
+        pair = material.serving + material.serving_key
+        if pair == self._shown:
+            self.problem = ""
             return
         try:
-            with _as_file(material.serving + material.serving_key) as path:
+            with _as_file(pair) as path:
+                # A key that does not fit would take the present one out of the context, and end every handshake.
+                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(path)
                 self._tls.load_cert_chain(path)
         except (ssl.SSLError, OSError) as error:
             self.problem = f"the certificate in the webhook's Secret cannot be used: {error}"
             log.error(self.problem)  # noqa: TRY400
             return
-        self._shown, self.problem = material.serving, ""
+        self._shown, self.problem = pair, ""
         self.certificate_ends = serving_ends(material.serving)
         self._certified.set()
         log.info("the webhook shows a new certificate")
