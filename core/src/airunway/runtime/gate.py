@@ -218,12 +218,12 @@ def with_cache(gate: Gate, state: ClusterState, host: ProviderHost, *, changed: 
             return replace(gate, cache=kept, planned=f"pods keep claim {kept.claim} at {kept.mount_path}")
     is_coming = found is not None and category_of(reason) is Category.PROGRESS
     message = found.get("message") if found is not None else None
+    artifact = dig(published, "artifactName") or "of the model"
+    claim = dig(published, "claimName") or f"{artifact}-cache"  # it may not exist yet
+    to_come = _cache({**(published if isinstance(published, dict) else {}), "claimName": claim})
     if dig(state.deployment, "spec", "suspend") is True or (state.dry_run and is_coming):
-        artifact = dig(published, "artifactName") or "of the model"
-        claim = dig(published, "claimName") or f"{artifact}-cache"  # it may not exist yet
-        cache = _cache({**(published if isinstance(published, dict) else {}), "claimName": claim})
-        text = f"pods would mount the claim of ModelArtifact {artifact} at {cache.mount_path}"
-        return replace(gate, cache=cache, planned=f"{text}: {message or 'its weights are not complete yet'}")
+        text = f"pods would mount the claim of ModelArtifact {artifact} at {to_come.mount_path}"
+        return replace(gate, cache=to_come, planned=f"{text}: {message or 'its weights are not complete yet'}")
     if not on:
         late = f"The newest spec is applied once the model cache part is on: {_ON}"
     elif reason == "AccessModeConflict":
@@ -234,12 +234,12 @@ def with_cache(gate: Gate, state: ClusterState, host: ProviderHost, *, changed: 
     unanswered = on and (status != "False" or not is_for_this) and state.primary is None
     text = "Waiting until the model cache part has answered for this spec"
     results = (replace(waits, message=text),) if unanswered else ()
-    to_come = assumed_cache(state.deployment, gate.config, host) if on and is_coming and state.primary is None else None
-    return replace(gate, closed=True, cache=to_come, results=results, late=waits)
+    asked = on and is_coming and state.primary is None
+    return replace(gate, closed=True, cache=to_come if asked else None, results=results, late=waits)
 
 
 def assumed_cache(deployment: Resource, config: EffectiveConfig | None, host: ProviderHost) -> ModelCache | None:
-    """The cache for a preview without a cluster, and while the weights come: the claim's name is not known before."""
+    """The cache for a preview without a cluster: the name of the claim is not known before it is made."""
     request = request_of(deployment, config)
     if request is None or not _can_use_one(deployment, host):
         return None
