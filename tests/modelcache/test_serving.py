@@ -140,9 +140,13 @@ async def test_a_refusal_comes_before_the_weights_and_its_correction_needs_no_se
         assert (refused["status"]["phase"], dig(refused, "status", "provider", "resourceName")) == ("Pending", None)
         assert "'port'" in refused["status"]["message"]
         generation = await serving.edit("llama", {"engine": {"args": None}})
-        waiting = await serving.until(lambda found: dig(found, "status", "observedGeneration") == generation)
+
+        def waits(found: Resource) -> bool:
+            status = found["status"]
+            return (status["observedGeneration"], status["reason"]) == (generation, "Downloading")
+
+        waiting = await serving.until(waits)
         assert dig(condition_of(waiting, "ProviderCompatible"), "status") != "False"
-        assert waiting["status"]["reason"] == "Downloading"
     await serving.until(running_at(generation))
     (artifact,) = await serving.ground.artifacts()
     assert artifact["status"]["download"]["attempts"] == 1
