@@ -113,9 +113,9 @@ def template_part(
         problem = Choice(reason="InvalidSpec", message=f"{_named(template)} cannot be used: {contribution.unusable}")
         return _without(deployment, request, record, problem)
     taken = taken_for(deployment)
-    unchanged = record is not None and _is_taken_for(record, deployment, taken)
     if record is not None and record.get("takenForSpec") == taken["takenFor"]:
-        taken = _taken_in(record)  # the annotation was removed: its value stays the last one
+        taken = _taken_in(record)  # the adopt annotation was removed, which is no new value: the last one stays
+    unchanged = record is not None and _is_taken_for(record, deployment, taken)
     if record is not None and (refused or (unchanged and _keeps(deployment, record, contribution, granted=granted))):
         given, hash_ = record["spec"], str(record.get("hash", ""))
     else:
@@ -210,14 +210,12 @@ def _taken_in(record: Resource | None) -> Resource:
 
 
 def _is_taken_for(record: Resource, deployment: Resource, taken: Resource) -> bool:
-    """Whether the deployment's own spec is the one for which the recorded values were taken.
-
-    The removal of the adopt annotation is no new value of it. Earlier releases recorded the digest of the spec as it is
-    stored, with the API server's defaults.
+    """Whether the deployment's own spec is the one for which the recorded values were taken. Earlier releases recorded
+    the digest of the spec as it is stored, with the API server's defaults.
     """
-    adopted = annotations_of(deployment).get(names.ADOPT, "")
-    if record.get("takenFor") == taken["takenFor"] or (not adopted and record.get("takenForSpec") == taken["takenFor"]):
+    if record.get("takenFor") == taken["takenFor"]:
         return True
+    adopted = annotations_of(deployment).get(names.ADOPT, "")
     return record.get("takenFor") == digest([_lasting(_without_replicas(own_spec(deployment))), adopted])
 
 
