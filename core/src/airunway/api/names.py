@@ -21,6 +21,9 @@ PROVIDER = f"{GROUP}/provider"
 COMPONENT = f"{GROUP}/component"
 """Label for the role of a pod in its deployment, where we write the pods: ``server``, ``prefill``, ``decode``, …"""
 
+PICKER_COMPONENT = "picker"
+"""Value of that label on the pod of an endpoint picker, which serves no model."""
+
 PART = f"{GROUP}/part"
 """Label on objects and pods that a part of the core creates: ``gateway`` or ``model-cache`` (spec ruling 26)."""
 

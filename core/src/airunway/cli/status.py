@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from airunway.api import names
 from airunway.cli.cluster import Access, Namespace, Target, about_deployment, duration
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.parameters import Command
@@ -208,9 +209,6 @@ _STYLES = {Health.PROBLEM: "red", Health.PROGRESS: "yellow", Health.UNKNOWN: "cy
 _UNSEEN_BY_CORE = "WaitingForController"
 """The reason of a deployment that the core has not looked at yet: the default of the CRD."""
 
-_PICKER = "picker"
-"""The role of an endpoint picker's pods, which are no part of a replica."""
-
 _RECENT = 6
 """Entries of the timeline that are shown."""
 
@@ -308,7 +306,7 @@ def _contradiction(view: DeploymentView) -> Iterator[Line]:
     ready = int(view.replicas.partition("/")[0] or 0)
     if view.health is not Health.OK or isinstance(view.pods, Unseen) or _is_paused(view):
         return
-    serving = [pod for pod in view.pods if pod.role != _PICKER and pod.state != "Completed"]
+    serving = [pod for pod in view.pods if pod.role != names.PICKER_COMPONENT and pod.state != "Completed"]
     if not serving or sum(pod.ready for pod in serving) >= ready:
         return
     text = (

@@ -64,7 +64,7 @@ KINDS = (INFERENCE_POOL, SERVICE_ACCOUNT, ROLE, ROLE_BINDING, CONFIG_MAP)
 ACCOUNT = "{name}-epp"
 """Name of a picker's ServiceAccount (``ProviderManifest.accounts``) and of all its other objects."""
 
-COMPONENT = "picker"
+COMPONENT = names.PICKER_COMPONENT
 """The component label of the picker's pod, which serves no model."""
 
 POOL_LABEL = f"{names.GROUP}/inference-pool"

@@ -60,7 +60,7 @@ _ABSENT = (404, 405, 501)
 """HTTP codes of a server that has no metrics."""
 
 _METRICS_PORTS = ("metrics", "http-metrics", "system", "prometheus")
-_OTHER_ROLES = frozenset({"picker", "download"})
+_OTHER_ROLES = frozenset({names.PICKER_COMPONENT, "download"})
 
 _Pods: TypeAlias = Mapping[ObjectKey, Sequence[Resource] | Unseen]
 """The pods of each deployment, or why they are not known."""

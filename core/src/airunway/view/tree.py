@@ -153,7 +153,7 @@ def _add_owner(obj: Resource, found: dict[str, _Object], primary: str) -> None:
         # A ReplicaSet has the name of its Deployment and this hash: it need not be read.
         deployment = name.removesuffix(f"-{hash_}")
         parent = _uid_of(found, "Deployment", deployment)
-        if not parent and labels.get(names.COMPONENT) == "picker" and names.PROVIDER not in labels:
+        if not parent and labels.get(names.COMPONENT) == names.PICKER_COMPONENT and names.PROVIDER not in labels:
             # A picker without the label of a provider is the core's own.
             parent = f"Deployment/{deployment}"
             found[parent] = _Object("", _unread("Deployment", deployment))
