@@ -253,9 +253,9 @@ def test_a_raised_default_image_restarts_nothing_and_says_that_it_waits(
 ) -> None:
     decision = decided(newer, plain(), live(older, plain(), Imaged()), Raised())
     assert image_of(decision) == "engine:1"
-    (told,) = decision.warnings
-    assert told.reason == "NewerTransformerWaits"
-    assert "transformer new (image engine:2) takes effect with the next change of the spec" in told.message
+    (warning,) = decision.warnings
+    assert warning.reason == "NewerTransformerWaits"
+    assert "transformer new (image engine:2) takes effect with the next change of the spec" in warning.message
     given = decided(newer, plain(), live(older, plain(), Imaged()), Raised(image="mine:3"))
     assert image_of(given) == "engine:1"
     assert [each.reason for each in given.warnings] == ["NewerSettingsWait"], "an administrator's is no transformer's"

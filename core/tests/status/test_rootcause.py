@@ -267,8 +267,8 @@ def test_a_conflict_of_the_provisioner_is_no_fault_of_a_claim() -> None:
         (f"{note}modified; please apply your changes to the latest version", []),
         (note, ["PvcPending"]),
     ):
-        told = event("ProvisioningFailed", text, kind="PersistentVolumeClaim", name="weights", uid="c")
-        symptoms = find_symptoms(evidence(events=(told,), claims=(pending,)), now=NOW)
+        failed = event("ProvisioningFailed", text, kind="PersistentVolumeClaim", name="weights", uid="c")
+        symptoms = find_symptoms(evidence(events=(failed,), claims=(pending,)), now=NOW)
         assert [each.reason for each in symptoms] == found
 
 

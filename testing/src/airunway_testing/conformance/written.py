@@ -26,15 +26,15 @@ Schemas = Mapping[tuple[str, str], Resource]
 
 def refused_objects(host: ProviderHost, asked: Sequence[Base], schemas: Schemas) -> Iterator[str]:
     """What the CRDs do not take of the objects of plain deployments."""
-    said: set[str] = set()
+    named: set[str] = set()
     for base in asked:
         for obj in judged(host, base, base.spec).objects:
-            if "status" in obj and obj["kind"] not in said:
-                said.add(obj["kind"])
+            if "status" in obj and obj["kind"] not in named:
+                named.add(obj["kind"])
                 yield f"{base.name}: translate_spec writes a status of the {obj['kind']}: leave it to the upstream"
             for sentence in _refusals(obj, schemas)[:_MOST]:
-                if sentence not in said:
-                    said.add(sentence)
+                if sentence not in named:
+                    named.add(sentence)
                     yield f"{base.name}: the CRD of {obj['kind']} does not take what translate_spec writes: {sentence}"
 
 
@@ -73,14 +73,14 @@ def _of_each_kind(host: ProviderHost, asked: Sequence[Base], schemas: Schemas) -
 
 def fixed_names(host: ProviderHost, asked: Sequence[Base]) -> Iterator[str]:
     """Objects that have one name for all deployments: only the first deployment of a namespace gets them."""
-    said: set[tuple[str, str]] = set()
+    named: set[tuple[str, str]] = set()
     for base in asked:
         one, other = (
             {(obj["kind"], obj["metadata"]["name"]) for obj in judged(host, base, base.spec, name=name).objects}
             for name in (NAME, f"{NAME}-2")
         )
-        for kind, name in sorted((one & other) - said):
-            said.add((kind, name))
+        for kind, name in sorted((one & other) - named):
+            named.add((kind, name))
             yield (
                 f"{base.name}: the {kind} {name!r} has that name whatever the deployment is called, so that a second "
                 "deployment of the namespace gets none: derive the name from deployment.metadata.name (derived_name)"
@@ -89,7 +89,7 @@ def fixed_names(host: ProviderHost, asked: Sequence[Base]) -> Iterator[str]:
 
 def changed_arguments(host: ProviderHost, asked: Sequence[Base]) -> Iterator[str]:
     """What hooks change of the context: it is shared by all deployments."""
-    said: set[str] = set()
+    named: set[str] = set()
     given = {"nodeSelector": {"a": "b"}, "podTemplate": {"metadata": {"labels": {"a": "b"}, "annotations": {"a": "b"}}}}
     for base in asked:
         runtime = RuntimeSettings(env=({"name": "A", "value": "1"},), labels={"org.example/a": "b"})
@@ -101,8 +101,8 @@ def changed_arguments(host: ProviderHost, asked: Sequence[Base]) -> Iterator[str
         for what, was, now in zip(("settings", "runtime"), before, (context.settings, context.runtime), strict=True):
             for name in _differences(was, now):
                 path = f"context.{what}.{name}"
-                if path not in said:
-                    said.add(path)
+                if path not in named:
+                    named.add(path)
                     yield f"{base.name}: a hook changes {path}, which all deployments share: copy it first"
 
 
