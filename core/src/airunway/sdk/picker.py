@@ -65,7 +65,7 @@ ACCOUNT = "{name}-epp"
 """Name of a picker's ServiceAccount (``ProviderManifest.accounts``) and of all its other objects."""
 
 COMPONENT = names.PICKER_COMPONENT
-"""The component label of the picker's pod, which serves no model."""
+"""The component label of the picker's pod, ``picker``: it serves no model."""
 
 POOL_LABEL = f"{names.GROUP}/inference-pool"
 """Label on the pods of a pool. Pods always have it, so that creating the pool restarts none of them."""
