@@ -1,7 +1,7 @@
 """What the annotations of an object say of its deployment stays the same from release to release.
 
 An upgrade compares them with what it computes itself: another digest for the same deployment would write, roll or
-recreate everything that runs, at once (spec rulings 9, 10, 23 and 27). ``annotations.json`` has them as they were
+recreate everything that runs, at once. ``annotations.json`` has them as they were
 written; what is there is never changed. A new deployment is added to both.
 """
 

@@ -26,7 +26,7 @@ from airunway_testing.scaffold.skeleton import names_of
 
 ROOT = Path(__file__).parents[3]
 MOST_LINES = 150
-"""Lines of a provider for a simple upstream (spec/contract.md)."""
+"""Lines of a provider for a simple upstream (docs/providers/contract.md)."""
 
 
 def run(*arguments: str) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""Which template a deployment uses, and what of it counts (platform.md, "Templates"). Pure.
+"""Which template a deployment uses, and what of it counts (docs/catalogue.md). Pure.
 
 Example: a deployment serves with the template ``fast``, whose flags are edited. The record in its status keeps the old
 flags, so nothing restarts. The next change of its own spec takes the new ones; so does a deployment that never served.
@@ -35,7 +35,7 @@ from airunway.templates.expansion import TEMPLATE_READY, effective, own_spec
 from airunway.validation import Violation
 
 _PASSING = ("gateway", "suspend")
-"""Fields of a spec whose change takes no newer template; nor do replica counts (ruling 23)."""
+"""Fields of a spec whose change takes no newer template; nor do replica counts."""
 
 _NO_NODE = frozenset({"Unschedulable.InsufficientGPU", "Unschedulable.TaintOrSelector"})
 """Root causes of a pod that other nodes may help."""

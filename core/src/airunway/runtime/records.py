@@ -1,11 +1,11 @@
 """What the objects of a deployment record of how they were made, as annotations, and what a change of it means. Pure.
 
 - `names.TRANSFORMER` makes an object the primary one.
-- `names.RUNTIME_SETTINGS` has the settings that the primary object was made with and keeps (spec ruling 23):
+- `names.RUNTIME_SETTINGS` has the settings that the primary object was made with and keeps:
   ``{"for": <digest of the spec>, "config": <name of the runtime config>, "provider": {...}, "pods": {...}, "cache":
   {...}, "gateway": {...}, "adopted": <value of the adopt annotation>}``; what is empty is left out.
 - `names.WRITTEN_FOR` has the digest of the whole input of the translation (`written_for`).
-- `REPLACE_ON_CHANGE` and `INTERRUPTS_ON_CHANGE` have digests of what recreates or interrupts (rulings 9 and 10).
+- `REPLACE_ON_CHANGE` and `INTERRUPTS_ON_CHANGE` have digests of what recreates or interrupts.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ class SpecDigests(NamedTuple):
     wanted: str
     """Digest of the whole input."""
     lasting: str
-    """Digest without replica counts and ``suspend``: scaling must not take a new transformer (rulings 23 and 27)."""
+    """Digest without replica counts and ``suspend``: scaling must not take a new transformer."""
 
 
 def written_for(deployment: Resource, typed: ModelDeployment, *, before: Record | None = None) -> SpecDigests:
@@ -230,7 +230,7 @@ def _beside_spec(deployment: Resource, before: Record | None = None) -> tuple[st
 
 
 def adopted_by(deployment: Resource, before: Record | None) -> str:
-    """The value of the adopt annotation, or the last one that was recorded: its removal is no new value (ruling 27)."""
+    """The value of the adopt annotation, or the last one that was recorded: its removal is no new value."""
     return annotations_of(deployment).get(names.ADOPT) or (before.adopted if before is not None else "")
 
 
@@ -297,7 +297,7 @@ _SHORT = 8
 
 
 def identity_of(deployment: ModelDeployment, engine: str) -> dict[str, object]:
-    """The fields whose change replaces the upstream object (004 §4.11)."""
+    """The fields whose change replaces the upstream object."""
     spec = deployment.spec
     return {
         "spec.model.id": spec.model.id or "",
