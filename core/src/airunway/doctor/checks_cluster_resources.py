@@ -298,7 +298,7 @@ def _held_by_others(seen: Snapshot) -> Iterator[Found]:
     for kind, objects in ((MODEL_DEPLOYMENT, seen.deployments), (MODEL_ARTIFACT, seen.artifacts)):
         for obj in objects or ():
             since = parse_time(dig(obj, "metadata", "deletionTimestamp"))
-            others = [each for each in finalizers_of(obj) if not each.startswith(f"{names.GROUP}/")]
+            others = names.foreign_finalizers(finalizers_of(obj))
             foreign = [each for each in others if each not in _OF_KUBERNETES]
             if (
                 since is None
