@@ -268,11 +268,8 @@ def verdict_of(deployment: Resource) -> tuple[str, str, str]:
     if not is_deleting(deployment) or (phase == "Terminating" and not (others and others == held)):
         return phase, word(dig(status, "reason")), line(dig(status, "message"))
     if others and others == held:
-        text = (
-            f"nothing of AI Runway's holds it any more; it stays until these finalizers are removed: {', '.join(held)}"
-        )
-        text += ". If the programs that set them are gone for good, take them off with kubectl edit"
-        return "Terminating", "Terminating", line(text)
+        text = f"AI Runway has released it; it stays until these finalizers are removed: {', '.join(held)}. If the "
+        return "Terminating", "Terminating", line(f"{text}programs that set them are gone for good: kubectl edit")
     text = "it is being deleted"
     if held:
         text += f" and waits until these finalizers are removed: {', '.join(held)}"

@@ -128,6 +128,7 @@ def _row(deployment: Resource) -> FleetRow:
     phase, reason, message = verdict_of(deployment)
     health = PHASES.get(phase, Health.PROGRESS)
     cause = cause_of(deployment) if health is not Health.OK and phase != "Terminating" else None
+    why = ": ".join(filter(None, (cause.object, cause.evidence))) if cause is not None else message
     since = since_of(deployment) if health is not Health.OK else None
     return FleetRow(
         namespace=_word(dig(deployment, "metadata", "namespace")),
@@ -140,11 +141,7 @@ def _row(deployment: Resource) -> FleetRow:
         engine=_word(dig(status, "engine", "type")),
         provider=_word(dig(status, "provider", "name")),
         replicas=_word(dig(status, "replicas", "summary")),
-        why=": ".join(filter(None, (cause.object, cause.evidence)))
-        if cause
-        else message
-        if health is not Health.OK
-        else "",
+        why=why if health is not Health.OK else "",
         remedy=cause.remedy if cause is not None else "",
         since=(cause.since if cause is not None else None) or since,
         created=parse_time(dig(deployment, "metadata", "creationTimestamp")),
