@@ -277,7 +277,7 @@ def test_status_of_all_deployments_has_the_worst_first_with_cause_and_remedy() -
     cause = {
         "code": "ImagePull.NotFound",
         "object": "Pod/ml/llama-0",
-        "message": f"no such tag {CODES['ImagePull.NotFound'].remedy_for('Pod/ml/llama-0')} See docs",
+        "message": f"no such tag {CODES['ImagePull.NotFound'].remedy_for('Pod/ml/llama-0')}",
         "since": "2026-01-01T11:50:00Z",
     }
 

@@ -12,7 +12,7 @@ from airunway.api.names import foreign_finalizers, provider_of_finalizer
 from airunway.resource import Resource, condition_of, dig, finalizers_of, is_deleting, is_integer, list_at, uid_of
 from airunway.selection.facts import is_refusal_open
 from airunway.status.conditions import CONDITIONS
-from airunway.status.evidence import parse_moment
+from airunway.status.evidence import own_words, parse_moment
 from airunway.status.reasons import CODES
 from airunway.templates.choice import request_of
 from airunway.templates.expansion import TEMPLATE_READY, effective_model
@@ -234,8 +234,7 @@ def cause_of(deployment: Resource) -> CauseView | None:
     name, object_, message = word(cause.get("code")), line(cause.get("object")), line(cause.get("message"))
     code = CODES.get(name)
     remedy = code.remedy_for(object_) if code is not None else ""
-    # The message has the evidence, the remedy and the link, in this order (status/rootcause.py).
-    evidence = message.partition(f" {remedy} See ")[0] if remedy else message
+    evidence = message.removesuffix(f" {remedy}") if remedy else message  # as status/rootcause.py joins them
     return CauseView(
         code=name,
         object=object_,
@@ -410,7 +409,7 @@ def _of_events(events: Iterable[Resource]) -> Iterator[TimelineEntry]:
             source="event",
             object=f"{word(dig(event, 'involvedObject', 'kind'))}/{word(dig(event, 'involvedObject', 'name'))}",
             reason=word(event.get("reason")),
-            message=line(event.get("message")),
+            message=line(own_words(event.get("message"))),
             count=count if isinstance(count, int) and count > 0 else 1,
             warning=event.get("type") == "Warning",
         )
