@@ -14,7 +14,7 @@ ROWS: tuple[Row, ...] = (
                 title="Deployments",
                 kind="stat",
                 width=4,
-                queries=((f"sum(max by (namespace, phase) (airunway_modeldeployment_total{{{IN_NAMESPACE}}}))", ""),),
+                queries=((f"sum(max by (namespace, phase) (airunway_modeldeployments{{{IN_NAMESPACE}}}))", ""),),
                 description="All ModelDeployments of the chosen namespaces.",
             ),
             Panel(
@@ -35,7 +35,7 @@ ROWS: tuple[Row, ...] = (
                 queries=(
                     (
                         "sum by (phase) (max by (namespace, phase) "
-                        f"(airunway_modeldeployment_total{{{IN_NAMESPACE}}}))",
+                        f"(airunway_modeldeployments{{{IN_NAMESPACE}}}))",
                         "{{phase}}",
                     ),
                 ),
@@ -161,7 +161,7 @@ ROWS: tuple[Row, ...] = (
                 width=6,
                 queries=(
                     (
-                        f"sum by (phase) (max by (namespace, phase) (airunway_modelartifact_total{{{IN_NAMESPACE}}}))",
+                        f"sum by (phase) (max by (namespace, phase) (airunway_modelartifacts{{{IN_NAMESPACE}}}))",
                         "{{phase}}",
                     ),
                 ),
@@ -231,7 +231,7 @@ ROWS: tuple[Row, ...] = (
                 width=6,
                 queries=(
                     (
-                        f"sum by (phase) (max by (namespace, phase) (airunway_modeltemplate_total{{{IN_NAMESPACE}}}))",
+                        f"sum by (phase) (max by (namespace, phase) (airunway_modeltemplates{{{IN_NAMESPACE}}}))",
                         "{{phase}}",
                     ),
                 ),
@@ -257,7 +257,7 @@ ROWS: tuple[Row, ...] = (
             Panel(
                 title="Model sources",
                 width=6,
-                queries=(("max by (phase) (airunway_modelsource_total)", "{{phase}}"),),
+                queries=(("max by (phase) (airunway_modelsources)", "{{phase}}"),),
                 description="ModelSources by phase.",
             ),
             Panel(

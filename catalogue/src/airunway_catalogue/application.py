@@ -120,7 +120,7 @@ class CatalogueApplication:
             clock=clock,
         )
         self.metrics.add_source(
-            "templates", lambda: phase_points("airunway_modeltemplate_total", self._all_templates())
+            "templates", lambda: phase_points("airunway_modeltemplates", self._all_templates())
         )
         self.metrics.add_source("discoveries", lambda: self._slots.points("airunway_discoveries"))
 

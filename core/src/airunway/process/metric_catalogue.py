@@ -82,7 +82,7 @@ METRICS: tuple[Metric, ...] = (
     _gauge(
         "airunway_build_info",
         ("component", "version", "python"),
-        "1, with the version of AI Runway and of Python in the labels.",
+        "1, with the name of the process and the versions of AI Runway and of Python in the labels; one series a process.",
     ),
     _gauge("airunway_leader", ("component",), "1 if this process does the work of its component, 0 if it stands by."),
     _gauge(
@@ -180,7 +180,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     # -------------------------------------------------------------------------------------------------- deployments
     _gauge(
-        "airunway_modeldeployment_total", ("namespace", "phase"), "ModelDeployments by namespace and phase.", role=_CORE
+        "airunway_modeldeployments", ("namespace", "phase"), "ModelDeployments by namespace and phase.", role=_CORE
     ),
     _gauge(
         "airunway_deployment_status",
@@ -240,7 +240,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     # -------------------------------------------------------------------------------------------------- model cache
     _gauge(
-        "airunway_modelartifact_total", ("namespace", "phase"), "ModelArtifacts by namespace and phase.", role=_CORE
+        "airunway_modelartifacts", ("namespace", "phase"), "ModelArtifacts by namespace and phase.", role=_CORE
     ),
     _gauge(
         "airunway_modelartifact_phase",
@@ -282,7 +282,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     # ---------------------------------------------------------------------------------------------------- catalogue
     _gauge(
-        "airunway_modeltemplate_total",
+        "airunway_modeltemplates",
         ("namespace", "phase"),
         "ModelTemplates by namespace and phase; ClusterModelTemplates have an empty namespace.",
         role=_CATALOGUE,
@@ -299,7 +299,7 @@ METRICS: tuple[Metric, ...] = (
         "Tries to ask an image for its profile that ended: succeeded or failed.",
         role=_CATALOGUE,
     ),
-    _gauge("airunway_modelsource_total", ("phase",), "ModelSources by phase.", role=_CATALOGUE),
+    _gauge("airunway_modelsources", ("phase",), "ModelSources by phase.", role=_CATALOGUE),
     _counter(
         "airunway_source_scans_total",
         ("result",),

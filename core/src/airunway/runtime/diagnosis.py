@@ -404,8 +404,7 @@ def _last_words(cause: RootCause | None) -> str:
     """The termination message in a root cause; empty if the cause is no engine fault of a pod."""
     if cause is None or not (cause.of_pods and cause.object.startswith("Pod/") and cause.code.startswith("Engine.")):
         return ""
-    advice = f" {CODES[cause.code].remedy_for(cause.object)} See {cause.remedy}"
-    return cause.message.removesuffix(advice).removesuffix(".")
+    return cause.message.removesuffix(f" {cause.remedy}").removesuffix(".")
 
 
 def is_ready(observation: Observation) -> bool:

@@ -85,7 +85,7 @@ class RootCause:
     """Evidence and remedy, at most 1 KiB."""
     since: datetime
     remedy: str
-    """Link to the explanation of the remedy."""
+    """What to do: the end of the message."""
     reason: str
     """Reason of the condition that shows the fault."""
     of_pods: bool = True
@@ -109,14 +109,14 @@ def root_cause_of(symptoms: Iterable[Symptom], *, now: datetime, previous: RootC
     code = CODES[symptom.code]
     same = previous is not None and (previous.code, previous.object) == (symptom.code, symptom.object)
     since = previous.since if same and previous is not None else symptom.since or now
-    advice = f" {code.remedy_for(symptom.object)} See {code.link}"
+    remedy = code.remedy_for(symptom.object)
     return RootCause(
         code=code.name,
         object=symptom.object,
         field=symptom.field or code.field,
-        message=bounded(symptom.message, MESSAGE_LIMIT - len(advice.encode())) + advice,
+        message=f"{bounded(symptom.message, MESSAGE_LIMIT - len(remedy.encode()) - 1)} {remedy}",
         since=min(since, now),
-        remedy=code.link,
+        remedy=remedy,
         reason=symptom.reason,
         of_pods=symptom.of_pods,
     )
