@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from airunway.artifacts.claims import artifact_name
+from airunway.artifacts.claims import bucket_name
 from airunway.artifacts.deployments import CacheRequest, request_for, request_of
 from airunway.configs.resolution import EffectiveConfig, Problem
 from airunway.resource import (
@@ -24,6 +24,7 @@ from airunway.resource import (
     is_deleting,
     key_of,
     list_at,
+    text_at,
 )
 from airunway.templates.expansion import expand
 from airunway.templates.limits import excess_of
@@ -132,7 +133,8 @@ def model_of(template: Resource, source: Resource) -> tuple[Resource, str]:
         if uri != f"hf://{name}":
             model = {"id": uri.removeprefix("hf://"), "servedName": name}
     elif warm:
-        cache["artifactName"] = artifact_name(uri, namespace)
+        config = text_at(template, "spec", "runtimeConfigName")
+        cache["artifactName"] = bucket_name(uri, namespace, config=config)
     else:
         instead = "enable caching, or make" if namespace else "make"
         unusable = (
