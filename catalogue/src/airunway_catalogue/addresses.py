@@ -19,6 +19,8 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
+from airunway.references import is_image
+
 
 class Kind(StrEnum):
     """Who can be reached at an address."""
@@ -194,6 +196,8 @@ class ImageReference:
 
 def image_of(reference: str) -> ImageReference | None:
     """Where an image is, as container runtimes read a reference; None for a text that is none."""
+    if not is_image(reference):
+        return None
     name, at, digest = reference.partition("@")
     if at and not DIGEST.fullmatch(digest):
         return None

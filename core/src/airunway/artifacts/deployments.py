@@ -17,6 +17,7 @@ from airunway.api.rules import MODEL_CACHE_PATH
 from airunway.artifacts.claims import content_name, is_smaller
 from airunway.artifacts.status import is_made
 from airunway.configs.resolution import BUILT_IN, EffectiveConfig, config_name
+from airunway.references import is_path
 from airunway.resource import (
     Resource,
     condition_of,
@@ -153,9 +154,9 @@ def _problem(facts: CacheFacts) -> tuple[str, str] | None:
         return "AccessModeConflict", text
     if facts.artifact is not None and _is_derived(facts.deployment, request) and not is_made(facts.artifact):
         text = (
-            f"ModelArtifact {request.name} has the name of the one that would be made for {request.uri or 'a template'}, "
-            "and is not what the model cache makes: a user created it, or edited what it fetches; delete it, or "
-            "name one with spec.model.cache.artifactName"
+            f"ModelArtifact {request.name} has the name of the one that is made for {request.uri or 'a template'}, and "
+            "is not what the model cache makes: a user created it, or edited what it fetches; delete it, or name one "
+            "with spec.model.cache.artifactName"
         )
         return "ResourceConflict", text
     return None
@@ -322,13 +323,16 @@ class CacheRequest:
 
 
 def request_of(deployment: Resource, config: EffectiveConfig | None) -> CacheRequest | None:
-    """What the deployment asks for under its config; None if it asks for no cache, or for one without a model.
+    """What the deployment asks for under its config; None if it asks for no cache, or for one without a model. A path
+    has no repository: ``/data/model`` is not the repository ``data/model`` of a hub.
 
     Total for any JSON.
     """
     cache = dig(deployment, "spec", "model", "cache")
     mode = dig(cache, "mode")
     if mode not in ("Shared", "Dedicated"):
+        return None
+    if is_path(text_at(deployment, "spec", "model", "id")):
         return None
     model = _model(deployment)
     if named := text_at(cache, "artifactName"):

@@ -14,6 +14,7 @@ import orjson
 from airunway.artifacts.claims import bucket_name
 from airunway.artifacts.deployments import CacheRequest, request_for, request_of
 from airunway.configs.resolution import EffectiveConfig, Problem
+from airunway.references import is_path
 from airunway.resource import (
     Resource,
     canonical_json,
@@ -110,7 +111,8 @@ def sources_of(template: Resource) -> tuple[Resource, ...]:
         return tuple(named)
     if found := _listed(template.get("status")):
         return tuple({key: value for key, value in each.items() if key != "size"} for each in found)
-    return ({"uri": f"hf://{dig(template, 'spec', 'modelName', default='')}"},)
+    name = text_at(template, "spec", "modelName")
+    return ({"uri": name if is_path(name) else f"hf://{name}"},)
 
 
 def _listed(part: object) -> list[Resource]:
@@ -129,7 +131,10 @@ def model_of(template: Resource, source: Resource) -> tuple[Resource, str]:
     unusable = ""
     model: Resource = {"id": name}
     cache: Resource = {"mode": "Shared", **({"size": size} if size else {})}
-    if uri.startswith("hf://"):
+    if is_path(uri):
+        if warm:
+            unusable = "spec.modelName: a path has no repository to keep warm: disable caching, or name modelSources"
+    elif uri.startswith("hf://"):
         if uri != f"hf://{name}":
             model = {"id": uri.removeprefix("hf://"), "servedName": name}
     elif warm:
