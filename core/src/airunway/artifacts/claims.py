@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 
 from airunway.api import names
-from airunway.configs.resolution import BUILT_IN, DEFAULT, EffectiveConfig, propagated
+from airunway.configs.resolution import BUILT_IN, DEFAULT, EffectiveConfig, ca_bundle_at, propagated
 from airunway.quantity import parse_quantity
 from airunway.resource import (
     Resource,
@@ -215,6 +215,7 @@ def content_name(spec: Resource, namespace: str, *, owner: str = "") -> str:
         text_at(spec, "secrets", "huggingFaceToken"),
         owner,
         *_of_config(text_at(spec, "runtimeConfigName")),
+        *((f"ca:{ca.config_map}/{ca.key}",) if (ca := ca_bundle_at(spec)) is not None else ()),
     )
 
 
@@ -242,7 +243,7 @@ def has_made_content(artifact: Resource) -> bool:
         return True
     uri, config = text_at(spec, "source", "uri"), text_at(spec, "runtimeConfigName")
     kept = bucket_name(uri, key.namespace, config=config)
-    return not owner and not dig(spec, "source", "revision") and key.name == kept
+    return not (owner or dig(spec, "source", "revision") or dig(spec, "caBundle")) and key.name == kept
 
 
 _USERS_OWN = (
@@ -252,7 +253,6 @@ _USERS_OWN = (
     ("imagePullSecrets",),
     ("serviceAccountName",),
     ("downloaderImage",),
-    ("caBundle",),
 )
 """Fields of an artifact that only a user sets."""
 

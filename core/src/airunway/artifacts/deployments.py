@@ -382,6 +382,7 @@ def artifact_of(deployment: Resource, request: CacheRequest | None, live: Resour
         and (controller_owner(live) is None) == (controller_owner(request.artifact) is None)
         and all(text_at(own, field) in ("", dig(spec, field)) for field in ("storageClassName", "accessMode"))
         and token in ("", dig(spec, *_TOKEN))
+        and dig(own, "caBundle") in (None, dig(spec, "caBundle"))
     )
     begun = (
         is_true(live, "StorageReady")
@@ -418,6 +419,7 @@ def _spec(deployment: Resource, config: EffectiveConfig | None, *, uri: str, mod
         "nodeSelector": spec.get("nodeSelector"),
         "tolerations": spec.get("tolerations"),
         "runtimeConfigName": config_name(deployment),
+        "caBundle": dig(cache, "caBundle"),
     }
     return {key: value for key, value in made.items() if value}
 
