@@ -330,7 +330,7 @@ def diagnose(
         ]
     else:
         ranked = [
-            _ranked(replace(c, message=f"{c.message}; {away}") if away and c.ready is False else c, summary)
+            _ranked(replace(c, message=f"{c.message}; {away}") if away and _says_little(c) else c, summary)
             for c in observation.components
         ]
     faults = [
@@ -608,6 +608,11 @@ def _away(
         return "", left
     kind = report.primary.get("kind")
     return f"all pods are ready and its status does not say so: see whether the controller of {kind} runs", None
+
+
+def _says_little(component: Component) -> bool:
+    """Whether a component that is not ready has no reason of its own."""
+    return component.ready is False and component.reason in _GENERAL
 
 
 def _root_cause(
