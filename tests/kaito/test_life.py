@@ -106,7 +106,10 @@ async def test_at_rest_nothing_is_written(deploy: Deploy, client: Client, audit_
 async def test_kaito_writes_nothing_back_into_what_the_provider_wrote(deploy: Deploy, client: Client) -> None:
     """KAITO 0.12 added ``resources: {}`` to a container without any, and both wrote every 30 seconds for ever."""
     cpu = {"engine": {"type": "llamacpp", "args": {"ggufUrl": "https://example.com/m.gguf"}}, "resources": None}
-    unusual = {"resources": {"gpu": {"count": 1}, "cpu": "0.5", "memory": "1024Mi"}, "env": [{"name": "A", "value": ""}]}
+    unusual = {
+        "resources": {"gpu": {"count": 1}, "cpu": "0.5", "memory": "1024Mi"},
+        "env": [{"name": "A", "value": ""}],
+    }
     keys = [await deploy("plain", **cpu), await deploy("unusual", **unusual)]
     for key in keys:
         await until(client, key, running_at(1))

@@ -53,7 +53,7 @@ def canonical_quantity(value: object) -> str:
     """
     text = str(value)
     match = _QUANTITY.match(text)
-    if match is None or (match[2] or "")[:1] in ("e", "E") and match[2] not in ("E", "Ei"):
+    if match is None or ((match[2] or "")[:1] in ("e", "E") and match[2] not in ("E", "Ei")):
         return text
     amount = parse_quantity(text)
     if (match[2] or "").endswith("i") and abs(amount) >= 1024 and amount == amount.to_integral_value():
@@ -61,7 +61,8 @@ def canonical_quantity(value: object) -> str:
         while power < len(_BINARY) - 1 and whole % 1024 == 0:
             whole, power = whole // 1024, power + 1
         return f"{whole}{_BINARY[power]}"
-    pieces = int(_EXACT.multiply(amount, Decimal(10**9)).to_integral_value(rounding=ROUND_UP))  # billionths, the smallest that Go keeps
+    # Billionths are the smallest that Go keeps.
+    pieces = int(_EXACT.multiply(amount, Decimal(10**9)).to_integral_value(rounding=ROUND_UP))
     power = 0
     while pieces and power < len(_DECIMAL) - 1 and pieces % 1000 == 0:
         pieces, power = pieces // 1000, power + 1

@@ -477,7 +477,7 @@ POISON: list[Resource] = [
 def test_an_artifact_under_a_derived_name_that_the_part_did_not_make_is_a_conflict() -> None:
     """The thief copies name, labels and source, and adds what serves other weights; each is seen by itself."""
     validated = {"type": "Validated", "status": "True", "observedGeneration": 1}
-    deployment = {
+    deployment: Resource = {
         "metadata": {"name": "chat", "namespace": "ml", "uid": "d1", "generation": 1},
         "spec": {"model": {"id": "a/b", "cache": {"mode": "Shared"}}},
         "status": {"conditions": [validated]},
@@ -504,7 +504,7 @@ def test_an_artifact_under_a_derived_name_that_the_part_did_not_make_is_a_confli
         assert said(thief) == "ResourceConflict", thief
         assert artifact_of(deployment, request, thief) is request, "one that was used before is left as well"
 
-    given = {"spec": {"model": {"cache": {"artifactName": own["metadata"]["name"]}}}}
+    given: Resource = {"spec": {"model": {"cache": {"artifactName": own["metadata"]["name"]}}}}
     with_template = {**deployment, "status": {**deployment["status"], "effectiveTemplate": given}}
     request = replace(request, artifact=None)  # a template names the artifact that it keeps
     assert [said(each, with_template) for each in (own, poisoned[0])] == ["Ready", "ResourceConflict"]

@@ -61,9 +61,7 @@ def test_a_second_change_of_the_number_counts_from_the_smallest_since(write: Wri
     assert marked(write(serving(four, now), scaling={"replicas": 5})) == {GROUP: 4}, "the change before was done"
 
 
-@pytest.mark.parametrize(
-    "state", [{"status": "DEPLOYING"}, {"status": "UNHEALTHY"}, {"age": 2}, {"seen": 0}], ids=str
-)
+@pytest.mark.parametrize("state", [{"status": "DEPLOYING"}, {"status": "UNHEALTHY"}, {"age": 2}, {"seen": 0}], ids=str)
 def test_nothing_is_known_of_replicas_that_may_be_replaced(write: Write, context: Any, state: Any) -> None:
     """A change of the engine is under way, or may not be visible yet."""
     now = context().now

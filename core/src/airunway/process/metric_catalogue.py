@@ -82,7 +82,7 @@ METRICS: tuple[Metric, ...] = (
     _gauge(
         "airunway_build_info",
         ("component", "version", "python"),
-        "1, with the name of the process and the versions of AI Runway and of Python in the labels; one series a process.",
+        "1, with the process's name and the versions of AI Runway and of Python in the labels; one series a process.",
     ),
     _gauge("airunway_leader", ("component",), "1 if this process does the work of its component, 0 if it stands by."),
     _gauge(
@@ -179,9 +179,7 @@ METRICS: tuple[Metric, ...] = (
         role=_CORE,
     ),
     # -------------------------------------------------------------------------------------------------- deployments
-    _gauge(
-        "airunway_modeldeployments", ("namespace", "phase"), "ModelDeployments by namespace and phase.", role=_CORE
-    ),
+    _gauge("airunway_modeldeployments", ("namespace", "phase"), "ModelDeployments by namespace and phase.", role=_CORE),
     _gauge(
         "airunway_deployment_status",
         ("provider", "phase"),
@@ -239,9 +237,7 @@ METRICS: tuple[Metric, ...] = (
         role=_CORE,
     ),
     # -------------------------------------------------------------------------------------------------- model cache
-    _gauge(
-        "airunway_modelartifacts", ("namespace", "phase"), "ModelArtifacts by namespace and phase.", role=_CORE
-    ),
+    _gauge("airunway_modelartifacts", ("namespace", "phase"), "ModelArtifacts by namespace and phase.", role=_CORE),
     _gauge(
         "airunway_modelartifact_phase",
         ("namespace", "name", "phase"),
