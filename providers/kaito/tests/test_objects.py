@@ -220,7 +220,7 @@ RUNNER = "ghcr.io/kaito-project/aikit/runners/llama-cpp-cpu@sha256:0123"
 @pytest.mark.parametrize(
     ("image", "model", "url", "expected"),
     [
-        (RUNNER, {"id": "o/r"}, "", ["huggingface://o/r", "--address=:5000", "--context-size=4096"]),
+        (RUNNER, {"id": "o/r/f.gguf"}, "", ["huggingface://o/r/f.gguf", "--address=:5000", "--context-size=4096"]),
         (
             RUNNER,
             {"id": "o/r"},

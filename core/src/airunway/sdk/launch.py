@@ -178,7 +178,7 @@ def launch(
         if program.gguf and cache is None and "ggufUrl" in spec.engine.args
         else "spec.model.id",
     )
-    if program.gguf and dialect == LOCALAI and cache is None and not custom:
+    if program.gguf and dialect == LOCALAI and chosen and cache is None and not custom:
         blockers += _without_a_file(deployment, model)
     each = spec.resources.gpu.count if gpus is None else gpus
     split, stages = group.split(each, member) if group is not None and member is not None else (each, 1)
