@@ -176,7 +176,7 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
         hindrance, subject = _missing(state, host, suspended=suspended) or (None, "")
         if hindrance is None and not state.settled:
             return Decision(do=Do.SKIP)  # once the caches are complete, every deployment is enqueued again
-    results = (hindrance,) if hindrance is not None else ()
+    results: tuple[StepResult, ...] = (hindrance,) if hindrance is not None else ()
     if hindrance is not None and state.primary is not None:  # what exists stays, and is still said to be made
         results += tuple(each for each in carried_results(deployment) if each.condition == "ResourceCreated")
     watched = Decision(do=Do.OBSERVE_ONLY, results=results, subject=subject, gate=gate)

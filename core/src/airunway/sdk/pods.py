@@ -305,8 +305,8 @@ def _derived(
         yield "HOME", {"name": "HOME", "value": _SCRATCH}
         # PyTorch looks up its user name, and exits if the image has no user with that id.
         yield "USER", {"name": "USER", "value": CONTAINER}
-    if token and (name := token_secret(deployment, context)):
-        yield TOKEN, {"name": TOKEN, "valueFrom": {"secretKeyRef": {"name": name, "key": TOKEN}}}
+    if token and (secret := token_secret(deployment, context)):
+        yield TOKEN, {"name": TOKEN, "valueFrom": {"secretKeyRef": {"name": secret, "key": TOKEN}}}
     cache = context.cache
     for volume in spec.model.storage.volumes if own_volumes else ():
         # With a cache the weights come from there, and engines write into HF_HOME only (modules, compiled code).
