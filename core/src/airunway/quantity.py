@@ -61,14 +61,8 @@ def canonical_quantity(value: object) -> str:
         while power < len(_BINARY) - 1 and whole % 1024 == 0:
             whole, power = whole // 1024, power + 1
         return f"{whole}{_BINARY[power]}"
-<<<<<<< HEAD
-    pieces = int(
-        _EXACT.multiply(amount, Decimal(10**9)).to_integral_value(rounding=ROUND_UP)
-    )  # billionths, the smallest that Go keeps
-=======
     # Billionths are the smallest that Go keeps.
     pieces = int(_EXACT.multiply(amount, Decimal(10**9)).to_integral_value(rounding=ROUND_UP))
->>>>>>> main
     power = 0
     while pieces and power < len(_DECIMAL) - 1 and pieces % 1000 == 0:
         pieces, power = pieces // 1000, power + 1
