@@ -241,7 +241,7 @@ def _of_pod(
         reason, code = ("StorageFull", "Storage.Full") if full else ("PodEvicted", "")
         yield symptom(ContainerFault(reason=reason, code=code, text=text), Distance.POD)
         return
-    if (unscheduled := _unscheduled(pod)) is not None:
+    if (unscheduled := _unscheduled(pod, evidence)) is not None:
         yield symptom(unscheduled, Distance.POD)
     broken = False
     for container in pod.containers:
@@ -260,15 +260,27 @@ def _of_pod(
         yield symptom(finding, Distance.POD_EVENT)
 
 
-def _unscheduled(pod: PodFacts) -> ContainerFault | None:
+def _unscheduled(pod: PodFacts, evidence: Evidence) -> ContainerFault | None:
     """Returns why the scheduler finds no node; None if it has not tried yet, or may not (scheduling gates)."""
     condition = pod.unscheduled
     if condition is None or pod.node or condition.reason == "SchedulingGated":
         return None
     match = first_meaning(condition.message, SCHEDULING)
     reason, code = (match[0].reason, match[0].code) if match is not None else ("FailedScheduling", "")
-    text = f"cannot be scheduled: {line_of(_without_preemption(condition.message))}."
+    text = f"cannot be scheduled: {line_of(_without_preemption(condition.message))}{_unbound(pod, evidence, reason)}."
     return ContainerFault(reason=reason, code=code, text=text, since=condition.since)
+
+
+def _unbound(pod: PodFacts, evidence: Evidence, reason: str) -> str:
+    """The claims of a pod that have no volume: the scheduler does not name them."""
+    if reason != "PvcPending":
+        return ""
+    named = [
+        f"{claim.name} (StorageClass {claim.class_name or 'not named'})"
+        for claim in evidence.claims
+        if claim.namespace == pod.namespace and claim.name in pod.claims and claim.phase == "Pending"
+    ]
+    return f": PersistentVolumeClaim {', '.join(sorted(named))}" if named else ""
 
 
 def _without_preemption(text: str) -> str:
