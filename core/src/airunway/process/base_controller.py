@@ -51,7 +51,7 @@ _REMEMBERED = 1024
 """Number of remembered objects above which those with a full burst are dropped."""
 
 REST_OF_EACH, LONGEST_REST = 0.1, 60.0
-"""Seconds for which a shared object rests after an edit that was acted on: for each deployment that follows it; at most.
+"""Seconds for which a shared object rests after an edit was acted on: for each deployment that follows it; at most.
 
 One edit of a config costs a pass, and often a write, of each follower. Without a rest, an author of edits has the whole
 process work for him, and what others make waits.
