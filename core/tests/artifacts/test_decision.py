@@ -477,7 +477,7 @@ POISON: list[Resource] = [
 def test_an_artifact_under_a_derived_name_that_the_part_did_not_make_is_a_conflict() -> None:
     """The thief copies name, labels and source, and adds what serves other weights; each is seen by itself."""
     validated = {"type": "Validated", "status": "True", "observedGeneration": 1}
-    deployment = {
+    deployment: Resource = {
         "metadata": {"name": "chat", "namespace": "ml", "uid": "d1", "generation": 1},
         "spec": {"model": {"id": "a/b", "cache": {"mode": "Shared"}}},
         "status": {"conditions": [validated]},
@@ -687,11 +687,12 @@ def test_authorities_are_mounted_as_one_file_and_named_to_the_downloader() -> No
     """Those of the artifact come before those of the config, and a variable cannot name another file."""
     forged = [{"name": "AIRUNWAY_CA_FILE", "value": "/cache/model/ca.crt"}]
     own = {"configMap": "own", "key": "root.pem"}
-    for obj, config, wanted in (
+    cases: list[tuple[Resource, Resource, tuple[str, str] | None]] = [
         (artifact(caBundle=own, env=forged), {"caBundle": {"configMap": "shared"}}, ("own", "root.pem")),
         (artifact(), {"caBundle": {"configMap": "shared"}}, ("shared", "ca.crt")),
         (artifact(env=forged), {}, None),
-    ):
+    ]
+    for obj, config, wanted in cases:
         job = next(each for each in decide_artifact(facts(obj, config=config)).objects or () if each["kind"] == "Job")
         pod = job["spec"]["template"]["spec"]
         (container,) = pod["containers"]

@@ -139,8 +139,12 @@ async def test_edits_of_a_config_with_many_followers_are_damped_and_new_deployme
             queue.done(await queue.get())
         rounds: list[int] = []
 
+        def looked(number: int) -> bool:
+            rounds.append(number)
+            return True
+
         def edited(number: int) -> None:
-            follower.enqueue_all("config", lambda _: rounds.append(number) is None, damped=True)
+            follower.enqueue_all("config", lambda _: looked(number), damped=True)
 
         edited(1)
         while len(rounds) < COUNT:
@@ -157,6 +161,6 @@ async def test_edits_of_a_config_with_many_followers_are_damped_and_new_deployme
             while len(rounds) < 2 * COUNT:
                 await asyncio.sleep(0.01)
         assert set(rounds) == {1, 39}
-        follower.enqueue_all("other", lambda _: rounds.append(-1) is None)
+        follower.enqueue_all("other", lambda _: looked(-1))
         while len(rounds) < 3 * COUNT:
             await asyncio.sleep(0)
