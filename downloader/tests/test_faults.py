@@ -393,8 +393,8 @@ async def test_a_hub_of_a_private_authority_is_trusted_by_the_file_that_is_given
             done = await claim.command("check-size", LLAMA, AIRUNWAY_CA_FILE=wrong)
             assert done.reason == "DependenciesUnreachable"
             assert "caBundle" in done.words
-        for file in (nothing, tmp_path / "missing.pem"):
-            done = await claim.command("check-size", LLAMA, AIRUNWAY_CA_FILE=str(file))
+        for path in (nothing, tmp_path / "missing.pem"):
+            done = await claim.command("check-size", LLAMA, AIRUNWAY_CA_FILE=str(path))
             assert (done.reason, "caBundle" in done.words) == ("InvalidSpec", True)
         done = await claim.command("check-size", LLAMA, AIRUNWAY_CA_FILE=str(tmp_path / "right.crt"))
         assert (done.reason, "no files" in done.words) == ("SourceNotFound", True), "its list was read"

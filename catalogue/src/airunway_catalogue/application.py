@@ -119,9 +119,7 @@ class CatalogueApplication:
             home=settings.home,
             clock=clock,
         )
-        self.metrics.add_source(
-            "templates", lambda: phase_points("airunway_modeltemplate_total", self._all_templates())
-        )
+        self.metrics.add_source("templates", lambda: phase_points("airunway_modeltemplates", self._all_templates()))
         self.metrics.add_source("discoveries", lambda: self._slots.points("airunway_discoveries"))
 
     def unready(self) -> str | None:

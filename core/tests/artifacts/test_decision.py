@@ -504,7 +504,7 @@ def test_an_artifact_under_a_derived_name_that_the_part_did_not_make_is_a_confli
         assert said(thief) == "ResourceConflict", thief
         assert artifact_of(deployment, request, thief) is request, "one that was used before is left as well"
 
-    given = {"spec": {"model": {"cache": {"artifactName": own["metadata"]["name"]}}}}
+    given: Resource = {"spec": {"model": {"cache": {"artifactName": own["metadata"]["name"]}}}}
     with_template = {**deployment, "status": {**deployment["status"], "effectiveTemplate": given}}
     request = replace(request, artifact=None)  # a template names the artifact that it keeps
     assert [said(each, with_template) for each in (own, poisoned[0])] == ["Ready", "ResourceConflict"]

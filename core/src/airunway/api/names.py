@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 
 GROUP = "airunway.ai"
@@ -165,6 +166,11 @@ def provider_of_finalizer(finalizer: str) -> str:
     if not (finalizer.startswith(prefix) and finalizer.endswith(suffix)):
         return ""
     return finalizer[len(prefix) : -len(suffix)]
+
+
+def foreign_finalizers(finalizers: Iterable[str]) -> list[str]:
+    """Returns the finalizers that other programs have put on an object."""
+    return [each for each in finalizers if not each.startswith(f"{GROUP}/")]
 
 
 def whose(deployment: str, *, provider: str) -> dict[str, str]:
