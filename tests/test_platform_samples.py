@@ -87,7 +87,7 @@ async def test_the_samples_of_the_model_cache_apply_as_they_stand(
 ) -> None:
     await install_definitions(client)
     done = kubectl("apply", "-n", namespace, "-f", str(CACHES))
-    assert len(done.stdout.splitlines()) == 8
+    assert len(done.stdout.splitlines()) == 9
     deployments = {key_of(each).name: each for each in await client.list_all(MODEL_DEPLOYMENT, namespace=namespace)}
     requests = {name: request_of(each, None) for name, each in deployments.items()}
     assert requests["own-model"] is not None

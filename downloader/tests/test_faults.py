@@ -389,8 +389,8 @@ async def test_a_hub_of_a_private_authority_is_trusted_by_the_file_that_is_given
     nothing = tmp_path / "nothing.pem"
     nothing.write_text("no certificate")
     try:
-        for file in ("", str(tmp_path / "other.crt")):
-            done = await claim.command("check-size", LLAMA, AIRUNWAY_CA_FILE=file)
+        for wrong in ("", str(tmp_path / "other.crt")):
+            done = await claim.command("check-size", LLAMA, AIRUNWAY_CA_FILE=wrong)
             assert done.reason == "DependenciesUnreachable"
             assert "caBundle" in done.words
         for path in (nothing, tmp_path / "missing.pem"):

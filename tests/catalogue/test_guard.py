@@ -11,6 +11,8 @@ import pytest
 from tests.catalogue.conftest import Ground
 
 from airunway.api import names
+from airunway.artifacts.jobs import CA_PATH, CA_VOLUME
+from airunway.configs.resolution import EffectiveConfig, resolve
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE
 from airunway.kube import JOB, ApiError, Client, Kind, load_config
 from airunway.resource import Resource, copy_of
@@ -34,13 +36,20 @@ class Thief:
     client: Client
     ground: Ground
 
-    def job(self, *, home: bool = False, owner: str = "ModelTemplate", known: bool = True) -> Resource:
+    def job(
+        self,
+        *,
+        home: bool = False,
+        owner: str = "ModelTemplate",
+        known: bool = True,
+        config: EffectiveConfig | None = None,
+    ) -> Resource:
         """A Job as the catalogue makes it, for a template that the thief claims; its entrypoint may be `known`."""
         name, namespace = "discover-tiny-0a1b2c3d", self.ground.home if home else self.ground.namespace
         template = {"metadata": {"name": "tiny", "namespace": namespace}}
         request = Request(image="registry.example/model:1")
         entrypoint = Entrypoint(words=("serve",)) if known else Entrypoint(why="Timeout")
-        made = job_of(template, request, name=name, config=None, entrypoint=entrypoint)
+        made = job_of(template, request, name=name, config=config, entrypoint=entrypoint)
         reference = {"apiVersion": names.API_VERSION, "kind": owner, "name": "tiny", "uid": "0", "controller": True}
         made["metadata"] |= {"namespace": namespace, "ownerReferences": [reference]}
         return made
@@ -129,6 +138,9 @@ OTHER_FORMS: tuple[tuple[Change, str], ...] = (
     (lambda job: pod(job)["initContainers"].append({"name": "more", "image": "a"}), "has one container"),
     (lambda job: container(job)["securityContext"].update(readOnlyRootFilesystem=False), "no capabilities"),
     (lambda job: pod(job)["volumes"].append({"name": "s", "secret": {"secretName": "s"}}), "empty folders"),
+    (lambda job: pod(job)["volumes"].append({"name": "s", "configMap": {"name": "s"}}), "empty folders"),
+    (lambda job: pod(job)["volumes"].append({"name": CA_VOLUME, "configMap": {"name": "s"}}), "empty folders"),
+    (lambda job: container(job)["volumeMounts"].append({"name": "scratch", "mountPath": CA_PATH}), "empty folders"),
     (lambda job: pod(job)["containers"].append({"name": "more", "image": "a"}), "has one container"),
     (lambda job: job["spec"].update(parallelism=50), "runs one pod once"),
     (lambda job: job["metadata"].update(name="innocent"), "is called discover-"),
@@ -150,6 +162,14 @@ async def test_a_job_of_another_form_is_refused(thief: Thief) -> None:
             if says not in (said := await thief.refusal(job)):
                 wrong[known, number, says] = said
     assert wrong == {}
+
+
+async def test_a_job_with_the_authorities_of_its_config_passes(thief: Thief) -> None:
+    config = {"metadata": {"name": "default"}, "spec": {"caBundle": {"configMap": "corporate-ca"}}}
+    for owner in ("ModelTemplate", "ClusterModelTemplate"):
+        home = owner == "ClusterModelTemplate"
+        effective = resolve("default", namespaced=None, cluster=config).config
+        assert await thief.refusal(thief.job(home=home, owner=owner, config=effective)) == ""
 
 
 WAYS = (

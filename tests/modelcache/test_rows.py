@@ -588,6 +588,26 @@ async def test_a13_a_quota_is_said_on_artifact_and_deployment_and_its_end_is_not
         await ground.until("Ready")
 
 
+async def test_a_job_that_a_quota_lets_make_no_pod_is_told_on_artifact_and_deployment(ground: Ground) -> None:
+    """It stands in the events of the Job only: there is no pod that could say anything."""
+    metadata = {"name": "cpu", "namespace": ground.namespace}
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": {"limits.cpu": "8"}}}
+    await ground.client.create(RESOURCE_QUOTA, quota)
+
+    async def counted() -> bool:
+        live = await ground.client.get(RESOURCE_QUOTA, ObjectKey(ground.namespace, "cpu"))
+        return dig(live, "status", "hard") is not None
+
+    await ground.eventually(counted)
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.deploy(cache=SIZED)
+        await ground.until("QuotaExceeded")
+        artifact = await ground.artifact()
+        said = condition_of(artifact, "DownloadReady") or {}
+        assert (said["reason"], "must specify limits.cpu" in said["message"]) == ("QuotaExceeded", True)
+        assert str(dig(artifact, "status", "rootCause", "object")).startswith(f"Job/{ground.namespace}/")
+
+
 async def test_a_deleted_config_takes_no_complete_cache_away(ground: Ground) -> None:
     named = {"apiVersion": names.API_VERSION, "kind": "RuntimeConfig"}
     spec = (await ground.client.get(RUNTIME_CONFIG, ObjectKey(ground.namespace, "default")))["spec"]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_ARTIFACT, MODEL_TEMPLATE
 from airunway.kube import (
+    EVENT,
     JOB,
     NODE,
     POD,
@@ -24,6 +25,7 @@ from airunway.owned.views import View, view_of
 from airunway.process.caches import Caches, SharedCache
 from airunway.process.jobs import job_pod
 from airunway.resource import ObjectKey, Resource, controller_owner, dig, is_deleting, kept, key_of, uid_of
+from airunway.status.evidence import EventFacts, event_facts
 from airunway.templates.limits import bound
 from airunway_catalogue.names import CATALOGUE_MANAGER, CATALOGUE_PART
 from airunway_catalogue.nodes import NodeGroup, inventory_of, is_held, project_node
@@ -33,6 +35,11 @@ MARK = Mark(names.PART, CATALOGUE_PART)
 
 OnTemplate = Callable[[ObjectKey], None]
 """``on(key)``: something of a template changed; a ClusterModelTemplate has no namespace."""
+
+_FACTS = "facts"
+_PREFIX = "discover-"
+_EVENTS_OF_ONE, _EVENTS_OF_UNKNOWN = 32, 4
+"""Events about one Job that are kept: of one that is there, and of one that is not known yet."""
 
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
 
@@ -50,9 +57,9 @@ class Owned:
 class TemplateCaches:
     """The caches of templates and of what decides their state.
 
-    `on_template(key)` is called for every change of a template, of its Jobs, their pods and its ModelArtifacts,
-    `on_nodes()` for every change of what nodes have, and `on_held()` for a node that is cordoned or not Ready, or is so
-    no more. Jobs of ClusterModelTemplates are in the namespace `home`.
+    `on_template(key)` is called for every change of a template, of its Jobs, their pods and its ModelArtifacts, and for
+    warnings about the Jobs; `on_nodes()` for every change of what nodes have, and `on_held()` for a node that is
+    cordoned or not Ready, or is so no more. Jobs of ClusterModelTemplates are in the namespace `home`.
     """
 
     def __init__(
@@ -79,6 +86,9 @@ class TemplateCaches:
         self.pods: SharedCache = caches.of(POD, project=job_pod, label_selector=MARK.selector)
         self._pods_of = self.pods.add_index(lambda pod: (_owner_of(pod),))
         self.pods.add_handler(lambda _key, old, new: self._on_pod(new or old))
+        self._events: SharedCache = caches.of(EVENT, project=self._event, field_selector="type=Warning")
+        self._events_of = self._events.add_index(lambda event: (_about(event[_FACTS]),))
+        self._events.add_handler(lambda _key, _old, new: self._on_event(new))
         self.nodes: SharedCache = caches.of(NODE, project=project_node, everywhere=True)
         self.nodes.add_handler(lambda _key, old, new: on_nodes() if _has(old) != _has(new) else None)
         self.nodes.add_handler(lambda _key, old, new: on_held() if is_held(old) != is_held(new) else None)
@@ -113,6 +123,36 @@ class TemplateCaches:
         pods = (pod for job in jobs.values() for pod in self._pods_of.get((key_of(job).namespace, uid_of(job))))
         return Owned(jobs=tuple(jobs.values()), pods=tuple(pods))
 
+    def events_of(self, jobs: Iterable[Resource]) -> Iterator[EventFacts]:
+        """The warnings about these Jobs: that their pods cannot be made."""
+        for job in jobs:
+            for event in self._events_of.get((key_of(job).namespace, key_of(job).name)):
+                facts: EventFacts = event[_FACTS]
+                if facts.uid in ("", uid_of(job)):
+                    yield facts
+
+    def _event(self, event: Resource) -> Resource | None:
+        """A warning about a Job with one of our names; others are dropped when they are decoded. Any user can write
+        them: a number is kept about one Job, and of Jobs that are not there.
+        """
+        name = dig(event, "regarding", "name")
+        if dig(event, "regarding", "kind") != JOB.kind or not isinstance(name, str) or not name.startswith(_PREFIX):
+            return None
+        facts, metadata = event_facts(event), event.get("metadata")
+        job = self.jobs.objects.get(ObjectKey(facts.namespace, facts.name))
+        if self._events.get(key_of(event)) is None:
+            most = _EVENTS_OF_ONE if job is not None else _EVENTS_OF_UNKNOWN
+            if self._events_of.count(_about(facts)) >= most:
+                return None
+        return {"metadata": kept(metadata, "name", "namespace", "uid", "resourceVersion"), _FACTS: facts}
+
+    def _on_event(self, event: Resource | None) -> None:
+        if event is not None:
+            facts: EventFacts = event[_FACTS]
+            job = self.jobs.objects.get(ObjectKey(facts.namespace, facts.name))
+            if job is not None:
+                self._on_owned(None, job)
+
     def job(self, key: ObjectKey) -> Resource | None:
         """A Job by its own key, answers to writes that the watch has not delivered included."""
         return self.jobs.objects.get(key)
@@ -128,7 +168,7 @@ class TemplateCaches:
 
     def _all(self) -> list[AnyReflector]:
         views = (self.namespaced, self.cluster, self.jobs)
-        return [*(view.reflector for view in views), self.pods, self.nodes]
+        return [*(view.reflector for view in views), self.pods, self._events, self.nodes]
 
     def unread(self) -> list[str]:
         """The kinds that have not been read yet."""
@@ -199,6 +239,10 @@ def used_template(deployment: Resource) -> Iterator[Hashable]:
     if not isinstance(name, str) or is_deleting(deployment):
         return
     yield ObjectKey(key_of(deployment).namespace if dig(ref, "kind") == MODEL_TEMPLATE.kind else "", name)
+
+
+def _about(facts: EventFacts) -> tuple[str, str]:
+    return facts.namespace, facts.name
 
 
 def _has(node: Resource | None) -> object:

@@ -88,7 +88,8 @@ def template_rights() -> Rights:
             },
             # The output of an image is in the status of its pod.
             {"apiGroups": [POD.group], "resources": [POD.plural], "verbs": _FOLLOW},
-            {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
+            # Followed: why the pod of a Job cannot be made is told in events only.
+            {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch", *_FOLLOW]},
         ),
     ) + leader_election_rights(CATALOGUE_MANAGER)
 

@@ -17,6 +17,7 @@ from airunway.resource import Resource, condition_of, dig, filled, format_time, 
 from airunway.status.conditions import Condition, as_word, conditions_in, is_fault
 from airunway.status.reasons import Category, category_of
 from airunway.status.rollup import DEPENDENCY_GRACE, Fault, Phase, Rollup, summary_of
+from airunway.status.rollup import since as since_of
 
 SCAN_READY = "ScanReady"
 
@@ -272,7 +273,9 @@ def _scan_faults(
     if scan is None or scan.missing:
         yield Fault(component=SCAN_READY, reason=ready.reason, message=ready.message, pending=ready.reason == "Queued")
         return
-    since, category = _failing_since(before) or now, category_of(ready.reason)
+    category = category_of(ready.reason)
+    reached = category is not Category.CONNECTIVITY
+    since = (_failing_since(before) if reached else since_of(before, SCAN_READY, ready.reason)) or now
     reason = "AuthFailed" if category is Category.AUTH else ready.reason
     passing = category is Category.CONNECTIVITY and now < since + grace
     yield Fault(

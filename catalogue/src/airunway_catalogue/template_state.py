@@ -32,7 +32,7 @@ from airunway.resource import (
 from airunway.status.conditions import Condition, conditions_in
 from airunway.status.evidence import parse_moment
 from airunway.status.reasons import Category, category_of
-from airunway.status.rollup import Fault, Phase, Rollup, Verdict, since, summary_of
+from airunway.status.rollup import Fault, Phase, Rollup, Verdict, not_reached_yet, since, summary_of
 from airunway.status.rootcause import RootCause, root_cause_status
 from airunway.templates.contribution import Contribution, contribution_of
 from airunway.templates.limits import excess_of
@@ -147,7 +147,7 @@ def decide_template(facts: Facts) -> Decision:
         return Decision()
     verdicts = {"RuntimeConfigReady": config_verdict(facts.resolution), "HardwareReady": _hardware(facts)}
     found = _discovery(facts, blocked=_blocked(verdicts))
-    verdicts["DiscoveryReady"] = found.verdict
+    verdicts["DiscoveryReady"] = not_reached_yet(condition_of(template, "DiscoveryReady"), found.verdict)
     verdicts["CacheReady"], cache = _cache(facts)
     assert tuple(verdicts) == CHILDREN, "the children are in the order of the status"
     config = facts.resolution.config

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from airunway.artifacts.jobs import finished
 from airunway.configs.resolution import EffectiveConfig, Resolution
 from airunway.kube import JOB, Client, EventRecorder, StatusWriter
 from airunway.owned.objects import complete, is_ours, named
@@ -164,7 +165,9 @@ class TemplateReconciler:
         alive = tuple(facts for pod in pods if (facts := pod_facts(pod)).alive)
         if memory.job != (job := open_job(template)):
             memory.job, memory.cause = job, None
-        memory.cause = find_root_cause(Evidence(pods=alive), now=now, previous=memory.cause) if alive else None
+        events = tuple(self._caches.events_of(each for each in jobs if not finished(each)))
+        evidence = Evidence(pods=alive, events=events)
+        memory.cause = find_root_cause(evidence, now=now, previous=memory.cause) if alive or events else None
         resolution = self._config_of(template)
         keeps = keeps_warm(template)
         requests = warm_requests(template, contribution_of(template), resolution.config) if keeps else ()

@@ -611,6 +611,101 @@ def test_a26_attempts_and_next_time_survive_a_restart() -> None:
     assert (again.status["download"]["attempts"], kinds(again)) == (2, ["PersistentVolumeClaim", "Job"])
 
 
+UNREACHED = {"error": {"reason": "ConnectionRefused", "message": "the hub refuses connections"}}
+
+
+def test_a_dependency_stays_unreachable_until_it_answers_and_degrades_ten_seconds_later() -> None:
+    """A new pod, a new try and a wait for a slot are no success of the hub; bytes are."""
+
+    def said(found: ArtifactFacts) -> tuple[str, str, str]:
+        status = decide_artifact(found).status
+        parent = condition_of({"status": status}, "DependenciesReachable") or {}
+        return (status or {})["phase"], parent["status"], parent["lastTransitionTime"]
+
+    def at(found: ArtifactFacts, seconds: float, **more: Any) -> ArtifactFacts:
+        """The next pass, after the status of the last one was written."""
+        decision = decide_artifact(found)
+        return replace(found, artifact={**found.artifact, "status": decision.status}, now=when(seconds), **more)
+
+    def when(seconds: float) -> datetime:
+        return NOW + timedelta(seconds=seconds)
+
+    begun = running()
+    pod = begun.pods[0]
+    failed = ended(begun, UNREACHED, complete=False).pods[0]
+    failed = {**failed, "status": {**failed["status"], "phase": "Failed"}}
+    failed["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] = 1
+    turned = format_time(when(40))
+    first = at(begun, 40, pods=(failed,))
+    assert said(first) == ("Starting", "False", turned)
+    assert decide_artifact(first).requeue_after == 10
+    again = at(first, 43, pods=({**pod, "metadata": {**pod["metadata"], "name": "q"}},))
+    assert said(again) == ("Starting", "False", turned), "the next pod has not reached anything"
+    assert said(at(again, 49.9)) == ("Starting", "False", turned)
+    later = at(again, 50)
+    assert said(later) == ("Degraded", "False", turned)
+    over = at(later, 60, **vars_of(ended(later, UNREACHED, complete=False, at=when(60))))
+    assert said(over) == ("Degraded", "False", turned)
+    queued = at(over, 1000, jobs=(), slot=False)
+    assert said(queued) == ("Degraded", "False", turned)
+    tried = at(queued, 1001, slot=True)
+    assert decide_artifact(tried).objects is not None
+    assert said(tried) == ("Degraded", "False", turned), "a new try is no success"
+    assert "is being tried again" in (decide_artifact(tried).status or {})["message"]
+    answered = at(tried, 1010, progress={"totalBytes": 100, "downloadedBytes": 7, "phase": "Downloading"})
+    assert said(answered) == ("Starting", "True", format_time(when(1010)))
+
+
+def vars_of(found: ArtifactFacts) -> dict[str, Any]:
+    return {"jobs": found.jobs, "pods": found.pods}
+
+
+def test_a_job_that_kubernetes_ended_says_that_it_took_too_long() -> None:
+    began = running()
+    job = began.jobs[-1]
+    assert job["spec"]["activeDeadlineSeconds"] == 86_400
+    end = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "lastTransitionTime": format_time(NOW)}
+    over = replace(began, jobs=({**job, "status": {"conditions": [end]}},), pods=(), now=NOW + timedelta(seconds=30))
+    condition = condition_of({"status": decide_artifact(over).status}, "DownloadReady") or {}
+    assert condition["reason"] == "Timeout"
+    assert "did not end within 24 h" in condition["message"]
+
+
+def test_a_made_artifact_that_failed_is_tried_no_more_while_nothing_uses_it() -> None:
+    first = facts(artifact(labels=MADE, size="5Gi"))
+    begun = after(decide_artifact(first), first)
+    failed = ended(begun, {"error": {"reason": "Unauthorized", "message": "no token"}}, complete=False)
+    waiting = after(decide_artifact(failed), failed, claims=failed.claims, jobs=failed.jobs)
+    due = replace(waiting, jobs=(), pods=(), now=NOW + timedelta(minutes=2))
+    assert kinds(decide_artifact(due)) == ["PersistentVolumeClaim", "Job"]
+    unused = decide_artifact(replace(due, users=()))
+    assert (kinds(unused), unused.delete_self) == (["PersistentVolumeClaim"], False)
+    assert state(unused) == ("Degraded", "AuthFailed")
+
+
+def test_authorities_are_mounted_as_one_file_and_named_to_the_downloader() -> None:
+    """Those of the artifact come before those of the config, and a variable cannot name another file."""
+    forged = [{"name": "AIRUNWAY_CA_FILE", "value": "/cache/model/ca.crt"}]
+    own = {"configMap": "own", "key": "root.pem"}
+    cases: list[tuple[Resource, Resource, tuple[str, str] | None]] = [
+        (artifact(caBundle=own, env=forged), {"caBundle": {"configMap": "shared"}}, ("own", "root.pem")),
+        (artifact(), {"caBundle": {"configMap": "shared"}}, ("shared", "ca.crt")),
+        (artifact(env=forged), {}, None),
+    ]
+    for obj, config, wanted in cases:
+        job = next(each for each in decide_artifact(facts(obj, config=config)).objects or () if each["kind"] == "Job")
+        pod = job["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        found = [each["configMap"] for each in pod["volumes"] if "configMap" in each]
+        named = [each["value"] for each in container["env"] if each["name"] == "AIRUNWAY_CA_FILE"]
+        if wanted is None:
+            assert (found, named) == ([], [])
+            continue
+        assert found == [{"name": wanted[0], "items": [{"key": wanted[1], "path": "ca.crt"}]}]
+        assert named == ["/etc/airunway/ca/ca.crt"]
+        assert {"name": "ca-bundle", "mountPath": "/etc/airunway/ca", "readOnly": True} in container["volumeMounts"]
+
+
 def test_a26_times_of_clocks_that_were_ahead_delay_no_try() -> None:
     error = {"error": {"reason": "SourceNotFound", "message": "x"}}
     failing = ended(measured(), error, complete=False)

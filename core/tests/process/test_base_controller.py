@@ -12,6 +12,7 @@ from aiohttp.test_utils import TestServer
 
 from airunway.api import names
 from airunway.kube import Client, ClusterConfig, Priority, WorkQueue
+from airunway.process import base_controller
 from airunway.process.base_controller import BaseController
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
@@ -123,3 +124,43 @@ async def test_what_is_asked_for_twice_before_it_is_begun_is_done_once() -> None
         while len(looked) < 2 * COUNT:
             await asyncio.sleep(0)
         assert set(looked) == {"second", "other"}
+
+
+async def test_edits_of_a_config_with_many_followers_are_damped_and_new_deployments_go_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first edit is acted on at once, and one of many at the end of the rest, with the newest state."""
+    monkeypatch.setattr(base_controller, "REST_OF_EACH", 1.0 / COUNT)
+    async with _following([]) as (follower, queue, leads):
+        leads.set()
+        while queue.depth < COUNT:
+            await asyncio.sleep(0)
+        while queue.depth:
+            queue.done(await queue.get())
+        rounds: list[int] = []
+
+        def looked(number: int) -> bool:
+            rounds.append(number)
+            return True
+
+        def edited(number: int) -> None:
+            follower.enqueue_all("config", lambda _: looked(number), damped=True)
+
+        edited(1)
+        while len(rounds) < COUNT:
+            await asyncio.sleep(0)
+        new = ObjectKey("team", "new")
+        queue.add(new, Priority.NORMAL)
+        assert await queue.get() == new, "the followers of the config wait"
+        queue.done(new)
+        for number in range(2, 40):
+            edited(number)
+            await asyncio.sleep(0)
+        assert set(rounds) == {1}, "the config rests, however often it is edited"
+        async with asyncio.timeout(20):
+            while len(rounds) < 2 * COUNT:
+                await asyncio.sleep(0.01)
+        assert set(rounds) == {1, 39}
+        follower.enqueue_all("other", lambda _: looked(-1))
+        while len(rounds) < 3 * COUNT:
+            await asyncio.sleep(0)

@@ -253,6 +253,25 @@ def test_a_claim_whose_class_does_not_exist() -> None:
     assert find_root_cause(evidence(events=(told,)), now=NOW) is None
 
 
+def test_a_pod_that_waits_for_its_claim_names_claim_and_class() -> None:
+    """The provisioner of the class does not exist: no event says anything of the claim."""
+    waits = pod(
+        **{
+            **unschedulable("0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."),
+            "spec": {"nodeName": None, "volumes": [{"persistentVolumeClaim": {"claimName": "llama-weights"}}]},
+        }
+    )
+    claim = {
+        "metadata": {"name": "llama-weights", "namespace": "ml"},
+        "spec": {"storageClassName": "fast-nvme"},
+        "status": {"phase": "Pending"},
+    }
+    cause = find_root_cause(evidence(waits, claims=(claim_facts(claim),)), now=NOW)
+    assert cause is not None
+    assert cause.code == "Storage.PvcPending"
+    assert "PersistentVolumeClaim llama-weights (StorageClass fast-nvme)" in cause.message
+
+
 def test_a_conflict_of_the_provisioner_is_no_fault_of_a_claim() -> None:
     note = 'Error saving claim: Operation cannot be fulfilled on persistentvolumeclaims "weights": the object has been '
     pending = claim_facts({"metadata": {"name": "weights", "namespace": "ml"}, "status": {"phase": "Pending"}})

@@ -11,7 +11,7 @@ from airunway.api import names
 from airunway.api.modeldeployment import volume_claim_name
 from airunway.artifacts.claims import Wish, artifact_labels, claim_name, claim_of, job_name
 from airunway.artifacts.deployments import request_of
-from airunway.artifacts.jobs import Step, job_of
+from airunway.artifacts.jobs import CA_PATH, CA_VOLUME, Step, job_of
 from airunway.kinds import MODEL_ARTIFACT, MODEL_TEMPLATE
 from airunway.kube import JOB, PERSISTENT_VOLUME_CLAIM, Kind
 from airunway.modelcache.application import DEFAULT_DOWNLOADER_IMAGE
@@ -145,6 +145,11 @@ def _of_downloads() -> Iterator[Attempt]:
         ("a Secret", {"secret": {"secretName": "precious"}}),
         ("a Secret, projected", {"projected": {"sources": [{"secret": {"name": "precious"}}]}}),
         ("a ConfigMap", {"configMap": {"name": "tenant"}}),
+        ("a whole ConfigMap as authorities", {"name": CA_VOLUME, "configMap": {"name": "tenant"}}),
+        (
+            "another file as authorities",
+            {"name": CA_VOLUME, "configMap": {"name": "tenant", "items": [{"key": "a", "path": "sitecustomize.py"}]}},
+        ),
         ("a volume of its own", {"ephemeral": {"volumeClaimTemplate": template}}),
         ("a tenant's claim", {"persistentVolumeClaim": {"claimName": "training-data"}}),
         ("another artifact's claim", {"persistentVolumeClaim": {"claimName": "other-4f1c09ab2e-cache-12345678"}}),
@@ -169,6 +174,16 @@ def _of_downloads() -> Iterator[Attempt]:
         ("a command as a probe", {"livenessProbe": exec_}, program),
         ("all of a Secret", {"envFrom": [{"secretRef": {"name": "precious"}}]}, program),
         ("a mount of its choice", {"volumeMounts": [{"name": "scratch", "mountPath": "/etc"}]}, "mounts and the port"),
+        (
+            "authorities in place of the weights",
+            {"volumeMounts": [{"name": CA_VOLUME, "mountPath": "/cache", "readOnly": True}]},
+            "mounts and the port",
+        ),
+        (
+            "another volume in place of authorities",
+            {"volumeMounts": [{"name": "scratch", "mountPath": CA_PATH, "readOnly": True}]},
+            "mounts and the port",
+        ),
         ("a port", {"ports": [{"containerPort": 22}]}, "mounts and the port"),
         (
             "a file system that it can write",

@@ -140,7 +140,8 @@ def claim_verdict(
     if dig(classes.get(class_name), "volumeBindingMode") == "WaitForFirstConsumer":
         text = f"claim {key_of(live).name} is bound when {first_user} is scheduled"
         return Verdict(ready=False, reason="PvcPending", message=text)
-    return Verdict(ready=False, reason="PvcPending", message=f"claim {key_of(live).name} is not bound yet")
+    of = f" of StorageClass {class_name}" if class_name else ""
+    return Verdict(ready=False, reason="PvcPending", message=f"claim {key_of(live).name}{of} is not bound yet")
 
 
 # ------------------------------------------------------------------------------------------------ an artifact's claim

@@ -40,6 +40,7 @@ from airunway.artifacts.jobs import (
     attempts_at,
     claim_of_job,
     downloads,
+    end_of,
     end_of_try,
     ended_at,
     exit_code,
@@ -69,7 +70,7 @@ from airunway.resource import (
 from airunway.status.conditions import Condition
 from airunway.status.evidence import parse_moment
 from airunway.status.reasons import Category, category_of
-from airunway.status.rollup import Verdict
+from airunway.status.rollup import Verdict, not_reached_yet
 from airunway.status.rootcause import RootCause
 
 _ABANDONED = timedelta(minutes=5)
@@ -293,8 +294,12 @@ class _Work:
         return None if self._waits_for_room() else self._start(step, attempt=self.attempts)
 
     def _start(self, step: Step, *, attempt: int) -> Resource | None:
-        """The Job of a try; None while other downloads come first."""
+        """The Job of a try; None while other downloads come first, or while nothing uses what failed."""
+        if self.unused is not None and is_made(self.artifact) and attempt > 1:
+            self._say_again()
+            return None
         if step is Step.DOWNLOAD and not self.facts.slot:
+            self.next = min(self.next, self.facts.now) if self.next is not None else None
             self._say(
                 "Queued",
                 "other downloads come first (--max-downloads); this one starts when one ends and it is its turn",
@@ -324,6 +329,8 @@ class _Work:
             self._say_running(step, live)
             return None
         result = result_of(newest_pod(self.facts.pods, key_of(live).name), step)
+        if not result.ok and dig(end_of(live), "reason") == "DeadlineExceeded":
+            result = _out_of_time(step, ended or now)
         if not result.ok and result.at is None and ended is not None and abs(now - ended) < POD_LAG:
             self._say_running(step, live)
             self.look = now + POD_LAG
@@ -469,6 +476,8 @@ class _Work:
         """The decision with the whole status."""
         now, config, before = self.facts.now, self.config, self.artifact.get("status")
         policy = (config or BUILT_IN).status_policy
+        if (said := self.verdicts.get("DownloadReady")) is not None and not self._has_answered():
+            self.verdicts["DownloadReady"] = not_reached_yet(self.recorded, said)
         status, wake = status_of(
             self.artifact,
             self.verdicts,
@@ -513,6 +522,14 @@ class _Work:
             wants_slot=self.wants_slot,
         )
 
+    def _has_answered(self) -> bool:
+        """Whether the source has given something since the status was written: bytes, or the size of the weights."""
+        before, progress = self.artifact.get("status"), self.facts.progress
+        done, known = dig(progress, "downloadedBytes"), dig(before, "progress", "downloadedBytes")
+        fetched = is_count(done) and done > (known if is_count(known) else 0)
+        measured = self.size is not None and dig(before, "discoveredSizeBytes") != self.size
+        return fetched or measured or dig(progress, "phase") == "Verifying"
+
     def _kept_jobs(self, claim: Resource | None) -> frozenset[str]:
         """Jobs that have ended stay until their time to live is over; one that runs for another claim goes."""
         name = text_at(claim, "metadata", "name")
@@ -521,6 +538,13 @@ class _Work:
         return frozenset(
             key_of(job).name for job in jobs if is_deleting(job) or finished(job) or _is_for(job, name, live)
         )
+
+
+def _out_of_time(step: Step, ended: datetime) -> Result:
+    """What a Job came to that Kubernetes ended: its pod had no time to say anything."""
+    hours = SETTINGS[step].deadline / 3600
+    what = "the download goes on where it is" if step is Step.DOWNLOAD else "the source answers too slowly"
+    return Result(ok=False, reason="Timeout", message=f"the Job did not end within {hours:.3g} h; {what}", at=ended)
 
 
 def _has_begun(pod: Resource | None) -> bool:

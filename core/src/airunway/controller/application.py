@@ -122,7 +122,7 @@ class CoreApplication:
         self._runtime_configs = RuntimeConfigs(
             caches,
             deployments=self._deployments,
-            on_change=lambda cause, users: self._base.enqueue_all(cause, among=users),
+            on_change=lambda cause, users: self._base.enqueue_all(cause, among=users, damped=True),
         )
         self._templates = Templates(
             caches,

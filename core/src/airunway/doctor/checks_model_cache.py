@@ -138,7 +138,7 @@ def _too_small(seen: Snapshot) -> Iterator[Found]:
 )
 def _failed(seen: Snapshot) -> Iterator[Found]:
     for name, artifact in _artifacts(seen):
-        if dig(artifact, "status", "phase") not in ("Failed", "Degraded"):
+        if dig(artifact, "status", "phase") not in ("Failed", "Degraded") or dig(artifact, "status", "users") == 0:
             continue
         children = (condition_of(artifact, child) for child in ("RuntimeConfigReady", "StorageReady", "DownloadReady"))
         condition = next((each for each in children if each is not None and each.get("status") == "False"), {})

@@ -91,7 +91,7 @@ class GatewayApplication:
         self._configs = RuntimeConfigs(
             caches,
             deployments=self._deployments,
-            on_change=lambda cause, users: self._base.enqueue_all(("config", cause), among=users),
+            on_change=lambda cause, users: self._base.enqueue_all(("config", cause), among=users, damped=True),
         )
         self._providers = ProviderCapabilities(caches, on_change=self._on_provider)
         self._foreign = GatewayCaches(

@@ -83,7 +83,7 @@ class ModelCacheApplication:
         self._configs = RuntimeConfigs(
             caches,
             deployments=self._deployments,
-            on_change=lambda cause, users: self._base.enqueue_all(("config", cause), _asks, among=users),
+            on_change=lambda cause, users: self._base.enqueue_all(("config", cause), _asks, among=users, damped=True),
         )
         self._claims_named = self._deployments.add_index(
             lambda deployment: (ObjectKey(key_of(deployment).namespace, name) for name in claims_named(deployment))

@@ -142,7 +142,7 @@ class ArtifactCaches:
         return self._claims.objects.get(key)
 
     def events_of(self, objects: Iterable[Resource]) -> Iterator[EventFacts]:
-        """The warning events about these pods and claims."""
+        """The warning events about these pods, Jobs and claims."""
         for obj in objects:
             key = key_of(obj)
             for event in self._events_of.get((str(obj.get("kind")), key.namespace, key.name)):
@@ -162,12 +162,13 @@ class ArtifactCaches:
             group.create_task(cache.run(), name=f"model cache: {cache.kind.plural}")
 
     def _event(self, event: Resource) -> Resource | None:
-        """A warning about a claim, or about a pod with one of our names; other events are dropped when they are
+        """A warning about a claim, or about a Job or pod with one of our names; other events are dropped when they are
         decoded. Any user can write them: a number is kept about one claim or pod, and about those of a namespace that
         are not there.
         """
         kind, name = dig(event, "regarding", "kind"), dig(event, "regarding", "name")
-        if kind != "PersistentVolumeClaim" and not (kind == "Pod" and isinstance(name, str) and _OUR_NAME.search(name)):
+        ours = kind in ("Pod", "Job") and isinstance(name, str) and _OUR_NAME.search(name)
+        if kind != "PersistentVolumeClaim" and not ours:
             return None
         facts, metadata = event_facts(event), event.get("metadata") or {}
         if self._events.get(key_of(event)) is None and self._is_too_much(facts):
@@ -181,9 +182,15 @@ class ArtifactCaches:
         return self._events_of.count(_about(event)) >= _EVENTS_OF_ONE
 
     def _found(self, event: EventFacts) -> Resource | None:
-        """The claim or pod that an event is about."""
+        """The claim, Job or pod that an event is about."""
         key = ObjectKey(event.namespace, event.name)
-        return self.pods.get(key) if event.kind == "Pod" else self.claim(key)
+        match event.kind:
+            case "Pod":
+                return self.pods.get(key)
+            case "Job":
+                return self._jobs.objects.get(key)
+            case _:
+                return self.claim(key)
 
     def _of_unknown(self, event: Resource) -> tuple[str, ...]:
         """The namespace of an event about a claim or pod that was not there when the event came."""
@@ -196,7 +203,7 @@ class ArtifactCaches:
         if (found := self._found(facts)) is not None:
             key = ObjectKey(facts.namespace, facts.name)
             self._on_change(key, None, found, False)
-            if facts.kind != "Pod":
+            if facts.kind == "PersistentVolumeClaim":
                 self._on_claim(key)
 
     def _on_change(self, _key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:

@@ -50,6 +50,13 @@ INTERVAL = 1.0
 _REMEMBERED = 1024
 """Number of remembered objects above which those with a full burst are dropped."""
 
+REST_OF_EACH, LONGEST_REST = 0.1, 60.0
+"""Seconds for which a shared object rests after an edit was acted on: for each deployment that follows it; at most.
+
+One edit of a config costs a pass, and often a write, of each follower. Without a rest, an author of edits has the whole
+process work for him, and what others make waits.
+"""
+
 K = TypeVar("K", bound=Hashable)
 
 
@@ -139,7 +146,9 @@ class BaseController:
         self._project = caches.project
         self.deployments: SharedCache = caches.deployments()
         self._queues: list[WorkQueue[ObjectKey]] = []
-        self._reviews: dict[Hashable, tuple[Callable[[Resource], bool], Callable[[], list[Resource]]]] = {}
+        self._reviews: dict[Hashable, tuple[Callable[[Resource], bool], Callable[[], list[Resource]], bool]] = {}
+        self._calm_at: dict[Hashable, float] = {}
+        """When the rest of a cause ends, in monotonic seconds."""
         self._review = asyncio.Event()
         self._edits: EditRateLimiter[ObjectKey] = EditRateLimiter()
         self.events = EventRecorder(
@@ -204,14 +213,21 @@ class BaseController:
         wanted: Callable[[Resource], bool] = lambda _: True,
         *,
         among: Callable[[], list[Resource]] | None = None,
+        damped: bool = False,
     ) -> None:
         """Enqueue the deployments that are `wanted`, of all or of those that `among` finds, with low priority.
 
         A standby enqueues nothing: a new leader reconciles everything. Requests for the same `cause` that have not
-        begun are merged into one.
+        begun are merged into one. A `damped` cause is an edit that any user may make at any speed: the first one is
+        acted on at once, and then it rests for a time that grows with the number of deployments.
         """
-        if self.leads:
-            self._reviews[cause] = wanted, among or self.deployments.values
+        if not self.leads:
+            return
+        self._reviews[cause] = wanted, among or self.deployments.values, damped
+        rest = self._calm_at.get(cause, 0.0) - monotonic()
+        if rest > 0:
+            asyncio.get_running_loop().call_later(rest, self._review.set)
+        else:
             self._review.set()
 
     async def _look(self) -> None:
@@ -219,13 +235,30 @@ class BaseController:
         while True:
             await self._review.wait()
             self._review.clear()
-            while self._reviews:
-                wanted, among = self._reviews.pop(next(iter(self._reviews)))
+            while (cause := self._next_cause()) is not None:
+                wanted, among, damped = self._reviews.pop(cause)
+                number = 0
                 for position, deployment in enumerate(among()):
                     if position % _AT_ONCE == 0:
                         await asyncio.sleep(0)
                     if wanted(deployment):
+                        number += 1
                         self._queues[0].add(key_of(deployment), Priority.BULK)
+                if damped:
+                    self._rest(cause, min(LONGEST_REST, number * REST_OF_EACH))
+
+    def _next_cause(self) -> Hashable | None:
+        """The first cause that does not rest."""
+        now = monotonic()
+        return next((cause for cause in self._reviews if self._calm_at.get(cause, 0.0) <= now), None)
+
+    def _rest(self, cause: Hashable, seconds: float) -> None:
+        now = monotonic()
+        if len(self._calm_at) > _REMEMBERED:
+            self._calm_at = {each: until for each, until in self._calm_at.items() if until > now}
+        self._calm_at[cause] = now + seconds
+        if cause in self._reviews:  # it came while the deployments were enqueued
+            asyncio.get_running_loop().call_later(seconds, self._review.set)
 
     async def run(self, follow: Callable[[asyncio.TaskGroup], Awaitable[None]], lead: Lead, work: Work) -> None:
         """Watch the API server until cancelled, and do the leader's `work` while leading.

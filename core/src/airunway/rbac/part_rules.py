@@ -287,7 +287,7 @@ def _job_rules() -> list[PolicyRule]:
             f"v.all(k, k in ['name', 'emptyDir', 'persistentVolumeClaim', 'configMap']) && {CA_BUNDLE_ONLY} && "
             "(!has(v.persistentVolumeClaim) || "
             f"{_called('v.persistentVolumeClaim.claimName', _CLAIM_STEP)})))",
-            message="a Job mounts nothing but the claim of its ModelArtifact, empty folders and authorities to trust",
+            message="a Job mounts the claim of its ModelArtifact and empty folders, besides authorities to trust",
         ),
         PolicyRule(
             expression=of_containers(

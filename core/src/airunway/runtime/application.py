@@ -225,7 +225,9 @@ class ProviderApplication:
         self.configs = RuntimeConfigs(
             caches,
             deployments=self._deployments,
-            on_change=lambda cause, users: self._base.enqueue_all(cause, self._reconciler.concerns, among=users),
+            on_change=lambda cause, users: self._base.enqueue_all(
+                cause, self._reconciler.concerns, among=users, damped=True
+            ),
         )
         own = names.provider_finalizer(host.name)
         self._heeds = RelevantMetadata(

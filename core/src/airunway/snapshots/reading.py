@@ -26,7 +26,18 @@ from airunway.kube import (
     served_kinds_by_name,
 )
 from airunway.kube.errors import AnswerTooLarge
-from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, list_at, uid_of
+from airunway.resource import (
+    ObjectKey,
+    Resource,
+    condition_of,
+    dig,
+    entries_at,
+    key_of,
+    labels_of,
+    list_at,
+    text_at,
+    uid_of,
+)
 from airunway.view import DeploymentSnapshot, Unseen
 
 Content: TypeAlias = Literal["pods", "events", "objects"]
@@ -107,8 +118,9 @@ def sources_of(deployment: Resource, config: Resource | None, served: Served) ->
     cache = list(_of_cache(deployment, key.namespace))
     if dig(deployment, "status", "modelCache", "ready") is True:
         # The artifact itself says that its claim is there and its downloads have ended.
+        provider += _of_volumes(deployment)
         return [*provider, *(source for source in cache if source.kind == MODEL_ARTIFACT)]
-    return [*provider[:1], *cache, *provider[1:]]
+    return [*provider[:1], *cache, *_of_volumes(deployment), *provider[1:]]
 
 
 def event_sources(deployment: Resource) -> Iterator[Source]:
@@ -144,7 +156,7 @@ def _of_provider(deployment: Resource, config: Resource | None, served: Served) 
 
 def _labelled(kind: Kind, key: ObjectKey) -> Source:
     """The objects of a deployment: built-in kinds by our label; an operator does not set it on those that it makes."""
-    labelled = kind.kind in _BUILT_IN
+    labelled = kind.kind in _BUILT_IN or kind == PERSISTENT_VOLUME_CLAIM
     return Source(
         content="objects",
         kind=kind,
@@ -175,6 +187,17 @@ def _of_cache(deployment: Resource, namespace: str) -> Iterator[Source]:
     yield Source(content="objects", kind=JOB, key=ObjectKey(namespace, ""), label_selector=selector)
     if isinstance(claim, str) and claim:
         yield Source(content="objects", kind=PERSISTENT_VOLUME_CLAIM, key=ObjectKey(namespace, claim))
+
+
+def _of_volumes(deployment: Resource) -> Iterator[Source]:
+    """The claims of the deployment's volumes, as long as one of them hinders it."""
+    if dig(condition_of(deployment, "StorageReady"), "status") != "False":
+        return
+    key, volumes = key_of(deployment), entries_at(deployment, "spec", "model", "storage", "volumes")
+    if any(volume.get("size") for volume in volumes):
+        yield _labelled(PERSISTENT_VOLUME_CLAIM, key)
+    for name in {text_at(volume, "claimName") for volume in volumes if not volume.get("size")} - {""}:
+        yield Source(content="objects", kind=PERSISTENT_VOLUME_CLAIM, key=ObjectKey(key.namespace, name))
 
 
 # ------------------------------------------------------------------------------------------------ one reading of them

@@ -151,6 +151,8 @@ class ClaimFacts:
     name: str
     phase: str = ""
     created: datetime | None = None
+    class_name: str = ""
+    """Its StorageClass; empty: it names none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -267,6 +269,7 @@ def claim_facts(obj: Resource) -> ClaimFacts:
         name=text_at(obj, "metadata", "name"),
         phase=_word(dig(obj, "status", "phase")),
         created=parse_moment(dig(obj, "metadata", "creationTimestamp")),
+        class_name=text_at(obj, "spec", "storageClassName"),
     )
 
 

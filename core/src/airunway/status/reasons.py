@@ -391,8 +391,8 @@ _REGISTERED_CODES = (
         reasons=("PvcPending", "ReferenceNotFound", "QuotaExceeded"),
         field="spec.model.storage.volumes",
         meaning="A volume claim is missing or has no volume yet, or the volume cannot be attached.",
-        remedy="Create the claim if it is missing, or name another one; else look at it (kubectl describe pvc -n "
-        "<namespace>) and at the provisioner of its StorageClass.",
+        remedy="Look at the claim (kubectl describe pvc -n <namespace>), and whether its StorageClass exists and its "
+        "provisioner runs; a claim of your own that is missing has to be created.",
     ),
     Code(
         name="Model.DownloadStalled",

@@ -6,6 +6,7 @@ a phase, except ``Terminating`` (`runtime.report`). Other kinds (artifacts, temp
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -244,7 +245,14 @@ def parent_conditions(conditions: Iterable[Resource], *, of_parts: bool = False)
 
 
 def since(conditions: Iterable[Resource], type_: str, reason: str) -> datetime | None:
-    """Returns since when the condition has been False or Unknown with that reason; None if it was not."""
+    """Returns since when the condition has been False or Unknown with that reason; None if it was not.
+
+    For a dependency that is out of reach it is when ``DependenciesReachable`` turned False: the component may have been
+    False before, while it only worked.
+    """
+    if category_of(reason) is Category.CONNECTIVITY:
+        parents = (each for each in conditions if each.get("type") == _REACHABLE and each.get("status") == "False")
+        return next((parse_time(each.get("lastTransitionTime")) for each in parents), None)
     for condition in conditions:
         if condition.get("type") == type_ and condition.get("status") != "True" and condition.get("reason") == reason:
             return parse_time(condition.get("lastTransitionTime"))
@@ -253,6 +261,8 @@ def since(conditions: Iterable[Resource], type_: str, reason: str) -> datetime |
 
 # ---------------------------------------------------------------------------------------- kinds other than deployments
 
+_REACHABLE = "DependenciesReachable"
+_AGAIN = re.compile(r"; (?:it is tried again|the next one is) at \S+$")
 
 _AS_DEPLOYMENT = {"Ready": "Running", "Starting": "Deploying", "Progressing": "Deploying"}
 
@@ -271,6 +281,18 @@ class Verdict:
     def condition(self, type_: str) -> Condition:
         """The condition that says it."""
         return Condition(type=type_, status=self.ready, reason=self.reason, message=self.message)
+
+
+def not_reached_yet(before: Resource | None, verdict: Verdict) -> Verdict:
+    """The verdict on work that goes on, as long as nothing shows that a dependency answers that did not: a new pod or a
+    new try is no success of it. `before` is the condition as the status has it.
+    """
+    known = before or {}
+    reason, message = str(known.get("reason")), str(known.get("message", ""))
+    failed = known.get("status") == "False" and category_of(reason) is Category.CONNECTIVITY
+    if not failed or verdict.ready is True or category_of(verdict.reason) is not Category.PROGRESS:
+        return verdict
+    return Verdict(ready=False, reason=reason, message=_AGAIN.sub("; it is being tried again", message))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -262,7 +262,7 @@ def _of_pod(
         yield symptom(ContainerFault(reason=reason, code=code, text=text, remedy=remedy), Distance.POD)
         return
     if (unscheduled := scheduling_finding(pod, events, evicted=evicted, now=now)) is not None:
-        yield symptom(unscheduled, Distance.POD)
+        yield symptom(_with_claims(unscheduled, pod, evidence), Distance.POD)
     broken = False
     for container in pod.containers:
         if finding := container_finding(pod, container, events, known=known, served=evidence.served):
@@ -278,6 +278,18 @@ def _of_pod(
         yield symptom(ContainerFault(reason="PodFailed", code="", text=text), Distance.POD)
     elif evidence.served and (finding := probe_finding(pod, events)) is not None:
         yield symptom(finding, Distance.POD_EVENT)
+
+
+def _with_claims(finding: ContainerFault, pod: PodFacts, evidence: Evidence) -> ContainerFault:
+    """The finding with the claims of the pod that have no volume: the scheduler does not name them."""
+    named = [
+        f"{claim.name} (StorageClass {claim.class_name or 'not named'})"
+        for claim in evidence.claims
+        if claim.namespace == pod.namespace and claim.name in pod.claims and claim.phase == "Pending"
+    ]
+    if finding.reason != "PvcPending" or not named:
+        return finding
+    return replace(finding, text=f"{finding.text.rstrip('.')}: PersistentVolumeClaim {', '.join(sorted(named))}.")
 
 
 def _mount_trouble(events: Iterable[EventFacts], *, now: datetime) -> ContainerFault | None:

@@ -193,6 +193,7 @@ OF_THE_CORE: Mapping[str, str] = {
     "spec.model.cache.accessMode": "part of the cache, which reaches a provider as `context.cache`",
     "spec.model.cache.revision": "part of the cache, which reaches a provider as `context.cache`",
     "spec.model.cache.size": "part of the cache, which reaches a provider as `context.cache`",
+    "spec.model.cache.caBundle": "part of the cache, which reaches a provider as `context.cache`",
     "spec.model.cache.storageClassName": "part of the cache, which reaches a provider as `context.cache`",
     "spec.gateway": "routing is the core's; where a provider makes the pool, it learns of it as `context.gateway`",
     "spec.runtimeConfigName": "read by the core and the runtime; what pods get of it reaches a provider in its context",
