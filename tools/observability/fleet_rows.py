@@ -34,8 +34,7 @@ ROWS: tuple[Row, ...] = (
                 title="Deployments by phase",
                 queries=(
                     (
-                        "sum by (phase) (max by (namespace, phase) "
-                        f"(airunway_modeldeployments{{{IN_NAMESPACE}}}))",
+                        f"sum by (phase) (max by (namespace, phase) (airunway_modeldeployments{{{IN_NAMESPACE}}}))",
                         "{{phase}}",
                     ),
                 ),

@@ -179,9 +179,7 @@ METRICS: tuple[Metric, ...] = (
         role=_CORE,
     ),
     # -------------------------------------------------------------------------------------------------- deployments
-    _gauge(
-        "airunway_modeldeployments", ("namespace", "phase"), "ModelDeployments by namespace and phase.", role=_CORE
-    ),
+    _gauge("airunway_modeldeployments", ("namespace", "phase"), "ModelDeployments by namespace and phase.", role=_CORE),
     _gauge(
         "airunway_deployment_status",
         ("provider", "phase"),
@@ -239,9 +237,7 @@ METRICS: tuple[Metric, ...] = (
         role=_CORE,
     ),
     # -------------------------------------------------------------------------------------------------- model cache
-    _gauge(
-        "airunway_modelartifacts", ("namespace", "phase"), "ModelArtifacts by namespace and phase.", role=_CORE
-    ),
+    _gauge("airunway_modelartifacts", ("namespace", "phase"), "ModelArtifacts by namespace and phase.", role=_CORE),
     _gauge(
         "airunway_modelartifact_phase",
         ("namespace", "name", "phase"),
