@@ -43,7 +43,7 @@ from airunway.status.evidence import (
     parse_moment,
     shortage_of,
 )
-from airunway.status.reasons import CODES, Category, category_of, code_of_download
+from airunway.status.reasons import Category, category_of, code_of_download
 from airunway.status.rollup import Fault, Phase, Rollup
 from airunway.status.rootcause import RootCause, Symptom, find_symptoms, root_cause_of
 

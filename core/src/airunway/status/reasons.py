@@ -243,8 +243,8 @@ _REGISTERED_CODES = (
         reasons=("PodOOMKilled", "GPUOutOfMemory"),
         field="spec.resources.memory",
         meaning="A container used more memory than its limit, or the engine more than the GPUs have.",
-        remedy="If a container was killed (OOMKilled), raise spec.resources.memory, the memory of its node. If the memory "
-        "of the GPUs did not suffice, use more or larger GPUs, or lower the context length.",
+        remedy="If a container was killed (OOMKilled), raise spec.resources.memory, the node's memory. If that of the "
+        "GPUs did not suffice, use more or larger GPUs, or lower the context length.",
     ),
     Code(
         name="ImagePull.Auth",
