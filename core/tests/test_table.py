@@ -26,7 +26,7 @@ def test_a2_no_line_is_longer_than_the_terminal_and_nothing_is_lost(columns: int
     header, row = (*HEADER[: columns - 1], HEADER[-1]), (*ROW[: columns - 1], ROW[-1])
     lines = format_table(header, [row, row], width=width).split("\n")
     assert max(map(len, lines)) <= width
-    words = " ".join(lines).split()
+    words = " ".join(lines).replace(",", "").split()
     assert words.count("no") == 2 * 20
     assert all(words.count(cell.split()[0]) >= 2 for cell in row if cell != "-")
 

@@ -78,8 +78,8 @@ def test_a9_providers_gpus_models_and_templates() -> None:
     assert all("/" in each for each in found("new", ""))
     assert found("new", "")
     asked: list[Asked] = []
-    assert found("template", "why", "l", asked=asked) == ["llama", "lemma"]
-    assert (asked[0].what, directive("template", "why", "")) == ("templates", NO_FILES)
+    assert found("template", "show", "l", asked=asked) == ["llama", "lemma"]
+    assert (asked[0].what, directive("template", "show", "")) == ("templates", NO_FILES)
 
 
 def test_names_of_deployments_of_the_namespace_that_is_given() -> None:
