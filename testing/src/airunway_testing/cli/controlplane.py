@@ -46,7 +46,7 @@ def up(
 
     In scripts: eval "$(airunway controlplane up --detach)"
 
-    That sets AIRUNWAY_TEST_KUBECONFIG (level cluster: AIRUNWAY_TEST_CLUSTER_KUBECONFIG), which the tests read. For kubectl
+    That sets AIRUNWAY_TEST_KUBECONFIG (level cluster: AIRUNWAY_TEST_CLUSTER_KUBECONFIG), which tests read. For kubectl
     and airunway, standard error has the line that sets KUBECONFIG.
     """
     from airunway_testing.controlplane import ControlPlane, ControlPlaneError
@@ -138,7 +138,7 @@ def binaries(
 
 @app.command()
 def clean() -> None:
-    """Delete the cached programs, and what an interrupted build has left; they are fetched or built again when needed."""
+    """Delete the cached programs, and what an interrupted build has left; they are fetched or built when needed."""
     import shutil
 
     from airunway_testing.controlplane.cache import control_plane_cache
