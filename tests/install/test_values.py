@@ -17,7 +17,9 @@ from tools.charts.generate import manifests
 from tools.charts.values import closed
 
 import airunway
+from airunway.plugins.registry import load
 from airunway.plugins.settings import read_settings, settings_defaults
+from airunway.resource import Resource
 from airunway.sdk import setting
 from airunway.validation.policy import parse_policy
 from airunway_testing.conformance.settings import settings_property
