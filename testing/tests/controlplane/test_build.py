@@ -62,6 +62,7 @@ def test_programs_are_built_into_the_cache_once(tmp_path: Path) -> None:
     assert {path.name for path in found.values()} == set(components_of("cluster"))
     assert {(folder / name).resolve().name for name in ("etcd", "kube-apiserver", "kube-scheduler")} == {"controlplane"}
     assert [path.name for path in folder.glob(".build-*")] == []
+    assert not (folder / ".go").exists(), "4 GB of Go's caches stayed after a build"
     assert len(lines) == 1
     assert f"the cache ({folder}) has no etcd" in lines[0]
     assert (
