@@ -33,6 +33,7 @@ match arguments[:2]:
             print("example.test/module\\n./main.go:7:2: undefined: fmt.Prinln", file=sys.stderr)
             sys.exit(1)
         print("fmt\\nexample.test/module", file=sys.stderr)
+        os.makedirs(os.environ["GOCACHE"], exist_ok=True)
         target = arguments[arguments.index("-o") + 1]
         open(target, "w").write("#!/bin/sh\\n")
         os.chmod(target, 0o755)

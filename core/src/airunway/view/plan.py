@@ -224,7 +224,7 @@ def _shown(obj: Resource | None) -> Resource | None:
         metadata["annotations"] = {
             key: value for key, value in annotations.items() if key not in _ANNOTATIONS_NOT_SHOWN
         }
-    head = {key: obj[key] for key in ("apiVersion", "kind") if key in obj}
+    head: Resource = {key: obj[key] for key in ("apiVersion", "kind") if key in obj}
     rest = {key: value for key, value in obj.items() if key not in (*_NOT_SHOWN, "metadata", *head)}
     return {**head, "metadata": metadata, **rest}
 
