@@ -34,6 +34,9 @@ ARTIFACT = f"{GROUP}/artifact"
 TEMPLATE = f"{GROUP}/template"
 """Label with the name of a template, on its discovery Jobs and on the ModelArtifacts that it keeps warm."""
 
+MODEL_SOURCE = f"{GROUP}/model-source"
+"""Label of a ClusterModelTemplate that was made from an image: the ModelSource that named it."""
+
 CACHE_TYPE = f"{GROUP}/cache.type"
 """Label on what a ModelArtifact owns: ``artifact``."""
 

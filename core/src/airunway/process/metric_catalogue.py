@@ -82,7 +82,7 @@ METRICS: tuple[Metric, ...] = (
     _gauge(
         "airunway_build_info",
         ("component", "version", "python"),
-        "1, with the name of the process, the version of AI Runway and of Python in the labels; one for each process.",
+        "1, with the process's name and the versions of AI Runway and of Python in the labels; one series a process.",
     ),
     _gauge("airunway_leader", ("component",), "1 if this process does the work of its component, 0 if it stands by."),
     _gauge(

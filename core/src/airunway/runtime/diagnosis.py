@@ -330,7 +330,7 @@ def diagnose(
         ]
     else:
         ranked = [
-            _ranked(replace(c, message=f"{c.message}; {away}") if away and c.ready is False else c, summary)
+            _ranked(replace(c, message=f"{c.message}; {away}") if away and _says_little(c) else c, summary)
             for c in observation.components
         ]
     faults = [
@@ -404,7 +404,7 @@ def _last_words(cause: RootCause | None) -> str:
     """The termination message in a root cause; empty if the cause is no engine fault of a pod."""
     if cause is None or not (cause.of_pods and cause.object.startswith("Pod/") and cause.code.startswith("Engine.")):
         return ""
-    return cause.message.removesuffix(f" {cause.remedy}").removesuffix(".")
+    return cause.evidence.removesuffix(".")
 
 
 def is_ready(observation: Observation) -> bool:
@@ -608,6 +608,11 @@ def _away(
         return "", left
     kind = report.primary.get("kind")
     return f"all pods are ready and its status does not say so: see whether the controller of {kind} runs", None
+
+
+def _says_little(component: Component) -> bool:
+    """Whether a component that is not ready has no reason of its own."""
+    return component.ready is False and component.reason in _GENERAL
 
 
 def _root_cause(

@@ -27,6 +27,8 @@ TEXT_LIMIT = 2048
 """Characters kept of a text of Kubernetes or an engine. Its end is kept: a termination message is the end of a log."""
 
 _LONGEST_NAME = 253
+_MOST_GATES = 4
+"""Gates that are kept, in their order."""
 
 _REVISION_LABELS = ("controller-revision-hash", "pod-template-hash")
 
@@ -99,6 +101,8 @@ class PodFacts:
     """What the pod does in its deployment; empty if all pods do the same."""
     serves: bool = True
     """Whether pods of this role answer requests."""
+    gates: tuple[str, ...] = ()
+    """Names of its scheduling gates."""
     claims: tuple[str, ...] = ()
     """Names of the PersistentVolumeClaims that it mounts."""
     containers: tuple[ContainerFacts, ...] = ()
@@ -228,6 +232,7 @@ def pod_facts(obj: Resource, *, role_label: str = "", serving_roles: Collection[
         owner=(_word(owner.get("kind")), _word(owner.get("name"))),
         role=role,
         serves=not role or not serving_roles or role in serving_roles,
+        gates=tuple(_word(gate.get("name")) for gate in entries_at(obj, "spec", "schedulingGates")[:_MOST_GATES]),
         claims=tuple(sorted(_claims_of(obj))),
         containers=tuple(_containers_of(status)),
     )
