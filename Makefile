@@ -33,10 +33,6 @@ $(BOOTSTRAP)/bin/uv: tools/uv.txt | python
 sync: | python
 	@test -x "$(UV)" || $(MAKE) --no-print-directory $(BOOTSTRAP)/bin/uv
 	@$(UV) sync --frozen --quiet --all-packages --python $(PYTHON)
-	@test .airunway/exec-auth/kubernetes_asyncio -nt uv.lock || { \
-	  $(UV) export --frozen --quiet --no-hashes --no-emit-workspace --only-group exec-auth -o .airunway/exec-auth.txt && \
-	  $(UV) pip install --quiet --target .airunway/exec-auth -r .airunway/exec-auth.txt && \
-	  touch .airunway/exec-auth/kubernetes_asyncio; }
 
 .PHONY: demo
 demo: sync  ## Start everything on this machine, apply the samples, show what becomes of them.

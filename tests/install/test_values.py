@@ -17,7 +17,9 @@ from tools.charts.generate import manifests
 from tools.charts.values import closed
 
 import airunway
+from airunway.plugins.registry import load
 from airunway.plugins.settings import read_settings, settings_defaults
+from airunway.resource import Resource
 from airunway.sdk import setting
 from airunway.validation.policy import parse_policy
 from airunway_testing.conformance.settings import settings_property
@@ -235,3 +237,22 @@ def test_every_value_is_in_the_readme(chart: str) -> None:
     rows = re.findall(r"^\| `([^`]+)` \|", (CHARTS / chart / "README.md").read_text(), re.M)
     assert leaves(schema)
     assert set(leaves(schema)) <= set(rows)
+
+
+def test_b4_tenants_have_a_role_for_the_kind_that_the_webhook_asks_about(helms: dict[Major, Helm]) -> None:
+    """A user with the role edit alone was refused: user 'ada' cannot create workspaces.kaito.sh."""
+
+    def roles(chart: str, *options: str) -> list[Resource]:
+        objects = helms[4].render(chart, *options)
+        return [obj for obj in objects if obj["kind"] == "ClusterRole" and obj["metadata"]["name"].endswith("-tenant")]
+
+    for name in ("dynamo", "kaito", "kuberay", "llmd", "vllm"):
+        first = load(name).manifest.upstream[0]
+        found = roles(f"airunway-provider-{name}")
+        assert len(found) == (0 if first.builtin else 1), "edit may create built-in kinds"
+        for role in found:
+            assert role["rules"] == [{"apiGroups": [first.group], "resources": [first.plural], "verbs": ["create"]}]
+            assert not any("aggregate-to" in label for label in role["metadata"]["labels"])
+    (aggregated,) = roles("airunway-provider-kaito", "--set=tenantRole.aggregateToEdit=true")
+    assert aggregated["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-edit"] == "true"
+    assert not roles("airunway-provider-kaito", "--set=tenantRole.create=false")

@@ -99,6 +99,7 @@ async def test_a_user_with_view_in_one_namespace_sees_what_it_may(
     assert elsewhere.code == 1
     assert elsewhere.err.count("\n") == 1
     assert "no right to get modeldeployments.airunway.ai in namespace default" in elsewhere.err
+    assert "or for a role that allows it where view does not" in elsewhere.err, "A5: he may have view"
 
 
 async def test_in_a_pipe_watching_appends_what_changes_until_the_outcome(
@@ -126,6 +127,13 @@ async def test_in_a_pipe_watching_appends_what_changes_until_the_outcome(
     await until(client, key, has_cause(FAULTS["gated-model"].code), what="what may heal")
     waited = await run("status", "md/crash-loop", "-n", namespace, "--wait=1s")
     assert waited.code == 4, waited
+    every = await run("status", "-A")
+    assert every.code == 0, every
+    lines = every.out.splitlines()
+    at = next(place for place, line in enumerate(lines) if f"{namespace}/crash-loop is " in line)
+    assert FAULTS["gated-model"].code in lines[at]
+    assert lines[at + 2].startswith("  Remedy: ")
+    assert (await run("status", "-A", "--wait")).code == 2, "that is about one deployment"
 
 
 async def test_the_line_that_killed_a_container_is_printed_after_its_pod_is_gone(

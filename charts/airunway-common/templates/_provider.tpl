@@ -6,8 +6,28 @@
 {{- range $name, $value := $v.settings }}
 {{- $args = append $args (printf "--set=%s=%s" $name (toRawJson $value)) -}}
 {{- end }}
-{{- $component := dict "root" .root "name" $facts.component "args" $args "rights" $facts.rights "guard" (.root.Files.Get "files/guard.yaml") -}}
+{{- $component := dict "root" .root "name" $facts.component "args" $args "rights" $facts.rights "tenant" $facts.tenant "guard" (.root.Files.Get "files/guard.yaml") -}}
 {{- include (printf "airunway-common.%s" .part) $component -}}
+{{- end }}
+
+{{/* What a tenant needs beside the right to write ModelDeployments: the webhook asks whether he could create the
+provider's kind himself. Bound per namespace. */}}
+{{- define "airunway-common.tenantrole" -}}
+{{- $role := .root.Values.tenantRole -}}
+{{- if and $role.create .tenant }}
+{{- $labels := dict -}}
+{{- if $role.aggregateToEdit }}
+{{- range list "edit" "admin" }}
+{{- $_ := set $labels (printf "rbac.authorization.k8s.io/aggregate-to-%s" .) "true" }}
+{{- end }}
+{{- end }}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  {{- include "airunway-common.metadata.cluster" (merge (dict "objectName" (printf "%s-tenant" (include "airunway-common.clusterName" .)) "extraLabels" $labels) .) | nindent 2 }}
+rules:
+  {{- toYaml (list .tenant) | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{- define "airunway-common.provider.notes" -}}

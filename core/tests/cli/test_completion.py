@@ -67,6 +67,21 @@ def test_options_and_their_values() -> None:
     assert directive("logs", "md/x", "--since", "") == NO_FILES
 
 
+def test_a9_providers_gpus_models_and_templates() -> None:
+    assert {"kaito", "vllm"} <= set(found("explain", "md/x", "--why-not", ""))
+    assert found("new", "org/m", "--provider=kai") == ["--provider=kaito"]
+    assert "kaito,vllm" in found("install", "--providers", "kaito,")
+    assert "kaito,kaito" not in found("install", "--providers", "kaito,")
+    assert found("provider", "run", "kai") == ["kaito"]
+    assert "kaito" not in found("provider", "run", "kaito", "")
+    assert "h100-80gb" in found("fit", "--gpu", "h100")
+    assert all("/" in each for each in found("new", ""))
+    assert found("new", "")
+    asked: list[Asked] = []
+    assert found("template", "show", "l", asked=asked) == ["llama", "lemma"]
+    assert (asked[0].what, directive("template", "show", "")) == ("templates", NO_FILES)
+
+
 def test_names_of_deployments_of_the_namespace_that_is_given() -> None:
     asked: list[Asked] = []
     words = ("logs", "-n", "ml", "--kubeconfig=/k", "--context", "c", "md/l")

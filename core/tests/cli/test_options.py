@@ -170,7 +170,7 @@ SEEN: dict[str, dict[str, str]] = {
             ("-n", "-o"), "tests/rootcause/test_every_provider.py::test_what_a_kubelet_reports_has_the_same_code"
         ),
         **dict.fromkeys(
-            ("-w", "--wait", "--kubeconfig", "--context"),
+            ("-A", "-w", "--wait", "--kubeconfig", "--context"),
             f"{STATUS}::test_in_a_pipe_watching_appends_what_changes_until_the_outcome",
         ),
     },

@@ -427,23 +427,6 @@ async def test_certificate_files_on_the_real_server(kubeconfig: Path, client: Cl
         assert await other.list_all(NAMESPACE)
 
 
-def test_without_the_extra_the_message_names_it() -> None:
-    program = """
-import asyncio, pathlib, sys
-sys.modules["kubernetes_asyncio"] = None  # as if it were not installed
-from airunway.kube import ConfigError
-from airunway.kube.config import ExecCredentials
-source = ExecCredentials({"apiVersion": "client.authentication.k8s.io/v1", "command": "aws"}, directory=pathlib.Path())
-try:
-    asyncio.run(source.credential())
-except ConfigError as error:
-    print(error)
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "'aws'" in done.stdout
-    assert "pip install 'airunway[exec-auth]'" in done.stdout
-
-
 def test_the_client_needs_no_kubernetes_asyncio() -> None:
     program = "import sys, airunway.kube; print([m for m in sys.modules if m.split('.')[0].startswith('kubernetes')])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import stat
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,24 +12,8 @@ import pytest
 from core.tests.kube.kubeconfigs import b64, credential_of, kubeconfig_file
 
 from airunway.kube import NAMESPACE, Client, ConfigError, load_config
+from airunway.kube import config as config_module
 from airunway.kube.config import ClientCertificate, Credential, ExecCredentials
-
-EXTRA = Path(__file__).resolve().parents[3] / ".airunway" / "exec-auth"
-"""Where ``make sync`` installs what the extra ``exec-auth`` needs, beside the environment (pyproject.toml says why)."""
-
-
-@pytest.fixture(autouse=True)
-def exec_auth(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The extra is installed for the time of a test."""
-    if importlib.util.find_spec("kubernetes_asyncio") is not None:
-        yield
-        return
-    if not EXTRA.exists():
-        pytest.skip("the extra exec-auth is not installed: make sync")
-    monkeypatch.setattr(sys, "path", [*sys.path, str(EXTRA)])
-    yield
-    for name in [name for name in sys.modules if name.split(".")[0] == "kubernetes_asyncio"]:
-        del sys.modules[name]
 
 
 def plugin(path: Path, status: str, *, version: str = "client.authentication.k8s.io/v1", exit_code: int = 0) -> Path:
@@ -118,7 +100,7 @@ async def test_an_exec_plugin_on_the_real_server(client: Client, tmp_path: Path)
     [
         ("{}", {}, "neither a token nor a client certificate"),
         ("[]", {}, "no status object"),
-        ('{"token": "t"}', {"exit_code": 3}, "something went wrong"),
+        ('{"token": "t"}', {"exit_code": 3}, "failed with exit code 3: something went wrong"),
         ('{"token": "t"}', {"version": "client.authentication.k8s.io/v1beta1"}, "does not match"),
     ],
 )
@@ -128,6 +110,22 @@ async def test_exec_plugins_that_fail(status: str, changes: dict[str, Any], mess
     with pytest.raises(ConfigError, match=message) as caught:
         await ExecCredentials(spec, directory=tmp_path).credential()
     assert "plug" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [("#!/bin/sh\necho no json", "printed no JSON"), ("#!/bin/sh\nsleep 60", "did not answer within 0 s")],
+)
+async def test_a1_an_exec_plugin_that_is_none(
+    program: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config_module, "_EXEC_TIMEOUT", 0.3)
+    path = tmp_path / "plug"
+    path.write_text(program)
+    path.chmod(0o755)
+    spec = {"apiVersion": "client.authentication.k8s.io/v1", "command": "./plug"}
+    with pytest.raises(ConfigError, match=message):
+        await ExecCredentials(spec, directory=tmp_path).credential()
 
 
 async def test_an_exec_plugin_that_is_not_there(tmp_path: Path) -> None:

@@ -306,3 +306,32 @@ def test_status_of_all_deployments_has_the_worst_first_with_cause_and_remedy() -
     assert [line.text for line in fleet_lines(fleet_view([]), now=NOW, ascii_only=True, namespace="ml")] == [
         "There are no deployments in namespace ml."
     ]
+
+
+def test_f5_events_of_an_earlier_deployment_of_the_same_name_are_not_shown() -> None:
+    def event(number: int, uid: str) -> Resource:
+        about = {"kind": "ModelDeployment", "name": "llama", "uid": uid}
+        return {
+            "metadata": {"uid": f"e{number}"},
+            "type": "Warning",
+            "reason": f"Reason{number}",
+            "message": "(combined from similar events): exceeded quota",
+            "lastTimestamp": "2026-01-01T11:00:00Z",
+            "involvedObject": about,
+        }
+
+    view = deployment_view(snapshot(events=(event(1, "d"), event(2, "of an earlier one"), event(3, ""))))
+    assert not isinstance(view.timeline, Unseen)
+    told = [entry for entry in view.timeline if entry.source == "event"]
+    assert sorted(entry.reason for entry in told) == ["Reason1", "Reason3"]
+    assert {entry.message for entry in told} == {"exceeded quota"}, "B7: without the prefix of joined events"
+
+
+def test_b6_a_deletion_that_another_finalizer_holds_names_it() -> None:
+    gone = deployment(phase="Terminating", message="Waiting until the upstream resources are gone")
+    gone["metadata"] |= {"deletionTimestamp": "2026-01-01T11:00:00Z", "finalizers": ["corp.example/hold"]}
+    view = deployment_view(snapshot(deployment=gone))
+    assert "corp.example/hold" in view.message
+    assert "Waiting until" not in view.message
+    gone["metadata"]["finalizers"].append("airunway.ai/vllm-provider")
+    assert deployment_view(snapshot(deployment=gone)).message.startswith("Waiting until")

@@ -99,3 +99,14 @@ def test_detached_start_that_fails_says_why(environment: dict[str, str]) -> None
     assert up.returncode == 1
     assert "KUBEBUILDER_ASSETS is not set" in up.stderr
     assert up.stdout == ""
+
+
+def test_clean_deletes_the_programs_and_what_an_interrupted_build_has_left(environment: dict[str, str]) -> None:
+    folder = control_plane_cache(environment)
+    left = folder / ".go" / "modules"
+    left.mkdir(parents=True)
+    (left / "source.go").write_text("package main")
+    done = airunway_controlplane("clean", environment=environment)
+    assert done.returncode == 0, done.stderr
+    assert "MiB deleted" in done.stdout
+    assert not folder.exists()

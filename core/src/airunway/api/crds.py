@@ -122,6 +122,7 @@ _ALL = (
                 "Whether it takes deployments: it is ready, and the core hears of it.",
             ),
             _column("Version", ".status.version", "Version of the provider."),
+            _column("Reports", ".status.ready", "Whether the provider itself says that it is ready.", wide=True),
             _column("Upstream", ".status.upstreamCRDVersion", "API version of the upstream."),
             _column(
                 "Heartbeat", ".status.lastHeartbeat", "Time since the provider was last known to run.", type="date"

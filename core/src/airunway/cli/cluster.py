@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn, TypeVar
 
 import typer
 
+from airunway.api.names import GROUP
 from airunway.redaction import bounded, printable
 from airunway.resource import ObjectKey
 
@@ -173,6 +174,11 @@ def denied(error: Forbidden, namespace: str) -> str:
         return f"you have no right to {verb} {what} in the cluster: ask for a ClusterRole that allows it"
     # Kubernetes' own `view` has no right to subresources that reach into a pod.
     role = "view" if verb in ("get", "list", "watch") and subresource not in ("proxy", "exec") else "edit"
+    if group == GROUP:  # of our kinds the built-in roles have rights only where a chart has brought them
+        return (
+            f"you have no right to {verb} {what} in namespace {namespace}: ask for the ClusterRole {role} there, or "
+            f"for a role that allows it where {role} does not (it does once the chart airunway is installed)"
+        )
     return f"you have no right to {verb} {what} in namespace {namespace}: ask for the ClusterRole {role} there"
 
 
@@ -197,19 +203,23 @@ def on_cluster(work: Callable[[Client], Awaitable[T]], access: Access, *, timeou
     try:
         return asyncio.run(main())
     except KubeError as error:
-        fail(f"{error}{_advice(error, server)}")
+        fail(explained(error, server))
 
 
-def _advice(error: KubeError, server: str) -> str:
-    """What the user can do about the error, to be appended to its message."""
+def explained(error: KubeError, server: str) -> str:
+    """The error of a request, with what the user can do about it."""
     from airunway.kube import ApiError, ErrorKind, TransportError, Unauthorized
 
     if isinstance(error, TransportError):
         return (
-            f". Check that {server} is the right cluster (--context, --kubeconfig) and that this machine can reach it"
+            f"{error}. Check that {server} is the right cluster (--context, --kubeconfig) and that this machine can "
+            "reach it"
         )
     if isinstance(error, Unauthorized):
-        return f". {server} rejected the credentials: log in again, or use another --context"
+        return f"{server} rejected the credentials (401): log in again, or use another --context"
     if isinstance(error, ApiError) and error.kind is ErrorKind.KIND_NOT_SERVED:
-        return ". Check that AI Runway is installed there: `airunway doctor` shows what is missing"
-    return ""
+        return (
+            f"{server} does not serve the kinds of AI Runway. Check that it is the right cluster, and that AI Runway "
+            "is installed there: `airunway doctor` shows what is missing"
+        )
+    return str(error)

@@ -24,7 +24,12 @@ PATIENCE = 1.0
 """Seconds for names from the cluster: the user waits for them with a key pressed."""
 
 _MOST_NAMES = 500
-_TARGET = "md/NAME"
+_TARGET, _TEMPLATE, _PROVIDER, _MODEL = "md/NAME", "TEMPLATE", "PROVIDER", "MODEL"
+"""Metavars of arguments, by which they are known."""
+
+_PROVIDER_OPTIONS = ("--provider", "--why-not", "--providers")
+"""Options whose value is a provider, the last one with several, separated by commas."""
+
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 _BASH = """\
@@ -102,7 +107,7 @@ def completion(
 class Asked:
     """Which names are wanted of the cluster: the options before the word that is being typed."""
 
-    what: Literal["deployments", "namespaces"]
+    what: Literal["deployments", "namespaces", "templates"]
     """Kind of the names."""
     prefix: str = ""
     """How the names begin."""
@@ -180,15 +185,45 @@ def _argument(
             return [], NO_FILES
         matching = names(replace(where, prefix=begun))
         return [(f"{word}{slash}{each}", "") for each in matching if each.startswith(begun)], NO_FILES
-    if choices := _choices(argument):
-        return [(each, "") for each in choices if each.startswith(typed)], NO_FILES
-    return [], FILES
+    metavar = argument.metavar or ""
+    if choices := _choices(argument) or _known(metavar):
+        return [(each, "") for each in choices if each.startswith(typed) and each not in given], NO_FILES
+    if _TEMPLATE in metavar:
+        matching = names(replace(where, what="templates", prefix=typed))
+        return [(each, "") for each in matching if each.startswith(typed)], NO_FILES
+    return [], NO_FILES if _MODEL in metavar or _PROVIDER in metavar else FILES
+
+
+def _known(metavar: str) -> list[str]:
+    """What an argument may be, of what is known on this machine."""
+    if _PROVIDER in metavar:
+        return _providers()
+    if _MODEL in metavar:
+        from airunway.sizing.catalogue import catalogue
+
+        return list(catalogue())
+    return []
+
+
+def _providers() -> list[str]:
+    """The providers that are installed here."""
+    from airunway.plugins.registry import discover
+
+    return list(dict.fromkeys(each.name for each in discover(on_request=True)))
 
 
 def _values(option: Any, typed: str, where: Asked, names: Names) -> tuple[list[tuple[str, str]], int]:
     """What an option's value may be."""
     if choices := _choices(option):
         return [(each, "") for each in choices if each.startswith(typed)], NO_FILES
+    if named := [each for each in _PROVIDER_OPTIONS if each in option.opts]:
+        before, comma, begun = typed.rpartition(",") if named == ["--providers"] else ("", "", typed)
+        found = [each for each in _providers() if each.startswith(begun) and each not in before.split(",")]
+        return [(f"{before}{comma}{each}", "") for each in found], NO_FILES
+    if "--gpu" in option.opts:
+        from airunway.sizing.nodes import known_gpus
+
+        return [(each, "") for each in known_gpus() if each.startswith(typed)], NO_FILES
     if "--namespace" in option.opts:
         asked = Asked(what="namespaces", prefix=typed, kubeconfig=where.kubeconfig, context=where.context)
         return [(each, "") for each in names(asked) if each.startswith(typed)], NO_FILES
@@ -269,7 +304,7 @@ def names_in_cluster(asked: Asked) -> list[str]:
 
 
 async def _read(asked: Asked) -> list[str]:
-    from airunway.kinds import MODEL_DEPLOYMENT
+    from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_DEPLOYMENT, MODEL_TEMPLATE
     from airunway.kube import NAMESPACE, Client, load_config, user_agent_of
 
     kubeconfig = Path(asked.kubeconfig).expanduser() if asked.kubeconfig else None
@@ -277,6 +312,10 @@ async def _read(asked: Asked) -> list[str]:
     async with Client(config, user_agent=user_agent_of("completion"), timeout=PATIENCE) as client:
         if asked.what == "namespaces":
             listed = await client.list_metadata(NAMESPACE)
+        elif asked.what == "templates":
+            where = asked.namespace or client.config.namespace
+            listed = await client.list_metadata(MODEL_TEMPLATE, namespace=where)
+            listed = [*listed, *await client.list_metadata(CLUSTER_MODEL_TEMPLATE)]
         else:
             listed = await client.list_metadata(MODEL_DEPLOYMENT, namespace=asked.namespace or client.config.namespace)
     found = (str(each["metadata"]["name"]) for each in listed)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
-from airunway.cli.cluster import Access, denied, on_cluster, parse_target
+from airunway.cli.cluster import Access, denied, explained, on_cluster, parse_target
 from airunway.cli.manifests import manifests_in
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document
@@ -106,7 +106,9 @@ async def _plans(client: Client, file: Path, name: str, namespace: str) -> tuple
             plans.append(await reader.plan(deployment))
         except Forbidden as error:
             problems.append(f"{key}: {denied(error, key.namespace)}")
-        except (ApiError, PluginError, PluginFault) as error:
+        except ApiError as error:
+            problems.append(f"{key}: {explained(error, client.config.server)}")
+        except (PluginError, PluginFault) as error:
             problems.append(f"{key}: {error}")
     return plans, problems
 
@@ -154,7 +156,8 @@ def _summary(plan: DeploymentPlan) -> str:
     text = ", ".join(f"{action} {count}" for action, count in counts.items())
     restarts = [step.restarts for step in plan.steps if step.action != "create"]
     if any(restarts):
-        return f"{text}; pods restart"
+        outage = "; outage" if any(step.interrupts for step in plan.steps) else ""
+        return f"{text}; pods restart{outage}"
     return f"{text}; pods may restart" if None in restarts else f"{text}; no pod restarts"
 
 

@@ -104,7 +104,7 @@ async def _once(client: Client, key: ObjectKey, wanted: _LogOptions) -> None:
     if wanted.role and pods and wanted.role not in roles:
         fail(_no_role(key, wanted.role, roles))
     if not wanted.previous:
-        for epitaph in epitaphs(deployment, pods, await _events(client, key)):
+        for epitaph in epitaphs(deployment, pods, await _events(client, deployment)):
             remark(f"pod {epitaph.pod} is gone, and its log with it; its end was reported as:")
             typer.echo(f"[{sanitized(epitaph.pod)} {sanitized(epitaph.container)}] {sanitized(epitaph.text)}")
     runs = list(runs_of(pods, deployment, role=wanted.role, previous=wanted.previous, follow=False))
@@ -163,12 +163,15 @@ async def _pods(client: Client, deployment: Resource) -> list[Resource]:
     return list(found.values())
 
 
-async def _events(client: Client, key: ObjectKey) -> list[Resource]:
-    """The events about the deployment; none if they may not be read: they only add to the logs."""
+async def _events(client: Client, deployment: Resource) -> list[Resource]:
+    """The events about this deployment, not an earlier one of its name; none if they may not be read: they only add to
+    the logs.
+    """
     from airunway.kube import Forbidden
     from airunway.snapshots.reading import EVENT
 
-    selector = f"involvedObject.name={key.name},involvedObject.kind=ModelDeployment"
+    key = key_of(deployment)
+    selector = f"involvedObject.name={key.name},involvedObject.uid={uid_of(deployment)}"
     try:
         page = await client.first_page(
             EVENT, namespace=key.namespace, field_selector=selector, limit=500, most=8 * 2**20

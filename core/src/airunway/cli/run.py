@@ -22,7 +22,7 @@ def run(
     given: ProviderOptions,
     common: Common,
     name: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="The providers' names (default: all installed).")
+        list[str] | None, typer.Argument(metavar="[PROVIDER]...", help="The providers' names (default: all installed).")
     ] = None,
 ) -> None:
     """Run the core and every installed provider, or these, in one process: for a laptop, or a small cluster.
@@ -38,7 +38,7 @@ def provider_run(
     given: ProviderOptions,
     common: Common,
     name: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME...", help="The providers' names (their entry points).")
+        list[str] | None, typer.Argument(metavar="PROVIDER...", help="The providers' names (their entry points).")
     ] = None,
     *,
     all_: Annotated[bool, typer.Option("--all", help="Run every provider that is installed.")] = False,

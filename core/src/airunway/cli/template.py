@@ -42,7 +42,8 @@ _Files = Annotated[
     ),
 ]
 _Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="A template: of the namespace, else of the cluster; or mtpl/N, cmtpl/N.")
+    str,
+    typer.Argument(metavar="TEMPLATE", help="A template: of the namespace, else of the cluster; or mtpl/N, cmtpl/N."),
 ]
 
 
@@ -126,7 +127,8 @@ def show(
 @template.command(cls=Command, short_help="Print the ModelDeployment that a template makes.")
 def render(
     name: Annotated[
-        str, typer.Argument(metavar="[NAME]", help="A template, as for show. Default: those of the deployments of -f.")
+        str,
+        typer.Argument(metavar="[TEMPLATE]", help="A template, as for show. Default: those of the deployments of -f."),
     ] = "",
     *,
     file: Annotated[

@@ -153,13 +153,14 @@ async def read_all(client: Client, *, namespace: str) -> TemplateSet:
     """All templates of a namespace (empty: of all), and those of the cluster. Raises KubeError."""
     from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE
 
-    return await _read(
-        client, [(MODEL_TEMPLATE, ObjectKey(namespace, "")), (CLUSTER_MODEL_TEMPLATE, ObjectKey("", ""))]
-    )
+    wanted = [(MODEL_TEMPLATE, ObjectKey(namespace, "")), (CLUSTER_MODEL_TEMPLATE, ObjectKey("", ""))]
+    return await _read(client, wanted, required=True)
 
 
-async def _read(client: Client, wanted: Sequence[tuple[Kind, ObjectKey]]) -> TemplateSet:
-    """The objects, and the lists where a key has no name. A cluster without the kinds has none."""
+async def _read(client: Client, wanted: Sequence[tuple[Kind, ObjectKey]], *, required: bool = False) -> TemplateSet:
+    """The objects, and the lists where a key has no name. A cluster without the kinds has none; where they are
+    `required`, that is an error.
+    """
     from airunway.kube import ApiError, ErrorKind, Forbidden
     from airunway.view import Unseen
 
@@ -178,7 +179,7 @@ async def _read(client: Client, wanted: Sequence[tuple[Kind, ObjectKey]]) -> Tem
             unseen.append(Unseen(what=f"{kind.plural}{where}", why="you have no right to them", right=right))
             continue
         except ApiError as error:
-            if error.kind is not ErrorKind.KIND_NOT_SERVED:
+            if required or error.kind is not ErrorKind.KIND_NOT_SERVED:
                 raise
             continue
         found |= {(kind.kind, key_of(each)): {**each, "kind": kind.kind} for each in listed}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from airunway.cli.explained import leaves
@@ -172,8 +173,8 @@ def choice_resource(request: Request, choice: Choice, unseen: Sequence[Unseen]) 
 def choice_text(request: Request, choice: Choice, *, namespace: str, width: int | None) -> Iterator[str]:
     """The same for people."""
     result = choice.chosen.label if choice.chosen is not None else f"none ({choice.reason})"
-    yield printable(f"For {request.text} in namespace {namespace}: {result}")
-    yield printable(f"  {choice.message}")
+    for text in (f"For {request.text} in namespace {namespace}: {result}", f"  {choice.message}"):
+        yield from textwrap.wrap(printable(text), width, subsequent_indent="  ") if width else [printable(text)]
     if not choice.candidates:
         return
     yield ""

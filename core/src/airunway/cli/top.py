@@ -115,24 +115,28 @@ def _print(rows: list[LoadRow], output: str, *, wide: bool, redraw: bool) -> Non
         return
     screen = Screen()
     size = shutil.get_terminal_size()
-    lines = list(wrapped(top_lines(rows, wide=wide), size.columns if screen.is_terminal else None))
+    width = size.columns if screen.is_terminal else None
+    lines = list(wrapped(top_lines(rows, wide=wide, width=width), width))
     if redraw and screen.is_terminal:
         screen.draw(lines, rows=size.lines)
     else:
         screen.print(lines)
 
 
-def top_lines(rows: list[LoadRow], *, wide: bool) -> list[Line]:
-    """The table, and below it what was not seen; `wide`: with a column for the namespace."""
+def top_lines(rows: list[LoadRow], *, wide: bool, width: int | None = None) -> list[Line]:
+    """The table, and below it what was not seen; `wide`: with a column for the namespace. `width` is that of the
+    terminal.
+    """
     from airunway.cli.printing import Line
     from airunway.table import format_table
     from airunway.view import Unseen
 
     if not rows:
         return [Line("There are no deployments.")]
-    header = ("name", "engine", "pods", "running", "waiting", "kv", "first token p50", "p95", "tokens/s")
+    header = ("name", "engine", "pods", "run", "wait", "kv", "ttft p50", "p95", "tokens/s")
     cells = [(row.namespace, *_cells(row))[0 if wide else 1 :] for row in rows]
-    lines = [Line(text) for text in format_table(("namespace", *header)[0 if wide else 1 :], cells).split("\n")]
+    table = format_table(("namespace", *header)[0 if wide else 1 :], cells, width=width)
+    lines = [Line(text) for text in table.split("\n")]
     if any(row.first_token_of == "start" and not isinstance(row.first_token_p50, Unseen) for row in rows):
         lines.append(Line("*: of all requests since the engines started; there was none in the window", "dim"))
     seen = {row.window for row in rows if row.reporting and row.window}

@@ -147,7 +147,8 @@ def _closed(seen: Snapshot) -> Iterator[Found]:
 )
 def _tainted(seen: Snapshot) -> Iterator[Found]:
     open_ = [node for node in seen.nodes or () if is_open(node) and any(_gpus(node, vendor) for vendor in _VENDORS)]
-    asked = [each for each in seen.deployments or () if not is_deleting(each)] or [{}]
+    wanting = (each for each in seen.deployments or () if dig(each, "spec", "resources", "gpu", "count"))
+    asked = [each for each in wanting if not is_deleting(each)] or [{}]
     kept_off = [each for each in asked if all(_taints(node, each) for node in open_)]
     if not open_ or not kept_off:
         return

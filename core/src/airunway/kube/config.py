@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import binascii
+import json
 import os
+import signal
 import ssl
 import tempfile
 from base64 import b64encode
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +28,7 @@ import yaml
 
 from airunway.kube.errors import ConfigError
 from airunway.kube.proxies import checked, proxy_of
-from airunway.resource import Resource, parse_time
+from airunway.resource import Resource, dig, entries_at, parse_time, text_at
 
 SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -34,6 +37,9 @@ FILE_MAX_AGE = 60.0
 
 _EXPIRY_MARGIN = 30.0
 _EXEC_TIMEOUT = 60.0
+_LAST_WORDS = 500
+"""Characters of what a plugin that fails has written to standard error."""
+
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
 
@@ -123,8 +129,7 @@ class FileCredentials:
 class ExecCredentials:
     """A credential from an exec plugin of a kubeconfig (``users[].user.exec``).
 
-    Runs the plugin through `kubernetes_asyncio`, which the extra ``exec-auth`` installs. The plugin does not get
-    cluster details (`provideClusterInfo` has no effect) and cannot ask the user for input.
+    The plugin does not get cluster details (`provideClusterInfo` has no effect) and cannot ask the user for input.
     """
 
     def __init__(self, spec: Resource, *, directory: Path, now: Callable[[], datetime] | None = None) -> None:
@@ -168,28 +173,50 @@ class ExecCredentials:
         return Credential(token=token, certificate=certificate), parse_time(status.get("expirationTimestamp"))
 
 
-async def _run_plugin(spec: Mapping[str, Any]) -> Resource:
+async def _run_plugin(spec: Resource) -> Resource:
+    """The ``status`` that the plugin prints. Raises ConfigError."""
+    command = str(spec["command"])
+    info = {"apiVersion": spec["apiVersion"], "kind": "ExecCredential", "spec": {"interactive": False}}
+    given = {text_at(each, "name"): text_at(each, "value") for each in entries_at(spec, "env")}
+    environment = {**os.environ, **given, "KUBERNETES_EXEC_INFO": json.dumps(info)}
     try:
-        from kubernetes_asyncio.config.config_exception import ConfigException
-        from kubernetes_asyncio.config.exec_provider import ExecProvider
-        from kubernetes_asyncio.config.kube_config import ConfigNode
-    except ImportError as error:
-        raise ConfigError(
-            f"the kubeconfig signs in with the exec plugin {spec['command']!r}, which needs an extra: "
-            "pip install 'airunway[exec-auth]'"
-        ) from error
-    command = spec["command"]
-    try:
-        provider = ExecProvider(ConfigNode("exec", dict(spec)))
-        async with asyncio.timeout(_EXEC_TIMEOUT):
-            status = await provider.run()
+        process = await asyncio.create_subprocess_exec(
+            command,
+            *map(str, spec.get("args") or ()),
+            env=environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,  # so that it can be ended together with what it has started
+        )
     except FileNotFoundError as error:
         hint = f"; {spec['installHint']}" if spec.get("installHint") else ""
         raise ConfigError(f"exec plugin {command!r} is not installed{hint}") from error
+    except OSError as error:
+        raise ConfigError(f"exec plugin {command!r} cannot be run: {error.strerror or error}") from error
+    try:
+        async with asyncio.timeout(_EXEC_TIMEOUT):
+            out, said = await process.communicate()
     except TimeoutError as error:
         raise ConfigError(f"exec plugin {command!r} did not answer within {_EXEC_TIMEOUT:.0f} s") from error
-    except (ConfigException, OSError, ValueError) as error:
-        raise ConfigError(f"exec plugin {command!r} failed: {error}") from error
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+    if process.returncode:
+        words = said.decode(errors="replace").strip()[-_LAST_WORDS:] or "it says nothing"
+        raise ConfigError(f"exec plugin {command!r} failed with exit code {process.returncode}: {words}")
+    try:
+        answer = json.loads(out)
+    except ValueError as error:
+        raise ConfigError(f"exec plugin {command!r} printed no JSON: {error}") from error
+    if (spoken := dig(answer, "apiVersion")) != spec["apiVersion"]:
+        raise ConfigError(
+            f"exec plugin {command!r} answers with {spoken!r}, which does not match apiVersion {spec['apiVersion']!r} "
+            "of the kubeconfig"
+        )
+    status = dig(answer, "status")
     if not isinstance(status, dict):
         raise ConfigError(f"exec plugin {command!r} returned no status object")
     return status

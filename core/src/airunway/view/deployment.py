@@ -361,7 +361,8 @@ def _about(snapshot: DeploymentSnapshot, events: Iterable[Resource], pods: Itera
         about = event.get("involvedObject")
         kind_, name_ = dig(about, "kind"), dig(about, "name")
         named = (kind_, name_) if isinstance(kind_, str) and isinstance(name_, str) else ("", "")
-        if (
+        other = named == ("ModelDeployment", own) and dig(about, "uid") not in (None, "", *uids)  # an earlier one
+        if not other and (
             dig(about, "uid") in uids
             or named in known
             or dig(event, "metadata", "labels", names.MODEL_DEPLOYMENT) == own

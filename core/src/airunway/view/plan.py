@@ -61,7 +61,7 @@ class PlanStep(View):
     causes: tuple[str, ...]
     """What changes that cannot be changed in place."""
     interrupts: tuple[str, ...]
-    """What an update in place interrupts, as the provider says it."""
+    """What the step interrupts, as the provider says it, or `OUTAGE`."""
     diff: tuple[str, ...]
     """Unified diff of its YAML, from what was applied last to what will be; credentials are hidden."""
 
@@ -119,6 +119,8 @@ def plan_step(
     if named is None:
         raise ValueError("a step needs an object")
     updates = action == "update" and before is not None and after is not None
+    restarts = _restarts(before, after, primary=primary) if updates else action == "recreate"
+    outage = (OUTAGE,) if primary and restarts and _is_alone(before, recreated=not updates) else ()
     return PlanStep(
         action=action,
         api_version=word((after or named).get("apiVersion")),
@@ -126,10 +128,10 @@ def plan_step(
         name=word(dig(named, "metadata", "name")),
         becomes=_becomes(before, after) if action == "recreate" else "",
         primary=primary,
-        restarts=_restarts(before, after, primary=primary) if updates else action == "recreate",
+        restarts=restarts,
         only_records=updates and _content(before) == _content(after),
         causes=tuple(map(line, causes)),
-        interrupts=tuple(map(line, interrupts)),
+        interrupts=tuple(map(line, interrupts)) or outage,
         diff=_diff(before, after) if action in CHANGES and action != "conflict" else (),
     )
 
@@ -151,6 +153,23 @@ def _restarts(before: Resource | None, after: Resource | None, *, primary: bool)
     if primary and not any(pods) and _content(before) != _content(after):
         return None
     return pods[0] != pods[1]
+
+
+OUTAGE = "outage: nothing is served until the new pod is ready, as the only one there is ends first"
+"""What a restart of a model with one replica interrupts."""
+
+
+def _is_alone(before: Resource | None, *, recreated: bool) -> bool:
+    """Whether no other pod serves while the pods of an object start anew: it is recreated, or it has one replica, which
+    no new one may stand beside.
+    """
+    replicas = dig(before, "spec", "replicas", default=1)
+    if recreated or replicas != 1:
+        return recreated and replicas != 0
+    strategy = dig(before, "spec", "strategy", default={})
+    if dig(before, "kind") != "Deployment" or dig(strategy, "type") == "Recreate":
+        return True
+    return dig(strategy, "rollingUpdate", "maxSurge", default="25%") in (0, "0", "0%")
 
 
 def _pods(obj: Resource | None) -> list[Resource]:
@@ -205,7 +224,9 @@ def _shown(obj: Resource | None) -> Resource | None:
         metadata["annotations"] = {
             key: value for key, value in annotations.items() if key not in _ANNOTATIONS_NOT_SHOWN
         }
-    return {**{key: value for key, value in obj.items() if key not in _NOT_SHOWN}, "metadata": metadata}
+    head: Resource = {key: obj[key] for key in ("apiVersion", "kind") if key in obj}
+    rest = {key: value for key, value in obj.items() if key not in (*_NOT_SHOWN, "metadata", *head)}
+    return {**head, "metadata": metadata, **rest}
 
 
 class _Secret:

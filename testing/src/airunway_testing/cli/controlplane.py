@@ -45,6 +45,9 @@ def up(
     """Start a control plane, print the line that makes tests use it, and keep it until Ctrl-C.
 
     In scripts: eval "$(airunway controlplane up --detach)"
+
+    That sets AIRUNWAY_TEST_KUBECONFIG (level cluster: AIRUNWAY_TEST_CLUSTER_KUBECONFIG), which tests read. For kubectl
+    and airunway, standard error has the line that sets KUBECONFIG.
     """
     from airunway_testing.controlplane import ControlPlane, ControlPlaneError
     from airunway_testing.controlplane.state import RunningState, forget, read_states, save_state
@@ -133,6 +136,22 @@ def binaries(
         typer.echo(f"{component}  {path}")
 
 
+@app.command()
+def clean() -> None:
+    """Delete the cached programs, and what an interrupted build has left; they are fetched or built when needed."""
+    import shutil
+
+    from airunway_testing.controlplane.cache import control_plane_cache
+    from airunway_testing.controlplane.state import read_states
+
+    if running := [state.name for state in read_states(os.environ)]:
+        _fail(f"{', '.join(running)} runs with these programs: stop it with `airunway controlplane down`")
+    folder = control_plane_cache(os.environ).parent
+    size = sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
+    shutil.rmtree(folder, ignore_errors=True)
+    typer.echo(f"{folder}: {size / 2**20:,.0f} MiB deleted")
+
+
 def _start_detached(name: str, level: _Level, audit: _AuditLevel) -> "RunningState":
     from airunway_testing.controlplane.processes import ending_of
     from airunway_testing.controlplane.state import read_states, state_folder
@@ -180,6 +199,7 @@ def _print_exports(state: "RunningState") -> None:
     for variable, value in state.exports().items():
         typer.echo(f"export {variable}={shlex.quote(value)}")
     sys.stdout.flush()
+    _report(f"for kubectl and airunway: export KUBECONFIG={shlex.quote(str(state.kubeconfig))}")
 
 
 def _report(line: str) -> None:

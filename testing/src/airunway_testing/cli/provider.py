@@ -54,7 +54,9 @@ def new(
 
 
 @app.command(short_help="Say what is wrong with an installed provider.")
-def check(name: Annotated[str, typer.Argument(help="The provider's name (its entry point).")]) -> None:
+def check(
+    name: Annotated[str, typer.Argument(metavar="PROVIDER", help="The provider's name (its entry point).")],
+) -> None:
     """Hold an installed provider against the contract, without a cluster, and say what is wrong with it.
 
     It is loaded, asked about plain deployments for each of its engines and about each field of one, in this process and

@@ -25,7 +25,7 @@ from airunway_testing.sandbox.demo import Outcome, demonstrate, follow
 from airunway_testing.sandbox.errors import SandboxError
 from airunway_testing.sandbox.samples import TYPO
 from airunway_testing.sandbox.stack import Sandbox, has_catalogue, sandbox
-from airunway_testing.sandbox.table import Row, as_text, row_of
+from airunway_testing.sandbox.table import Row, as_text, row_of, short
 
 _STYLES = {"Running": "green", "Failed": "red", "Degraded": "yellow", "Deploying": "cyan"}
 
@@ -156,7 +156,9 @@ def _demo(box: Sandbox, screen: _Screen, *, patience: float) -> int:
 def _line(outcome: Outcome) -> str:
     mark = "as shown" if outcome.ok else "NOT AS EXPECTED"
     ending = "refused" if outcome.deployment is None else row_of(outcome.deployment).phase
-    return f"{outcome.sample.name}: {outcome.sample.shows}: {ending} ({mark})\n    {outcome.text}"
+    said = outcome.deployment is not None and short(outcome.text) == outcome.text  # in the table
+    text = "" if said else f"\n    {outcome.text}"
+    return f"{outcome.sample.name}: {outcome.sample.shows}: {ending} ({mark}){text}"
 
 
 def _stay(box: Sandbox, screen: _Screen) -> int:

@@ -37,11 +37,22 @@ def provider_files(manifest: ProviderManifest) -> dict[str, str]:
         "provider": manifest.name,
         "component": provider_manager(manifest.name),
         "rights": plain_rights(provider_rights(manifest)),
+        "tenant": _tenant_rule(manifest),
     }
     guard = provider_guard(
         manifest, "@account@", own="@namespace@", core="@core@", namespaces=["@namespaces@"], name=GUARD
     )
     return {"files/provider.yaml": as_text([facts]), "files/guard.yaml": as_text(guard)}
+
+
+def _tenant_rule(manifest: ProviderManifest) -> Resource | None:
+    """The right that the webhook asks of a user: to create the first upstream kind. None for a built-in kind, which the
+    role edit of Kubernetes may create.
+    """
+    first = next(iter(manifest.upstream), None)
+    if first is None or first.builtin:
+        return None
+    return {"apiGroups": [first.group], "resources": [first.plural], "verbs": ["create"]}
 
 
 def plain_rights(rights: Rights) -> Resource:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -23,6 +24,9 @@ _KWOK_MODULE = "sigs.k8s.io/kwok"
 # not cover.
 _KWOK_HASHES = {"v0.7.0": "h1:+eGsNOIPapjsSzeZlOEcwbpyEVa2Vqlcafa0qIjaKV4="}
 
+GO_CACHES = ".go"
+"""Folder of Go's caches while programs are built."""
+
 _PROCESSOR_MINUTES = {"kube": 10, "kwok": 3}
 _TAIL = 20
 
@@ -38,9 +42,13 @@ def expected_minutes(components: Collection[Component]) -> int:
 def build(components: Collection[Component], folder: Path, *, environment: Mapping[str, str], report: Report) -> None:
     """Build the programs into `folder`; each appears whole or not at all.
 
+    Go's caches of modules and objects (4 GB) stand below `folder` until all is built, unless the environment names
+    others; after a failure they stay, so that the next try goes on from there.
+
     Raises BuildFailedError with the end of what Go said, ChecksumMismatchError when a module is not the expected one.
     """
-    go = _Go(find_go(environment, report=report), environment, report)
+    caches = folder / GO_CACHES
+    go = _Go(find_go(environment, report=report), environment, report, caches=caches)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".build-") as scratch:
         if _MULTI_CALL_COMPONENTS & set(components):
             program = Path(scratch) / _MULTI_CALL
@@ -54,6 +62,7 @@ def build(components: Collection[Component], folder: Path, *, environment: Mappi
             program = Path(scratch) / "kwok"
             go.build(go.module(_KWOK_MODULE, KWOK_VERSION), "./cmd/kwok", program, title="KWOK", flags="-s -w")
             program.replace(folder / "kwok")
+    shutil.rmtree(caches, ignore_errors=True)
 
 
 def _version_flags() -> str:
@@ -73,13 +82,15 @@ def _version_flags() -> str:
 class _Go:
     """Runs Go commands in an environment where only our own settings count."""
 
-    def __init__(self, program: Path, environment: Mapping[str, str], report: Report) -> None:
+    def __init__(self, program: Path, environment: Mapping[str, str], report: Report, *, caches: Path) -> None:
         self._program = program
         self._report = report
         self._environment = {
+            "GOCACHE": str(caches / "objects"),
+            "GOMODCACHE": str(caches / "modules"),
             **environment,
             "CGO_ENABLED": "0",
-            "GOFLAGS": "-mod=readonly",
+            "GOFLAGS": "-mod=readonly -modcacherw",  # else the modules could not be deleted
             "GOTOOLCHAIN": "local",
             "GOWORK": "off",
             # Its hash is compared here: the public checksum database, which not every network reaches, is not needed

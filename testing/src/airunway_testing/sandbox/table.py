@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 
 from airunway.redaction import printable
 from airunway.resource import Resource, dig, key_of
@@ -38,6 +39,16 @@ def row_of(deployment: Resource) -> Row:
     )
 
 
+LONGEST = 62
+"""Characters of a message in the table."""
+
+
+def short(message: str) -> str:
+    """The beginning of a message, as it stands in the table."""
+    return textwrap.shorten(message, LONGEST, placeholder=" …")
+
+
 def as_text(rows: Iterable[Row]) -> str:
-    """The rows as kubectl would print them."""
-    return format_table([field.name for field in fields(Row)], [astuple(row) for row in rows])
+    """The rows as kubectl would print them, with the beginnings of their messages."""
+    cells = [astuple(replace(row, message=short(row.message))) for row in rows]
+    return format_table([field.name for field in fields(Row)], cells)
