@@ -91,8 +91,8 @@ def test_not_asked_is_no_reason_to_attach_to_a_gateway_that_admits_only_its_own_
 
 def test_not_asked_a_second_gateway_takes_no_route_away() -> None:
     base = serving(facts(deployment()))
-    decision = decide(replace(base, gateways=[gateway(), gateway("second")]))
-    assert decision.objects is None
+    decision = decide(replace(base, gateways=[gateway("another"), gateway()]))
+    assert decision.objects == decide(base).objects
     assert said(decision) == (True, "RouteAccepted")
 
 
@@ -106,12 +106,12 @@ def test_r5_no_template_gives_namespace_and_uid_and_one_made_anew_has_another_pa
 @pytest.mark.parametrize(
     ("cluster", "own", "named"),
     [
-        (None, {"routing": {"pathTemplate": "/"}}, "RuntimeConfig ml/default"),
-        ({"routing": {"pathTemplate": "/"}}, None, "ClusterRuntimeConfig default"),
-        ({"routing": {"pathTemplate": "/"}}, {"inherit": "Cluster"}, "ClusterRuntimeConfig default"),
+        (None, {"routing": {"pathTemplate": "/x/{"}}, "RuntimeConfig ml/default"),
+        ({"routing": {"pathTemplate": "/x/{"}}, None, "ClusterRuntimeConfig default"),
+        ({"routing": {"pathTemplate": "/x/{"}}, {"inherit": "Cluster"}, "ClusterRuntimeConfig default"),
         (
             {"routing": {"pathTemplate": "/a"}},
-            {"inherit": "Cluster", "routing": {"pathTemplate": "/"}},
+            {"inherit": "Cluster", "routing": {"pathTemplate": "/x/{"}},
             "RuntimeConfig ml/default",
         ),
     ],
@@ -145,7 +145,7 @@ def test_r23_enabled_false_removes_everything() -> None:
 
 
 @pytest.mark.parametrize(
-    "template", ["/x/{.metadata[}", "/", "/a/../b", "/a/{..name}", "/{.metadata.labels['gone']}", "/" + "x" * 200]
+    "template", ["/x/{.metadata[}", "/a/../b", "/a/{..name}", "/{.metadata.labels['gone']}", "/" + "x" * 200]
 )
 def test_r2_r4_an_invalid_template_takes_the_route_away_and_nothing_else(template: str) -> None:
     base = serving(with_pool())
@@ -179,27 +179,50 @@ def test_a_path_rule_goes_to_the_service_where_the_picker_does_not_read_paths_by
 # ----------------------------------------------------------------------------------------------------------- conflict
 
 
-def test_r10_not_asked_and_the_model_name_is_taken() -> None:
+def test_r10_a_model_name_that_nobody_asked_for_and_another_has_is_a_warning_and_no_condition() -> None:
     decision = decide(facts(deployment(), conflicts=[conflict(ClaimKind.MODEL_NAME, "Llama-8B")]))
-    assert decision.objects == ()
-    assert said(decision) == (False, "RouteConflict")
+    assert (decision.objects, decision.condition) == ((), None)
+    (warning,) = (decision.gateway or {})["warnings"]
+    assert warning.startswith("model name Llama-8B (held by ModelDeployment other/first)")
+    assert "url" not in (decision.gateway or {})
+
+
+def test_r10_a_model_name_that_was_asked_for_and_another_has_is_a_conflict() -> None:
+    named = deployment(gateway={"modelName": "gpt"})
+    decision = decide(facts(named, conflicts=[conflict(ClaimKind.MODEL_NAME, "gpt")]))
+    assert (decision.objects, said(decision)) == ((), (False, "RouteConflict"))
     assert "other/first" in message(decision)
 
 
-@pytest.mark.parametrize(
-    ("kind", "value", "left"), [(ClaimKind.PATH, PATH, [NAME]), (ClaimKind.MODEL_NAME, "Llama-8B", [PATH])]
-)
-def test_r7_r11_only_the_lost_rule_is_left_out_and_named(kind: ClaimKind, value: str, left: list[str]) -> None:
-    decision = decide(serving(facts(conflicts=[conflict(kind, value)])))
-    assert matches_of(route_of(decision)) == left
+@pytest.mark.parametrize("more", [{}, {"modelName": "Llama-8B"}], ids=["derived", "named"])
+def test_r11_with_the_path_accepted_a_lost_model_name_is_said_and_ready_stays(more: Resource) -> None:
+    obj = deployment(gateway=asked(pathTemplate="/ml/a", **more))
+    decision = decide(serving(facts(obj, conflicts=[conflict(ClaimKind.MODEL_NAME, "Llama-8B")])))
+    assert matches_of(route_of(decision)) == ["/ml/a"]
+    assert said(decision) == (True, "RouteAccepted")
+    text = "model name Llama-8B (held by ModelDeployment other/first): requests do not reach this deployment by it"
+    assert text in message(decision)
+    assert [warning[: len(text)] for warning in (decision.gateway or {})["warnings"]] == [text]
+
+
+def test_r7_a_lost_path_is_a_conflict_and_the_other_rule_is_made() -> None:
+    decision = decide(serving(facts(conflicts=[conflict(ClaimKind.PATH, PATH)])))
+    assert matches_of(route_of(decision)) == [NAME]
     assert said(decision) == (False, "RouteConflict")
-    assert f"{kind} {value} (held by ModelDeployment other/first)" in message(decision)
+    assert f"path {PATH} (held by ModelDeployment other/first)" in message(decision)
 
 
-def test_r7_both_lost_means_no_route_and_no_new_pool() -> None:
-    lost = [conflict(ClaimKind.PATH, PATH), conflict(ClaimKind.MODEL_NAME, "Llama-8B")]
-    assert decide(with_pool(conflicts=lost)).objects == ()
-    assert kinds_of(decide(replace(serving(with_pool()), conflicts=lost))) == POOL_KINDS
+def test_r8_the_path_that_excludes_another_one_is_named() -> None:
+    lost = conflict(ClaimKind.PATH, PATH)._replace(held="/ml")
+    assert f"path {PATH} (ModelDeployment other/first holds /ml)" in message(decide(serving(facts(conflicts=[lost]))))
+
+
+def test_r11_a_lost_path_is_no_fault_where_the_model_name_was_asked_for_too() -> None:
+    obj = deployment(gateway=asked(pathTemplate="/ml/a", modelName="gpt"))
+    decision = decide(serving(facts(obj, conflicts=[conflict(ClaimKind.PATH, "/ml/a")])))
+    assert matches_of(route_of(decision)) == ["X-Gateway-Model-Name=gpt"]
+    assert said(decision) == (True, "RouteAccepted")
+    assert "path /ml/a (held by ModelDeployment other/first)" in message(decision)
 
 
 # ------------------------------------------------------------------------------------------------------- what is there
@@ -518,7 +541,7 @@ def test_x5_a_dry_run_says_what_would_be_made() -> None:
     [
         ({}, "would change nothing"),
         ({"pathTemplate": "/new"}, "would update HTTPRoute llama"),
-        ({"pathTemplate": "/"}, "would delete HTTPRoute llama: PathTemplateInvalid"),
+        ({"pathTemplate": "/"}, "would delete HTTPRoute llama: PathNotAllowed"),
         ({"enabled": False}, "would delete HTTPRoute llama, InferencePool llama, Deployment llama-epp"),
     ],
     ids=["as it is", "another path", "no path", "switched off"],
@@ -540,7 +563,7 @@ def test_a_dry_run_of_what_cannot_be_made_says_why() -> None:
     annotated = deployment(gateway=asked(pathTemplate="/"), metadata={"annotations": {names.DRY_RUN: "true"}})
     decision = decide(facts(annotated))
     assert said(decision) == (False, "DryRun")
-    assert "PathTemplateInvalid" in message(decision)
+    assert "PathNotAllowed" in message(decision)
 
 
 def test_nothing_is_made_before_the_generation_is_validated_or_with_the_config_gone() -> None:

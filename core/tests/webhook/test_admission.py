@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from airunway.api import names
+from airunway.configs.resolution import EffectiveConfig
 from airunway.kube import ServerError
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.selection.facts import ProviderFacts, UpstreamFacts, provider_facts
@@ -70,6 +71,12 @@ class Cluster:
             return Expansion(deployment=None, problem=f"spec.templateRef: there is no ModelTemplate {named}")
         spec = {key: value for key, value in deployment["spec"].items() if key != "templateRef"}
         return Expansion(deployment={**deployment, "spec": {**given, **spec}}, origin=f"ModelTemplate team/{named}")
+
+    makes_routes: bool = False
+    config: EffectiveConfig | None = None
+
+    def config_of(self, deployment: Resource) -> EffectiveConfig | None:
+        return self.config
 
     def watches(self, namespace: str) -> bool:
         return self.watched(namespace)
