@@ -8,7 +8,6 @@ import pytest
 from core.tests.routing.builders import (
     ENGINE,
     EPP,
-    GW,
     NAME,
     PATH,
     PLAIN,
@@ -34,16 +33,12 @@ from core.tests.routing.builders import (
 
 from airunway.api import names
 from airunway.configs.resolution import resolve
-from airunway.resource import ObjectKey, Resource
-from airunway.routing.claims import Claim, ClaimKind, Conflict
+from airunway.resource import Resource
+from airunway.routing.claims import ClaimKind
 from airunway.routing.decision import decide
 from airunway.routing.intent import Flags, claims_of
 
 POOL_KINDS = ["ServiceAccount", "RoleBinding", "ConfigMap", "InferencePool", "Service", "Deployment"]
-
-
-def conflict(kind: ClaimKind, value: str) -> Conflict:
-    return Conflict(Claim(GW, "", kind, value), ObjectKey("other", "first"))
 
 
 # -------------------------------------------------------------------------------------------------------- asked or not
@@ -174,55 +169,6 @@ def test_a_path_rule_goes_to_the_service_where_the_picker_does_not_read_paths_by
 
     assert backends(EPP) == ["InferencePool", "InferencePool"]
     assert backends("ghcr.io/x/epp:v1.5.0") == ["Service", "InferencePool"]
-
-
-# ----------------------------------------------------------------------------------------------------------- conflict
-
-
-def test_r10_a_model_name_that_nobody_asked_for_and_another_has_is_a_warning_and_no_condition() -> None:
-    decision = decide(facts(deployment(), conflicts=[conflict(ClaimKind.MODEL_NAME, "Llama-8B")]))
-    assert (decision.objects, decision.condition) == ((), None)
-    (warning,) = (decision.gateway or {})["warnings"]
-    assert warning.startswith("model name Llama-8B (held by ModelDeployment other/first)")
-    assert "url" not in (decision.gateway or {})
-
-
-def test_r10_a_model_name_that_was_asked_for_and_another_has_is_a_conflict() -> None:
-    named = deployment(gateway={"modelName": "gpt"})
-    decision = decide(facts(named, conflicts=[conflict(ClaimKind.MODEL_NAME, "gpt")]))
-    assert (decision.objects, said(decision)) == ((), (False, "RouteConflict"))
-    assert "other/first" in message(decision)
-
-
-@pytest.mark.parametrize("more", [{}, {"modelName": "Llama-8B"}], ids=["derived", "named"])
-def test_r11_with_the_path_accepted_a_lost_model_name_is_said_and_ready_stays(more: Resource) -> None:
-    obj = deployment(gateway=asked(pathTemplate="/ml/a", **more))
-    decision = decide(serving(facts(obj, conflicts=[conflict(ClaimKind.MODEL_NAME, "Llama-8B")])))
-    assert matches_of(route_of(decision)) == ["/ml/a"]
-    assert said(decision) == (True, "RouteAccepted")
-    text = "model name Llama-8B (held by ModelDeployment other/first): requests do not reach this deployment by it"
-    assert text in message(decision)
-    assert [warning[: len(text)] for warning in (decision.gateway or {})["warnings"]] == [text]
-
-
-def test_r7_a_lost_path_is_a_conflict_and_the_other_rule_is_made() -> None:
-    decision = decide(serving(facts(conflicts=[conflict(ClaimKind.PATH, PATH)])))
-    assert matches_of(route_of(decision)) == [NAME]
-    assert said(decision) == (False, "RouteConflict")
-    assert f"path {PATH} (held by ModelDeployment other/first)" in message(decision)
-
-
-def test_r8_the_path_that_excludes_another_one_is_named() -> None:
-    lost = conflict(ClaimKind.PATH, PATH)._replace(held="/ml")
-    assert f"path {PATH} (ModelDeployment other/first holds /ml)" in message(decide(serving(facts(conflicts=[lost]))))
-
-
-def test_r11_a_lost_path_is_no_fault_where_the_model_name_was_asked_for_too() -> None:
-    obj = deployment(gateway=asked(pathTemplate="/ml/a", modelName="gpt"))
-    decision = decide(serving(facts(obj, conflicts=[conflict(ClaimKind.PATH, "/ml/a")])))
-    assert matches_of(route_of(decision)) == ["X-Gateway-Model-Name=gpt"]
-    assert said(decision) == (True, "RouteAccepted")
-    assert "path /ml/a (held by ModelDeployment other/first)" in message(decision)
 
 
 # ------------------------------------------------------------------------------------------------------- what is there

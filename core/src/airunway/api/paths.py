@@ -1,8 +1,8 @@
 """The URL paths that no deployment gets at a Gateway, because servers or gateways answer them themselves.
 
 A request by model name comes with the path of the server's own API (``/v1/chat/completions``) and a header. In the
-Gateway API a longer path comes before a header: a deployment with the path ``/v1`` would take the requests for the models
-of everybody. So a path must not begin with a segment that a server behind the Gateway, or the Gateway itself, answers.
+Gateway API a longer path comes before a header: a deployment with the path ``/v1`` would take the requests for all
+models. So a path must not begin with a segment that a server behind the Gateway, or the Gateway itself, answers.
 """
 
 from __future__ import annotations

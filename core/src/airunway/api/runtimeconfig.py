@@ -79,16 +79,16 @@ class RoutingSpec(ApiModel):
     path_prefixes: list[_Prefix] = Field(
         default_factory=list,
         max_length=_MAX_PATTERNS,
-        description="Only in a ClusterRuntimeConfig: the paths that namespaces may have, each with all below it, such as "
-        "/ml/{namespace}. The lists of all ClusterRuntimeConfigs add up and hold for every namespace. Default: all but "
-        "those that servers and gateways answer themselves.",
+        description="Only in a ClusterRuntimeConfig: the paths that namespaces may have, each with all below it, such "
+        "as /ml/{namespace}. The lists of all ClusterRuntimeConfigs add up and hold for every namespace. Default: all "
+        "but those that servers and gateways answer themselves.",
     )
     model_names: list[_Pattern] = Field(
         default_factory=list,
         max_length=_MAX_PATTERNS,
-        description="Only in a ClusterRuntimeConfig: patterns of the model names that namespaces may have at a Gateway, "
-        "such as {namespace}-*. The lists of all ClusterRuntimeConfigs add up and hold for every namespace. Default: "
-        "all.",
+        description="Only in a ClusterRuntimeConfig: patterns of the model names that namespaces may have at a "
+        "Gateway, such as {namespace}-*. The lists of all ClusterRuntimeConfigs add up and hold for every namespace. "
+        "Default: all.",
     )
 
 

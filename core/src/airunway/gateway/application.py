@@ -243,7 +243,7 @@ class GatewayApplication:
         self._base.enqueue_all(("gateway", gateway), lambda deployment: _may_use(deployment, gateway))
 
     def _on_choice(self) -> None:
-        """Gateways, the served kinds, or what namespaces may have, have changed: any deployment may have another claim."""
+        """Gateways, the served kinds, or what namespaces may have, changed: so may the claims of any deployment."""
         self._choice_changed.set()
 
     def _on_rights(self, _namespace: str) -> None:
@@ -257,7 +257,7 @@ class GatewayApplication:
             self._on_choice()
 
     def _rights_of(self, namespace: str) -> RouteRights | None:
-        """What a namespace may have at a Gateway; None: its labels, by which the policy goes, have not been read yet."""
+        """What a namespace may have at a Gateway; None: its labels, on which the policy depends, are not read yet."""
         grants = self._grants.of(namespace)
         if grants is None:
             return None

@@ -11,18 +11,15 @@ from dataclasses import dataclass, replace
 
 from airunway.api import names
 from airunway.configs.resolution import BUILT_IN, RoutingRequest, propagated
-from airunway.owned.objects import complete, our_labels
 from airunway.redaction import bounded
 from airunway.resource import (
     Resource,
-    annotations_of,
     condition_of,
     dig,
     is_deleting,
     mapping_at,
     number_at,
     text_at,
-    uid_of,
 )
 from airunway.routing.backends import (
     Backend,
@@ -37,11 +34,11 @@ from airunway.routing.backends import (
     picker_state,
     pool_objects,
 )
+from airunway.routing.changes import changes_of
 from airunway.routing.claims import ClaimKind, Conflict
 from airunway.routing.gateways import Target, gateway_key, gateway_status, parent_of, parents_of, verdict_of
 from airunway.routing.intent import (
     CONDITION,
-    MARK,
     Facts,
     Intent,
     has_place,
@@ -540,15 +537,11 @@ def _status(
     )
 
 
-_IN_A_PLAN = ("HTTPRoute", "InferencePool", "Deployment")
-"""Kinds of which a dry run says what would become."""
-
-
 def _dry(facts: Facts, intent: Intent, decision: Decision) -> Decision:
     """The same without changes: the status has what is there, and the message says what would be."""
     if decision.objects is None:
         return replace(decision, probe=False)
-    changes, live, found = _changes(facts, decision.objects), facts.own_route, decision.condition
+    changes, live, found = changes_of(facts, decision.objects), facts.own_route, decision.condition
     if not any(changes.values()) and not decision.objects and found is None:
         return replace(decision, objects=None, probe=False)
     would = "; ".join(f"would {verb} {', '.join(names)}" for verb, names in changes.items() if names)
@@ -572,33 +565,6 @@ def _dry(facts: Facts, intent: Intent, decision: Decision) -> Decision:
         else replace(shown, message=bounded(f"{shown.message}; {would}"))
     )
     return replace(decision, objects=None, condition=condition, gateway=gateway, probe=False, transient=False)
-
-
-def _changes(facts: Facts, wanted: Sequence[Resource]) -> dict[str, list[str]]:
-    """What would be created, updated and deleted of route, pool and picker."""
-    live = dict(zip(_IN_A_PLAN, (facts.route, facts.pool, facts.picker), strict=True))
-    found: dict[str, list[str]] = {"create": [], "update": [], "delete": []}
-    for obj in wanted:
-        kind, name = text_at(obj, "kind"), text_at(obj, "metadata", "name")
-        if kind not in _IN_A_PLAN:
-            continue
-        known = live.pop(kind)
-        if known is None:
-            found["create"].append(f"{kind} {name}")
-        elif facts.own(known) is not None and _is_changed(facts, obj, known):
-            found["update"].append(f"{kind} {name}")
-    for kind, known in live.items():
-        if facts.own(known) is not None:
-            found["delete"].append(f"{kind} {text_at(known, 'metadata', 'name')}")
-    return found
-
-
-def _is_changed(facts: Facts, obj: Resource, live: Resource) -> bool:
-    """Whether an object of ours would be written otherwise than it was, by the digest that it has."""
-    metadata = {"namespace": facts.key.namespace, "name": facts.key.name, "uid": uid_of(facts.deployment)}
-    owner = {"apiVersion": names.API_VERSION, "kind": "ModelDeployment", "metadata": metadata}
-    made = complete(obj, owner=owner, labels=our_labels(owner, MARK))
-    return annotations_of(live).get(names.SPEC_HASH) != annotations_of(made)[names.SPEC_HASH]
 
 
 def _live_status(facts: Facts, intent: Intent, live: Resource, *, ready: bool | None) -> Resource:

@@ -72,6 +72,9 @@ class Flags:
     """The command that installs the ClusterRole of pickers, for a message."""
 
 
+_NO_TIME = datetime.min.replace(tzinfo=UTC)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Probe:
     """The outcome of asking a model server for its model name (``/v1/models``)."""
@@ -100,7 +103,7 @@ class Facts:
     """What the namespace may have at a Gateway; None: not known yet."""
     unserved: Mapping[ObjectKey, datetime] = field(default_factory=dict)
     """Since when a Gateway has been seen without an address or not programmed."""
-    now: datetime = datetime.min.replace(tzinfo=UTC)
+    now: datetime = _NO_TIME
     routes_served: bool = True
     """The API server serves HTTPRoute v1."""
     pools_served: bool = True

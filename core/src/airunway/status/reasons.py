@@ -70,7 +70,7 @@ _REGISTERED_REASONS = (
     Reason("GatewayNotProgrammed", Category.SCOPED_CONFIG, "the Gateway is not programmed, or has no address"),
     Reason("PathNotAllowed", Category.SCOPED_CONFIG, "the namespace may not have that path at a Gateway"),
     Reason("ModelNameNotAllowed", Category.SCOPED_CONFIG, "the namespace may not have that model name at a Gateway"),
-    Reason("RouteConflict", Category.SCOPED_CONFIG, "another deployment holds the path or model name that was asked for"),
+    Reason("RouteConflict", Category.SCOPED_CONFIG, "another deployment has the path or model name that was asked for"),
     Reason("RouteNotAccepted", Category.SCOPED_CONFIG, "the gateway does not accept the route"),
     Reason("ModelNameUnknown", Category.SCOPED_CONFIG, "the name that the model server answers to is not known"),
     Reason("PathRoutingNotSupported", Category.SCOPED_CONFIG, "the engine cannot be served under a path of its own"),
