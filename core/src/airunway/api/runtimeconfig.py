@@ -1,4 +1,4 @@
-"""The RuntimeConfig and ClusterRuntimeConfig: what a platform team sets once for its deployments (spec/platform.md).
+"""The RuntimeConfig and ClusterRuntimeConfig: what a platform team sets once for its deployments.
 
 The API server writes no defaults into these kinds: an absent field must stay absent until after the merge
 (`airunway.configs`), where the defaults are.
@@ -294,7 +294,7 @@ def _rules_of_rights() -> Iterator[ValidationRule]:
 
 
 RUNTIME_CONFIG_RULES: tuple[ValidationRule, ...] = (*_common_rules(), *_rules_of_namespaces())
-"""All rules of the RuntimeConfig."""
+"""All rules of the RuntimeConfig (docs/runtime-configs.md)."""
 
 CLUSTER_RUNTIME_CONFIG_RULES: tuple[ValidationRule, ...] = (
     *_common_rules(),
