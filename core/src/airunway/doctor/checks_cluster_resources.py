@@ -175,6 +175,20 @@ def _no_gateway(seen: Snapshot) -> Iterator[Found]:
 
 
 @warning(
+    "ARW0709",
+    "HTTPRoutes are not served",
+    why=f"Gateways are served and {names.GATEWAY_GROUP}/v1 HTTPRoutes are not: no route can be made, and deployments "
+    "that ask for one are Degraded (GatewayAPINotInstalled).",
+    do="Install the CRDs of the Gateway API of one release, 1.0 or newer, completely.",
+    needs=("served",),
+)
+def _no_routes(seen: Snapshot) -> Iterator[Found]:
+    kinds = (seen.served or {}).get(names.GATEWAY_GROUP, {}).get("v1", {})
+    if "Gateway" in kinds and "HTTPRoute" not in kinds:
+        yield Found("HTTPRoute", "v1 is not served.")
+
+
+@warning(
     "ARW0708",
     "InferencePools are served in an old version only",
     why="Endpoint pickers need v1; with an older one alone the cluster counts as one without InferencePools.",

@@ -15,6 +15,7 @@ from airunway.plugins.settings import resolve_among
 from airunway.rbac.rights import picker_role
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, labels_of
 from airunway.routing.backends import picker_for
+from airunway.routing.gateways import listeners, unserved
 
 _UPGRADE = "helm upgrade of the chart airunway, or kubectl apply the ClusterRole of docs/reference/core-roles.yaml"
 
@@ -79,22 +80,91 @@ def _other_rules(seen: Snapshot) -> Iterator[Found]:
         yield Found(f"ClusterRole/{names.ENDPOINT_PICKER_ROLE}", "Its rules differ.")
 
 
+def _choices(seen: Snapshot, core: ProcessDeployment) -> list[Resource]:
+    """The Gateways that may be chosen without being named: those of the namespaces for Gateways."""
+    listed = [name for part in core.option("gateway-namespaces").split(",") if (name := part.strip())]
+
+    def trusts(namespace: str) -> bool:
+        if listed:
+            return namespace in listed
+        return namespace == core.key.namespace or seen.labels_of(namespace).get(names.GATEWAY_NAMESPACE) == "allowed"
+
+    return [each for each in seen.gateways or () if not is_deleting(each) and trusts(key_of(each).namespace)]
+
+
+def _used(seen: Snapshot) -> list[Resource]:
+    """The Gateways that routes are attached to, or would be."""
+    wanted = {key_of(each) for core in _routing(seen) for each in _choices(seen, core)}
+    for core in _routing(seen):
+        namespace, _, name = core.option("gateway-name").partition("/")
+        wanted.add(ObjectKey(namespace, name))
+    for deployment in seen.deployments or ():
+        found = dig(deployment, "status", "gateway", default={})
+        wanted.add(ObjectKey(str(found.get("gatewayNamespace")), str(found.get("gatewayName"))))
+    return [each for each in seen.gateways or () if key_of(each) in wanted]
+
+
 @warning(
     "ARW0903",
     "There are several Gateways and none is chosen",
-    why="Deployments that name no Gateway, themselves or by their runtime config, get no route (NoGateway).",
+    why="Deployments that name no Gateway, themselves or by their runtime config, get no route (AmbiguousGateway).",
     do=f"Label one: kubectl label gateway NAME --namespace NAMESPACE {names.INFERENCE_GATEWAY}=true. Or set the value "
     "gateway.name of the chart airunway, or spec.routing.gatewayRef of a runtime config.",
-    needs=("components", "gateways"),
+    needs=("components", "gateways", "namespaces"),
 )
 def _no_choice(seen: Snapshot) -> Iterator[Found]:
-    gateways = [gateway for gateway in seen.gateways or () if not is_deleting(gateway)]
-    if len(gateways) < 2 or any(labels_of(gateway).get(names.INFERENCE_GATEWAY) == "true" for gateway in gateways):
-        return
     for core in _routing(seen):
-        if not core.option("gateway-name"):
+        gateways = _choices(seen, core)
+        labelled = [each for each in gateways if labels_of(each).get(names.INFERENCE_GATEWAY) == "true"]
+        if len(gateways) > 1 and len(labelled) != 1 and not core.option("gateway-name"):
             listed = ", ".join(str(key_of(gateway)) for gateway in gateways[:5])
-            yield Found(core.name, f"It can choose among {len(gateways)} ({listed}).")
+            yield Found(core.name, f"It can choose among {len(gateways)} ({listed}); {len(labelled)} have the label.")
+
+
+@warning(
+    "ARW0910",
+    "No Gateway is in a namespace for Gateways",
+    why="Deployments that name no Gateway, themselves or by their runtime config, get no route (NoGateway): a Gateway "
+    "in any other namespace is not trusted with everybody's requests.",
+    do=f"Allow its namespace: kubectl label namespace NAMESPACE {names.GATEWAY_NAMESPACE}=allowed. Or set gateway.name "
+    "or gateway.namespaces of the chart airunway, or spec.routing.gatewayRef of a runtime config.",
+    needs=("components", "gateways", "namespaces"),
+)
+def _none_trusted(seen: Snapshot) -> Iterator[Found]:
+    alive = [each for each in seen.gateways or () if not is_deleting(each)]
+    named_by_config = any(dig(config, "spec", "routing", "gatewayRef") for _, config in _configs(seen))
+    for core in _routing(seen):
+        if alive and not named_by_config and not core.option("gateway-name") and not _choices(seen, core):
+            yield Found(core.name, f"It may choose none of {len(alive)} ({key_of(alive[0])} first).")
+
+
+@warning(
+    "ARW0911",
+    "A Gateway with routes serves nothing",
+    why="It is not programmed, or has no address: no request reaches what it has accepted. Its deployments are "
+    "Degraded (GatewayNotProgrammed).",
+    do="Look at what its controller says: kubectl describe gateway NAME --namespace NAMESPACE.",
+    needs=("components", "gateways", "namespaces", "deployments"),
+)
+def _serves_nothing(seen: Snapshot) -> Iterator[Found]:
+    for gateway in _used(seen):
+        if (found := unserved(gateway)) is not None and not is_deleting(gateway):
+            yield Found(named("Gateway", gateway), f"It {found.words}.")
+
+
+@warning(
+    "ARW0912",
+    "A Gateway with routes admits no namespace but its own",
+    why="Its listeners refuse the routes of all models elsewhere (RouteNotAccepted).",
+    do="Set spec.listeners[].allowedRoutes.namespaces of the Gateway: from Selector with the namespaces of models, or "
+    "from All.",
+    needs=("components", "gateways", "namespaces", "deployments"),
+)
+def _admits_nobody(seen: Snapshot) -> Iterator[Found]:
+    for gateway in _used(seen):
+        all_ = listeners(gateway)
+        if all_ and not any(each.http_routes and each.admitted in ("All", "Selector") for each in all_):
+            yield Found(named("Gateway", gateway), f"allowedRoutes of its listeners: from {all_[0].admitted}.")
 
 
 @warning(
