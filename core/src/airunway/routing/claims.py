@@ -95,7 +95,7 @@ class _Entry:
     def overlaps(self, other: _Entry) -> bool:
         """Whether the listeners of both overlap, and their claimants differ."""
         mine, theirs = self.claim.section, other.claim.section
-        return (not mine or not theirs or mine == theirs) and self.claimant.key != other.claimant.key
+        return (not mine or not theirs or mine == theirs) and self.claimant[1:] != other.claimant[1:]
 
 
 def _order(entry: _Entry) -> _Order:
@@ -278,7 +278,7 @@ class Claims:
             _first(node.below, entry, other_namespace=True),
             *(_first(above.holding, entry, other_namespace=True) for above in node.ancestors()),
         ]
-        entry.holder = min((each for each in found if each is not None), key=_order, default=None)
+        entry.holder = min(filter(None, found), key=_order, default=None)
         entry.holds = entry.holder is None
         if entry.holds:
             insort(node.holding, entry, key=_order)

@@ -196,20 +196,23 @@ def intent_of(facts: Facts) -> Intent:
     if request is RoutingRequest.OFF:
         return Intent(request=request)
     name, problem, probe = _model_name(facts)
+    user_route = text_at(deployment, "spec", "gateway", "httpRouteRef")
+    choice, denied, rights = ChosenGateway(), "", facts.rights or UNRESTRICTED
+    if not user_route:
+        detection = Detection(flag=facts.flags.gateway_name, namespaces=facts.gateway_namespaces)
+        choice = choose(facts.gateways, deployment=deployment, config=config, detection=detection, live=facts.own_route)
+        denied = rights.name_problem(name, namespace=facts.key.namespace) if name else ""
     intent = Intent(
         request=request,
-        user_route=text_at(deployment, "spec", "gateway", "httpRouteRef"),
+        choice=choice,
+        user_route=user_route,
         model_name=name,
         name_problem=problem,
+        name_denied=denied,
         probe=probe,
     )
-    if intent.user_route:
+    if user_route:
         return intent
-    detection = Detection(flag=facts.flags.gateway_name, namespaces=facts.gateway_namespaces)
-    choice = choose(facts.gateways, deployment=deployment, config=config, detection=detection, live=facts.own_route)
-    intent, rights = replace(intent, choice=choice), facts.rights or UNRESTRICTED
-    if name and (denied := rights.name_problem(name, namespace=facts.key.namespace)):
-        intent = replace(intent, name_denied=denied)
     if request is not RoutingRequest.REQUIRED:
         return intent
     if facts.engine is not None and facts.engine.get("pathRouting") is not True:
