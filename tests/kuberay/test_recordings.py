@@ -1,7 +1,6 @@
 """The status over time that recorded runs of the real KubeRay give: what a stranger would read, line by line.
 
-The recordings lie in ``../shared/upstream-traces/kuberay-v1.7.0``; where they are absent the tests skip, in CI they
-fail. Everything that was recorded of RayService, RayClusters, pods and events goes through the provider, diagnosis and
+Everything that was recorded of RayService, RayClusters, pods and events goes through the provider, diagnosis and
 roll-up, at the recorded times; what the timers ask for happens in between.
 """
 
@@ -12,9 +11,11 @@ from pathlib import Path
 
 import pytest
 from tests.kuberay.replayed import read, statuses
+from tests.recorded import recorded_by
 
 from airunway.plugins.host import ProviderHost
 from airunway.resource import condition_of
+from airunway.status.reasons import CODES as REMEDIES
 
 STARTS = "Deploying Progressing: the Ray cluster starts"
 LOADS = "Deploying Progressing: all pods are ready, and the application is being deployed"
@@ -156,8 +157,8 @@ EXPECTED: dict[str, list[str]] = {
 
 
 @pytest.fixture(scope="session")
-def traces(recordings: Path) -> Path:
-    return recordings / "upstream-traces" / "kuberay-v1.7.0"
+def traces() -> Path:
+    return recorded_by("kuberay-v1.7.0")
 
 
 @pytest.mark.parametrize("recording", EXPECTED)
@@ -208,7 +209,7 @@ CODES = {
 def test_the_root_cause_is_named_with_a_remedy(recording: str, traces: Path, kuberay: ProviderHost) -> None:
     found = [s["rootCause"] for _, s in statuses(traces / f"{recording}.jsonl", kuberay) if "rootCause" in s]
     assert {cause["code"] for cause in found} == {CODES[recording]}
-    assert all("See docs/reference/conditions.md#" in cause["message"] for cause in found)
+    assert all(cause["message"].endswith(REMEDIES[cause["code"]].remedy_for(cause["object"])) for cause in found)
 
 
 def test_replicas_are_workers_and_never_the_head(traces: Path, kuberay: ProviderHost) -> None:
