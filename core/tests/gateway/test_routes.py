@@ -10,7 +10,7 @@ from core.tests.gateway.ground import ASKED, Ground, running_part
 
 from airunway.api import names
 from airunway.gateway.caches import GATEWAY, HTTP_ROUTE
-from airunway.kube import NotFound
+from airunway.kube import Invalid, NotFound
 from airunway.resource import ObjectKey, condition_of, dig
 from airunway_testing.gatewayapi.kinds import gateway as gateway_object
 
@@ -70,13 +70,26 @@ async def test_r3_the_label_behind_the_path_is_removed_and_restored(ground: Grou
         assert await ground.paths() == ["/ml/other", "/"]
 
 
-@pytest.mark.parametrize("template", ["/", "/a/../b", "/{.metadata.labels['dots']}", "/" + "x" * 201])
+@pytest.mark.parametrize("template", ["/a/../b", "/{.metadata.labels['dots']}", "/" + "x" * 201])
 async def test_r4_paths_that_no_route_may_have_reach_no_api_server(ground: Ground, template: str) -> None:
     await ground.open_gateway()
     await ground.service()
     async with running_part(ground.client, namespace=ground.namespace):
         await ground.deploy(gateway={**ASKED, "pathTemplate": template}, labels={"dots": ""})
         await ground.until("PathTemplateInvalid")
+        assert await ground.route() is None
+
+
+async def test_c1_a_path_of_servers_is_refused_by_the_crd_and_by_the_part_where_a_label_gives_it(ground: Ground) -> None:
+    await ground.open_gateway()
+    await ground.service()
+    async with running_part(ground.client, namespace=ground.namespace):
+        for template in ("/", "/v1", "V1/chat", "//health//{.metadata.name}"):
+            with pytest.raises(Invalid, match="model servers or gateways answer themselves"):
+                await ground.deploy(gateway={**ASKED, "pathTemplate": template})
+        await ground.deploy(gateway={**ASKED, "pathTemplate": "/{.metadata.labels['p']}/a"}, labels={"p": "v1"})
+        await ground.until("PathNotAllowed")
+        assert "the path /v1/a is not allowed: model servers or gateways answer /v1" in await ground.message()
         assert await ground.route() is None
 
 
