@@ -30,7 +30,7 @@ from airunway.gateway.caches import HTTP_ROUTE
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import CLUSTER_ROLE, DEPLOYMENT, NAMESPACE, SERVICE, Client, Reflector, load_config
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true
-from airunway.routing.claims import Claims, claimant_of
+from airunway.routing.claims import Claim, Claimant, ClaimKind, Claims, claimant_of
 from airunway.routing.intent import Facts, claims_of
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import ControlPlane
@@ -40,7 +40,7 @@ from airunway_testing.gatewayapi.kinds import GATEWAY, GATEWAY_CLASS, definition
 from airunway_testing.operator import install_definitions
 
 CLAIMS_BUDGET_S = 2.0
-"""Seconds for the claims of 10,000 deployments (issue 21)."""
+"""Seconds for the claims of 10,000 deployments with prefixes of each other."""
 READY_BUDGET_MS = {"p50": 50.0, "p99": 250.0}
 """From a route's acceptance to GatewayReady (issue 21)."""
 WRITES_BUDGET = {"service": 2, "pool": 9}
@@ -338,11 +338,19 @@ def _each(requests: list[Request], deployments: list[str]) -> dict[str, float]:
 
 
 def claims_of_many(number: int) -> dict[str, float]:
-    """Seconds of computing the claims of so many deployments anew, by the clock and of CPU; and of the parts alone."""
+    """Seconds of computing the claims of so many deployments anew, by the clock and of CPU; and of the parts alone.
+
+    They are of a thousand namespaces, with paths below one prefix, and every tenth path is a prefix of others. Then the
+    oldest one releases what excludes all others, and takes it again.
+    """
     one = gateway("inference", SPACE)
     made = []
     for index in range(number):
         body = deployment(f"load-{index}")
+        body["metadata"]["namespace"] = f"{SPACE}-{index % 1000}"
+        below = "" if index % 10 == 0 else "/{.metadata.name}"
+        body["spec"]["gateway"]["pathTemplate"] = f"/ml/{{.metadata.namespace}}{below}"
+        body["spec"]["gateway"]["gatewayRef"] = {"name": "inference", "namespace": SPACE}
         body["metadata"]["creationTimestamp"] = f"2026-01-01T00:{index // 60 % 60:02}:{index % 60:02}Z"
         body["metadata"]["uid"] = f"uid-{index}"
         made.append(body)
@@ -350,9 +358,15 @@ def claims_of_many(number: int) -> dict[str, float]:
     claims = Claims()
     started, busy = time.perf_counter(), time.process_time()
     claims.rebuild(
-        (claimant_of(body), claims_of(Facts(deployment=body, engine=engine, gateways=[one]))) for body in made
+        (claimant_of(body), claims_of(Facts(deployment=body, engine=engine, gateways=[one])), ()) for body in made
     )
     found = {"clock": time.perf_counter() - started, "cpu": time.process_time() - busy}
+    everything = Claim(ObjectKey(SPACE, "inference"), "", ClaimKind.PATH, "/ml")
+    oldest = Claimant("2025-01-01T00:00:00Z", "oldest", "oldest")
+    for name, its in (("cpu_of_an_oldest_prefix", [everything]), ("cpu_of_its_release", [])):
+        busy = time.process_time()
+        claims.put(oldest, its)
+        found[name] = time.process_time() - busy
     started = time.process_time()
     orders = sorted(made, key=lambda body: str(body["metadata"]["creationTimestamp"]))
     found["bound_cpu"] = time.process_time() - started

@@ -12,7 +12,7 @@ from typing import Any
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT, RUNTIME_CONFIG
-from airunway.kube import CLUSTER_ROLE, DEPLOYMENT, POD, STATEFUL_SET, Client, Kind, NotFound
+from airunway.kube import CLUSTER_ROLE, DEPLOYMENT, NAMESPACE, POD, STATEFUL_SET, Client, Kind, NotFound
 from airunway.plugins.registry import load
 from airunway.rbac.rights import picker_role
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, labels_of, uid_of
@@ -180,6 +180,8 @@ async def gateways(client: Client, namespace: str, *wanted: str) -> AsyncIterato
         await client.create(GATEWAY_CLASS, gateway_class())
     for name in wanted:
         await client.create(GATEWAY, gateway(name, namespace))
+    allowed = {"metadata": {"labels": {names.GATEWAY_NAMESPACE: "allowed"}}}
+    await client.merge_patch(NAMESPACE, ObjectKey("", namespace), allowed)
     yield
 
 

@@ -43,7 +43,14 @@ def core_files() -> dict[str, str]:
     }
     guard = [
         *core_guard("@account@", name=GUARD),
-        *gateway_guard("@account@", own="@namespace@", namespaces=["@namespaces@"], images=["@pickers@"], name=GUARD),
+        *gateway_guard(
+            "@account@",
+            own="@namespace@",
+            namespaces=["@namespaces@"],
+            images=["@pickers@"],
+            annotations=["@annotations@"],
+            name=GUARD,
+        ),
         *model_cache_guard(
             "@account@", own="@namespace@", namespaces=["@namespaces@"], images=["@downloaders@"], name=GUARD
         ),

@@ -24,6 +24,9 @@
 {{- with $v.gateway.name }}
 {{- $args = append $args (printf "--gateway-name=%s" .) -}}
 {{- end }}
+{{- with $v.gateway.namespaces }}
+{{- $args = append $args (printf "--gateway-namespaces=%s" (join "," .)) -}}
+{{- end }}
 {{- with $v.endpointPicker.image }}
 {{- $args = append $args (printf "--epp-image=%s" .) -}}
 {{- end }}
@@ -42,6 +45,9 @@
 {{- $args = append $args (printf "--webhook-configuration=%s-%s" $name .root.Release.Namespace) -}}
 {{- if not $v.webhook.accessReview }}
 {{- $args = append $args "--no-webhook-access-review" -}}
+{{- end }}
+{{- if not $v.webhook.accessReviewRoutes }}
+{{- $args = append $args "--no-webhook-access-review-routes" -}}
 {{- end }}
 {{- if $v.webhook.accessReviewPods }}
 {{- $args = append $args "--webhook-access-review-pods" -}}
@@ -141,7 +147,8 @@
 {{- end }}
 {{- $pickers := include "airunway.repositories" (append .Values.endpointPicker.images .Values.endpointPicker.image) -}}
 {{- $downloaders := include "airunway.repositories" (append .Values.modelCache.images (include "airunway.downloader" .)) -}}
-{{- join "\n---\n" $documents | replace "@pickers@" $pickers | replace "@downloaders@" $downloaders -}}
+{{- $annotations := join "," .Values.gateway.annotations | replace "\\" "" | replace "'" "" -}}
+{{- join "\n---\n" $documents | replace "@pickers@" $pickers | replace "@downloaders@" $downloaders | replace "@annotations@" $annotations -}}
 {{- end }}
 
 {{/* Images without tags and digests, with commas between them. */}}

@@ -55,7 +55,7 @@ COMMON_OPTIONS = (
 CORE_OPTIONS = {
     "--enable-provider-selector": f"{PROCESSES}::test_an_error_is_all_that_is_logged_at_that_level",
     **dict.fromkeys(("--no-enable-provider-selector", "--policy", "--guard-parameters"), CORE),
-    **dict.fromkeys(("--gateway", "--gateway-name", "--epp-image", "--epp-version"), CORE),
+    **dict.fromkeys(("--gateway", "--gateway-name", "--gateway-namespaces", "--epp-image", "--epp-version"), CORE),
     **dict.fromkeys(("--model-cache", "--downloader-image", "--max-downloads"), CORE),
     "--webhook-access-review-pods": WEBHOOK,
     "--webhook-bind-address": WEBHOOK,
@@ -65,6 +65,7 @@ CORE_OPTIONS = {
     "--webhook-configuration": WEBHOOK,
     "--webhook-manage-configuration": WEBHOOK,
     "--webhook-access-review": WEBHOOK,
+    "--no-webhook-access-review-routes": WEBHOOK,
     "--no-webhook-access-review": WEBHOOK,
     "--webhook-client-ca": "core/tests/webhook/test_hostile_clients.py::"
     "test_a_file_without_authorities_ends_the_start_and_is_named",

@@ -148,7 +148,7 @@ async def test_the_core_does_as_its_options_say(
         str(policy),
         "--no-enable-provider-selector",
         "--guard-parameters",
-        *("--gateway", "auto", "--gateway-name", "infra/edge"),
+        *("--gateway", "auto", "--gateway-name", "infra/edge", "--gateway-namespaces", "infra,edge"),
         *("--epp-image", "registry.example/picker:tested", "--epp-version", "0.10"),
         *("--model-cache", "on", "--downloader-image", "registry.example/downloader:tested", "--max-downloads", "1"),
         "--leader-elect",
@@ -180,6 +180,7 @@ async def test_the_core_does_as_its_options_say(
             assert [dig(lease, "spec", "holderIdentity") for lease in leases] == ["pod-0", "pod-0", "pod-0"]
             route = next(found for found in published_in(leases) if found.manager == names.GATEWAY_MANAGER).options
             assert (route["gateway"], route["gateway-name"]) == ("auto", "infra/edge")
+            assert route["gateway-namespaces"] == "infra,edge"
             assert (route["epp-image"], route["epp-version"]) == ("registry.example/picker:tested", "0.10")
             fetched_by = await downloads_of(client, namespace, eventually)
             # One at a time; no kubelet runs the first one's pod, which its status has as soon as its Job is seen.
@@ -359,7 +360,8 @@ async def test_all_providers_run_without_the_core(
 @pytest.mark.parametrize(
     ("option", "says"),
     [
-        ("--webhook-access-review", "cannot create configmaps"),
+        ("--webhook-access-review", "cannot create httproutes"),
+        ("--no-webhook-access-review-routes", "cannot create configmaps"),
         ("--no-webhook-access-review", ""),
         ("--webhook-access-review-pods", "cannot create pods"),
     ],
@@ -386,7 +388,13 @@ async def test_the_webhook_does_as_its_options_say(
                 running(tmp_path, namespace, "controller", *options),
                 WebhookClient(client, place) as webhook,
             ):
-                wanted = deployment(namespace, "llama", engine={"type": "llamacpp"}, provider={"name": provider})
+                wanted = deployment(
+                    namespace,
+                    "llama",
+                    engine={"type": "llamacpp"},
+                    provider={"name": provider},
+                    gateway={"enabled": True},
+                )
                 problems = await webhook.problems(wanted, user="nobody", groups=())
                 assert says in str(problems)
                 assert len(problems) == bool(says)

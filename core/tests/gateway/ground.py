@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aiohttp.abc import AbstractResolver
@@ -66,16 +66,20 @@ async def running_part(
     client: Client,
     *,
     namespace: str,
+    further: Sequence[str] = (),
     settings: GatewaySettings | None = None,
     resolver: AbstractResolver | None = None,
 ) -> AsyncIterator[Part]:
-    """The part in one namespace, until the context ends. `resolver` finds model servers."""
+    """The part in one namespace and in `further` ones, until the context ends; Gateways of the first are chosen without
+    being named. `resolver` finds model servers.
+    """
     caches = Caches(
         client,
         project=DeploymentProjection(MANAGERS),
         metrics=Metrics(names.GATEWAY_MANAGER, role=MetricsRole.CORE),
-        namespaces=[namespace],
+        namespaces=[namespace, *further],
     )
+    settings = replace(settings or GatewaySettings(), home=namespace)
     part = GatewayApplication(client=client, caches=caches, instance="test", settings=settings, resolver=resolver)
     found, reconcile = Part(application=part), part._reconciler.reconcile
 

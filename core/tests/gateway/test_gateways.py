@@ -7,10 +7,11 @@ from core.tests.gateway.ground import ASKED, Ground, running_part
 
 from airunway.api import names
 from airunway.gateway.caches import GATEWAY, HTTP_ROUTE
-from airunway.resource import ObjectKey, dig
+from airunway.kube import NAMESPACE, Client
+from airunway.resource import ObjectKey, condition_of, dig
 from airunway_testing.gatewayapi.binding import Fault
 from airunway_testing.gatewayapi.controller import GatewayController
-from airunway_testing.gatewayapi.kinds import listener
+from airunway_testing.gatewayapi.kinds import gateway, listener
 
 pytestmark = pytest.mark.apiserver
 
@@ -18,27 +19,75 @@ LABELS = {names.INFERENCE_GATEWAY: "true"}
 
 
 async def test_r15_which_gateway_is_taken_follows_the_gateways(ground: Ground) -> None:
-    """None, one, three without a label, two with it. (Gateways of the whole cluster count.)"""
-    await ground.service()
-
-    async def uses(name: str) -> None:
-        await ground.until_used(name)
-
-    async with running_part(ground.client, namespace=ground.namespace):
+    """None, one, more of them beside a route that exists, one with the label, two."""
+    for name in ("llama", "later"):
+        await ground.service(name)
+    async with running_part(ground.client, namespace=ground.namespace) as part:
         await ground.deploy(gateway={"enabled": True})
         await ground.until("NoGateway")
         await ground.open_gateway("b")
-        await ground.until("RouteAccepted")
-        await uses("b")
+        await ground.until_used("b")
         await ground.open_gateway("d", labels=LABELS)
-        await uses("d")
+        await ground.deploy("later", gateway={"enabled": True}, model="a/later")
+        await ground.until_used("d", "later")
         await ground.open_gateway("c", labels=LABELS)
-        await uses("c")
-        for name in ("c", "d"):
-            await ground.client.delete(GATEWAY, ObjectKey(ground.namespace, name))
-        await uses("b")
-        await ground.open_gateway("e")
+        await ground.eventually(lambda: part.at_rest)
+        for name, used in (("llama", "b"), ("later", "d")):  # a route that exists keeps its Gateway
+            assert dig(await ground.get(name), "status", "gateway", "gatewayName") == used
+        await ground.client.delete(GATEWAY, ObjectKey(ground.namespace, "b"))
+        await ground.until("AmbiguousGateway")
+        await ground.client.delete(GATEWAY, ObjectKey(ground.namespace, "c"))
+        await ground.until_used("d")
+
+
+async def test_h1_a_labelled_gateway_of_a_tenant_draws_no_route_until_an_administrator_allows_its_namespace(
+    ground: Ground, client: Client
+) -> None:
+    """Mallory may write Gateways in her namespace; a namespace's own label is not hers to set."""
+    hers = f"{ground.namespace}-hers"[-60:].lstrip("-")
+    await client.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": hers}})
+    await ground.service()
+    async with running_part(ground.client, namespace=ground.namespace) as part:
+        made = gateway("mine", hers, labels=LABELS)
+        await client.create(GATEWAY, made)
+        await ground.deploy(gateway={"enabled": True})
         await ground.until("NoGateway")
+        assert f"kubectl label namespace {hers} airunway.ai/gateways=allowed" in await ground.message()
+        await ground.open_gateway()
+        await ground.until_used("inference")
+        labels = {"metadata": {"labels": {names.GATEWAY_NAMESPACE: "allowed"}}}
+        await client.merge_patch(NAMESPACE, ObjectKey("", hers), labels)
+        await ground.eventually(lambda: hers in part.application._foreign.gateway_namespaces())
+        await ground.eventually(lambda: part.at_rest)
+        assert dig(await ground.get(), "status", "gateway", "gatewayName") == "inference"
+        await client.delete(GATEWAY, ObjectKey(ground.namespace, "inference"))
+        await ground.until_used("mine")
+    await client.delete(GATEWAY, ObjectKey(hers, "mine"))
+
+
+async def test_a_gateway_that_loses_its_address_is_a_warning_and_then_a_fault(ground: Ground) -> None:
+    await ground.open_gateway()
+    await ground.service()
+    await ground.config(statusPolicy={"dependencyGracePeriod": "3s"})
+    async with running_part(ground.client, namespace=ground.namespace):
+        await ground.deploy(gateway=ASKED)
+        await ground.until("RouteAccepted")
+        route = await ground.route()
+        await ground.fault(GATEWAY, "inference", Fault.NO_ADDRESS)
+
+        async def warned() -> bool:
+            live = await ground.get()
+            warnings = dig(live, "status", "gateway", "warnings", default=[])
+            ready = (condition_of(live, "GatewayReady") or {}).get("status")
+            return bool(warnings) and "AddressNotAssigned" in warnings[0] and ready == "True"
+
+        await ground.eventually(warned)
+        await ground.until("GatewayNotProgrammed")
+        assert "AddressNotAssigned: Gateway has no address yet" in await ground.message()
+        assert dig(await ground.route(), "metadata", "uid") == dig(route, "metadata", "uid")
+        await ground.fault(GATEWAY, "inference", Fault.NONE)
+        await ground.until("RouteAccepted")
+        assert "warnings" not in (await ground.get())["status"]["gateway"]
 
 
 async def test_r15_a_gateway_that_is_named_and_comes_later(ground: Ground) -> None:

@@ -130,7 +130,7 @@ async def test_r13_newer_releases_of_the_crds_under_routes_change_nothing(ground
         await ground.open_gateway()
         await ground.service()
         async with running_part(ground.client, namespace=ground.namespace) as part:
-            await ground.deploy(gateway={**ASKED, "pathTemplate": "/chat"})
+            await ground.deploy(gateway={**ASKED, "pathTemplate": "/talk"})
             await ground.until("RouteAccepted")
             for release in releases[1:]:
                 before = await _settled(ground, part)

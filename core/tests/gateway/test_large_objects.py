@@ -23,6 +23,8 @@ def gateway_caches() -> GatewayCaches:
         on_reference=lambda _kind, _key: None,
         on_gateway=lambda _: None,
         on_choice=lambda: None,
+        trusted=(),
+        by_label=False,
     )
 
 

@@ -115,7 +115,7 @@ async def test_r14_the_inference_extension_comes_later_and_the_backend_becomes_t
     await remove_definition(pooled.client, POOLS)
     try:
         async with running_part(pooled.client, namespace=pooled.namespace) as part:
-            await pooled.deploy(gateway={**ASKED, "pathTemplate": "/chat"}, selector=SELECTOR)
+            await pooled.deploy(gateway={**ASKED, "pathTemplate": "/talk"}, selector=SELECTOR)
             live = await pooled.until("RouteAccepted")
             assert dig(live, "status", "gateway", "backend") == "Service"
             before = await pooled.route()
@@ -130,7 +130,7 @@ async def test_r14_the_inference_extension_comes_later_and_the_backend_becomes_t
             await pooled.until("RouteAccepted")
             assert dig(await pooled.get(), "status", "gateway", "backend") == "Pool"
             assert dig(await pooled.route(), "metadata", "uid") == dig(before, "metadata", "uid")
-            assert await pooled.paths() == ["/chat", "/"]
+            assert await pooled.paths() == ["/talk", "/"]
             # And goes again: the route is back on the Service.
             await remove_definition(pooled.client, POOLS)
             part.look_again()
@@ -256,13 +256,13 @@ async def test_r29_a_path_for_an_engine_that_cannot_be_served_below_one(ground: 
     await ground.open_gateway()
     await ground.service()
     async with running_part(ground.client, namespace=ground.namespace):
-        await ground.deploy(gateway={**ASKED, "pathTemplate": "/chat"})
+        await ground.deploy(gateway={**ASKED, "pathTemplate": "/talk"})
         await ground.until("PathRoutingNotSupported")
         assert await ground.paths() == ["/"]
         # The provider learns it with a new release.
         await ground.provide(path_routing=True)
         await ground.until("RouteAccepted")
-        assert await ground.paths() == ["/chat", "/"]
+        assert await ground.paths() == ["/talk", "/"]
 
 
 POD: Resource = {"containers": [{"name": "a", "image": "example.org/a"}]}

@@ -10,7 +10,7 @@ from core.tests.gateway.ground import ASKED, Ground, running_part
 
 from airunway.api import names
 from airunway.gateway.caches import GATEWAY, HTTP_ROUTE
-from airunway.kube import NotFound
+from airunway.kube import Invalid, NotFound
 from airunway.resource import ObjectKey, condition_of, dig
 from airunway_testing.gatewayapi.kinds import gateway as gateway_object
 
@@ -70,13 +70,26 @@ async def test_r3_the_label_behind_the_path_is_removed_and_restored(ground: Grou
         assert await ground.paths() == ["/ml/other", "/"]
 
 
-@pytest.mark.parametrize("template", ["/", "/a/../b", "/{.metadata.labels['dots']}", "/" + "x" * 201])
+@pytest.mark.parametrize("template", ["/a/../b", "/{.metadata.labels['dots']}", "/" + "x" * 201])
 async def test_r4_paths_that_no_route_may_have_reach_no_api_server(ground: Ground, template: str) -> None:
     await ground.open_gateway()
     await ground.service()
     async with running_part(ground.client, namespace=ground.namespace):
         await ground.deploy(gateway={**ASKED, "pathTemplate": template}, labels={"dots": ""})
         await ground.until("PathTemplateInvalid")
+        assert await ground.route() is None
+
+
+async def test_c1_a_path_of_servers_is_refused_by_the_crd_and_by_the_part_where_a_label_gives_it(ground: Ground) -> None:
+    await ground.open_gateway()
+    await ground.service()
+    async with running_part(ground.client, namespace=ground.namespace):
+        for template in ("/", "/v1", "V1/chat", "//health//{.metadata.name}"):
+            with pytest.raises(Invalid, match="model servers or gateways answer themselves"):
+                await ground.deploy(gateway={**ASKED, "pathTemplate": template})
+        await ground.deploy(gateway={**ASKED, "pathTemplate": "/{.metadata.labels['p']}/a"}, labels={"p": "v1"})
+        await ground.until("PathNotAllowed")
+        assert "the path /v1/a is not allowed: model servers or gateways answer /v1" in await ground.message()
         assert await ground.route() is None
 
 
@@ -115,12 +128,12 @@ async def test_r21_our_route_is_restored_when_it_is_edited_or_deleted(ground: Gr
     await ground.service()
     key = ObjectKey(ground.namespace, "llama")
     async with running_part(ground.client, namespace=ground.namespace):
-        await ground.deploy(gateway={**ASKED, "pathTemplate": "/chat"})
+        await ground.deploy(gateway={**ASKED, "pathTemplate": "/talk"})
         await ground.until("RouteAccepted")
         before = await ground.client.get(HTTP_ROUTE, key)
         rules = [{**rule, "matches": [{"path": {"type": "PathPrefix", "value": "/x"}}]} for rule in _rules(before)]
         await ground.client.merge_patch(HTTP_ROUTE, key, {"spec": {"rules": rules}}, manager="a-user")
-        await ground.until_paths("/chat", "/")
+        await ground.until_paths("/talk", "/")
         notes = await ground.eventually(lambda: ground.events("DriftDetected"))
         assert isinstance(notes, list)
         assert "by a-user" in notes[0]
@@ -131,7 +144,7 @@ async def test_r21_our_route_is_restored_when_it_is_edited_or_deleted(ground: Gr
             return found is not None and found["metadata"]["uid"] != before["metadata"]["uid"]
 
         await ground.eventually(again)
-        assert await ground.paths() == ["/chat", "/"]
+        assert await ground.paths() == ["/talk", "/"]
 
 
 def _rules(route: object) -> list[dict[str, Any]]:
@@ -200,7 +213,7 @@ async def test_r24_suspended_it_gives_its_path_away_and_takes_it_again_if_it_is_
     await ground.open_gateway()
     await ground.service("first")
     await ground.service("second")
-    same = {**ASKED, "pathTemplate": "/chat"}
+    same = {**ASKED, "pathTemplate": "/talk"}
     async with running_part(ground.client, namespace=ground.namespace):
         await ground.deploy("first", gateway=same, model="a/one")
         await ground.until("RouteAccepted", "first")
@@ -209,10 +222,10 @@ async def test_r24_suspended_it_gives_its_path_away_and_takes_it_again_if_it_is_
         await ground.edit("first", suspend=True)
         await ground.until("Suspended", "first")
         await ground.until_gone(HTTP_ROUTE, "first")
-        await ground.until_paths("/chat", "/", name="second")
+        await ground.until_paths("/talk", "/", name="second")
         await ground.edit("first", suspend=False)
         await ground.until("RouteConflict", "second")
-        await ground.until_paths("/chat", "/", name="first")
+        await ground.until_paths("/talk", "/", name="first")
         await ground.until("RouteAccepted", "first")
 
 
@@ -220,7 +233,7 @@ async def test_r25_the_route_stays_while_the_endpoint_is_gone_for_a_moment(groun
     await ground.open_gateway()
     await ground.service()
     async with running_part(ground.client, namespace=ground.namespace):
-        await ground.deploy(gateway={**ASKED, "pathTemplate": "/chat"})
+        await ground.deploy(gateway={**ASKED, "pathTemplate": "/talk"})
         await ground.until("RouteAccepted")
         before = await ground.versions(HTTP_ROUTE)
         backends = [rule["backendRefs"][0] for rule in _rules(await ground.route())]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from airunway.api import names
@@ -16,6 +17,7 @@ from airunway.routing.intent import MARK, Facts, Flags
 UID = "12345678-90ab"
 ENGINE: Resource = {"name": "vllm", "pathRouting": True, "gateway": {"endpointPicker": {}}}
 PLAIN: Resource = {"name": "vllm", "pathRouting": True}
+NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
 EPP = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
 FLAGS = Flags(epp_image=EPP)
 SELECTOR = "airunway.ai/model-deployment=llama,airunway.ai/component=server"
@@ -88,7 +90,13 @@ def config(namespace: str = "ml", name: str = "default", **spec: Any) -> Effecti
 
 def facts(obj: Resource | None = None, **parts: Any) -> Facts:
     """Facts of a deployment on a Service, with one Gateway and both APIs."""
-    defaults: dict[str, Any] = {"engine": PLAIN, "gateways": [gateway()], "flags": FLAGS}
+    defaults: dict[str, Any] = {
+        "engine": PLAIN,
+        "gateways": [gateway()],
+        "gateway_namespaces": ("infra",),
+        "flags": FLAGS,
+        "now": NOW,
+    }
     return Facts(deployment=obj if obj is not None else deployment(gateway=asked()), **{**defaults, **parts})
 
 

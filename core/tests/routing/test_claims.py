@@ -6,7 +6,7 @@ import random
 from itertools import permutations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airunway.resource import ObjectKey
@@ -15,7 +15,7 @@ from airunway.routing.claims import Claim, Claimant, ClaimKind, Claims, Conflict
 GW = ObjectKey("infra", "gw")
 
 
-def path(value: str = "/chat", section: str = "", gateway: ObjectKey = GW) -> Claim:
+def path(value: str = "/talk", section: str = "", gateway: ObjectKey = GW) -> Claim:
     return Claim(gateway, section, ClaimKind.PATH, value)
 
 
@@ -65,11 +65,60 @@ def test_r7_an_older_one_that_claims_later_takes_over_and_wakes_the_younger() ->
     assert losers(claims, OLD, YOUNG) == {"young": "old"}
 
 
-def test_r8_a_prefix_of_another_path_is_no_conflict() -> None:
+def test_r8_a_prefix_of_another_path_of_the_same_namespace_is_no_conflict() -> None:
     claims = Claims()
     claims.put(OLD, [path("/a")])
     claims.put(YOUNG, [path("/a/b")])
     assert losers(claims, OLD, YOUNG) == {}
+
+
+@pytest.mark.parametrize(("first", "second"), [("/a", "/a/b"), ("/a/b", "/a"), ("/a/b/c/d", "/a")])
+def test_r8_a_prefix_of_a_path_of_another_namespace_is_a_conflict_that_the_older_wins(first: str, second: str) -> None:
+    claims, other = Claims(), claimant("theirs", namespace="other")
+    claims.put(other, [path(second)])
+    assert claims.put(OLD, [path(first)]) == {other.key}
+    assert claims.conflicts(other.key) == (Conflict(path(second), OLD.key, first),)
+    assert claims.conflicts(OLD.key) == ()
+    assert claims.drop(OLD.key) == {other.key}
+    assert claims.conflicts(other.key) == ()
+
+
+def test_r8_a_segment_that_begins_like_another_one_is_no_prefix() -> None:
+    claims, other = Claims(), claimant("theirs", namespace="other")
+    claims.put(OLD, [path("/ml/ten-a")])
+    claims.put(other, [path("/ml/ten-a-2"), path("/ml/ten")])
+    assert claims.conflicts(other.key) == ()
+
+
+def test_a_claim_that_lost_takes_nothing_from_those_behind_it() -> None:
+    """a/b is held, so a is not; then a/c, which only a would exclude, is held."""
+    claims = Claims()
+    holder, between, last = OLD, claimant("between", namespace="x"), claimant("last", namespace="y", created="2026-02")
+    claims.put(holder, [path("/a/b")])
+    claims.put(between, [path("/a")])
+    claims.put(last, [path("/a/c")])
+    assert losers(claims, holder, between, last) == {"between": "old"}
+    assert claims.drop(holder.key) == {between.key, last.key}
+    assert losers(claims, between, last) == {"last": "between"}
+
+
+def test_an_older_deployment_does_not_take_a_path_that_a_route_serves() -> None:
+    """A tenant edits the template of an old deployment to the path of a neighbour, or to one above or below it."""
+    for value in ("/talk", "/talk/a"):
+        claims, thief = Claims(), OLD._replace(namespace="thief")
+        claims.put(YOUNG, [path()], [path()])
+        assert claims.put(thief, [path(value)]) == set()
+        assert losers(claims, thief, YOUNG) == {"old": "young"}
+        # Not even by a route of the same age.
+        assert claims.put(thief, [path(value)], []) == set()
+        assert claims.drop(YOUNG.key) == {thief.key}
+
+
+def test_a_route_that_begins_to_serve_wakes_nobody_whose_answer_stays() -> None:
+    claims = Claims()
+    claims.put(OLD, [path()])
+    claims.put(YOUNG, [path()])
+    assert claims.put(OLD, [path()], [path()]) == set()
 
 
 @pytest.mark.parametrize(
@@ -140,55 +189,62 @@ def test_what_does_not_change_wakes_nobody_else() -> None:
     assert claims.conflicts(YOUNG.key) == ()
 
 
+PATHS = ["/a", "/b", "/a/b", "/a/b/c", "/a/bc"]
 HISTORY = st.lists(
     st.tuples(
         st.integers(0, 5),
         st.integers(0, 2),
-        st.lists(st.builds(path, st.sampled_from(["/a", "/b"]), st.sampled_from(["", "x", "y"])), max_size=2),
+        st.lists(st.builds(path, st.sampled_from(PATHS), st.sampled_from(["", "x", "y"])), max_size=2),
+        st.booleans(),
     ),
     max_size=25,
 )
 
+_State = dict[Claimant, tuple[frozenset[Claim], frozenset[Claim]]]
 
-def _by_definition(all_: dict[Claimant, frozenset[Claim]]) -> dict[tuple[Claimant, Claim], Claimant]:
-    """The rule as the specification has it: the oldest first, each keeps what no older holder overlaps with."""
+
+def _overlap(who: Claimant, claim: Claim, other: Claimant, theirs: Claim) -> bool:
+    if who == other or (claim.gateway, claim.kind) != (theirs.gateway, theirs.kind):
+        return False
+    if claim.section and theirs.section and claim.section != theirs.section:
+        return False
+    if claim.value == theirs.value:
+        return True
+    below = claim.value.startswith(f"{theirs.value}/") or theirs.value.startswith(f"{claim.value}/")
+    return claim.kind is ClaimKind.PATH and below and who.namespace != other.namespace
+
+
+def _by_definition(all_: _State) -> dict[tuple[Claimant, Claim], Claimant]:
+    """What is served first, then by age: each holds what nobody before it holds."""
+    ordered = sorted((claim not in served, who, claim) for who, (its, served) in all_.items() for claim in its)
     held: list[tuple[Claimant, Claim]] = []
     lost = {}
-    for who in sorted(all_):
-        for claim in sorted(all_[who]):
-            against = next(
-                (
-                    other
-                    for other, its in held
-                    if (its.gateway, its.kind, its.value) == (claim.gateway, claim.kind, claim.value)
-                    and ("" in (its.section, claim.section) or its.section == claim.section)
-                    and other != who
-                ),
-                None,
-            )
-            if against is None:
-                held.append((who, claim))
-            else:
-                lost[who, claim] = against
+    for _, who, claim in ordered:
+        against = next((other for other, theirs in held if _overlap(who, claim, other, theirs)), None)
+        if against is None:
+            held.append((who, claim))
+        else:
+            lost[who, claim] = against
     return lost
 
 
 @given(HISTORY)
+@settings(max_examples=300)
 def test_any_history_ends_as_the_definition_and_as_after_a_restart(
-    history: list[tuple[int, int, list[Claim]]],
+    history: list[tuple[int, int, list[Claim], bool]],
 ) -> None:
-    claims = Claims()
-    now: dict[Claimant, frozenset[Claim]] = {}
+    claims, now = Claims(), _State()
     seen: dict[ObjectKey, tuple[Conflict, ...]] = {}
-    for number, age, wanted in history:
-        who = Claimant(f"2026-01-0{age + 1}T00:00:00Z", "ml", f"d{number}")
+    for number, age, wanted, serves in history:
+        who = Claimant(f"2026-01-0{age + 1}T00:00:00Z", f"ns-{number % 3}", f"d{number}")
         # A deployment has one target, hence one section for all its claims.
         its = frozenset(claim._replace(section=wanted[0].section) for claim in wanted)
+        served = its if serves else frozenset[Claim]()
         before = dict(seen)
-        woken = claims.put(who, its)
+        woken = claims.put(who, its, served)
         now = {other: held for other, held in now.items() if other.key != who.key}
         if its:
-            now[who] = its
+            now[who] = its, served
         seen = {other.key: claims.conflicts(other.key) for other in now}
         changed = {key for key in seen if key != who.key and seen[key] != before.get(key)}
         assert changed <= woken
@@ -197,10 +253,13 @@ def test_any_history_ends_as_the_definition_and_as_after_a_restart(
     found = {(who, lost.claim): lost.holder for who in now for lost in claims.conflicts(who.key)}
     assert found == {key: holder.key for key, holder in expected.items()}
     again = Claims()
-    order = list(now.items())
+    order = [(who, *held) for who, held in now.items()]
     random.Random(7).shuffle(order)
     again.rebuild(order)
     assert {who: again.conflicts(who.key) for who in now} == {who: claims.conflicts(who.key) for who in now}
+    for who in now:
+        claims.drop(who.key)
+    assert (len(claims), claims._roots) == (0, {})
 
 
 def test_any_deployment_gives_a_claimant() -> None:

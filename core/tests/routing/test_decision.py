@@ -8,7 +8,6 @@ import pytest
 from core.tests.routing.builders import (
     ENGINE,
     EPP,
-    GW,
     NAME,
     PATH,
     PLAIN,
@@ -34,16 +33,12 @@ from core.tests.routing.builders import (
 
 from airunway.api import names
 from airunway.configs.resolution import resolve
-from airunway.resource import ObjectKey, Resource
-from airunway.routing.claims import Claim, ClaimKind, Conflict
+from airunway.resource import Resource
+from airunway.routing.claims import ClaimKind
 from airunway.routing.decision import decide
 from airunway.routing.intent import Flags, claims_of
 
 POOL_KINDS = ["ServiceAccount", "RoleBinding", "ConfigMap", "InferencePool", "Service", "Deployment"]
-
-
-def conflict(kind: ClaimKind, value: str) -> Conflict:
-    return Conflict(Claim(GW, "", kind, value), ObjectKey("other", "first"))
 
 
 # -------------------------------------------------------------------------------------------------------- asked or not
@@ -91,8 +86,8 @@ def test_not_asked_is_no_reason_to_attach_to_a_gateway_that_admits_only_its_own_
 
 def test_not_asked_a_second_gateway_takes_no_route_away() -> None:
     base = serving(facts(deployment()))
-    decision = decide(replace(base, gateways=[gateway(), gateway("second")]))
-    assert decision.objects is None
+    decision = decide(replace(base, gateways=[gateway("another"), gateway()]))
+    assert decision.objects == decide(base).objects
     assert said(decision) == (True, "RouteAccepted")
 
 
@@ -106,12 +101,12 @@ def test_r5_no_template_gives_namespace_and_uid_and_one_made_anew_has_another_pa
 @pytest.mark.parametrize(
     ("cluster", "own", "named"),
     [
-        (None, {"routing": {"pathTemplate": "/"}}, "RuntimeConfig ml/default"),
-        ({"routing": {"pathTemplate": "/"}}, None, "ClusterRuntimeConfig default"),
-        ({"routing": {"pathTemplate": "/"}}, {"inherit": "Cluster"}, "ClusterRuntimeConfig default"),
+        (None, {"routing": {"pathTemplate": "/x/{"}}, "RuntimeConfig ml/default"),
+        ({"routing": {"pathTemplate": "/x/{"}}, None, "ClusterRuntimeConfig default"),
+        ({"routing": {"pathTemplate": "/x/{"}}, {"inherit": "Cluster"}, "ClusterRuntimeConfig default"),
         (
             {"routing": {"pathTemplate": "/a"}},
-            {"inherit": "Cluster", "routing": {"pathTemplate": "/"}},
+            {"inherit": "Cluster", "routing": {"pathTemplate": "/x/{"}},
             "RuntimeConfig ml/default",
         ),
     ],
@@ -145,7 +140,7 @@ def test_r23_enabled_false_removes_everything() -> None:
 
 
 @pytest.mark.parametrize(
-    "template", ["/x/{.metadata[}", "/", "/a/../b", "/a/{..name}", "/{.metadata.labels['gone']}", "/" + "x" * 200]
+    "template", ["/x/{.metadata[}", "/a/../b", "/a/{..name}", "/{.metadata.labels['gone']}", "/" + "x" * 200]
 )
 def test_r2_r4_an_invalid_template_takes_the_route_away_and_nothing_else(template: str) -> None:
     base = serving(with_pool())
@@ -174,32 +169,6 @@ def test_a_path_rule_goes_to_the_service_where_the_picker_does_not_read_paths_by
 
     assert backends(EPP) == ["InferencePool", "InferencePool"]
     assert backends("ghcr.io/x/epp:v1.5.0") == ["Service", "InferencePool"]
-
-
-# ----------------------------------------------------------------------------------------------------------- conflict
-
-
-def test_r10_not_asked_and_the_model_name_is_taken() -> None:
-    decision = decide(facts(deployment(), conflicts=[conflict(ClaimKind.MODEL_NAME, "Llama-8B")]))
-    assert decision.objects == ()
-    assert said(decision) == (False, "RouteConflict")
-    assert "other/first" in message(decision)
-
-
-@pytest.mark.parametrize(
-    ("kind", "value", "left"), [(ClaimKind.PATH, PATH, [NAME]), (ClaimKind.MODEL_NAME, "Llama-8B", [PATH])]
-)
-def test_r7_r11_only_the_lost_rule_is_left_out_and_named(kind: ClaimKind, value: str, left: list[str]) -> None:
-    decision = decide(serving(facts(conflicts=[conflict(kind, value)])))
-    assert matches_of(route_of(decision)) == left
-    assert said(decision) == (False, "RouteConflict")
-    assert f"{kind} {value} (held by ModelDeployment other/first)" in message(decision)
-
-
-def test_r7_both_lost_means_no_route_and_no_new_pool() -> None:
-    lost = [conflict(ClaimKind.PATH, PATH), conflict(ClaimKind.MODEL_NAME, "Llama-8B")]
-    assert decide(with_pool(conflicts=lost)).objects == ()
-    assert kinds_of(decide(replace(serving(with_pool()), conflicts=lost))) == POOL_KINDS
 
 
 # ------------------------------------------------------------------------------------------------------- what is there
@@ -518,7 +487,7 @@ def test_x5_a_dry_run_says_what_would_be_made() -> None:
     [
         ({}, "would change nothing"),
         ({"pathTemplate": "/new"}, "would update HTTPRoute llama"),
-        ({"pathTemplate": "/"}, "would delete HTTPRoute llama: PathTemplateInvalid"),
+        ({"pathTemplate": "/"}, "would delete HTTPRoute llama: PathNotAllowed"),
         ({"enabled": False}, "would delete HTTPRoute llama, InferencePool llama, Deployment llama-epp"),
     ],
     ids=["as it is", "another path", "no path", "switched off"],
@@ -540,7 +509,7 @@ def test_a_dry_run_of_what_cannot_be_made_says_why() -> None:
     annotated = deployment(gateway=asked(pathTemplate="/"), metadata={"annotations": {names.DRY_RUN: "true"}})
     decision = decide(facts(annotated))
     assert said(decision) == (False, "DryRun")
-    assert "PathTemplateInvalid" in message(decision)
+    assert "PathNotAllowed" in message(decision)
 
 
 def test_nothing_is_made_before_the_generation_is_validated_or_with_the_config_gone() -> None:

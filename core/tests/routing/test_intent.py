@@ -72,13 +72,13 @@ def test_a_route_that_stays_as_it_is_keeps_its_claims(kept: Resource) -> None:
 
 def test_a_route_that_nobody_asked_for_and_that_stays_keeps_its_claim() -> None:
     # A second Gateway without a label: none is chosen now.
-    found = stays(facts(deployment()), deployment(), gateways=[gateway(), gateway("second")])
+    found = replace(serving(facts(deployment())), gateways=[gateway(), gateway("second")])
     assert [claim.value for claim in claims_of(found)] == ["Llama-8B"]
 
 
 def test_a_route_whose_gateway_is_not_known_any_more_keeps_its_claims() -> None:
     found = stays(facts(), deployment(gateway=asked()), gateways=[gateway("a"), gateway("b")])
-    assert said(decide(found)) == (False, "NoGateway")
+    assert said(decide(found)) == (False, "AmbiguousGateway")
     assert {claim.value for claim in claims_of(found)} == {PATH, "Llama-8B"}
 
 

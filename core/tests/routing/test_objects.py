@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from airunway.resource import Resource, is_deleting
 from airunway.routing.backends import equalities
 from airunway.routing.decision import decide
-from airunway.routing.gateways import choose, gateway_key, gateway_status, verdict_of
+from airunway.routing.gateways import Detection, choose, gateway_key, gateway_status, verdict_of
 from airunway.routing.intent import Facts, Flags, Probe, claims_of, intent_of
 from airunway.routing.routes import claims_in
 from airunway.schema import defaulted, refusals, schema_in, unknown_fields
@@ -231,7 +231,9 @@ def test_r30_any_json_gives_a_decision(
 def test_any_json_of_gateways_and_routes_gives_a_verdict(obj: object, other: object, name: str) -> None:
     route: Resource = {"metadata": {"name": "a", "namespace": "ml"}, "spec": obj, "status": other}
     verdict_of(route, gateways=[{"metadata": obj, "spec": other, "status": obj}], pool={"status": other})
-    choose([{"metadata": obj}, {"metadata": other}], deployment=deployment(), config=None, flag=name)
+    choose(
+        [{"metadata": obj}, {"metadata": other}], deployment=deployment(), config=None, detection=Detection(flag=name)
+    )
     gateway_status(ready=True, target=None, gateway={"spec": obj, "status": other}, namespace="ml")
     equalities(name)
 

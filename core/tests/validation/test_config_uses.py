@@ -31,6 +31,7 @@ EVERY_PATH = [
     "spec.env[1].name",
     "spec.env[1].valueFrom.secretKeyRef.name",
     "spec.env[2].name",
+    "spec.routing.annotations[a/b]",
     "spec.labelPropagation.match[0]",
     "spec.labelPropagation.match[1]",
 ]
@@ -46,7 +47,8 @@ def judged(spec: Any, **lists: list[str]) -> dict[str, str]:
 def test_everything_that_reaches_pods_is_judged() -> None:
     assert list(judged(EVERYTHING, **{key: [] for key in DIMENSIONS})) == EVERY_PATH
     assert judged(EVERYTHING, **{key: ["*"] for key in DIMENSIONS}) == {}
-    assert judged(EVERYTHING) == {}, "labels with a domain are allowed unless podLabels is listed"
+    # Labels with a domain are allowed unless podLabels is listed; gateway controllers take orders from annotations.
+    assert list(judged(EVERYTHING)) == ["spec.routing.annotations[a/b]"]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from airunway.validation.policy import (
     Policy,
     PolicyError,
     Selector,
+    config_violations,
     parse_policy,
     violations,
 )
@@ -235,3 +236,27 @@ JSON = st.recursive(
 def test_any_spec_gets_a_verdict(policy: Policy, spec: Any, labels: dict[str, str]) -> None:
     found = violations(policy, spec, engine="a", provider="b", namespace_labels=labels)
     assert all(violation.path.startswith("spec.") for violation in found)
+
+
+def test_what_a_namespace_may_have_at_a_gateway_is_listed_by_namespace() -> None:
+    policy = parse_policy(
+        "rules: [{pathPrefixes: ['/ml/{namespace}']}, "
+        "{namespaceSelector: {matchLabels: {team: search}}, pathPrefixes: [/search], modelNames: [gpt-*]}]"
+    )
+    assert policy.grants({NAMESPACE_NAME: "other"}).uses == {"pathPrefixes": ("/ml/{namespace}",)}
+    assert policy.grants(SEARCH).uses == {"pathPrefixes": ("/ml/{namespace}", "/search"), "modelNames": ("gpt-*",)}
+    assert parse_policy("default: Deny").grants(SEARCH).uses["pathPrefixes"] == ()
+
+
+def test_l3_annotations_of_routes_that_controllers_take_orders_from_are_refused_without_a_list() -> None:
+    orders = ("external-dns.alpha.kubernetes.io/hostname", "konghq.com/plugins", "nginx.org/server-snippets")
+    spec = {"gateway": {"annotations": {**dict.fromkeys(orders, "x"), "owner": "me", "app.kubernetes.io/part-of": "x"}}}
+    found = judged(spec, {NAMESPACE_NAME: "other"})
+    assert [line.partition(":")[0] for line in found] == [f"spec.gateway.annotations[{key}]" for key in orders]
+    assert "annotation of the route 'konghq.com/plugins' is not allowed" in found[1]
+    assert "only where the policy lists it under routeAnnotations" in found[1]
+    of_config = {"routing": {"annotations": {"konghq.com/plugins": "x"}}}
+    (told,) = config_violations(Grants(), of_config, namespace="other")
+    assert told.path == "spec.routing.annotations[konghq.com/plugins]"
+    listed = parse_policy("rules: [{routeAnnotations: [konghq.com/*]}]")
+    assert config_violations(listed.grants({}), of_config, namespace="other") == []

@@ -39,6 +39,7 @@ EVERYTHING = {
     "tolerations": [{"key": "a", "operator": "Exists"}],
     "nodeSelector": {"node.kubernetes.io/instance-type": "a"},
     "podTemplate": {"metadata": {"labels": {"a": "b"}, "annotations": {"a": "b"}}},
+    "gateway": {"annotations": {"a": "b"}},
     "provider": {
         "overrides": {"schedulerName": "default-scheduler", "dnsConfig": {"nameservers": ["10.0.0.10"]}},
     },
@@ -55,6 +56,7 @@ EVERY_PATH = {
     "spec.nodeSelector[node.kubernetes.io/instance-type]",
     "spec.podTemplate.metadata.labels[a]",
     "spec.podTemplate.metadata.annotations[a]",
+    "spec.gateway.annotations[a]",
     f"{AT}.schedulerName",
     f"{AT}.dnsConfig.nameservers[0]",
 }

@@ -38,6 +38,30 @@ def test_the_primary_object_is_read_first_and_the_downloads_of_complete_weights_
     ]
 
 
+def test_the_gateway_of_a_route_stands_below_it_with_its_address_or_why_it_serves_nothing() -> None:
+    published = {"gatewayNamespace": "infra", "gatewayName": "gw"}
+    gateway_kind = Kind("gateway.networking.k8s.io", "v1", "Gateway", "gateways")
+    served = {**SERVED, ("gateway.networking.k8s.io", "Gateway"): [gateway_kind]}
+    read = sources_of(deployment(gateway=published), CONFIG, served)
+    assert [str(each.key) for each in read if each.kind == gateway_kind] == ["infra/gw"]
+
+    route = owned("HTTPRoute", "llama", "h", deployment())
+    gateway = owned("Gateway", "gw", "g", None)
+    gateway["metadata"]["namespace"] = "infra"
+    programmed = {"type": "Programmed", "status": "True", "reason": "Programmed"}
+    waits = {**programmed, "status": "False", "reason": "AddressNotAssigned", "message": "no address yet"}
+    for status, state, message in (
+        ({"conditions": [programmed], "addresses": [{"value": "10.0.0.7"}]}, "Programmed at 10.0.0.7", ""),
+        ({"conditions": [programmed]}, "no address", "it has no address: no request reaches it"),
+        ({"conditions": [waits]}, "AddressNotAssigned", "no address yet"),
+    ):
+        objects = (route, {**gateway, "status": status})
+        view = deployment_view(snapshot(deployment=deployment(gateway=published), objects=objects))
+        (below,) = (node for node in every(view.tree) if node.kind == "HTTPRoute")
+        (node,) = below.children
+        assert (node.name, node.state, node.message) == ("infra/gw", state, message)
+
+
 def test_an_owner_that_was_not_read_stands_below_what_is_known_to_own_it() -> None:
     workspace = owned("Workspace", "llama", "w", deployment())
     artifact = owned("ModelArtifact", "weights", "a", None, status={"phase": "Ready"})

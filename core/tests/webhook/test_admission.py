@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from airunway.api import names
+from airunway.configs.resolution import EffectiveConfig, resolve
 from airunway.kube import ServerError
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.selection.facts import ProviderFacts, UpstreamFacts, provider_facts
@@ -71,6 +72,12 @@ class Cluster:
         spec = {key: value for key, value in deployment["spec"].items() if key != "templateRef"}
         return Expansion(deployment={**deployment, "spec": {**given, **spec}}, origin=f"ModelTemplate team/{named}")
 
+    makes_routes: bool = False
+    config: EffectiveConfig | None = None
+
+    def config_of(self, deployment: Resource) -> EffectiveConfig | None:
+        return self.config
+
     def watches(self, namespace: str) -> bool:
         return self.watched(namespace)
 
@@ -98,6 +105,10 @@ class Rights:
         self.asked.append(f"{user.name} pods {namespace}")
         return f"no pods for {user.name}" if "pods" in self.denied else None
 
+    async def routes_problem(self, user: User, *, namespace: str) -> str | None:
+        self.asked.append(f"{user.name} routes {namespace}")
+        return f"no routes for {user.name}" if "routes" in self.denied else None
+
 
 def deployment(engine: str | None = "llamacpp", **spec: Any) -> Resource:
     engines = {} if engine is None else {"engine": {"type": engine}}
@@ -113,7 +124,7 @@ async def answer(
     cluster: Cluster, obj: Resource, *, old: Resource | None = None, rights: Rights | None = None, pods: bool = False
 ) -> ReviewResult:
     reviewer = cast("AccessReviewer", rights)
-    admission = Admission(cluster, access=reviewer, pods=reviewer if pods else None)
+    admission = Admission(cluster, access=reviewer, pods=reviewer if pods else None, routes=reviewer)
     return await admission.review(obj, old=old, user=ADA)
 
 
@@ -449,3 +460,38 @@ async def test_large_objects_are_judged_aside() -> None:
     ran.clear()
     await admission.review(deployment(image="a/b"), old=deployment(), user=ADA, run=run)
     assert ran == ["_same_spec", "_alone"]
+
+
+@pytest.mark.parametrize(
+    "gateway",
+    [{"enabled": True}, {"pathTemplate": "/ml/a"}, {"modelName": "gpt"}],
+    ids=["enabled", "a path", "a name"],
+)
+async def test_c1_a_user_who_may_not_create_routes_may_not_ask_for_one(gateway: Resource) -> None:
+    """The core writes routes with its own right, which the user lacks."""
+    asks = deployment(gateway=gateway)
+    found = await answer(Cluster([ACME], makes_routes=True), asks, rights=Rights("routes"))
+    assert refusal_of(found) == (403, "Forbidden", [("spec.gateway", "FieldValueForbidden")])
+    assert await answer(Cluster([ACME], makes_routes=True), asks, rights=Rights()) == ReviewResult()
+    assert await answer(Cluster([ACME]), asks, rights=Rights("routes")) == ReviewResult(), "nothing makes routes"
+
+
+async def test_who_asks_for_no_route_or_for_none_that_is_new_needs_no_right_to_routes() -> None:
+    cluster, rights = Cluster([ACME], makes_routes=True), Rights("routes")
+    for quiet in ({}, {"enabled": False, "pathTemplate": "/ml/a"}, {"enabled": True, "httpRouteRef": "mine"}):
+        assert await answer(cluster, deployment(gateway=quiet), rights=rights) == ReviewResult()
+    before = deployment(gateway={"enabled": True})
+    scaled = deployment(gateway={"enabled": True}, scaling={"replicas": 2})
+    assert await answer(cluster, scaled, old=before, rights=rights) == ReviewResult()
+    moved = deployment(gateway={"enabled": True, "pathTemplate": "/ml/b"})
+    assert (await answer(cluster, moved, old=before, rights=rights)).refusal is not None
+
+
+async def test_a_config_of_the_namespace_asks_for_its_users_and_one_of_the_cluster_for_its_administrator() -> None:
+    routed = {"metadata": {"name": "default", "namespace": "team"}, "spec": {"routing": {"enabled": True}}}
+    own = resolve("default", namespaced=routed, cluster=None).config
+    theirs = resolve("default", namespaced=None, cluster=routed).config
+    refused = await answer(Cluster([ACME], makes_routes=True, config=own), deployment(), rights=Rights("routes"))
+    assert refused.refusal is not None
+    granted = await answer(Cluster([ACME], makes_routes=True, config=theirs), deployment(), rights=Rights("routes"))
+    assert granted == ReviewResult()

@@ -39,6 +39,7 @@ def local_settings(
     manage_configuration: bool = True,
     access_review: bool = True,
     access_review_pods: bool = False,
+    access_review_routes: bool = True,
     client_ca: Path | None = None,
 ) -> Iterator[WebhookSettings]:
     """Settings of a webhook that the API server of this machine reaches by URL; its Secret is in `namespace`."""
@@ -51,6 +52,7 @@ def local_settings(
             manage_configuration=manage_configuration,
             access_review=access_review,
             access_review_pods=access_review_pods,
+            access_review_routes=access_review_routes,
             client_ca=client_ca,
         )
         assert settings is not None

@@ -240,6 +240,26 @@ def _routes(honest: Resource, tried: Callable[[str, str, str, Kind, Resource], A
         ),
     ):
         yield tried("routes", what, words, HTTP_ROUTE, {**honest, "spec": {**honest["spec"], "rules": rules}})
+    of_servers, by_header = "model servers or gateways answer themselves", {"headers": [{**values, "value": "m"}]}
+    for path, words in (
+        ("/v1", of_servers),
+        ("/V1/chat/completions", of_servers),
+        ("/health", of_servers),
+        ("/.well-known/acme-challenge", of_servers),
+        ("/models", of_servers),
+        ("//v1", everything),
+    ):
+        rules = matching({"path": {"type": "PathPrefix", "value": path}})
+        yield tried(
+            "routes", f"the path {path}", words, HTTP_ROUTE, {**honest, "spec": {**honest["spec"], "rules": rules}}
+        )
+    longer = matching({"path": {"type": "PathPrefix", "value": "/v1"}, **by_header})
+    spec = {**honest["spec"], "rules": longer}
+    yield tried("routes", "a name below a path", everything, HTTP_ROUTE, {**honest, "spec": spec})
+    for key in ("external-dns.alpha.kubernetes.io/hostname", "konghq.com/plugins", "nginx.org/server-snippets"):
+        metadata = {**honest["metadata"], "annotations": {key: "x"}}
+        orders = "annotations that controllers take orders from"
+        yield tried("routes", f"the annotation {key}", orders, HTTP_ROUTE, {**honest, "metadata": metadata})
 
 
 _ROUTED = {

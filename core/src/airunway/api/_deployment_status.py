@@ -142,6 +142,11 @@ class GatewayStatus(ApiModel):
     path: str | None = Field(default=None, max_length=1024, description="URL path of the model.")
     model_name: str | None = Field(default=None, max_length=2048, description="Model name to send in requests.")
     gateway_namespace: str | None = Field(default=None, description="Namespace of the Gateway.")
+    warnings: list[_Short] = Field(
+        default_factory=list,
+        max_length=8,
+        description="What is to be known of the route although it works, as sentences; status.warnings repeats them.",
+    )
 
 
 class ConfigReference(ApiModel):

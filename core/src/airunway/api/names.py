@@ -52,6 +52,11 @@ CLAIM_UID = f"{GROUP}/claim-uid"
 INFERENCE_GATEWAY = f"{GROUP}/inference-gateway"
 """Label on a Gateway: ``"true"`` chooses it among several for deployments that name none."""
 
+GATEWAY_NAMESPACE = f"{GROUP}/gateways"
+"""Label on a Namespace: ``allowed`` lets its Gateways be chosen for deployments that name none. Only who may label
+namespaces can set it, unlike a label on a Gateway.
+"""
+
 MODEL_HEADER = "X-Gateway-Model-Name"
 """Header of a request that names the model; the rule by model name of a route matches it."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from airunway.api.names import MAX_NAME_LENGTH
+from airunway.api.paths import ALLOWED, reserved_pattern
 from airunway.quantity import MAX_EXPONENT, parse_quantity, same_quantity
 from airunway.references import IMAGE_PATTERN, MODEL_PATTERN
 from airunway.resource import Resource
@@ -163,6 +164,20 @@ def duration_rule(path: str, field: str, message: str) -> ValidationRule:
         f"self.{field}.matches('^([0-9]{{1,5}}(h|m|s|ms)){{1,4}}$')",
         message=message,
         field=f".{field}",
+    )
+
+
+def path_template_rules(path: str) -> Iterator[ValidationRule]:
+    """The rule about templates of URL paths that can be refused without the deployment's own fields; what others give
+    is refused by the gateway part (PathNotAllowed).
+    """
+    yield ValidationRule(
+        path=path,
+        expression=f"!has(self.pathTemplate) || self.pathTemplate == '' || "
+        f"!self.pathTemplate.matches('{reserved_pattern()}')",
+        message="pathTemplate must not be / nor begin with a segment that model servers or gateways answer themselves, "
+        f"such as /v1 or /health: {ALLOWED}",
+        field=".pathTemplate",
     )
 
 
@@ -604,6 +619,7 @@ MODEL_DEPLOYMENT_RULES: tuple[ValidationRule, ...] = (
     *_gpu_rules(),
     *_mode_rules(),
     *_field_rules(),
+    *path_template_rules("spec.gateway"),
     *_ceiling_rules(),
     *storage_rules(),
 )

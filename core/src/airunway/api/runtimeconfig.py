@@ -26,13 +26,15 @@ from airunway.api.base import (
 )
 from airunway.api.bounds import MAX_ENTRIES, MAX_SHARED_ENV
 from airunway.api.modeldeployment import GatewayReference
-from airunway.api.rules import ValidationRule, credential_rules, duration_rule
+from airunway.api.paths import NAMESPACE_MARK, reserved_pattern
+from airunway.api.rules import FORBIDDEN, ValidationRule, credential_rules, duration_rule, path_template_rules
 
 KIND, CLUSTER_KIND = "RuntimeConfig", "ClusterRuntimeConfig"
 
 _MAX_PATTERNS = 64
 
 _Pattern = Annotated[str, Field(max_length=320)]
+_Prefix = Annotated[str, Field(max_length=200)]
 _Value = Annotated[str, Field(max_length=4096)]
 
 
@@ -74,6 +76,20 @@ class RoutingSpec(ApiModel):
         default_factory=dict,
         max_length=MAX_ENTRIES,
         description="Annotations of routes; those of a deployment win. Default: none.",
+    )
+    path_prefixes: list[_Prefix] = Field(
+        default_factory=list,
+        max_length=_MAX_PATTERNS,
+        description="Only in a ClusterRuntimeConfig: the paths that namespaces may have, each with all below it, such "
+        "as /ml/{namespace}. The lists of all ClusterRuntimeConfigs add up and hold for every namespace. Default: all "
+        "but those that servers and gateways answer themselves.",
+    )
+    model_names: list[_Pattern] = Field(
+        default_factory=list,
+        max_length=_MAX_PATTERNS,
+        description="Only in a ClusterRuntimeConfig: patterns of the model names that namespaces may have at a "
+        "Gateway, such as {namespace}-*. The lists of all ClusterRuntimeConfigs add up and hold for every namespace. "
+        "Default: all.",
     )
 
 
@@ -238,6 +254,7 @@ def _common_rules() -> Iterator[ValidationRule]:
         message="maxConcurrentRollouts must be at least 1",
         field=".maxConcurrentRollouts",
     )
+    yield from path_template_rules("spec.routing")
     yield ValidationRule(
         path="spec.labelPropagation",
         expression="!has(self.match) || self.match.all(p, p != '')",
@@ -252,11 +269,42 @@ def _common_rules() -> Iterator[ValidationRule]:
         yield duration_rule(f"spec.{part}", field, f"{part}.{field} must be a duration such as 10s, 5m or 1h")
 
 
-RUNTIME_CONFIG_RULES: tuple[ValidationRule, ...] = tuple(_common_rules())
+def _rules_of_namespaces() -> Iterator[ValidationRule]:
+    """What a namespace may have is given by an administrator, not by its own RuntimeConfig."""
+    for field, what in (("pathPrefixes", "paths"), ("modelNames", "model names")):
+        yield ValidationRule(
+            path="spec.routing",
+            expression=f"!has(self.{field}) || self.{field}.size() == 0",
+            message=f"a {KIND} gives no namespace its {what}: put routing.{field} into a {CLUSTER_KIND}",
+            field=f".{field}",
+            reason=FORBIDDEN,
+        )
+
+
+def _rules_of_rights() -> Iterator[ValidationRule]:
+    segment = r"([^{}/]|[{]namespace[}])+"
+    yield ValidationRule(
+        path="spec.routing",
+        expression=f"!has(self.pathPrefixes) || self.pathPrefixes.all(p, p.matches('^(/{segment})+$') && "
+        f"!p.matches('{reserved_pattern()}'))",
+        message="a path prefix is /, a segment that no server or gateway answers itself, and further segments, such as "
+        f"/ml/{NAMESPACE_MARK}; {NAMESPACE_MARK} is all that may be in braces",
+        field=".pathPrefixes",
+    )
+    yield ValidationRule(
+        path="spec.routing",
+        expression="!has(self.modelNames) || self.modelNames.all(p, p.matches('^([^{}]|[{]namespace[}])+$'))",
+        message=f"a pattern of model names must not be empty; {NAMESPACE_MARK} is all that may be in braces",
+        field=".modelNames",
+    )
+
+
+RUNTIME_CONFIG_RULES: tuple[ValidationRule, ...] = (*_common_rules(), *_rules_of_namespaces())
 """All rules of the RuntimeConfig (docs/runtime-configs.md)."""
 
 CLUSTER_RUNTIME_CONFIG_RULES: tuple[ValidationRule, ...] = (
     *_common_rules(),
+    *_rules_of_rights(),
     *credential_rules(CLUSTER_KIND, namespaced=KIND),
 )
 """All rules of the ClusterRuntimeConfig: those of the RuntimeConfig, and no credentials."""

@@ -68,7 +68,14 @@ class CoreOptions:
         str,
         typer.Option(
             help="Gateway of deployments whose runtime config names none, as NAMESPACE/NAME (default: the only one, or "
-            "the one with the label airunway.ai/inference-gateway=true)."
+            "the only one with the label airunway.ai/inference-gateway=true, in the namespaces for Gateways)."
+        ),
+    ] = ""
+    gateway_namespaces: Annotated[
+        str,
+        typer.Option(
+            help="Namespaces for Gateways, as a,b: only there a Gateway is chosen that nothing names (default: our own "
+            "and those with the label airunway.ai/gateways=allowed)."
         ),
     ] = ""
     epp_image: Annotated[
@@ -114,6 +121,13 @@ class CoreOptions:
     ] = False
     webhook_access_review: Annotated[
         bool, typer.Option(help="Refuse users who may not create the provider's own resource in that namespace.")
+    ] = True
+    webhook_access_review_routes: Annotated[
+        bool,
+        typer.Option(
+            help="Refuse users who ask for a route and may not create HTTPRoutes in that namespace; with the access "
+            "review only."
+        ),
     ] = True
     webhook_access_review_pods: Annotated[
         bool,

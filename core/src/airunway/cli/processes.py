@@ -123,7 +123,7 @@ def _effective(
         every = {name.replace("_", "-"): _text(value) for name, value in asdict(core).items()}
         of_core = {name: text for name, text in every.items() if text or not name.startswith("webhook-")}
         options_of_parts = {
-            names.GATEWAY_MANAGER: ("gateway", "gateway-name", "epp-image", "epp-version"),
+            names.GATEWAY_MANAGER: ("gateway", "gateway-name", "gateway-namespaces", "epp-image", "epp-version"),
             names.MODEL_CACHE_MANAGER: ("model-cache", "downloader-image", "max-downloads"),
         }
         options = {names.CORE_MANAGER: of_core} | {
@@ -214,10 +214,17 @@ def _core_part(options: CoreOptions, namespaces: tuple[str, ...]) -> Part:
 
 
 def _gateway_part(options: CoreOptions) -> Part:
-    """A function that creates the part that makes routes."""
+    """A function that creates the part that makes routes. Raises ValueError for invalid options."""
     from airunway.gateway.application import GatewayApplication, GatewaySettings
 
-    settings = GatewaySettings(gateway_name=options.gateway_name, picker_version=options.epp_version)
+    if options.gateway_name and not re.fullmatch(r"[^/]+/[^/]+", options.gateway_name):
+        raise ValueError(f"--gateway-name: {options.gateway_name!r} is not NAMESPACE/NAME: write both")
+    settings = GatewaySettings(
+        gateway_name=options.gateway_name,
+        gateway_namespaces=namespaces_of(options.gateway_namespaces, option="--gateway-namespaces"),
+        home=own_namespace(),
+        picker_version=options.epp_version,
+    )
     if options.epp_image:
         settings = replace(settings, picker_image=options.epp_image)
 
@@ -325,12 +332,12 @@ def own_namespace() -> str:
     return operator_namespace(os.environ)
 
 
-def namespaces_of(text: str) -> tuple[str, ...]:
+def namespaces_of(text: str, *, option: str = "--watch-namespaces") -> tuple[str, ...]:
     """The namespaces of ``a,b``, each once. Raises ValueError for a name that no namespace can have."""
     names = tuple(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
     for name in names:
         if len(name) > 63 or not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name):
-            raise ValueError(f"--watch-namespaces: {name!r} is not a valid namespace name")
+            raise ValueError(f"{option}: {name!r} is not a valid namespace name")
     return names
 
 

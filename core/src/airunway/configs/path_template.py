@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
+from airunway.api.paths import ALLOWED, reserved_part
 from airunway.json_path import shortened
 from airunway.resource import Resource
 
@@ -49,6 +50,10 @@ class PathTemplateError(ValueError):
         self.position = position
         """Index of the character in the template, from 0."""
         super().__init__(f"the path template cannot be used: {self.expression!r} at character {position + 1}: {reason}")
+
+
+class PathNotAllowed(PathTemplateError):
+    """A template that gives a path which no deployment, or none of this namespace, may have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,15 +206,16 @@ def _bracket(text: str, start: int, refused: Callable[[str, int], PathTemplateEr
 # ------------------------------------------------------------------------------------------------------------ rendering
 
 
-def render_path(text: str, deployment: Resource) -> str:
+def render_path(text: str, deployment: Resource, *, reserved: bool = False) -> str:
     """Returns the path of a deployment by the template `text`: encoded, in lower case, at most 200 characters.
 
-    Raises PathTemplateError, and nothing else, if the template or what it gives cannot be a path.
+    Raises PathTemplateError, and nothing else, if the template or what it gives cannot be a path; PathNotAllowed if it
+    is one that servers or gateways answer themselves, unless these are allowed (`reserved`).
     """
     raw = "".join(piece if isinstance(piece, str) else _value(piece, deployment) for piece in parse_template(text))
     segments = [segment for segment in raw.lower().split("/") if segment]
     if not segments:
-        raise PathTemplateError("the path is '/', which would take all traffic of the gateway", expression=text)
+        raise PathNotAllowed("the path is '/', which would take all traffic of the gateway", expression=text)
     for segment in segments:
         if segment in (".", ".."):
             raise PathTemplateError(f"the path {shortened(raw)!r} has the segment {segment!r}", expression=text)
@@ -220,6 +226,11 @@ def render_path(text: str, deployment: Resource) -> str:
     if len(path) > MAX_RENDERED:
         raise PathTemplateError(
             f"the path has {len(path)} characters after encoding, more than {MAX_RENDERED}: {shortened(path)}",
+            expression=text,
+        )
+    if not reserved and (taken := reserved_part(path)):
+        raise PathNotAllowed(
+            f"the path {path} is not allowed: model servers or gateways answer {taken} themselves; {ALLOWED}",
             expression=text,
         )
     return path

@@ -410,10 +410,11 @@ def path_of(deployment: Resource, config: EffectiveConfig | None) -> str:
 
     Raises PathTemplateError, and nothing else, if there is no such path.
     """
-    template = path_template_of(deployment, config).text
-    if not isinstance(template, str):
+    template = path_template_of(deployment, config)
+    if not isinstance(template.text, str):
         raise PathTemplateError("spec.gateway.pathTemplate must be text")
-    return render_path(template, deployment)
+    # The second segment of the default path is the uid, which no server answers: a namespace may be called ``chat``.
+    return render_path(template.text, deployment, reserved=template.is_default)
 
 
 # ------------------------------------------------------------------------------------------------ readers of a spec

@@ -11,7 +11,7 @@ from typing import Protocol
 import kopf
 
 from airunway.api import names
-from airunway.configs.resolution import Rollout, config_name
+from airunway.configs.resolution import EffectiveConfig, Rollout, config_name
 from airunway.controller.decision import SILENT_AFTER
 from airunway.controller.guarded import GuardParameters
 from airunway.controller.policies import Policies, PolicyFile
@@ -244,6 +244,15 @@ class CoreApplication:
             origin=f"{ref['kind']} {'/'.join(filter(None, named))}" if ref and part.condition is not None else "",
             problem=part.fault.message if part.fault is not None else "",
         )
+
+    @property
+    def makes_routes(self) -> bool:
+        """Whether the gateway part is on."""
+        return names.GATEWAY_PART in self._settings.parts
+
+    def config_of(self, deployment: Resource) -> EffectiveConfig | None:
+        """The runtime config that a deployment follows."""
+        return self._runtime_configs.resolve(deployment).config
 
     async def labels_of(self, namespace: str) -> Mapping[str, str]:
         """The labels of a namespace to which the policy's selectors apply. Raises KubeError."""

@@ -26,7 +26,7 @@ from airunway.resource import (
     text_at,
 )
 from airunway.routing.backends import picker_for
-from airunway.routing.gateways import admits, choose, listeners
+from airunway.routing.gateways import Detection, admits, choose, listeners, unserved
 from airunway.validation.policy import PolicyError, read_selector
 
 _UPGRADE = "helm upgrade of the chart airunway, or kubectl apply the ClusterRole of docs/reference/core-roles.yaml"
@@ -92,29 +92,96 @@ def _other_rules(seen: Snapshot) -> Iterator[Found]:
         yield Found(f"ClusterRole/{names.ENDPOINT_PICKER_ROLE}", "Its rules differ.")
 
 
+def _choices(seen: Snapshot, core: ProcessDeployment) -> list[Resource]:
+    """The Gateways that may be chosen without being named: those of the namespaces for Gateways."""
+    listed = [name for part in core.option("gateway-namespaces").split(",") if (name := part.strip())]
+
+    def trusts(namespace: str) -> bool:
+        if listed:
+            return namespace in listed
+        return namespace == core.key.namespace or seen.labels_of(namespace).get(names.GATEWAY_NAMESPACE) == "allowed"
+
+    return [each for each in seen.gateways or () if not is_deleting(each) and trusts(key_of(each).namespace)]
+
+
+def _detection(seen: Snapshot, core: ProcessDeployment) -> Detection:
+    """What the core knows for a deployment that names no Gateway."""
+    namespaces = {key_of(each).namespace for each in _choices(seen, core)}
+    return Detection(flag=core.option("gateway-name"), namespaces=namespaces)
+
+
+def _live(deployment: Resource) -> Resource:
+    """What is known of a route without reading it: the Gateway in the deployment's status."""
+    published = dig(deployment, "status", "gateway")
+    ref = {"name": text_at(published, "gatewayName"), "namespace": text_at(published, "gatewayNamespace")}
+    return {"metadata": {"namespace": key_of(deployment).namespace}, "spec": {"parentRefs": [ref]}}
+
+
+def _used(seen: Snapshot) -> list[Resource]:
+    """The Gateways that routes are attached to, or would be."""
+    wanted = {key_of(each) for core in _routing(seen) for each in _choices(seen, core)}
+    for core in _routing(seen):
+        namespace, _, name = core.option("gateway-name").partition("/")
+        wanted.add(ObjectKey(namespace, name))
+    for deployment in seen.deployments or ():
+        found = dig(deployment, "status", "gateway", default={})
+        wanted.add(ObjectKey(str(found.get("gatewayNamespace")), str(found.get("gatewayName"))))
+    return [each for each in seen.gateways or () if key_of(each) in wanted]
+
+
 @warning(
     "ARW0903",
     "There are several Gateways and none is chosen",
-    why="Deployments that name no Gateway, themselves or by their runtime config, get no route (NoGateway).",
+    why="Deployments that name no Gateway, themselves or by their runtime config, get no route (AmbiguousGateway).",
     do=f"Label one with {names.INFERENCE_GATEWAY}=true. Or set the value "
     "gateway.name of the chart airunway, or spec.routing.gatewayRef of a runtime config.",
-    needs=("components", "gateways"),
+    needs=("components", "gateways", "namespaces"),
 )
 def _no_choice(seen: Snapshot) -> Iterator[Found]:
-    gateways = [gateway for gateway in seen.gateways or () if not is_deleting(gateway)]
-    if len(gateways) < 2 or any(labels_of(gateway).get(names.INFERENCE_GATEWAY) == "true" for gateway in gateways):
-        return
     for core in _routing(seen):
-        if not core.option("gateway-name"):
+        gateways = _choices(seen, core)
+        labelled = [each for each in gateways if labels_of(each).get(names.INFERENCE_GATEWAY) == "true"]
+        if len(gateways) > 1 and len(labelled) != 1 and not core.option("gateway-name"):
             listed = ", ".join(str(key_of(gateway)) for gateway in gateways[:5])
             key = key_of(gateways[0])
             yield Found(
                 core.name,
-                f"It can choose among {len(gateways)} ({listed}).",
+                f"It can choose among {len(gateways)} ({listed}); {len(labelled)} have the label.",
                 do=f"Label one: kubectl label gateway {key.name} --namespace {key.namespace} "
                 f"{names.INFERENCE_GATEWAY}=true. Or set the value gateway.name of the chart airunway, or "
                 "spec.routing.gatewayRef of a runtime config.",
             )
+
+
+@warning(
+    "ARW0912",
+    "No Gateway is in a namespace for Gateways",
+    why="Deployments that name no Gateway, themselves or by their runtime config, get no route (NoGateway): a Gateway "
+    "in any other namespace is not trusted with everybody's requests.",
+    do=f"Allow its namespace: kubectl label namespace NAMESPACE {names.GATEWAY_NAMESPACE}=allowed. Or set gateway.name "
+    "or gateway.namespaces of the chart airunway, or spec.routing.gatewayRef of a runtime config.",
+    needs=("components", "gateways", "namespaces"),
+)
+def _none_trusted(seen: Snapshot) -> Iterator[Found]:
+    alive = [each for each in seen.gateways or () if not is_deleting(each)]
+    named_by_config = any(dig(config, "spec", "routing", "gatewayRef") for _, config in _configs(seen))
+    for core in _routing(seen):
+        if alive and not named_by_config and not core.option("gateway-name") and not _choices(seen, core):
+            yield Found(core.name, f"It may choose none of {len(alive)} ({key_of(alive[0])} first).")
+
+
+@warning(
+    "ARW0913",
+    "A Gateway with routes serves nothing",
+    why="It is not programmed, or has no address: no request reaches what it has accepted. Its deployments are "
+    "Degraded (GatewayNotProgrammed).",
+    do="Look at what its controller says: kubectl describe gateway NAME --namespace NAMESPACE.",
+    needs=("components", "gateways", "namespaces", "deployments"),
+)
+def _serves_nothing(seen: Snapshot) -> Iterator[Found]:
+    for gateway in _used(seen):
+        if (found := unserved(gateway)) is not None and not is_deleting(gateway):
+            yield Found(named("Gateway", gateway), f"It {found.words}.")
 
 
 @warning(
@@ -271,7 +338,11 @@ def _shut(seen: Snapshot) -> Iterator[Found]:
             if is_deleting(deployment) or routing_request(deployment, config) is RoutingRequest.OFF:
                 continue
             chosen = choose(
-                seen.gateways or (), deployment=deployment, config=config, flag=core.option("gateway-name")
+                seen.gateways or (),
+                deployment=deployment,
+                config=config,
+                detection=_detection(seen, core),
+                live=_live(deployment),
             ).gateway
             if chosen is not None and (not core.watched or key_of(deployment).namespace in core.watched):
                 gateways[key_of(chosen)] = chosen

@@ -47,6 +47,7 @@ def settings_of(component: ProcessDeployment) -> WebhookSettings | None:
             manage_configuration=component.on("webhook-manage-configuration"),
             access_review=options.get("webhook-access-review") != "false",
             access_review_pods=component.on("webhook-access-review-pods"),
+            access_review_routes=options.get("webhook-access-review-routes") != "false",
         )
     except ValueError:
         return None

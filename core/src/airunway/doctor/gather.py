@@ -183,6 +183,7 @@ class _Reader:
         components, providers = first.components, first.providers
         if components is not None:
             watched = {name for component in components for name in component.watched} | {self._namespace}
+            watched |= {key_of(gateway).namespace for gateway in first.gateways or ()}
             watched |= set(sorted({key_of(each).namespace for each in first.deployments or ()})[:_NAMESPACES])
             accounts = [ObjectKey(component.key.namespace, component.account) for component in components]
             rights = expected_rights(components, self._hosts, self._add_ons)

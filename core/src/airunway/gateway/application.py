@@ -20,6 +20,7 @@ from airunway.gateway.reconciler import RouteReconciler, serves_generation
 from airunway.kube import Client, Kind, Priority, wait_until_synced
 from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches, ProviderCapabilities
+from airunway.process.config_policy import NamespaceGrants
 from airunway.process.deployment_cache import whole
 from airunway.process.manager import Lead
 from airunway.process.predicates import RelevantMetadata, needs_reconcile
@@ -37,6 +38,7 @@ from airunway.resource import (
 from airunway.routing.backends import picker_for
 from airunway.routing.claims import Claims
 from airunway.routing.intent import CONDITION, Flags, Probe
+from airunway.routing.rights import MODEL_NAMES, PATH_PREFIXES, RouteRights, granted_by
 from airunway.status.conditions import verdict_in
 
 log = logging.getLogger(__name__)
@@ -62,7 +64,11 @@ class GatewaySettings:
     """The configuration of the gateway part."""
 
     gateway_name: str = ""
-    """``--gateway-name``: NAMESPACE/NAME or NAME; empty: detected."""
+    """``--gateway-name``: NAMESPACE/NAME; empty: detected."""
+    gateway_namespaces: tuple[str, ...] = ()
+    """``--gateway-namespaces``: where Gateways are detected; empty: in `home`, and in namespaces with the label."""
+    home: str = ""
+    """Our own namespace."""
     picker_image: str = DEFAULT_PICKER_IMAGE
     """``--epp-image``."""
     picker_version: str = ""
@@ -100,7 +106,12 @@ class GatewayApplication:
             on_reference=self._on_reference,
             on_gateway=self._on_gateway,
             on_choice=self._on_choice,
+            trusted=settings.gateway_namespaces or (settings.home,),
+            by_label=not (settings.gateway_namespaces or settings.gateway_name),
         )
+        self._grants = caches.one(NamespaceGrants)
+        self._grants.listeners[names.GATEWAY_MANAGER] = self._on_rights
+        self._granted = granted_by(())
         found = picker_for(settings.picker_image, version=settings.picker_version)
         self._picker_problem = found if isinstance(found, str) else ""
         self._choice_changed = asyncio.Event()
@@ -124,6 +135,7 @@ class GatewayApplication:
                 epp_version=settings.picker_version,
             ),
             ask=self._ask,
+            rights_of=self._rights_of,
             wake=lambda key: self._queue.add(key, self._base.urgency),
             clock=clock or (lambda: datetime.now(UTC)),
         )
@@ -139,6 +151,7 @@ class GatewayApplication:
     async def run(self, lead: Lead) -> None:
         """Watch the API server until cancelled; reconcile while leading."""
         self._known.add_listener(self._on_deployment)
+        self._configs.cluster.add_handler(self._on_cluster_config)
         # After a restart of this part the cache is full already, and announces nothing.
         for key in list(self._deployments.keys()):
             self._note_references(key, None, self._known.get(key))
@@ -230,8 +243,31 @@ class GatewayApplication:
         self._base.enqueue_all(("gateway", gateway), lambda deployment: _may_use(deployment, gateway))
 
     def _on_choice(self) -> None:
-        """Gateways, or the served kinds, have changed: any deployment may use another Gateway now."""
+        """Gateways, the served kinds, or what namespaces may have, changed: so may the claims of any deployment."""
         self._choice_changed.set()
+
+    def _on_rights(self, _namespace: str) -> None:
+        """The policy, or the labels of a namespace, have changed: so may what deployments may have."""
+        self._on_choice()
+
+    def _on_cluster_config(self, _key: ObjectKey, _old: Resource | None, _new: Resource | None) -> None:
+        granted = granted_by(self._configs.cluster.values())
+        if granted != self._granted:
+            self._granted = granted
+            self._on_choice()
+
+    def _rights_of(self, namespace: str) -> RouteRights | None:
+        """What a namespace may have at a Gateway; None: its labels, on which the policy depends, are not read yet."""
+        grants = self._grants.of(namespace)
+        if grants is None:
+            return None
+        (prefixes, patterns), policy = self._granted, grants.uses
+        return RouteRights(
+            config_prefixes=prefixes,
+            config_names=patterns,
+            policy_prefixes=policy.get(PATH_PREFIXES),
+            policy_names=policy.get(MODEL_NAMES),
+        )
 
     async def _reclaim(self) -> None:
         """Compute the claims anew after a change of Gateways, then reconcile.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import orjson
 
@@ -11,8 +11,10 @@ from airunway.api import names
 from airunway.kube import (
     CONFIG_MAP,
     DEPLOYMENT,
+    NAMESPACE,
     SERVICE,
     SERVICE_ACCOUNT,
+    AnyReflector,
     Kind,
     compact_bytes,
     compact_objects,
@@ -21,7 +23,7 @@ from airunway.kube import (
 )
 from airunway.owned.objects import Identity, identity_in, is_ours
 from airunway.owned.views import OwnedView, known_objects, view_of, views_by_kind
-from airunway.process.caches import Caches
+from airunway.process.caches import Caches, SharedCache
 from airunway.resource import (
     ObjectKey,
     Resource,
@@ -75,7 +77,12 @@ class GatewayCaches:
         on_reference: Callable[[Kind, ObjectKey], None],
         on_gateway: Callable[[ObjectKey], None],
         on_choice: Callable[[], None],
+        trusted: Collection[str],
+        by_label: bool,
     ) -> None:
+        """`trusted` are the namespaces whose Gateways may be chosen without being named; `by_label`: those that have
+        the label for it, too.
+        """
         self._notify = notify
         self._on_reference = on_reference
         self._on_gateway = on_gateway
@@ -90,6 +97,12 @@ class GatewayCaches:
             for kind in (*OPTIONAL, *PICKER_KINDS)
         )
         self._served: frozenset[Kind] = frozenset()
+        self._named = self._trusted = frozenset(trusted)
+        self._labelled: SharedCache | None = None
+        if by_label:
+            selector = f"{names.GATEWAY_NAMESPACE}=allowed"
+            self._labelled = caches.of(NAMESPACE, project=_name_only, label_selector=selector, everywhere=True)
+            self._labelled.add_handler(self._on_namespace)
 
     def _view(self, caches: Caches, kind: Kind, *, ours: bool) -> OwnedView:
         packed = kind is HTTP_ROUTE  # there is one for each deployment
@@ -123,11 +136,19 @@ class GatewayCaches:
 
     def unread(self) -> list[str]:
         """The kinds of which it was never known what there is: neither read completely nor known to be absent."""
-        return [view.kind.plural for view in self._views.values() if not view.reflector.answered.is_set()]
+        return [reflector.kind.plural for reflector in self._reflectors() if not reflector.answered.is_set()]
 
     async def read(self) -> None:
         """Wait until none of the kinds is unread."""
-        await wait_until_answered([view.reflector for view in self._views.values()])
+        await wait_until_answered(self._reflectors())
+
+    def _reflectors(self) -> list[AnyReflector]:
+        found: list[AnyReflector] = [view.reflector for view in self._views.values()]
+        return found if self._labelled is None else [*found, self._labelled]
+
+    def gateway_namespaces(self) -> frozenset[str]:
+        """The namespaces whose Gateways may be chosen without being named."""
+        return self._trusted
 
     def gateways(self) -> list[Resource]:
         return [] if not self.serves(GATEWAY) else list(self._views[GATEWAY.group, GATEWAY.kind].reflector.values())
@@ -154,8 +175,8 @@ class GatewayCaches:
 
     def start(self, group: asyncio.TaskGroup) -> None:
         """Start the watches in `group`."""
-        for view in self._views.values():
-            group.create_task(view.reflector.run(), name=f"gateway: {view.kind.plural}")
+        for reflector in self._reflectors():
+            group.create_task(reflector.run(), name=f"gateway: {reflector.kind.plural}")
         group.create_task(self._look(), name="gateway: kinds")
 
     async def _look(self) -> None:
@@ -171,6 +192,12 @@ class GatewayCaches:
             return
         for deployment in {one for obj in (old, new) if obj is not None for one in _deployments_of(obj)}:
             self._notify(deployment)
+
+    def _on_namespace(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        if (old is None) != (new is None):
+            name = {key.name}
+            self._trusted = self._trusted | name if new is not None else self._trusted - (name - self._named)
+            self._on_choice()
 
     def _on_gateway_change(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         if old is None or new is None or _chosen_by(old) != _chosen_by(new):
@@ -212,6 +239,10 @@ def _unpacked(obj: Resource) -> Resource:
         return obj
     found: Resource = orjson.loads(obj[_PACKED])
     return found
+
+
+def _name_only(namespace: Resource) -> Resource:
+    return {"metadata": kept(namespace.get("metadata"), "name", "uid", "resourceVersion")}
 
 
 def _chosen_by(gateway: Resource) -> tuple[object, ...]:

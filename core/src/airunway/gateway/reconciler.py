@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -24,10 +24,11 @@ from airunway.process.logs import log_phase
 from airunway.process.memories import Memories
 from airunway.process.runtime_configs import RuntimeConfigs
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, key_of, text_at, uid_of
-from airunway.routing.claims import Claim, Claims, claimant_of
+from airunway.routing.claims import Claim, Claimant, Claims, claimant_of
 from airunway.routing.decision import Decision, decide
-from airunway.routing.gateways import Target, is_shut_out, parents_of, verdict_of
-from airunway.routing.intent import CONDITION, MARK, Facts, Flags, Probe, claims_of, intent_of
+from airunway.routing.gateways import Target, gateway_key, is_shut_out, parents_of, unserved, verdict_of
+from airunway.routing.intent import CONDITION, MARK, Facts, Flags, Intent, Probe, claims_of, intent_of, served_of
+from airunway.routing.rights import RouteRights
 from airunway.routing.routes import claims_in
 from airunway.sdk.picker import ACCOUNT
 from airunway.status.conditions import SERVED, Change, Condition, change_of, conditions_in, written
@@ -84,6 +85,7 @@ class RouteReconciler:
         events: EventRecorder,
         flags: Flags,
         ask: Callable[[Resource], None],
+        rights_of: Callable[[str], RouteRights | None],
         wake: Callable[[ObjectKey], None],
         clock: Callable[[], datetime],
     ) -> None:
@@ -96,6 +98,7 @@ class RouteReconciler:
         self._events = events
         self._flags = flags
         self._ask = ask
+        self._rights_of = rights_of
         self._wake = wake
         self._clock = clock
         self._writer = Writer(client=client, manager=names.GATEWAY_MANAGER, kind_of=caches.view_of)
@@ -105,6 +108,8 @@ class RouteReconciler:
         self._memories = Memories(_Memory)
         self._refused: dict[str, set[Target]] = {}
         """Where a Gateway has last refused a route, by namespace."""
+        self._unserved: dict[ObjectKey, datetime] = {}
+        """Since when Gateways have been seen without an address, or not programmed."""
         self._role: tuple[bool | None, datetime | None] = (None, None)
         self._role_lock = asyncio.Lock()
 
@@ -115,9 +120,12 @@ class RouteReconciler:
         if deployment is None or is_deleting(deployment):
             woken = self._claims.drop(key)
         else:
-            facts = self._wanted(deployment)
-            woken = self._claims.put(claimant_of(deployment), claims_of(facts))
+            woken = self._put(deployment, self._wanted(deployment))
         self._wake_all(woken)
+
+    def _put(self, deployment: Resource, facts: Facts, intent: Intent | None = None) -> frozenset[ObjectKey]:
+        claims = claims_of(facts, intent)
+        return self._claims.put(claimant_of(deployment), claims, served_of(facts, claims))
 
     def _wake_all(self, woken: Iterable[ObjectKey]) -> None:
         for other in woken:
@@ -134,8 +142,13 @@ class RouteReconciler:
         The memory of deployments that were deleted while another process led is dropped.
         """
         self._memories.keep({key_of(deployment) for deployment in deployments})
-        facts = ((deployment, self._wanted(deployment)) for deployment in deployments if not is_deleting(deployment))
-        self._claims.rebuild((claimant_of(deployment), claims_of(wanted)) for deployment, wanted in facts)
+
+        def claimed(deployment: Resource) -> tuple[Claimant, tuple[Claim, ...], frozenset[Claim]]:
+            facts = self._wanted(deployment)
+            claims = claims_of(facts)
+            return claimant_of(deployment), claims, served_of(facts, claims)
+
+        self._claims.rebuild(claimed(deployment) for deployment in deployments if not is_deleting(deployment))
 
     def note_probe(self, deployment: Resource, probe: Probe) -> None:
         """Remember the answer of a model server, if the deployment that was asked still exists. The caller has to
@@ -162,7 +175,7 @@ class RouteReconciler:
             return None  # the core's write brings the next pass
         memory, wanted = self._memories.of(deployment), self._wanted(deployment)
         intent = intent_of(wanted)
-        self._wake_all(self._claims.put(claimant_of(deployment), claims_of(wanted, intent)))
+        self._wake_all(self._put(deployment, wanted, intent))
         facts = replace(self._facts(wanted), pool_refused=memory.pool_refused)
         decision, retry = decide(facts, intent), None
         if decision.makes_picker and await self._has_role() is False:
@@ -244,6 +257,8 @@ class RouteReconciler:
             config_unusable=resolution.missing or is_refused(deployment),
             engine=self._engine_of(deployment),
             gateways=self._caches.gateways(),
+            gateway_namespaces=self._caches.gateway_namespaces(),
+            rights=self._rights_of(key_of(deployment).namespace),
             pools_served=self._caches.serves(INFERENCE_POOL),
             route=self._caches.find(HTTP_ROUTE, key_of(deployment)),
             probe=memory.probe if memory is not None else None,
@@ -276,6 +291,8 @@ class RouteReconciler:
             pool=self._caches.find(INFERENCE_POOL, key),
             picker=self._caches.find(PICKER_KINDS[-1], ObjectKey(key.namespace, ACCOUNT.format(name=key.name))),
             conflicts=self._claims.conflicts(key),
+            unserved=self._note_unserved(wanted.gateways),
+            now=self._clock(),
         )
         named = dig(deployment, "spec", "gateway", "httpRouteRef")
         if isinstance(named, str) and named:
@@ -284,6 +301,12 @@ class RouteReconciler:
         if isinstance(pool, str) and pool:
             facts = replace(facts, provider_pool=self._caches.find(INFERENCE_POOL, ObjectKey(key.namespace, pool)))
         return facts
+
+    def _note_unserved(self, gateways: Iterable[Resource]) -> Mapping[ObjectKey, datetime]:
+        """Since when Gateways have been unserved, as far as this process has seen it."""
+        down = {gateway_key(gateway) for gateway in gateways if unserved(gateway) is not None}
+        self._unserved = {key: self._unserved.get(key, self._clock()) for key in down}
+        return self._unserved
 
     async def _has_role(self) -> bool | None:
         """Whether the ClusterRole of pickers exists; None if it cannot be read."""

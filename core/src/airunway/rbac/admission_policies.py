@@ -93,16 +93,23 @@ def core_guard(user: str, *, name: str = GUARD) -> list[Resource]:
 
 
 def gateway_guard(
-    user: str, *, own: str, namespaces: Sequence[str] = (), images: Sequence[str] = (), name: str = GUARD
+    user: str,
+    *,
+    own: str,
+    namespaces: Sequence[str] = (),
+    images: Sequence[str] = (),
+    annotations: Sequence[str] = (),
+    name: str = GUARD,
 ) -> list[Resource]:
     """The limits of the core's account on the objects of its gateway part, in addition to `core_guard`.
 
     The account may write routes, pools and endpoint pickers that a ModelDeployment controls, that have the part's
     label, that are called as the deployment is, and that have no content that the part never writes. It may bind
     service accounts to one ClusterRole only. `own` is the namespace in which it runs, `namespaces` are those that it
-    watches (empty: all), `images` further repositories of endpoint pickers.
+    watches (empty: all), `images` further repositories of endpoint pickers, `annotations` the keys with a domain that
+    routes may have.
     """
-    variables, rules = gateway_contents(images)
+    variables, rules = gateway_contents(images, annotations)
     kinds = sorted((kind.group, kind.plural) for kind in (HTTP_ROUTE, INFERENCE_POOL, DESTINATION_RULE, *PICKER_KINDS))
     part, gateway = quoted(names.PART), quoted(names.GATEWAY_PART)
     return policy_and_binding(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from airunway.api import names
+from airunway.api.paths import RESERVED_PATHS, RESERVED_SEGMENTS
 from airunway.artifacts.jobs import CA_PATH, CACHE_PATH, PROGRESS_PORT, SCRATCH_PATH, USER, Step
 from airunway.gateway.application import DEFAULT_PICKER_IMAGE
 from airunway.kinds import MODEL_ARTIFACT
@@ -50,18 +51,29 @@ def _rules(test: str) -> str:
     return f"variables.o.spec.?rules.orValue([]).all(r, {test})"
 
 
+_PREFIX = "m.?path.?type.orValue('PathPrefix') == 'PathPrefix'"
 _BY_MODEL_NAME = (
-    f"m.?headers.orValue([]).exists(h, h.name == '{names.MODEL_HEADER}' && h.?type.orValue('Exact') == 'Exact' && "
-    "h.?value.orValue('') != '')"
+    f"(m.all(k, k in ['path', 'headers']) && {_PREFIX} && m.?path.?value.orValue('/') == '/' && "
+    f"m.?headers.orValue([]).size() == 1 && m.headers.all(h, h.name == '{names.MODEL_HEADER}' && "
+    "h.?type.orValue('Exact') == 'Exact' && h.?value.orValue('') != ''))"
 )
-_BY_PATH = "(m.?path.?type.orValue('PathPrefix') == 'PathPrefix' && !(m.?path.?value.orValue('/') in ['', '/']))"
+_BY_PATH = f"(m.all(k, k in ['path']) && {_PREFIX} && m.?path.?value.orValue('/').matches('^(/[^/]+)+$'))"
+_RESERVED = "variables.reserved.exists(s, m.path.value.lowerAscii().split('/')[1] == s)"
+_DEFAULT_PATH = "variables.after.exists(w, m.path.value == '/' + variables.o.metadata.namespace + '/' + w.uid)"
+_ANNOTATIONS_OF_NO_DOMAIN = ("app.kubernetes.io/", "helm.sh/", "checksum/", f"{names.GROUP}/")
+"""Prefixes of annotations of a route that no controller takes orders from, and our own."""
 
 
-def gateway_contents(images: Sequence[str]) -> tuple[dict[str, str], list[PolicyRule]]:
+ANNOTATION_KEYS = "annotationKeys"
+"""The variable with the keys that an installation allows besides."""
+
+
+def gateway_contents(images: Sequence[str], annotations: Sequence[str]) -> tuple[dict[str, str], list[PolicyRule]]:
     """Variables and rules for the objects of the gateway part: routes, pools and endpoint pickers.
 
     The names follow from the deployment's, so that a forged owner reference gives no choice of names. `images` are the
-    repositories of endpoint pickers; the one of this release (`DEFAULT_PICKER_IMAGE`) needs no entry.
+    repositories of endpoint pickers; the one of this release (`DEFAULT_PICKER_IMAGE`) needs no entry. `annotations` are
+    the keys with a domain that routes may have.
     """
     picker = name_after(ACCOUNT)
     variables = {
@@ -72,6 +84,8 @@ def gateway_contents(images: Sequence[str]) -> tuple[dict[str, str], list[Policy
         "kept": f"oldObject == null || variables.kind != {whose_kind('apps', 'deployments')} ? [] : "
         "variables.old.spec.template.spec.containers + variables.old.spec.template.spec.?initContainers.orValue([])",
         IMAGES: images_of(DEFAULT_PICKER_IMAGE, images),
+        "reserved": literals(RESERVED_SEGMENTS),
+        ANNOTATION_KEYS: f"{quoted(','.join(annotations))}.split(',')",
     }
     of_kinds: dict[tuple[str, str], list[PolicyRule]] = {
         ("apps", "deployments"): [
@@ -136,6 +150,22 @@ def gateway_contents(images: Sequence[str]) -> tuple[dict[str, str], list[Policy
                 expression="variables.o.spec.?rules.orValue([]).size() > 0 && "
                 + _rules(f"r.?matches.orValue([]).size() > 0 && r.matches.all(m, {_BY_MODEL_NAME} || {_BY_PATH})"),
                 message="the core's routes match a path below / or a model name: none takes all requests of a Gateway",
+            ),
+            PolicyRule(
+                expression=_rules(
+                    "r.?matches.orValue([]).all(m, has(m.headers) || !has(m.path) || !has(m.path.value) || "
+                    f"!({_RESERVED} || m.path.value.lowerAscii() in {literals(RESERVED_PATHS)}) || {_DEFAULT_PATH})"
+                ),
+                message="the core's routes take no path that model servers or gateways answer themselves, such as /v1",
+            ),
+            PolicyRule(
+                expression="variables.o.metadata.?annotations.orValue({}).all(k, !(k.contains('/') || k.contains('.')) "
+                f"|| {literals(_ANNOTATIONS_OF_NO_DOMAIN)}.exists(p, k.startsWith(p)) || "
+                f"k in variables.{ANNOTATION_KEYS} || "
+                "oldObject != null && oldObject.metadata.?annotations[?k].orValue('') == "
+                "variables.o.metadata.annotations[k])",
+                message="the core's routes have no annotations that controllers take orders from; the value "
+                "gateway.annotations of the chart airunway allows some",
             ),
             PolicyRule(
                 expression=_rules(

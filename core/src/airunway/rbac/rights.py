@@ -126,6 +126,8 @@ def gateway_rights() -> Rights:
     return Rights(
         cluster=(
             _of_kind(GATEWAY, _FOLLOW),
+            # Those whose Gateways may be chosen without being named, by their label.
+            _rule("", ["namespaces"], _FOLLOW),
             # To report that it is missing, with the command, before a picker is made.
             _rule(RBAC, ["clusterroles"], ["get"], named=picker),
         ),

@@ -1,19 +1,25 @@
-"""Knows which deployment holds a path or a model name on a Gateway (docs/routing.md).
+"""Knows which deployment holds a path or a model name on a Gateway (docs/routing.md, "Conflicts").
 
-The older deployment holds a claim: by creation time, then namespace, then name. The answers depend only on the set of
-claims, so they are the same after a restart, in whatever order the deployments are read. A claim on one listener does
-not overlap with a claim on another one; a claim on all listeners (an empty section) overlaps with every claim.
+A claim that a route already serves comes before one that no route serves yet; among equals the older deployment comes
+first: by creation time, then namespace, then name. Each holds what nobody before it holds. So nothing that serves is
+lost to an edit of another deployment, and the answers depend only on what is stored: they are the same after a restart,
+in whatever order the deployments are read.
 
-    a/x claims /chat on all listeners, b/y claims /chat on listener `https`: a/x is older, b/y conflicts with it.
+Two claims overlap on the same value. Of two namespaces, paths overlap also where one is a prefix of the other by
+segments: the longer one would take a part of the requests for the shorter one. A claim on one listener does not overlap
+with a claim on another one; a claim on all listeners (an empty section) overlaps with every claim.
+
+    a/x claims /ml on all listeners, b/y claims /ml/chat on listener `https`: a/x is older, b/y conflicts with it.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from heapq import heappop, heappush
+from typing import NamedTuple, TypeAlias
 
 from airunway.resource import ObjectKey, Resource, text_at
 
@@ -54,6 +60,8 @@ class Conflict(NamedTuple):
 
     claim: Claim
     holder: ObjectKey
+    held: str = ""
+    """What the holder has, where it is another path; empty: the same."""
 
 
 def claimant_of(deployment: Resource) -> Claimant:
@@ -65,85 +73,141 @@ def claimant_of(deployment: Resource) -> Claimant:
     )
 
 
-class _Subject(NamedTuple):
-    gateway: ObjectKey
-    kind: ClaimKind
-    value: str
+_Order: TypeAlias = tuple[bool, Claimant, str, str]
+"""Which of two claims comes first: whether no route serves it yet, claimant, section, value."""
 
 
-@dataclass(slots=True)
-class _Group:
-    """All claims with the same Gateway, kind and value."""
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """A claim, and who holds what it claims."""
 
-    everyone: list[tuple[Claimant, str]] = field(default_factory=list)
-    """Claimants with their sections, the oldest first."""
-    sections: dict[str, list[Claimant]] = field(default_factory=dict)
+    order: _Order
+    claim: Claim
+    node: _Node
+    holds: bool = False
+    holder: _Entry | None = None
+    """The first claim that it overlaps with and that holds; None for one that holds itself."""
 
-    def add(self, claimant: Claimant, section: str) -> None:
-        insort(self.everyone, (claimant, section))
-        insort(self.sections.setdefault(section, []), claimant)
+    @property
+    def claimant(self) -> Claimant:
+        return self.order[1]
 
-    def remove(self, claimant: Claimant, section: str) -> None:
-        del self.everyone[bisect_left(self.everyone, (claimant, section))]
-        same = self.sections[section]
-        del same[bisect_left(same, claimant)]
-        if not same:
-            del self.sections[section]
+    def overlaps(self, other: _Entry) -> bool:
+        """Whether the listeners of both overlap, and their claimants differ."""
+        mine, theirs = self.claim.section, other.claim.section
+        return (not mine or not theirs or mine == theirs) and self.claimant[1:] != other.claimant[1:]
 
-    def heads(self, section: str) -> tuple[Claimant | None, str, Claimant | None]:
-        """What the answers for the group depend on, as far as a change in `section` can change it."""
-        if not self.everyone:
-            return None, "", None
-        same = self.sections.get(section)
-        return *self.everyone[0], same[0] if same else None
 
-    def affected(
-        self, before: tuple[Claimant | None, str, Claimant | None], section: str
-    ) -> Iterable[tuple[Claimant, str]]:
-        """Those whose answer may have changed since `before`."""
-        now = self.heads(section)
-        if now == before:
-            return ()
-        if now[:2] != before[:2]:
-            # Where both oldest ones are on one listener, claims on listeners of their own are decided among themselves.
-            both = bool(now[1]) and bool(before[1])
-            return [entry for entry in self.everyone if not both or entry[1] in ("", section)]
-        return [(claimant, section) for claimant in self.sections.get(section, ())]
+def _order(entry: _Entry) -> _Order:
+    return entry.order
+
+
+def _order_of(claim: Claim, claimant: Claimant, serving: Collection[Claim]) -> _Order:
+    return claim not in serving, claimant, claim.section, claim.value
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    """A path, or a model name, in the tree of all that is claimed on one Gateway; children are one segment longer."""
+
+    parent: _Node | None
+    segment: str
+    children: dict[str, _Node] = field(default_factory=dict)
+    entries: list[_Entry] = field(default_factory=list)
+    """All claims on it, in their order."""
+    holding: list[_Entry] = field(default_factory=list)
+    """Those that hold, in their order."""
+    below: list[_Entry] = field(default_factory=list)
+    """The claims on longer paths that hold, in their order."""
+
+    def ancestors(self) -> Iterator[_Node]:
+        """The shorter paths; not the root, on which nothing is claimed."""
+        node = self.parent
+        while node is not None and node.parent is not None:
+            yield node
+            node = node.parent
+
+    def descendants(self) -> Iterator[_Node]:
+        """The longer paths."""
+        waiting = list(self.children.values())
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting.extend(node.children.values())
+
+
+def _first(holding: Iterable[_Entry], entry: _Entry, *, other_namespace: bool) -> _Entry | None:
+    """The first of these that overlaps with an entry and comes before it."""
+    for other in holding:
+        if other.order >= entry.order:
+            return None
+        if entry.overlaps(other) and not (other_namespace and other.claimant.namespace == entry.claimant.namespace):
+            return other
+    return None
 
 
 class Claims:
     """All claims of all deployments; a change returns the deployments whose conflicts may have changed by it."""
 
     def __init__(self) -> None:
-        self._of: dict[ObjectKey, tuple[Claimant, frozenset[Claim]]] = {}
-        self._groups: dict[_Subject, _Group] = {}
+        self._of: dict[ObjectKey, dict[Claim, _Entry]] = {}
+        self._roots: dict[tuple[ObjectKey, ClaimKind], _Node] = {}
 
     def __len__(self) -> int:
         """How many deployments claim something."""
         return len(self._of)
 
-    def rebuild(self, claims: Iterable[tuple[Claimant, Iterable[Claim]]]) -> None:
-        """Replaces everything. Fastest with the oldest first, which this method sees to."""
+    def rebuild(self, claims: Iterable[tuple[Claimant, Iterable[Claim], Collection[Claim]]]) -> None:
+        """Replaces everything: claimants with their claims, and those claims that their routes serve."""
         self._of.clear()
-        self._groups.clear()
-        for claimant, its in sorted(claims, key=lambda entry: entry[0]):
-            self.put(claimant, its)
+        self._roots.clear()
+        entries = []
+        for claimant, its, serving in claims:
+            mine = self._of.setdefault(claimant.key, {})
+            for claim in its:
+                mine[claim] = entry = self._entry(claim, claimant, serving)
+                entries.append(entry)
+            if not mine:
+                del self._of[claimant.key]
+        # In their order: each is decided once, because none that comes later changes it.
+        for entry in sorted(entries, key=_order):
+            entry.node.entries.append(entry)
+            self._decide(entry)
 
-    def put(self, claimant: Claimant, claims: Iterable[Claim]) -> frozenset[ObjectKey]:
-        """Sets the claims of a deployment; returns the *others* to be woken. No claims: it releases all."""
+    def put(self, claimant: Claimant, claims: Iterable[Claim], serving: Collection[Claim] = ()) -> frozenset[ObjectKey]:
+        """Sets the claims of a deployment, and those that its route serves; returns the *others* to be woken. No
+        claims: it releases all.
+        """
         key, wanted = claimant.key, frozenset(claims)
-        before, had = self._of.get(key, (claimant, frozenset()))
-        if before == claimant and had == wanted:
+        had = self._of.get(key, {})
+        orders = {claim: _order_of(claim, claimant, serving) for claim in wanted}
+        gone = [entry for claim, entry in sorted(had.items()) if orders.get(claim) != entry.order]
+        new = sorted(claim for claim, order in orders.items() if claim not in had or had[claim].order != order)
+        if not gone and not new:
             return frozenset()
-        # A deployment that was made anew under the same name has another age.
-        gone, new = (had - wanted, wanted - had) if before == claimant else (had, wanted)
-        woken: set[ObjectKey] = set()
-        for claim in sorted(gone):
-            woken |= self._change(claim, before, add=False)
-        for claim in sorted(new):
-            woken |= self._change(claim, claimant, add=True)
-        if wanted:
-            self._of[key] = (claimant, wanted)
+        waiting: list[tuple[_Order, int, _Entry]] = []
+        known: set[int] = set()
+
+        def look_at(entries: Iterable[_Entry]) -> None:
+            for entry in entries:
+                if id(entry) not in known:
+                    known.add(id(entry))
+                    heappush(waiting, (entry.order, id(entry), entry))
+
+        kept = {claim: entry for claim, entry in had.items() if orders.get(claim) == entry.order}
+        for entry in gone:
+            self._remove(entry)
+            if entry.holds:
+                look_at(_behind(entry))
+        for claim in new:
+            kept[claim] = entry = self._entry(claim, claimant, serving)
+            insort(entry.node.entries, entry, key=_order)
+            look_at([entry])
+        woken = self._settle(waiting, look_at)
+        for entry in gone:
+            self._prune(entry)
+        if kept:
+            self._of[key] = kept
         else:
             self._of.pop(key, None)
         woken.discard(key)
@@ -152,43 +216,124 @@ class Claims:
     def drop(self, key: ObjectKey) -> frozenset[ObjectKey]:
         """Removes a deployment that is gone; returns the others to be woken."""
         found = self._of.get(key)
-        return self.put(found[0], ()) if found is not None else frozenset()
+        return self.put(next(iter(found.values())).claimant, ()) if found else frozenset()
 
     def conflicts(self, key: ObjectKey) -> tuple[Conflict, ...]:
         """The claims of a deployment that others hold, each with its holder; sorted."""
-        found = self._of.get(key)
-        if found is None:
-            return ()
-        claimant, claims = found
         lost = []
-        for claim in sorted(claims):
-            holder = self.holder(claim)
-            if holder is not None and holder != claimant.key:
-                lost.append(Conflict(claim, holder))
+        for claim, entry in sorted(self._of.get(key, {}).items()):
+            if entry.holder is not None:
+                theirs = entry.holder.claim.value
+                lost.append(Conflict(claim, entry.holder.claimant.key, "" if theirs == claim.value else theirs))
         return tuple(lost)
 
     def holder(self, claim: Claim) -> ObjectKey | None:
-        """The deployment that holds a claim: the oldest one that overlaps and holds; None if it is free."""
-        group = self._groups.get(_Subject(claim.gateway, claim.kind, claim.value))
-        if group is None:
-            return None
-        oldest, its_section = group.everyone[0]
-        # The oldest on all listeners excludes all others. Else those on all listeners overlap with the oldest one,
-        # never hold, and cannot exclude those on other listeners.
-        if not its_section or not claim.section:
-            return oldest.key
-        same = group.sections.get(claim.section)
-        return same[0].key if same else None
+        """The deployment that holds this very path or model name: the first that overlaps; None if it is free."""
+        node = self._roots.get((claim.gateway, claim.kind))
+        for segment in _segments(claim):
+            node = node.children.get(segment) if node is not None else None
+        for entry in node.holding if node is not None else ():
+            if not claim.section or entry.claim.section in ("", claim.section):
+                return entry.claimant.key
+        return None
 
-    def _change(self, claim: Claim, claimant: Claimant, *, add: bool) -> set[ObjectKey]:
-        subject = _Subject(claim.gateway, claim.kind, claim.value)
-        group = self._groups.setdefault(subject, _Group())
-        before = group.heads(claim.section)
-        if add:
-            group.add(claimant, claim.section)
-        else:
-            group.remove(claimant, claim.section)
-        affected = {other.key for other, _ in group.affected(before, claim.section)}
-        if not group.everyone:
-            del self._groups[subject]
-        return affected
+    # ------------------------------------------------------------------------------------------------------ the tree
+
+    def _entry(self, claim: Claim, claimant: Claimant, serving: Collection[Claim]) -> _Entry:
+        """A new entry, which is not in its node yet."""
+        node = self._roots.setdefault((claim.gateway, claim.kind), _Node(None, ""))
+        for segment in _segments(claim):
+            child = node.children.get(segment)
+            if child is None:
+                child = node.children[segment] = _Node(node, segment)
+            node = child
+        return _Entry(_order_of(claim, claimant, serving), claim, node)
+
+    def _settle(
+        self, waiting: list[tuple[_Order, int, _Entry]], look_at: Callable[[Iterable[_Entry]], None]
+    ) -> set[ObjectKey]:
+        """Decides the entries that wait, and those that this changes; returns whose answer has changed.
+
+        In their order: what decides an entry comes before it, and is settled already.
+        """
+        woken = set()
+        while waiting:
+            _, _, entry = heappop(waiting)
+            held, answer = entry.holds, _answer(entry)
+            if held:
+                self._let_go(entry)
+            self._decide(entry)
+            if _answer(entry) != answer:
+                woken.add(entry.claimant.key)
+            if entry.holds != held:
+                look_at(_behind(entry))
+        return woken
+
+    @staticmethod
+    def _decide(entry: _Entry) -> None:
+        """Whether an entry holds, by those that come before it."""
+        node = entry.node
+        found = [
+            _first(node.holding, entry, other_namespace=False),
+            _first(node.below, entry, other_namespace=True),
+            *(_first(above.holding, entry, other_namespace=True) for above in node.ancestors()),
+        ]
+        entry.holder = min(filter(None, found), key=_order, default=None)
+        entry.holds = entry.holder is None
+        if entry.holds:
+            insort(node.holding, entry, key=_order)
+            for above in node.ancestors():
+                insort(above.below, entry, key=_order)
+
+    @staticmethod
+    def _let_go(entry: _Entry) -> None:
+        """Take an entry out of the lists of those that hold."""
+        _take(entry.node.holding, entry)
+        for above in entry.node.ancestors():
+            _take(above.below, entry)
+
+    def _remove(self, entry: _Entry) -> None:
+        _take(entry.node.entries, entry)
+        if entry.holds:
+            self._let_go(entry)
+
+    def _prune(self, entry: _Entry) -> None:
+        """Remove nodes on which nothing is claimed any more."""
+        node = entry.node
+        while node.parent is not None and not node.entries and not node.children:
+            if node.parent.children.get(node.segment) is node:
+                del node.parent.children[node.segment]
+            node = node.parent
+        root = (entry.claim.gateway, entry.claim.kind)
+        if root in self._roots and not self._roots[root].children:
+            del self._roots[root]
+
+
+def _answer(entry: _Entry) -> Conflict | None:
+    """What the deployment is told about its claim."""
+    if entry.holder is None:
+        return None
+    return Conflict(entry.claim, entry.holder.claimant.key, entry.holder.claim.value)
+
+
+def _segments(claim: Claim) -> list[str]:
+    return claim.value.strip("/").split("/") if claim.kind is ClaimKind.PATH else [claim.value]
+
+
+def _take(entries: list[_Entry], entry: _Entry) -> None:
+    """Remove an entry of a sorted list."""
+    del entries[bisect_left(entries, entry.order, key=_order)]
+
+
+def _behind(entry: _Entry) -> Iterator[_Entry]:
+    """The claims that an entry takes from others if it holds: those that overlap with it and come later."""
+
+    def later(entries: list[_Entry]) -> Iterator[_Entry]:
+        for other in entries[bisect_right(entries, entry.order, key=_order) :]:
+            if entry.overlaps(other):
+                yield other
+
+    yield from later(entry.node.entries)
+    for nodes in (entry.node.ancestors(), entry.node.descendants()):
+        for node in nodes:
+            yield from (each for each in later(node.entries) if each.claimant.namespace != entry.claimant.namespace)

@@ -11,18 +11,15 @@ from dataclasses import dataclass, replace
 
 from airunway.api import names
 from airunway.configs.resolution import BUILT_IN, RoutingRequest, propagated
-from airunway.owned.objects import complete, our_labels
 from airunway.redaction import bounded
 from airunway.resource import (
     Resource,
-    annotations_of,
     condition_of,
     dig,
     is_deleting,
     mapping_at,
     number_at,
     text_at,
-    uid_of,
 )
 from airunway.routing.backends import (
     Backend,
@@ -37,11 +34,11 @@ from airunway.routing.backends import (
     picker_state,
     pool_objects,
 )
+from airunway.routing.changes import changes_of
 from airunway.routing.claims import ClaimKind, Conflict
-from airunway.routing.gateways import Target, gateway_key, gateway_status, parent_of, verdict_of
+from airunway.routing.gateways import Target, gateway_key, gateway_status, parent_of, parents_of, verdict_of
 from airunway.routing.intent import (
     CONDITION,
-    MARK,
     Facts,
     Intent,
     has_place,
@@ -51,6 +48,7 @@ from airunway.routing.intent import (
     is_suspended,
     keeps_unasked,
 )
+from airunway.routing.remarks import FIELD_OF_CLAIM, as_served, asked_for, holding, lost_remarks
 from airunway.routing.routes import Rules, annotations_for, request_timeout, route, rules_in
 from airunway.status.conditions import Condition, is_dry_run, is_paused
 from airunway.status.reasons import Category, category_of
@@ -154,6 +152,8 @@ def _watch(facts: Facts, intent: Intent) -> Decision:
     if intent.request is not RoutingRequest.REQUIRED:
         return Decision(objects=None)
     reason, message = "WaitingForValidation", "the core has not validated this generation of the spec yet"
+    if facts.rights is None:
+        message = "the labels of the namespace have not been read yet: what it may have at a Gateway is not known"
     if facts.config_unusable:
         reason, message = "WaitingForConfig", "the runtime config cannot be used: see the condition RuntimeConfigReady"
     return replace(_not_ready(facts, intent, reason, message), transient=not facts.config_unusable)
@@ -162,12 +162,12 @@ def _watch(facts: Facts, intent: Intent) -> Decision:
 def _reported(facts: Facts, intent: Intent, live: Resource) -> Decision:
     """Nothing is changed; the status has the state of the live route."""
     verdict = verdict_of(live, gateways=facts.gateways, pool=facts.pool_behind)
+    verdict, remarks, later = as_served(facts, verdict, parents_of(live))
+    if remarks:
+        verdict = replace(verdict, message="; ".join((verdict.message, *remarks)))
     backend = live_backend(facts.deployment, route=live, pool=facts.own_pool)
-    return Decision(
-        objects=None,
-        condition=_condition(verdict),
-        gateway=_status(facts, intent, ready=verdict.ready, target=parent_of(live), backend=backend),
-    )
+    status = _status(facts, intent, ready=verdict.ready, target=parent_of(live), backend=backend, warnings=remarks)
+    return Decision(objects=None, condition=_condition(verdict), gateway=status, requeue_after=later)
 
 
 def _unasked_without_place(facts: Facts, intent: Intent) -> Decision:
@@ -206,13 +206,23 @@ def _with_user_route(facts: Facts, intent: Intent) -> Decision:
         verdict = Verdict(ready=False, reason=backend.reason, message=backend.message)
     elif verdict.ready:
         verdict = _hindrance(facts, intent, backend, lost=()) or verdict
+    verdict, remarks, later = as_served(facts, verdict, parents_of(facts.user_route))
+    if remarks:
+        verdict = replace(verdict, message="; ".join((verdict.message, *remarks)))
     return Decision(
         objects=made,
         condition=_condition(verdict),
         gateway=_status(
-            facts, intent, ready=verdict.ready, target=parent_of(facts.user_route), backend=found, rules=None
+            facts,
+            intent,
+            ready=verdict.ready,
+            target=parent_of(facts.user_route),
+            backend=found,
+            rules=None,
+            warnings=remarks,
         ),
         probe=intent.probe and found is not None,
+        requeue_after=later,
     )
 
 
@@ -229,7 +239,7 @@ def _routed(facts: Facts, intent: Intent) -> Decision:
             _not_ready(facts, intent, "ResourceConflict", message, made=_kept_pool(facts)), requeue_after=CONFLICT_RETRY
         )
     if intent.path_problem:
-        return _not_ready(facts, intent, "PathTemplateInvalid", intent.path_problem, made=_kept_pool(facts))
+        return _not_ready(facts, intent, intent.path_reason, intent.path_problem, made=_kept_pool(facts))
     backend = _backend(facts, intent)
     if isinstance(backend, Waiting):
         waiting = _not_ready(facts, intent, backend.reason, backend.message, made=_kept_pool(facts))
@@ -238,9 +248,12 @@ def _routed(facts: Facts, intent: Intent) -> Decision:
     lost = {conflict.claim.kind for conflict in facts.conflicts}
     rules = Rules(
         path="" if ClaimKind.PATH in lost else intent.path,
-        model_name="" if ClaimKind.MODEL_NAME in lost else intent.model_name,
+        model_name="" if ClaimKind.MODEL_NAME in lost or intent.name_denied else intent.model_name,
     )
     if not rules:
+        if not asked_for(facts, intent) and (remarks := lost_remarks(facts, intent)):
+            # Nobody asked for the model's name: that another deployment has it is no fault.
+            return _silent(facts, intent, remarks)
         # A pool is not made for a deployment without any rule, and one that exists waits for the next rule.
         reason = _hindrance(facts, intent, backend, lost=facts.conflicts) or Verdict(
             ready=False,
@@ -272,22 +285,38 @@ def _route_made(facts: Facts, intent: Intent, target: Target, backend: Backend, 
     )
     verdict = verdict_of(facts.own_route, gateways=facts.gateways, pool=facts.pool_behind)
     transient = verdict.reason == "WaitingForGateway"
+    told = [remark for remark in (timeout_remark, annotations_remark) if remark]
+    warnings = [] if verdict.ready is False else lost_remarks(facts, intent)
+    verdict, unserved_remarks, later = as_served(facts, verdict, [target])
     if hindrance := _hindrance(facts, intent, backend, lost=facts.conflicts, only_refusals=verdict.ready is False):
-        verdict, transient = hindrance, False
-    if remarks := "; ".join(remark for remark in (timeout_remark, annotations_remark) if remark):
+        verdict, transient, warnings = hindrance, False, []
+    warnings += unserved_remarks
+    if remarks := "; ".join((*told, *warnings)):
         verdict = replace(verdict, message=f"{verdict.message}; {remarks}")
     return Decision(
         objects=(*_pool_and_picker(facts, backend), wanted),
         needs_pool=pool_is_missing and target_of_rules.kind is BackendKind.POOL,
         condition=_condition(verdict),
-        gateway=_status(facts, intent, ready=verdict.ready, target=target, backend=target_of_rules, rules=rules),
+        gateway=_status(
+            facts,
+            intent,
+            ready=verdict.ready,
+            target=target,
+            backend=target_of_rules,
+            rules=rules,
+            warnings=warnings,
+        ),
         probe=intent.probe,
         transient=transient,
-        requeue_after={"ResourceConflict": CONFLICT_RETRY, "Forbidden": ROLE_RETRY}.get(verdict.reason),
+        requeue_after={"ResourceConflict": CONFLICT_RETRY, "Forbidden": ROLE_RETRY}.get(verdict.reason, later),
     )
 
 
-_FIELD_OF_CLAIM = {ClaimKind.PATH: "spec.gateway.pathTemplate", ClaimKind.MODEL_NAME: "spec.gateway.modelName"}
+def _silent(facts: Facts, intent: Intent, warnings: Sequence[str]) -> Decision:
+    """No route, and no condition: what hinders it is a warning."""
+    target = intent.choice.target
+    status = _status(facts, intent, ready=False, target=target, backend=None, rules=Rules(), warnings=warnings)
+    return Decision(objects=_kept_pool(facts), gateway=status)
 
 
 def _hindrance(
@@ -297,15 +326,19 @@ def _hindrance(
 
     `only_refusals` leaves out the picker's own state, so that a gateway's refusal of the route is reported first.
     """
-    if lost:
-        parts = [f"{entry.claim.kind} {entry.claim.value} (held by ModelDeployment {entry.holder})" for entry in lost]
-        fields = dict.fromkeys(_FIELD_OF_CLAIM[entry.claim.kind] for entry in lost)
+    asked = asked_for(facts, intent)
+    missing = {entry.claim.kind for entry in lost} | ({ClaimKind.MODEL_NAME} if intent.name_denied else set())
+    if lost and asked <= missing:
+        fields = dict.fromkeys(FIELD_OF_CLAIM[entry.claim.kind] for entry in lost)
         return Verdict(
             ready=False,
             reason="RouteConflict",
-            message=f"another deployment on Gateway {lost[0].claim.gateway} is older: {', '.join(parts)}; change "
-            f"{' and '.join(fields)}",
+            message=f"another deployment on Gateway {lost[0].claim.gateway} was first: "
+            f"{', '.join(map(holding, lost))}; change {' and '.join(fields)}",
         )
+    if intent.name_denied and not intent.user_route and asked <= missing:
+        remedy = f"set {FIELD_OF_CLAIM[ClaimKind.MODEL_NAME]}"
+        return Verdict(ready=False, reason="ModelNameNotAllowed", message=f"{intent.name_denied}: {remedy}")
     if intent.path_unsupported:
         return Verdict(
             ready=False,
@@ -483,6 +516,7 @@ def _status(
     target: Target | None,
     backend: Backend | None,
     rules: Rules | None = None,
+    warnings: Sequence[str] = (),
 ) -> Resource:
     """``status.gateway``; `rules` are those that are made (None: as the deployment wants them)."""
     gateway = None
@@ -499,18 +533,15 @@ def _status(
         model_name=intent.model_name,
         backend=kind.value if kind is not None else "",
         routed=rules is None or bool(rules),
+        warnings=warnings,
     )
-
-
-_IN_A_PLAN = ("HTTPRoute", "InferencePool", "Deployment")
-"""Kinds of which a dry run says what would become."""
 
 
 def _dry(facts: Facts, intent: Intent, decision: Decision) -> Decision:
     """The same without changes: the status has what is there, and the message says what would be."""
     if decision.objects is None:
         return replace(decision, probe=False)
-    changes, live, found = _changes(facts, decision.objects), facts.own_route, decision.condition
+    changes, live, found = changes_of(facts, decision.objects), facts.own_route, decision.condition
     if not any(changes.values()) and not decision.objects and found is None:
         return replace(decision, objects=None, probe=False)
     would = "; ".join(f"would {verb} {', '.join(names)}" for verb, names in changes.items() if names)
@@ -534,33 +565,6 @@ def _dry(facts: Facts, intent: Intent, decision: Decision) -> Decision:
         else replace(shown, message=bounded(f"{shown.message}; {would}"))
     )
     return replace(decision, objects=None, condition=condition, gateway=gateway, probe=False, transient=False)
-
-
-def _changes(facts: Facts, wanted: Sequence[Resource]) -> dict[str, list[str]]:
-    """What would be created, updated and deleted of route, pool and picker."""
-    live = dict(zip(_IN_A_PLAN, (facts.route, facts.pool, facts.picker), strict=True))
-    found: dict[str, list[str]] = {"create": [], "update": [], "delete": []}
-    for obj in wanted:
-        kind, name = text_at(obj, "kind"), text_at(obj, "metadata", "name")
-        if kind not in _IN_A_PLAN:
-            continue
-        known = live.pop(kind)
-        if known is None:
-            found["create"].append(f"{kind} {name}")
-        elif facts.own(known) is not None and _is_changed(facts, obj, known):
-            found["update"].append(f"{kind} {name}")
-    for kind, known in live.items():
-        if facts.own(known) is not None:
-            found["delete"].append(f"{kind} {text_at(known, 'metadata', 'name')}")
-    return found
-
-
-def _is_changed(facts: Facts, obj: Resource, live: Resource) -> bool:
-    """Whether an object of ours would be written otherwise than it was, by the digest that it has."""
-    metadata = {"namespace": facts.key.namespace, "name": facts.key.name, "uid": uid_of(facts.deployment)}
-    owner = {"apiVersion": names.API_VERSION, "kind": "ModelDeployment", "metadata": metadata}
-    made = complete(obj, owner=owner, labels=our_labels(owner, MARK))
-    return annotations_of(live).get(names.SPEC_HASH) != annotations_of(made)[names.SPEC_HASH]
 
 
 def _live_status(facts: Facts, intent: Intent, live: Resource, *, ready: bool | None) -> Resource:

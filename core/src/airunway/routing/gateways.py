@@ -1,18 +1,32 @@
 """Chooses the Gateway of a route, and reads from the route's status what the Gateway says (docs/routing.md).
 
-Order: the deployment's ``gatewayRef``, the config's, ``--gateway-name``, the only Gateway, the one with the label
-``airunway.ai/inference-gateway=true`` (of several the first by namespace and name). A route is ready when every parent
-has accepted its current generation with resolved references.
+Order: the deployment's ``gatewayRef``, the config's, ``--gateway-name``, the Gateway of the route that exists, the only
+usable Gateway, the only one with the label ``airunway.ai/inference-gateway=true``. The last two only in namespaces that
+an administrator named for Gateways: who may make a Gateway and label it is not thereby trusted with the requests of
+others. A route is ready when every parent has accepted its current generation with resolved references.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from airunway.api import names
 from airunway.configs.resolution import EffectiveConfig
-from airunway.resource import ObjectKey, Resource, dig, entries_at, filled, is_deleting, mapping_at, number_at, text_at
+from airunway.redaction import bounded
+from airunway.resource import (
+    ObjectKey,
+    Resource,
+    dig,
+    entries_at,
+    filled,
+    is_deleting,
+    mapping_at,
+    number_at,
+    parse_time,
+    text_at,
+)
 from airunway.status.rollup import Verdict
 
 
@@ -39,7 +53,7 @@ class ChosenGateway:
     named_by: str = ""
     """What names the Gateway; empty if it was detected."""
     reason: str = ""
-    """``NoGateway`` without a Gateway; empty with one."""
+    """``NoGateway`` or ``AmbiguousGateway`` without a Gateway; empty with one."""
     message: str = ""
 
 
@@ -96,10 +110,25 @@ def admits(listener: Listener, *, gateway: ObjectKey, namespace: str) -> bool:
     return listener.admitted in ("All", "Selector")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Detection:
+    """What is known for a deployment that names no Gateway."""
+
+    flag: str = ""
+    """``--gateway-name``: NAMESPACE/NAME."""
+    namespaces: Collection[str] = ()
+    """The namespaces whose Gateways may be chosen without being named."""
+
+
 def choose(
-    gateways: Sequence[Resource], *, deployment: Resource, config: EffectiveConfig | None, flag: str = ""
+    gateways: Sequence[Resource],
+    *,
+    deployment: Resource,
+    config: EffectiveConfig | None,
+    detection: Detection,
+    live: Resource | None = None,
 ) -> ChosenGateway:
-    """Chooses the Gateway for a deployment; `flag` is ``--gateway-name`` (a name, or namespace/name)."""
+    """Chooses the Gateway for a deployment; `live` is its route if it is ours."""
     namespace = text_at(deployment, "metadata", "namespace")
     ref = mapping_at(deployment, "spec", "gateway", "gatewayRef")
     if name := text_at(ref, "name"):
@@ -121,15 +150,19 @@ def choose(
             ),
             by=f"spec.routing.gatewayRef of {config.origin_of('routing', 'gatewayRef')}",
         )
-    alive = sorted((gateway for gateway in gateways if not is_deleting(gateway)), key=gateway_key)
-    if flag:
-        return _by_flag(alive, flag)
-    return _detected(alive)
+    if detection.flag:
+        where, _, name = detection.flag.rpartition("/")
+        return _named(gateways, Target(gateway=ObjectKey(where, name)), by=FLAG)
+    return _kept(gateways, live, namespace=namespace) or _detected(gateways, detection, namespace=namespace)
+
+
+FLAG = "--gateway-name of the controller"
+"""What names the Gateway of the installation."""
 
 
 def _named(gateways: Sequence[Resource], target: Target, *, by: str) -> ChosenGateway:
     found = next((gateway for gateway in gateways if gateway_key(gateway) == target.gateway), None)
-    if found is not None:
+    if found is not None and not (by == FLAG and is_deleting(found)):
         return ChosenGateway(target=target, gateway=found, named_by=by)
     return ChosenGateway(
         target=target,
@@ -139,41 +172,54 @@ def _named(gateways: Sequence[Resource], target: Target, *, by: str) -> ChosenGa
     )
 
 
-def _by_flag(gateways: Sequence[Resource], flag: str) -> ChosenGateway:
-    namespace, _, name = flag.rpartition("/")
+def _kept(gateways: Sequence[Resource], live: Resource | None, *, namespace: str) -> ChosenGateway | None:
+    """The Gateway of the route that exists, for as long as it exists and may admit the namespace."""
+    target = parent_of(live) if live is not None else None
+    if target is None:
+        return None
     for gateway in gateways:
-        key = gateway_key(gateway)
-        if key.name == name and namespace in ("", key.namespace):
-            return ChosenGateway(target=Target(gateway=key), gateway=gateway, named_by="--gateway-name")
-    return ChosenGateway(
-        target=Target(gateway=ObjectKey(namespace, name)) if namespace and name else None,
-        named_by="--gateway-name",
-        reason="NoGateway",
-        message=f"--gateway-name of the controller names Gateway {flag}, which does not exist: create it, or set "
-        "spec.gateway.gatewayRef",
-    )
+        if gateway_key(gateway) == target.gateway:
+            kept = ChosenGateway(target=Target(gateway=target.gateway), gateway=gateway)
+            return kept if usable(kept, namespace=namespace) else None
+    return None
 
 
-def _detected(gateways: Sequence[Resource]) -> ChosenGateway:
-    label = names.INFERENCE_GATEWAY
-    if len(gateways) == 1:
-        return ChosenGateway(target=Target(gateway=gateway_key(gateways[0])), gateway=gateways[0])
-    labelled = [
-        gateway
-        for gateway in gateways
-        if mapping_at(gateway, "metadata", "labels").get(names.INFERENCE_GATEWAY) == "true"
-    ]
-    if labelled:
-        return ChosenGateway(target=Target(gateway=gateway_key(labelled[0])), gateway=labelled[0])
-    if not gateways:
+def _detected(gateways: Sequence[Resource], detection: Detection, *, namespace: str) -> ChosenGateway:
+    alive = sorted((gateway for gateway in gateways if not is_deleting(gateway)), key=gateway_key)
+    trusted = [gateway for gateway in alive if gateway_key(gateway).namespace in detection.namespaces]
+    choices = [ChosenGateway(target=Target(gateway=gateway_key(each)), gateway=each) for each in trusted]
+    # Where none admits the namespace, the only one is chosen all the same: its refusal says what to set.
+    found = [choice for choice in choices if usable(choice, namespace=namespace)] or choices
+    if len(found) > 1:
+        found = [choice for choice in found if _is_labelled(choice.gateway)] or found
+    if len(found) == 1:
+        return found[0]
+    if found:
+        keys = [choice.target.gateway for choice in found if choice.target is not None]
+        labelled = "has" if not _is_labelled(found[0].gateway) else "alone has"
+        return ChosenGateway(
+            reason="AmbiguousGateway",
+            message=f"there are {len(keys)} Gateways to choose from ({_listed(keys)}) and none {labelled} the label "
+            f"{names.INFERENCE_GATEWAY}=true: label one, or set spec.gateway.gatewayRef",
+        )
+    if not alive:
         return ChosenGateway(reason="NoGateway", message="there is no Gateway in the cluster: create one")
-    listed = ", ".join(str(gateway_key(gateway)) for gateway in gateways[:5])
-    more = f" and {len(gateways) - 5} more" if len(gateways) > 5 else ""
+    keys = [gateway_key(gateway) for gateway in alive]
     return ChosenGateway(
         reason="NoGateway",
-        message=f"there are {len(gateways)} Gateways ({listed}{more}) and none has the label {label}=true: label one, "
-        "or set spec.gateway.gatewayRef",
+        message=f"Gateway {_listed(keys)} is not chosen without being named: set spec.gateway.gatewayRef, or have an "
+        f"administrator allow its namespace (kubectl label namespace {keys[0].namespace} "
+        f"{names.GATEWAY_NAMESPACE}=allowed)",
     )
+
+
+def _is_labelled(gateway: Resource | None) -> bool:
+    return mapping_at(gateway, "metadata", "labels").get(names.INFERENCE_GATEWAY) == "true"
+
+
+def _listed(keys: Sequence[ObjectKey]) -> str:
+    more = f" and {len(keys) - 5} more" if len(keys) > 5 else ""
+    return ", ".join(map(str, keys[:5])) + more
 
 
 def usable(choice: ChosenGateway, *, namespace: str) -> bool:
@@ -393,6 +439,36 @@ def _by_pool(pool: Resource | None, targets: Sequence[Target]) -> Verdict:
     return Verdict(ready=True, reason=ACCEPTED, message="")
 
 
+# -------------------------------------------------------------------------------------- what a Gateway says of itself
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unserved:
+    """A Gateway that is not programmed, or has no address: no request reaches what it has accepted."""
+
+    gateway: ObjectKey
+    words: str
+    """What it says, as the end of a sentence."""
+    since: datetime | None
+    """Since when, where it says so."""
+
+    def __str__(self) -> str:
+        return f"Gateway {self.gateway} {self.words}"
+
+
+def unserved(gateway: Resource) -> Unserved | None:
+    """Why no request reaches a Gateway, by its own status; None if nothing hinders."""
+    status = gateway.get("status")
+    condition = _condition(status, "Programmed")
+    if condition and condition.get("status") != "True":
+        words, since = f"is not programmed: {_words(condition)}", parse_time(condition.get("lastTransitionTime"))
+    elif not any(text_at(entry, "value") for entry in entries_at(status, "addresses")):
+        words, since = "has no address", None
+    else:
+        return None
+    return Unserved(gateway=gateway_key(gateway), words=words, since=since)
+
+
 # ----------------------------------------------------------------------------------------------------------- address
 
 
@@ -445,6 +521,7 @@ def gateway_status(
     model_name: str = "",
     backend: str = "",
     routed: bool = True,
+    warnings: Sequence[str] = (),
 ) -> Resource:
     """``status.gateway``; what is not known is absent, also the URL where no rule leads to the model (`routed`)."""
     endpoint, base = address_of(gateway, section=target.section if target is not None else "", namespace=namespace)
@@ -459,6 +536,7 @@ def gateway_status(
             gatewayName=key.name,
             gatewayNamespace=key.namespace,
             backend=backend,
+            warnings=[bounded(warning) for warning in warnings],
         ),
     }
 

@@ -1,17 +1,18 @@
 """What a deployment wants from routing, from the facts of one pass: Gateway, path, model name and the claims on them.
 
-Example: ``spec.gateway.pathTemplate: /chat`` with one Gateway in the cluster is the path ``/chat`` and the model's own
+Example: ``spec.gateway.pathTemplate: /ml/chat`` with one Gateway is the path ``/ml/chat`` and the model's own
 name on that Gateway, and a claim on each. What other deployments hold does not matter here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cached_property
 
 from airunway.api import names
-from airunway.configs.path_template import PathTemplateError
+from airunway.configs.path_template import PathNotAllowed, PathTemplateError
 from airunway.configs.resolution import (
     BUILT_IN,
     EffectiveConfig,
@@ -35,6 +36,7 @@ from airunway.resource import (
 from airunway.routing.claims import Claim, ClaimKind, Conflict
 from airunway.routing.gateways import (
     ChosenGateway,
+    Detection,
     Target,
     choose,
     gateway_key,
@@ -43,6 +45,7 @@ from airunway.routing.gateways import (
     sections_of,
     usable,
 )
+from airunway.routing.rights import UNRESTRICTED, RouteRights
 from airunway.routing.routes import claims_in, header_problem
 from airunway.status.conditions import is_dry_run, is_paused
 
@@ -57,7 +60,7 @@ class Flags:
     """The gateway part's own settings."""
 
     gateway_name: str = ""
-    """``--gateway-name``: a name, or namespace/name."""
+    """``--gateway-name``: NAMESPACE/NAME."""
     epp_image: str = ""
     """``--epp-image``."""
     epp_version: str = ""
@@ -67,6 +70,9 @@ class Flags:
         "($CHARTS is the location of your release's charts)"
     )
     """The command that installs the ClusterRole of pickers, for a message."""
+
+
+_NO_TIME = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +97,13 @@ class Facts:
     engine: Resource | None = None
     """Entry of ``capabilities.engines`` of the selected provider for the engine in use; None if not known."""
     gateways: Sequence[Resource] = ()
+    gateway_namespaces: Collection[str] = ()
+    """The namespaces whose Gateways may be chosen without being named."""
+    rights: RouteRights | None = UNRESTRICTED
+    """What the namespace may have at a Gateway; None: not known yet."""
+    unserved: Mapping[ObjectKey, datetime] = field(default_factory=dict)
+    """Since when a Gateway has been seen without an address or not programmed."""
+    now: datetime = _NO_TIME
     routes_served: bool = True
     """The API server serves HTTPRoute v1."""
     pools_served: bool = True
@@ -162,48 +175,64 @@ class Intent:
     path: str = ""
     """Path of the path rule; empty: no path rule."""
     path_problem: str = ""
-    """Why the path template cannot be rendered."""
+    """Why there is no path although one was asked for."""
+    path_reason: str = ""
+    """``PathTemplateInvalid`` or ``PathNotAllowed``, with a problem."""
     path_unsupported: bool = False
     """A path was asked for and the engine has no ``pathRouting``."""
     model_name: str = ""
     name_problem: str = ""
     """Why there is no model name."""
+    name_denied: str = ""
+    """Why the namespace may not have the model name; then there is no rule for it."""
     probe: bool = False
     """The model name must be asked from the model server."""
 
 
 def intent_of(facts: Facts) -> Intent:
-    """What the deployment wants: request, Gateway, path and model name. It reads no live route and no claims."""
+    """What the deployment wants: request, Gateway, path and model name. Of the live route only its Gateway counts."""
     deployment, config = facts.deployment, facts.config
     request = routing_request(deployment, config)
     if request is RoutingRequest.OFF:
         return Intent(request=request)
     name, problem, probe = _model_name(facts)
+    user_route = text_at(deployment, "spec", "gateway", "httpRouteRef")
+    choice, denied, rights = ChosenGateway(), "", facts.rights or UNRESTRICTED
+    if not user_route:
+        detection = Detection(flag=facts.flags.gateway_name, namespaces=facts.gateway_namespaces)
+        choice = choose(facts.gateways, deployment=deployment, config=config, detection=detection, live=facts.own_route)
+        denied = rights.name_problem(name, namespace=facts.key.namespace) if name else ""
     intent = Intent(
         request=request,
-        user_route=text_at(deployment, "spec", "gateway", "httpRouteRef"),
+        choice=choice,
+        user_route=user_route,
         model_name=name,
         name_problem=problem,
+        name_denied=denied,
         probe=probe,
     )
-    if intent.user_route:
+    if user_route:
         return intent
-    intent = replace(
-        intent,
-        choice=choose(facts.gateways, deployment=deployment, config=config, flag=facts.flags.gateway_name),
-    )
     if request is not RoutingRequest.REQUIRED:
         return intent
     if facts.engine is not None and facts.engine.get("pathRouting") is not True:
-        template = text_at(deployment, "spec", "gateway", "pathTemplate") or (config or BUILT_IN).routing.path_template
-        return replace(intent, path_unsupported=bool(template))
+        named = text_at(deployment, "spec", "gateway", "pathTemplate") or (config or BUILT_IN).routing.path_template
+        return replace(intent, path_unsupported=bool(named))
+    template = path_template_of(deployment, config)
+    origin = "spec.gateway.pathTemplate"
+    if template.of_config and config is not None:
+        origin = f"spec.routing.pathTemplate of {config.origin_of('routing', 'pathTemplate')}"
     try:
-        return replace(intent, path=path_of(deployment, config))
+        path = path_of(deployment, config)
+    except PathNotAllowed as error:
+        return replace(intent, path_problem=f"{origin}: {error.reason}", path_reason="PathNotAllowed")
     except PathTemplateError as error:
-        field = "spec.gateway.pathTemplate"
-        if path_template_of(deployment, config).of_config and config is not None:
-            field = f"spec.routing.pathTemplate of {config.origin_of('routing', 'pathTemplate')}"
-        return replace(intent, path_problem=f"{field}: {error}")
+        return replace(intent, path_problem=f"{origin}: {error}", path_reason="PathTemplateInvalid")
+    if template.is_default:
+        path, origin = rights.default_path(path, namespace=facts.key.namespace), "the default path"
+    if problem := rights.path_problem(path, namespace=facts.key.namespace):
+        return replace(intent, path_problem=f"{origin}: {problem}", path_reason="PathNotAllowed")
+    return replace(intent, path=path)
 
 
 def _model_name(facts: Facts) -> tuple[str, str, bool]:
@@ -268,6 +297,25 @@ def claims_of(facts: Facts, intent: Intent | None = None) -> tuple[Claim, ...]:
     if live is not None and leaves_route(facts, intent):
         kept = {claim.kind: claim for claim in reversed(claims_in(live))}
         claims = (*claims, *(kept[kind] for kind in ClaimKind if kind in kept))
+    return _placed(facts, claims)
+
+
+def served_of(facts: Facts, claims: Collection[Claim]) -> frozenset[Claim]:
+    """Those of the deployment's claims that its route serves already: it loses none of them to an edit of another
+    deployment, however old that one is.
+    """
+    live = facts.own_route
+    if live is None or not claims:
+        return frozenset()
+    return frozenset(_placed(facts, claims_in(live)[:_MOST_SERVED])).intersection(claims)
+
+
+_MOST_SERVED = 64
+"""Paths and model names of a live route that are looked at; one of ours has two."""
+
+
+def _placed(facts: Facts, claims: Sequence[Claim]) -> tuple[Claim, ...]:
+    """The claims on the listeners that admit the namespace."""
     sections = {target: _open_sections(facts, target) for target in {_target(claim) for claim in claims}}
     placed = (claim._replace(section=section) for claim in claims for section in sections[_target(claim)])
     return tuple(dict.fromkeys(placed))
@@ -287,7 +335,7 @@ def _wanted(facts: Facts, intent: Intent) -> tuple[Claim, ...]:
     claims = []
     if intent.path:
         claims.append(Claim(target.gateway, target.section, ClaimKind.PATH, intent.path))
-    if intent.model_name:
+    if intent.model_name and not intent.name_denied:
         claims.append(Claim(target.gateway, target.section, ClaimKind.MODEL_NAME, intent.model_name))
     return tuple(claims)
 
@@ -342,10 +390,13 @@ def is_suspended(deployment: Resource) -> bool:
 
 
 def is_settled(facts: Facts) -> bool:
-    """Whether anything may be changed: the core has validated this generation, and the config can be used."""
+    """Whether anything may be changed: the core has validated this generation, the config can be used, and it is known
+    what the namespace may have.
+    """
     condition = condition_of(facts.deployment, "Validated") or {}
     current = number_at(condition, "observedGeneration") >= number_at(facts.deployment, "metadata", "generation")
-    return condition.get("status") == "True" and current and not facts.config_unusable
+    known = not facts.config_unusable and facts.rights is not None
+    return condition.get("status") == "True" and current and known
 
 
 def has_place(facts: Facts, intent: Intent) -> bool:

@@ -29,6 +29,7 @@ from airunway.runtime.evidence import EvidenceCollector
 from airunway.runtime.gate import cache_reads
 from airunway.runtime.informers import UpstreamInformers
 from airunway.runtime.reconcile import ProviderReconciler
+from airunway.runtime.report import route_warnings
 from airunway.selection.facts import HEARTBEAT_INTERVAL
 from airunway.status.conditions import Condition, written
 from airunway.templates.expansion import TEMPLATE_READY
@@ -353,6 +354,7 @@ class ProviderApplication:
             dig(status, "provider", "name"),
             [condition_of(deployment, type_) for type_ in _READ_CONDITIONS],
             route,
+            route_warnings(deployment),
             cache_reads(deployment),
         )
 

@@ -36,7 +36,7 @@ from airunway.runtime.diagnosis import is_ready
 from airunway.runtime.gate import DIFFERENT, Gate, waits_for_config
 from airunway.runtime.memory import Waiting
 from airunway.runtime.records import SpecDigests, with_counts_of
-from airunway.runtime.report import StepResult, located
+from airunway.runtime.report import OF_ROUTE, StepResult, located
 from airunway.runtime.state import ClusterState
 from airunway.runtime.translate import TranslationResult, translate
 
@@ -325,9 +325,9 @@ def carried_results(deployment: Resource) -> Iterator[StepResult]:
 
 
 def carried_warnings(deployment: Resource) -> Iterator[Finding]:
-    """The warnings as they are, without one about a disagreement."""
+    """The warnings as they are, without one about a disagreement, and without those of the route, which are newer."""
     for text in dig(deployment, "status", "warnings") or ():
-        if not str(text).startswith(DIFFERENT):
+        if not str(text).startswith((DIFFERENT, OF_ROUTE)):
             yield Finding(path="", reason="Kept", message=str(text))
 
 

@@ -223,9 +223,20 @@ def provider_status(
     if observation is not None and observation.endpoint is not None:
         status["endpoint"] = _endpoint(observation.endpoint, observation.pool, deployment)
     warnings = [*report.warnings, *(observation.warnings if observation else ())]
-    if warnings or _has_warnings_of_another(deployment):
-        status["warnings"] = list(dict.fromkeys(warning_text(warning) for warning in warnings))[:MAX_WARNINGS]
+    texts = [*map(warning_text, warnings), *route_warnings(deployment)]
+    if texts or _has_warnings_of_another(deployment):
+        status["warnings"] = list(dict.fromkeys(texts))[:MAX_WARNINGS]
     return status, verdict
+
+
+def route_warnings(deployment: Resource) -> list[str]:
+    """What the gateway part says of the route although it works."""
+    found = dig(deployment, "status", "gateway", "warnings")
+    return [f"{OF_ROUTE}{text}" for text in found if isinstance(text, str)] if isinstance(found, list) else []
+
+
+OF_ROUTE = "spec.gateway: "
+"""How these warnings begin."""
 
 
 def _in_effect(found: str | None, live: Resource, field: str) -> str:

@@ -115,12 +115,22 @@ def sources_of(deployment: Resource, config: Resource | None, served: Served) ->
     routes = served.get((names.GATEWAY_GROUP, "HTTPRoute"), ())
     if routes and dig(deployment, "status", "gateway"):
         provider.append(_labelled(routes[0], key))
+        provider += _gateway(deployment, served)
     cache = list(_of_cache(deployment, key.namespace))
     if dig(deployment, "status", "modelCache", "ready") is True:
         # The artifact itself says that its claim is there and its downloads have ended.
         provider += _of_volumes(deployment)
         return [*provider, *(source for source in cache if source.kind == MODEL_ARTIFACT)]
     return [*provider[:1], *cache, *_of_volumes(deployment), *provider[1:]]
+
+
+def _gateway(deployment: Resource, served: Served) -> list[Source]:
+    """The Gateway of the route, which is usually in another namespace."""
+    published, kinds = dig(deployment, "status", "gateway"), served.get((names.GATEWAY_GROUP, "Gateway"), ())
+    namespace, name = dig(published, "gatewayNamespace"), dig(published, "gatewayName")
+    if not (kinds and isinstance(namespace, str) and isinstance(name, str) and namespace and name):
+        return []
+    return [Source(content="objects", kind=kinds[0], key=ObjectKey(namespace, name))]
 
 
 def event_sources(deployment: Resource) -> Iterator[Source]:

@@ -11,6 +11,8 @@ The webhook checks at admission; the reconciler checks deployments that were cre
         images: ["ghcr.io/acme/*"]
         gpuTypes: [nvidia.com/gpu]
         serviceAccounts: [models]  # and the other lists of `airunway.validation.uses`
+        pathPrefixes: ["/ml/{namespace}"]   # what the namespaces may have at a Gateway (`airunway.routing.rights`)
+        modelNames: ["{namespace}-*"]
 
 A rule restricts only the lists that it has. A namespace may use what any matching rule lists: the lists of several
 rules add up, and an empty list allows nothing. A list that no matching rule has restricts nothing, except what is
@@ -39,7 +41,9 @@ NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """The label with the namespace's own name, which every Namespace has."""
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
-_LISTS = ("providers", "engines", "images", "gpuTypes", *DIMENSIONS)
+_OF_ROUTES = ("pathPrefixes", "modelNames")
+"""Lists of what a namespace may have at a Gateway; the gateway part, which renders paths, goes by them."""
+_LISTS = ("providers", "engines", "images", "gpuTypes", *DIMENSIONS, *_OF_ROUTES)
 """The keys of the lists in the file."""
 
 
@@ -81,7 +85,7 @@ class _Lists:
     images: tuple[str, ...] | None = None
     gpu_types: tuple[str, ...] | None = None
     uses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The lists of `DIMENSIONS` by their keys; one that is not there restricts nothing."""
+    """The lists of `DIMENSIONS`, and those of routes, by their keys; one that is not there restricts nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +130,7 @@ class Grants(_Lists):
         return fits(use.value, patterns)
 
 
-_NOTHING = Grants(providers=(), engines=(), images=(), gpu_types=(), uses=dict.fromkeys(DIMENSIONS, ()))
+_NOTHING = Grants(providers=(), engines=(), images=(), gpu_types=(), uses=dict.fromkeys((*DIMENSIONS, *_OF_ROUTES), ()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +146,7 @@ class Policy:
         matching = [rule for rule in self.rules if rule.selector.matches(namespace_labels)]
         if not matching:
             return _NOTHING if self.deny else Grants()
-        uses = {key: _union([rule.uses.get(key) for rule in matching]) for key in DIMENSIONS}
+        uses = {key: _union([rule.uses.get(key) for rule in matching]) for key in (*DIMENSIONS, *_OF_ROUTES)}
         return Grants(
             providers=_union([rule.providers for rule in matching]),
             engines=_union([rule.engines for rule in matching]),
@@ -329,7 +333,7 @@ def _rule(value: object, at: str) -> NamespaceRule:
         engines=lists.get("engines"),
         images=lists.get("images"),
         gpu_types=lists.get("gpuTypes"),
-        uses={key: patterns for key, patterns in lists.items() if key in DIMENSIONS},
+        uses={key: patterns for key, patterns in lists.items() if key in DIMENSIONS or key in _OF_ROUTES},
     )
 
 

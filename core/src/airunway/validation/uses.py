@@ -117,6 +117,12 @@ DIMENSIONS: Mapping[str, Dimension] = {
         refused=("*",),
         free=("default-scheduler",),
     ),
+    "routeAnnotations": Dimension(
+        noun="annotation of the route",
+        # DNS and gateway controllers take orders from such keys: host names, plugins, snippets of configuration.
+        refused=_OF_A_DOMAIN,
+        free=("app.kubernetes.io/*", "helm.sh/*", "checksum/*"),
+    ),
     # Name resolution only affects the pod itself, unless a site filters by name.
     "nameResolution": Dimension(noun="address for names"),
 }
@@ -151,11 +157,12 @@ def covers(entries: tuple[str, ...], pattern: str) -> bool:
 
 
 def uses_of_config(spec: Resource) -> Iterator[Use]:
-    """Yields everything that a RuntimeConfig adds to pods, and the patterns of the labels that it copies to them.
+    """Yields everything that a RuntimeConfig adds to pods and routes, and the patterns of the labels that it copies.
 
     With ``inherit: Cluster`` its patterns also count if the ClusterRuntimeConfig switches them on. Never raises.
     """
     yield from uses_of({field: spec.get(field) for field in ("env", "imagePullSecrets", "secrets")})
+    yield from _keys("routeAnnotations", "spec.routing.annotations", dig(spec, "routing", "annotations"))
     enabled = dig(spec, "labelPropagation", "enabled")
     if enabled is True or (enabled is None and spec.get("inherit") == "Cluster"):
         for path, pattern in _items("spec.labelPropagation.match", dig(spec, "labelPropagation", "match")):
@@ -182,6 +189,7 @@ def uses_of(spec: Resource) -> Iterator[Use]:
     for name, dimension in (("labels", "podLabels"), ("annotations", "podAnnotations")):
         path = f"spec.podTemplate.metadata.{name}"
         yield from _keys(dimension, path, dig(spec, "podTemplate", "metadata", name))
+    yield from _keys("routeAnnotations", "spec.gateway.annotations", dig(spec, "gateway", "annotations"))
     for place, key, value in entries(dig(spec, "provider", "overrides"), "spec.provider.overrides"):
         yield from _overridden(str(place), key, value)
 

@@ -77,6 +77,9 @@ def tree_of(
     for obj, node in (*((obj, _node_of(obj)) for obj in objects), *((pod, _pod_node(row)) for pod, row in pods)):
         if (identity := uid_of(obj)) and identity not in found:
             found[identity] = _Object(_owner_uid(obj), node)
+    for obj in objects:
+        if obj.get("kind") == _GATEWAY and (identity := uid_of(obj)):  # it belongs to nobody: its route leads to it
+            found[identity] = _Object(_uid_of(found, "HTTPRoute", root.name) or top, found[identity].node)
     provider = dig(deployment, "status", "provider")
     name = word(dig(provider, "resourceName"))
     primary = (_uid_of(found, word(dig(provider, "resourceKind")), name) if name else "") or top
@@ -111,7 +114,10 @@ def _node(
 def _node_of(obj: Resource) -> TreeNode:
     state = state_of(obj)
     message = "" if state.health is Health.OK else state.message
-    return _node(word(obj.get("kind")), word(dig(obj, "metadata", "name")), state.word, state.health, message=message)
+    name = word(dig(obj, "metadata", "name"))
+    if obj.get("kind") == _GATEWAY:
+        name = f"{word(dig(obj, 'metadata', 'namespace'))}/{name}"
+    return _node(word(obj.get("kind")), name, state.word, state.health, message=message)
 
 
 def _pod_node(row: PodRow) -> TreeNode:
@@ -258,6 +264,8 @@ def state_of(obj: Resource) -> ObjectState:
     if is_deleting(obj):
         return ObjectState("Terminating", Health.PROGRESS, "")
     conditions = _conditions(obj)
+    if obj.get("kind") == _GATEWAY:
+        return _state_of_gateway(obj, conditions.get("Programmed") or {})
     for type_ in ("Stalled", "Failed", "ReplicaFailure"):
         if (found := conditions.get(type_)) is not None and found.get("status") == "True":
             return ObjectState(word(found.get("reason")) or type_, Health.PROBLEM, line(found.get("message")))
@@ -280,6 +288,21 @@ def state_of(obj: Resource) -> ObjectState:
     if phase:
         return ObjectState(phase, _PHASES.get(phase, Health.PROGRESS), line(dig(obj, "status", "message")))
     return ObjectState("", Health.OK, "")
+
+
+_GATEWAY = "Gateway"
+
+
+def _state_of_gateway(gateway: Resource, programmed: Resource) -> ObjectState:
+    """Programmed, with its address: without either no request reaches what it has accepted."""
+    if programmed.get("status") != "True":
+        reason = word(programmed.get("reason")) or "not Programmed"
+        return ObjectState(reason, Health.PROBLEM, line(programmed.get("message")) or "it is not programmed")
+    addresses = (word(dig(each, "value")) for each in list_at(gateway, "status", "addresses")[:16])
+    address = next(filter(None, addresses), "")
+    if not address:
+        return ObjectState("no address", Health.PROBLEM, "it has no address: no request reaches it")
+    return ObjectState(f"Programmed at {address}", Health.OK, "")
 
 
 def _by_condition(condition: Resource, type_: str, *, phase: str, counts: str) -> ObjectState:

@@ -3,7 +3,7 @@
 The rules of the object itself come first (an API server without CEL has not applied them), then the same rules for its
 effective spec where it names a template. Then the cluster is checked: the named provider is registered, its upstream is
 installed, it offers what is requested, the namespace's policy allows it, and the user could create the provider's own
-kind. The messages are those that the status would have without a webhook.
+kind, and the route that is asked for. The messages are those that the status would have without a webhook.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from typing import Any, Protocol
 
 from airunway.api.base import ParseError
 from airunway.api.modeldeployment import KIND, PLURAL, defaulted_spec
-from airunway.api.names import GROUP
+from airunway.api.names import GATEWAY_GROUP, GROUP
 from airunway.api.rules import FORBIDDEN
+from airunway.configs.resolution import EffectiveConfig
 from airunway.kube import POD, Client, Kind, KubeError, served_resources
 from airunway.resource import ObjectKey, Resource, canonical_json, dig, is_deleting, key_of
 from airunway.selection.choice import granted
@@ -59,6 +60,15 @@ class ClusterView(Protocol):
         ...
 
     def providers(self) -> Mapping[str, ProviderFacts]: ...
+
+    @property
+    def makes_routes(self) -> bool:
+        """Whether the gateway part is on."""
+        ...
+
+    def config_of(self, deployment: Resource) -> EffectiveConfig | None:
+        """The runtime config that the deployment follows."""
+        ...
 
     def with_template(self, deployment: Resource) -> Expansion:
         """The deployment with what its template gives, as far as that is known."""
@@ -116,7 +126,7 @@ class Admission:
     """Reviews objects by the facts of `view`.
 
     `access` None: no check whether the user may create the provider's kind. `pods` None: no check whether the user may
-    create pods.
+    create pods. `routes` None: no check whether a user who asks for a route may create one.
     """
 
     def __init__(
@@ -125,10 +135,12 @@ class Admission:
         *,
         access: AccessReviewer | None,
         pods: AccessReviewer | None = None,
+        routes: AccessReviewer | None = None,
     ) -> None:
         self._view = view
         self._access = access
         self._pods = pods
+        self._routes = routes
 
     async def review(self, obj: Resource, *, old: Resource | None, user: User, run: Run = at_once) -> ReviewResult:
         """The result for `obj`, which is new (`old` None) or replaces `old`. Raises nothing but cancellation.
@@ -177,6 +189,10 @@ class Admission:
             problem = await self._pods.pods_problem(user, namespace=namespace)
             if problem is not None:
                 return _not_allowed("spec", problem)
+        if self._routes is not None and self._view.makes_routes and self._asks_anew(known or obj, old):
+            problem = await self._routes.routes_problem(user, namespace=namespace)
+            if problem is not None:
+                return _not_allowed("spec.gateway", problem)
         if self._access is not None:
             # Not by finalizers, as the core decides it: a user may set those.
             undecided = old is None or not dig(old, "status", "provider", "resourceName")
@@ -193,6 +209,21 @@ class Admission:
         if settled in facts and not facts[settled].ready:
             warned.append(f"provider '{settled}' is registered but not ready: the deployment waits until it is")
         return None
+
+    def _asks_anew(self, obj: Resource, old: Resource | None) -> bool:
+        """Whether the user asks for a route that was not asked for in this way before. What a ClusterRuntimeConfig asks
+        for, the administrator asks for.
+        """
+        same = old is not None and all(
+            dig(obj, "spec", field) == dig(old, "spec", field) for field in ("gateway", "runtimeConfigName")
+        )
+        gateway = dig(obj, "spec", "gateway", default={})
+        if same or dig(gateway, "enabled") is False or dig(gateway, "httpRouteRef"):
+            return False
+        if dig(gateway, "enabled") is True or dig(gateway, "pathTemplate") or dig(gateway, "modelName"):
+            return True
+        config = self._view.config_of(obj)
+        return config is not None and dig(config.own, "routing", "enabled") is True
 
     def _candidates(self, request: Request | None, engine: str | None, grants: Grants) -> dict[str, ProviderFacts]:
         """The providers that may get a deployment that names none: all that offer what is requested.
@@ -276,6 +307,8 @@ def _same_spec(obj: Resource, old: Resource) -> bool:
 # ---------------------------------------------------------------------------------- the rights of the user who writes
 
 
+_HTTP_ROUTE = Kind(GATEWAY_GROUP, "v1", "HTTPRoute", "httproutes")
+
 REMEMBERED = 10.0
 """Seconds for which an allowed answer is cached: long enough for an `apply` of many manifests."""
 
@@ -327,6 +360,18 @@ class AccessReviewer:
         return (
             f"user '{user.name}' cannot create pods in namespace '{namespace}', which a ModelDeployment does: "
             "get a role that allows it"
+        )
+
+    async def routes_problem(self, user: User, *, namespace: str) -> str | None:
+        """The refusal for a user who asks for a route and may not create HTTPRoutes in the namespace; None for one who
+        may. Raises KubeError.
+        """
+        if await self._allowed(user, _HTTP_ROUTE, namespace):
+            return None
+        return (
+            f"user '{user.name}' cannot create {_HTTP_ROUTE.plural}.{_HTTP_ROUTE.group} in namespace '{namespace}', "
+            "which a ModelDeployment does that asks for a route: get a role that allows it, or leave out "
+            "spec.gateway.enabled, pathTemplate and modelName"
         )
 
     async def _allowed(self, user: User, kind: Kind, namespace: str) -> bool:

@@ -41,6 +41,7 @@ class Webhook:
             view,
             access=reviewer if settings.access_review else None,
             pods=reviewer if settings.access_review_pods else None,
+            routes=reviewer if settings.access_review and settings.access_review_routes else None,
         )
         self.server = AdmissionServer(
             self.admission,

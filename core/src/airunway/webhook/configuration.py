@@ -47,6 +47,8 @@ class WebhookSettings:
     """Whether to check that the user may create the provider's kind."""
     access_review_pods: bool = False
     """Whether to check that the user may create pods."""
+    access_review_routes: bool = True
+    """Whether to check that a user who asks for a route may create one; only with `access_review`."""
     client_ca: Path | None = None
     """A file with CAs, one of which must have signed a client's certificate; None: any client may connect."""
 
@@ -70,6 +72,7 @@ def webhook_settings(
     manage_configuration: bool = False,
     access_review: bool = True,
     access_review_pods: bool = False,
+    access_review_routes: bool = True,
     client_ca: Path | None = None,
 ) -> WebhookSettings | None:
     """The settings from the command-line options, or None if the webhook is off (address ``0``).
@@ -102,6 +105,7 @@ def webhook_settings(
         manage_configuration=manage_configuration,
         access_review=access_review,
         access_review_pods=access_review_pods,
+        access_review_routes=access_review_routes,
         client_ca=client_ca,
     )
 

@@ -24,7 +24,7 @@ from airunway.resource import (
     key_of,
     uid_of,
 )
-from airunway.routing.gateways import choose, usable
+from airunway.routing.gateways import Detection, choose, usable
 from airunway.status.reasons import Category, category_of
 from airunway_testing.e2e.ground import MANAGER
 from airunway_testing.expectations import Expectation, has_replicas, reason_is, running_at
@@ -202,7 +202,7 @@ class Life:
                 "metadata": {"namespace": self.key.namespace, "name": self.key.name},
                 "spec": {"gateway": {"gatewayRef": reference}},
             }
-            choice = choose(gateways, deployment=wish, config=None, flag="")
+            choice = choose(gateways, deployment=wish, config=None, detection=Detection())
             if is_true(gateway, "Programmed") and usable(choice, namespace=self.key.namespace):
                 return reference
         raise Missing(

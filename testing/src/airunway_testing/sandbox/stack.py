@@ -22,6 +22,7 @@ from pathlib import Path
 import yaml
 
 from airunway.api.crds import custom_resource_definitions
+from airunway.api.names import GATEWAY_NAMESPACE
 from airunway.kube import (
     CLUSTER_ROLE,
     CUSTOM_RESOURCE_DEFINITION,
@@ -156,8 +157,9 @@ def sandbox(
         if gateway:
             _start_gateway(result, cluster, level, installed=definitions, patience=patience)
             say(
-                f"Added the Gateway {_GATEWAY.namespace}/{_GATEWAY.name} with a simulated gateway controller; a "
-                "RuntimeConfig 'default' with spec.routing.enabled: true routes all deployments of its namespace."
+                f"Added the Gateway {_GATEWAY.namespace}/{_GATEWAY.name} with a simulated gateway controller, which "
+                "answers about routes and passes on no requests: nothing listens at its address. A RuntimeConfig "
+                "'default' with spec.routing.enabled: true routes all deployments of its namespace."
             )
         if storage or cluster.egress_socket is not None:
             manifests = _start_servers(
@@ -259,6 +261,9 @@ async def _make_gateway(kubeconfig: Path) -> None:
         made = gateway_object(_GATEWAY.name, _GATEWAY.namespace)
         await client.apply(GATEWAY_CLASS, gateway_class(), manager="airunway-sandbox", force=True)
         await client.apply(GATEWAY, made, manager="airunway-sandbox", force=True)
+        # A Gateway in another namespace than the operator's is chosen only if an administrator allows that namespace.
+        allowed = {"metadata": {"labels": {GATEWAY_NAMESPACE: "allowed"}}}
+        await client.merge_patch(NAMESPACE, ObjectKey("", _GATEWAY.namespace), allowed)
         await client.apply(CLUSTER_ROLE, picker_role(), manager="airunway-sandbox", force=True)
 
 
