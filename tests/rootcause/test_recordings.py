@@ -28,7 +28,7 @@ RECORDINGS = Path(__file__).resolve().parents[3] / "shared" / "upstream-traces" 
 pytestmark = pytest.mark.usefixtures("recordings")
 
 START = ["Deploying Starting", "Deploying Progressing"]
-RUNNING = "Running Ready"
+RUNNING = "Running DeploymentReady"
 LOST = "Degraded PodsNotReady"
 LAG = "Degraded UpstreamFailed"
 """The pods are ready again and KAITO has not noticed yet."""

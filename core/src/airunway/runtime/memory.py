@@ -22,7 +22,7 @@ from airunway.resource import Resource, dig, entries_at
 from airunway.runtime.records import Record
 from airunway.runtime.report import StepResult
 from airunway.status.evidence import Evidence, parse_moment
-from airunway.status.reasons import CODES
+from airunway.status.reasons import CODES, Category
 from airunway.status.rollup import DEPENDENCY_GRACE, Fault, since
 from airunway.status.rootcause import RootCause
 
@@ -220,7 +220,9 @@ class Memory(WriteHistory):
         for fault in faults:
             name = (fault.component, fault.reason)
             if name not in found:
-                begun = self.faults.get(name) or _restored(fault, status) or fault.since or now
+                # What cannot be reached counts from when it is seen: its first sign may be older.
+                sign = None if fault.kind is Category.CONNECTIVITY else fault.since
+                begun = self.faults.get(name) or _restored(fault, status) or sign or now
                 found[name] = min(begun, now)
         self.faults = found
         return found
@@ -241,7 +243,7 @@ class Memory(WriteHistory):
 
 def _restored(fault: Fault, status: Resource) -> datetime | None:
     """When a fault began according to an earlier status: exactly from a root cause, at the latest from a condition."""
-    cause = previous_cause(status)
+    cause = previous_cause(status) if fault.kind is not Category.CONNECTIVITY else None
     if cause is not None and cause.code in CODES and fault.reason in CODES[cause.code].reasons:
         return cause.since
     return since(entries_at(status, "conditions"), f"{fault.component}Ready", fault.reason)
