@@ -72,6 +72,23 @@ def test_real_llmd_10_credentials_in_a_json_log_are_not_shown() -> None:
 ENDINGS: list[Resource] = yaml.safe_load((Path(__file__).parent / "endings.yaml").read_text())
 
 
+def check_ending(row: Resource, found: Resource) -> None:
+    cause = find_root_cause(evidence(pod(**found)), now=NOW)
+    assert cause is not None, row["case"]
+    assert (cause.code, cause.reason) == (row["code"], row["reason"]), row["case"]
+    assert row["says"] in cause.evidence, row["case"]
+    assert row["do"] in cause.message.removeprefix(cause.evidence), row["case"]
+    assert "pid=" not in cause.evidence, row["case"]
+
+
+@pytest.mark.parametrize("case", ["03-runtime-class", "04-random-uid", "09-shared-memory"])
+def test_field_case_with_two_siblings_has_a_cause_and_a_remedy(case: str) -> None:
+    rows = [row for row in ENDINGS if row.get("field") == case]
+    assert len(rows) == 3
+    for row in rows:
+        check_ending(row, crashed(row.get("exit", 1), row["log"]))
+
+
 @pytest.mark.parametrize("shape", ["before the restart", "after it", "in a pod that is not restarted"])
 def test_the_end_of_an_engine_names_its_cause_and_what_to_do(shape: str) -> None:
     for row in ENDINGS:
@@ -81,12 +98,7 @@ def test_the_end_of_an_engine_names_its_cause_and_what_to_do(shape: str) -> None
             "after it": container(state={"running": {}}, lastState=ended(code, "Error", row["log"]), restartCount=2),
             "in a pod that is not restarted": {"phase": "Failed", **container(state=ended(code, "Error", row["log"]))},
         }[shape]
-        cause = find_root_cause(evidence(pod(**found)), now=NOW)
-        assert cause is not None, row["case"]
-        assert (cause.code, cause.reason) == (row["code"], row["reason"]), row["case"]
-        assert row["says"] in cause.evidence, row["case"]
-        assert row["do"] in cause.message.removeprefix(cause.evidence), row["case"]
-        assert "pid=" not in cause.evidence, row["case"]
+        check_ending(row, found)
 
 
 def test_the_same_end_gives_the_same_message_although_times_and_processes_differ() -> None:
