@@ -102,8 +102,13 @@ def _categories() -> Iterator[str]:
         rows,
     )
     yield (
-        f"\nIt lasts, for Connectivity, after {grace:.0f} seconds; for Capacity, after {patience:.0f} minutes. Time "
-        "counts from the first sight of the fault, also across restarts of the controllers."
+        f"\nIt lasts, for Connectivity, {grace:.0f} seconds after `DependenciesReachable` turned False; for Capacity, "
+        f"after {patience:.0f} minutes from the first sight of the fault. Both also count across restarts of the "
+        "controllers. A dependency counts as unreachable until it has answered: a new pod or a new try changes nothing."
+    )
+    yield (
+        "\nWhat has served and has no ready pod is Degraded at once by Connectivity and Capacity too, and by lost pods. "
+        "One that wakes from zero replicas only starts ([why](../decisions/0010-what-has-served-degrades.md))."
     )
 
 

@@ -116,7 +116,7 @@ async def test_case_14_what_a_custom_selector_writes_is_respected_and_never_over
         running_simulator(kubeconfig, kaito, level="api"),
     ):
         key = await create(manifest())
-        waiting = await until(client, key, reason_is("ProviderSelected", "NoProviderSelected"))
+        waiting = await until(client, key, lambda d: dig(d, "status", "reason") == "NoProviderSelected")
         assert waiting["status"]["message"] == "No provider specified and provider-selector not installed"
         condition = {
             "type": "ProviderSelected",
@@ -132,7 +132,7 @@ async def test_case_14_what_a_custom_selector_writes_is_respected_and_never_over
             "metadata": {"name": key.name, "namespace": key.namespace},
             "status": choice,
         }
-        await client.apply(MODEL_DEPLOYMENT, body, manager="cost-selector", force=True, subresource="status")
+        await client.apply(MODEL_DEPLOYMENT, body, manager="cost-selector", force=False, subresource="status")
         await until(client, key, phase_is("Running"))
         await edit(key, {"spec": {"model": {"id": "google/other-gguf/other.gguf"}}})
         running = await until(client, key, running_at(2))

@@ -272,6 +272,8 @@ class _Pass:
             return Fault(component="Validated", reason=reason, message=text)
         if template.unresolved and template.fault is not None:
             return template.fault
+        if (absent := self._unregistered_provider()) is not None:
+            return self._keep(absent)
         if (hindered := self._hindered_handover()) is not None:
             return self._hold_back(*hindered)
         before: str | None = dig(self.live, "provider", "name")
@@ -317,6 +319,30 @@ class _Pass:
             text = f"No heartbeat from provider '{name}' for 5 minutes; the status may be stale"
             self.add_condition("ProviderResponsive", False, "ProviderStale", text)
 
+    def _unregistered_provider(self) -> str | None:
+        """The named provider that runs the deployment already, if its config is gone; None otherwise.
+
+        Nothing is selected again for what exists. ``ProviderResponsive`` says that the provider is not heard.
+        """
+        named, before = dig(self.deployment, "spec", "provider", "name"), dig(self.live, "provider", "name")
+        if not named or named != before or named in self.by_name:
+            return None
+        return named if names.provider_finalizer(named) in finalizers_of(self.deployment) else None
+
+    def _keep(self, provider: str) -> Fault:
+        """Keep the whole selection."""
+        self._copy_selection()
+        self.add_condition("ProviderSelected", True, "ExplicitSelection", "Provider explicitly specified in spec")
+        text = not_registered(provider, self.providers)
+        return Fault(component="ProviderSelected", reason="WaitingForProvider", message=text, pending=True)
+
+    def _copy_selection(self) -> None:
+        self.copy_fields("engine", "selection")
+        self.copy_provider()
+        chosen = condition_of(self.deployment, "EngineSelected") or {}
+        if chosen.get("status") == "True":
+            self.add_condition("EngineSelected", True, str(chosen.get("reason", "")), str(chosen.get("message", "")))
+
     def _hindered_handover(self) -> tuple[str, str] | None:
         """Reason and message why the named provider cannot take over yet; None if it can, or need not.
 
@@ -346,11 +372,7 @@ class _Pass:
 
     def _hold_back(self, reason: str, message: str) -> Fault:
         """Keep the previous selection, and say why the named provider has not got the deployment yet."""
-        self.copy_fields("engine", "selection")
-        self.copy_provider()
-        chosen = condition_of(self.deployment, "EngineSelected") or {}
-        if chosen.get("status") == "True":
-            self.add_condition("EngineSelected", True, str(chosen.get("reason", "")), str(chosen.get("message", "")))
+        self._copy_selection()
         return self._unselected(reason, message)
 
     def _without_engine(self, message: str, before: str | None, refused: Mapping[str, ProviderRefusal]) -> Fault:
@@ -416,10 +438,9 @@ class _Pass:
         self._select(provider, reason, provider)
 
     def _waiting_for_selector(self) -> Fault:
-        condition = condition_of(self.deployment, "ProviderSelected")
-        if condition is None or condition.get("message") == NO_SELECTOR:
-            # Written by the core: it stays until a selector writes the condition.
-            return self._unselected("NoProviderSelected", NO_SELECTOR)
+        """Say in the phase that a selector is waited for; its condition and the provider's name are its own, so that it
+        can apply them without force.
+        """
         return Fault(component="ProviderSelected", reason="NoProviderSelected", message=NO_SELECTOR, pending=True)
 
     def _unselected(self, reason: str, message: str) -> Fault:
