@@ -107,8 +107,8 @@ def _categories() -> Iterator[str]:
         "controllers. A dependency counts as unreachable until it has answered: a new pod or a new try changes nothing."
     )
     yield (
-        "\nWhat has served and has no ready pod is Degraded at once by Connectivity and Capacity too, and by lost pods. "
-        "One that wakes from zero replicas only starts ([why](../decisions/0010-what-has-served-degrades.md))."
+        "\nWhat has served and has no ready pod is Degraded at once by Connectivity and Capacity too, and by lost "
+        "pods. One that wakes from zero replicas only starts ([why](../decisions/0010-what-has-served-degrades.md))."
     )
 
 

@@ -272,8 +272,8 @@ class _Pass:
             return Fault(component="Validated", reason=reason, message=text)
         if template.unresolved and template.fault is not None:
             return template.fault
-        if (absent := self._unregistered_provider()) is not None:
-            return self._keep(absent)
+        if (unheard := self._unregistered_provider()) is not None:
+            return self._keep(unheard)
         if (hindered := self._hindered_handover()) is not None:
             return self._hold_back(*hindered)
         before: str | None = dig(self.live, "provider", "name")
