@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from airunway.api.crds import schema_of
+from airunway.api import crds
 from airunway.resource import Resource
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +35,11 @@ def literal_paths(source: Path) -> Iterator[tuple[int, str, list[str]]]:
         path = [each.value for each in node.args[1:] if isinstance(each, ast.Constant) and isinstance(each.value, str)]
         if node.args and len(path) == len(node.args) - 1 and path and path[0] in ("spec", "status"):
             yield node.lineno, ast.unparse(node.args[0]).rpartition(".")[2], path
+
+
+@cache
+def schema_of(kind: str) -> Resource:
+    return crds.schema_of(kind)
 
 
 def has(schema: Resource, path: list[str]) -> bool:
