@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import IntEnum
@@ -164,8 +164,9 @@ def conclude(
     found = diagnose(_with_last_words(report, memory.last_words), evidence, deployment=deployment, now=now)
     begun = memory.date(found.faults, status=deployment.get("status") or {}, now=now)
     turned = unreachable_since(deployment.get("status"))
+    counted = _counted_from_turning(report) if turned is not None else lambda _: False
     faults = tuple(
-        replace(fault, since=turned if turned and _is_reachability(fault) else begun[fault.component, fault.reason])
+        replace(fault, since=turned if counted(fault) else begun[fault.component, fault.reason])
         for fault in found.faults
     )
     status, verdict = provider_status(
@@ -175,9 +176,14 @@ def conclude(
     return status, verdict, replace(found, faults=faults, wake_after=soonest(found.wake_after, verdict.wake_after))
 
 
-def _is_reachability(fault: Fault) -> bool:
-    """Whether ``DependenciesReachable`` says the same; what the gateway part reports is not in it."""
-    return fault.kind is Category.CONNECTIVITY and fault.component != GATEWAY_COMPONENT
+def _counted_from_turning(report: Report) -> Callable[[Fault], bool]:
+    """Whether the grace of a fault counts from when ``DependenciesReachable`` turned False.
+
+    What the gateway part reports is not in that condition, and the runtime's own failures to write are told only after
+    a grace of their own.
+    """
+    others = {GATEWAY_COMPONENT, *(fault.component for fault in report.faults)}
+    return lambda fault: fault.kind is Category.CONNECTIVITY and fault.component not in others
 
 
 def _with_last_words(report: Report, last_words: str) -> Report:
