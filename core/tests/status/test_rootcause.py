@@ -65,8 +65,9 @@ def test_what_a_pod_shows(row: Resource) -> None:
         return
     assert cause is not None
     assert (cause.code, cause.object, cause.reason) == (row["code"], "Pod/ml/llama-0", row["reason"])
-    assert CODES[row["code"]].link == cause.remedy
-    assert cause.remedy in cause.message
+    assert CODES[row["code"]].remedy_for(cause.object, first.remedy) == cause.remedy
+    assert cause.message.endswith(f" {cause.remedy}")
+    assert "docs/" not in cause.message, "a cluster's user has no checkout"
     assert len(cause.message.encode()) <= 1024
     assert cause.since <= NOW
 

@@ -9,20 +9,11 @@ import pytest
 import yaml
 
 from airunway.resource import Resource
-from airunway.status.engine_texts import ENGINE, last_error
+from airunway.status.engine_texts import last_error
+from airunway.status.reasons import CODES
+from airunway.status.remedies import TABLES, split
 from airunway.status.rootcause import find_root_cause
-from airunway.status.texts import (
-    AUTOSCALING,
-    CREATION,
-    EXCERPT,
-    IMAGE_PULL,
-    MOUNT,
-    PREPARATION,
-    PROVISIONING,
-    SCHEDULING,
-    MessagePattern,
-    line_of,
-)
+from airunway.status.texts import AUTOSCALING, EXCERPT, line_of
 from airunway_testing.evidence import NOW, container, crashed, ended, evidence, pod
 
 CAUSE = (
@@ -107,12 +98,11 @@ def test_the_same_end_gives_the_same_message_although_times_and_processes_differ
     assert first == second == "KeyError: 'x'"
 
 
-def test_every_own_remedy_is_a_sentence() -> None:
-    tables = (ENGINE, AUTOSCALING, CREATION, IMAGE_PULL, MOUNT, PREPARATION, PROVISIONING, SCHEDULING)
-    for row in (row for table in tables for row in table if row.remedy):
-        assert row.remedy.endswith("."), row
-        assert row.code or table_of(row) is AUTOSCALING, row
-
-
-def table_of(row: MessagePattern) -> object:
-    return AUTOSCALING if row in AUTOSCALING else None
+def test_every_own_remedy_is_a_sentence_and_is_told_apart_from_its_evidence() -> None:
+    for table in TABLES:
+        for row in (row for row in table if row.remedy):
+            assert row.remedy.endswith("."), row
+            assert row.code or table is AUTOSCALING, row
+            code = CODES[row.code or "Unschedulable.TaintOrSelector"]
+            remedy = code.remedy_for("Pod/ml/llama-0", row.remedy)
+            assert split(f"Pod llama-0 fails. {remedy}", code, "Pod/ml/llama-0") == ("Pod llama-0 fails.", remedy)

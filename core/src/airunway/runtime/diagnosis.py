@@ -47,6 +47,7 @@ from airunway.status.evidence import (
     shortage_of,
 )
 from airunway.status.reasons import CODES, Category, category_of, code_of_download
+from airunway.status.remedies import split
 from airunway.status.rollup import Fault, Phase, Rollup, still_unreachable, unreachable_since
 from airunway.status.rootcause import Distance, RootCause, Symptom, find_symptoms, root_cause_of
 
@@ -116,7 +117,7 @@ def diagnose(
         ]
     else:
         ranked = [
-            _ranked(replace(c, message=f"{c.message}; {away}") if away and c.ready is False else c, summary)
+            _ranked(replace(c, message=f"{c.message}; {away}") if away and _says_little(c) else c, summary)
             for c in observation.components
         ]
     faults = [
@@ -289,14 +290,8 @@ def _kept(condition: Resource, previous: RootCause | None) -> Symptom:
     code = CODES.get(previous.code) if previous is not None else None
     if previous is None or code is None or found.reason not in code.reasons:
         return found
-    remedy = previous.message.removesuffix(f" See {code.link}").removeprefix(found.message).strip()
-    return replace(
-        found,
-        code=code.name,
-        object=previous.object,
-        field=previous.field,
-        remedy=remedy if previous.message.startswith(found.message) else "",
-    )
+    _, remedy = split(previous.message, code, previous.object)
+    return replace(found, code=code.name, object=previous.object, field=previous.field, remedy=remedy)
 
 
 def _is_out(
@@ -479,6 +474,11 @@ def _away(
         return "", left
     kind = report.primary.get("kind")
     return f"all pods are ready and its status does not say so: see whether the controller of {kind} runs", None
+
+
+def _says_little(component: Component) -> bool:
+    """Whether a component that is not ready has no reason of its own."""
+    return component.ready is False and component.reason in _GENERAL
 
 
 def _root_cause(

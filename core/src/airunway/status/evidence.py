@@ -254,7 +254,7 @@ def event_facts(obj: Resource) -> EventFacts:
         name=_name(regarding.get("name")),
         uid=_name(regarding.get("uid")),
         reason=_word(dig(obj, "reason")),
-        note=_long(dig(obj, "note")),
+        note=_long(own_words(dig(obj, "note"))),
         first=first,
         last=last,
     )
@@ -320,6 +320,11 @@ def _claims_of(pod: Resource) -> Iterator[str]:
     for volume in entries_at(pod, "spec", "volumes"):
         if name := _word(dig(volume, "persistentVolumeClaim", "claimName")):
             yield name
+
+
+def own_words(note: object) -> object:
+    """An event's note without the prefix that a client puts before similar events that it has joined."""
+    return note.removeprefix("(combined from similar events): ") if isinstance(note, str) else note
 
 
 def parse_moment(value: object) -> datetime | None:
