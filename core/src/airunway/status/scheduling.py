@@ -17,6 +17,9 @@ from airunway.status.texts import AUTOSCALING, SCHEDULING, MessagePattern, first
 SCALING_REASONS = frozenset({"TriggeredScaleUp", "NotTriggerScaleUp", "Nominated"})
 """Reasons of normal events about pods by which an autoscaler says what it does: the cluster autoscaler, Karpenter."""
 
+FAILED_SCALE_UP = "FailedScaleUp"
+"""Reason of the cluster autoscaler's warning about a pod whose node the cloud did not give."""
+
 EVICTED_BY_KUEUE = "Stopped"
 """Reason of the normal event about a pod that Kueue has evicted."""
 
@@ -105,7 +108,11 @@ def _remedy(meaning: MessagePattern, message: str) -> str:
 
 
 def _is_of_autoscaler(event: EventFacts) -> bool:
-    return event.reason in SCALING_REASONS or (event.reason == "FailedScheduling" and is_karpenter(event.note))
+    return (
+        event.reason in SCALING_REASONS
+        or event.reason == FAILED_SCALE_UP
+        or (event.reason == "FailedScheduling" and is_karpenter(event.note))
+    )
 
 
 def _with_autoscaler(found: ContainerFault, text: str, said: EventFacts, *, now: datetime) -> ContainerFault:
