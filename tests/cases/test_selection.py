@@ -161,7 +161,7 @@ def test_case_13_without_the_built_in_selector_the_engine_is_chosen_all_the_same
     assert "selection" not in status
     assert status["message"] == "No provider specified and provider-selector not installed"
     assert status["reason"] == "NoProviderSelected"
-    assert "ProviderSelected" not in [each["type"] for each in status["conditions"]], "it is the selector's to write"
+    assert "ProviderSelected" not in {each["type"] for each in status["conditions"]}, "the selector's own"
 
 
 def test_case_13_without_the_built_in_selector_a_provider_can_be_named() -> None:

@@ -11,7 +11,7 @@ from airunway.plugins.contract import Component, Observation, Replicas
 from airunway.resource import Resource, condition_of, format_time
 from airunway.runtime.diagnosis import conclude
 from airunway.runtime.memory import Memory
-from airunway.runtime.report import Report
+from airunway.runtime.report import Report, StepResult
 from airunway.status.conditions import written_on
 from airunway.status.evidence import ContainerFacts, Ending, Evidence, PodFacts
 from airunway.status.rollup import DEPENDENCY_GRACE, parent_conditions
@@ -145,3 +145,14 @@ def test_degraded_follows_ten_seconds_after_the_condition_turned_false(older: in
     assert story.wakes == grace - 1
     assert story.look(failing, at=grace - 0.001)[0] == "Deploying"
     assert story.look(failing, at=grace)[0] == "Degraded"
+
+
+def test_a_failure_to_write_keeps_the_grace_that_it_had_before_it_was_told() -> None:
+    """It is told only once it has lasted: a second grace would double it."""
+    begun = NOW - DEPENDENCY_GRACE
+    failing = StepResult(
+        condition="ResourceCreated", reason="ServerError", message="cannot be written", blocks_ready=True, since=begun
+    )
+    report = replace(REPORT, results=(failing,))
+    status, *_ = conclude(report, Evidence(), deployment=START, memory=Memory(), now=NOW)
+    assert (status["phase"], status["reason"]) == ("Degraded", "ServerError")
