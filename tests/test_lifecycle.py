@@ -247,7 +247,7 @@ async def test_an_incompatible_deployment_says_which_field_and_creates_nothing(
     await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": {"affinity": None}}, manager="user")
     running = await until(client, key, phase_is("Running"))
     assert is_true(running, "ProviderCompatible")
-    assert running["status"]["message"] == "Workspace gemma is ready"  # 48: nothing stale is left
+    assert running["status"]["message"] == "All replicas are ready: Workspace gemma"  # 48: nothing stale is left
 
 
 async def test_a_provider_that_nobody_registered_is_waited_for(

@@ -12,10 +12,9 @@ from datetime import UTC, datetime, timedelta
 from tools.generated import write
 
 from airunway.status.conditions import CONDITIONS
-from airunway.status.engine_texts import ENGINE
 from airunway.status.reasons import CODES, PAGE, REASONS, Category
+from airunway.status.remedies import TABLES
 from airunway.status.rollup import CAPACITY_PATIENCE, DEPENDENCY_GRACE, Fault, parent_conditions, roll_up
-from airunway.status.texts import CREATION, IMAGE_PULL, MOUNT, PREPARATION, PROVISIONING, SCHEDULING
 
 __all__ = ["page"]
 
@@ -102,8 +101,13 @@ def _categories() -> Iterator[str]:
         rows,
     )
     yield (
-        f"\nIt lasts, for Connectivity, after {grace:.0f} seconds; for Capacity, after {patience:.0f} minutes. Time "
-        "counts from the first sight of the fault, also across restarts of the controllers."
+        f"\nIt lasts, for Connectivity, {grace:.0f} seconds after `DependenciesReachable` turned False; for Capacity, "
+        f"after {patience:.0f} minutes from the first sight of the fault. Both also count across restarts of the "
+        "controllers. A dependency counts as unreachable until it has answered: a new pod or a new try changes nothing."
+    )
+    yield (
+        "\nWhat has served and has no ready pod is Degraded at once by Connectivity and Capacity too, and by lost "
+        "pods. One that wakes from zero replicas only starts ([why](../decisions/0010-what-has-served-degrades.md))."
     )
 
 
@@ -162,12 +166,9 @@ def _codes() -> Iterator[str]:
         yield f"\n### {code.name}\n"
         yield f"{code.meaning}{field}\n"
         yield f"**What to do:** {remedy.replace('<', '&lt;')} Reasons: {reasons}."
-        if own := [row for table in _TABLES for row in table if row.remedy and row.code == code.name]:
+        if own := [row for table in TABLES for row in table if row.remedy and row.code == code.name]:
             yield ""
             yield from (f"* {row.source}: {row.remedy.replace('<', '&lt;')}" for row in own)
-
-
-_TABLES = (ENGINE, IMAGE_PULL, SCHEDULING, CREATION, PREPARATION, MOUNT, PROVISIONING)
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:

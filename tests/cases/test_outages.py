@@ -83,7 +83,7 @@ async def test_aim_46_a_failure_to_write_that_lasts_is_said_ages_and_heals(
         proxy.clear()
         for key in (served, fresh):
             healed = await until(client, key, lambda d: is_true(d, "Ready") and is_true(d, "DependenciesReachable"))
-            assert healed["status"]["message"] == f"Workspace {key.name} is ready"
+            assert healed["status"]["message"] == f"All replicas are ready: Workspace {key.name}"
 
 
 @asynccontextmanager

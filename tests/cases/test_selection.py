@@ -82,7 +82,7 @@ def test_case_02_no_engine_fits_phase_pending_and_text_the_same_in_any_order_of_
     assert status == again
     assert status["phase"] == "Pending"
     assert "no engines available from registered providers (hasGPU=false" in status["message"]
-    assert told(status, "EngineSelected") == ("False", "NoEngineSelected")
+    assert told(status, "EngineSelected") == ("False", "NoFittingEngine")
 
 
 @pytest.mark.parametrize("providers", [(), (provider("kaito", "vllm", devices="gpu"),)], ids=["none", "one"])

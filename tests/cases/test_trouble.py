@@ -178,7 +178,7 @@ async def test_aim_46_a_permission_that_is_missing_is_said_and_heals_without_tou
         proxy.clear()
         running = await until(client, key, lambda d: phase_is("Running")(d) and is_true(d, "AuthValid"))
     assert running["metadata"]["generation"] == 1
-    assert running["status"]["message"] == "Workspace gemma is ready"  # 48
+    assert running["status"]["message"] == "All replicas are ready: Workspace gemma"  # 48
 
 
 async def test_case_46_an_image_conflict_is_refused_at_admission_and_leaves_nothing(

@@ -22,7 +22,7 @@ LOADS = "Deploying Progressing: all pods are ready, and the application is being
 RELOADS = (
     "Deploying Progressing: the application is being deployed anew, and no model is served until the new one has loaded"
 )
-RUNS = "Running Ready: "
+RUNS = "Running DeploymentReady: "
 CHANGES = "Deploying Progressing: KubeRay takes up the change"
 STOPS = "Deploying Progressing: KubeRay stops it"
 UPGRADES = "Deploying Progressing: Ray cluster "

@@ -19,7 +19,7 @@ RECORDINGS = recorded_by("llmd-lws")
 
 
 START = "Deploying Progressing"
-RUNNING = "Running Ready"
+RUNNING = "Running DeploymentReady"
 LOST = "Degraded PodsNotReady"
 
 EXPECTED: dict[str, list[str]] = {
@@ -69,8 +69,7 @@ EXPECTED: dict[str, list[str]] = {
         RUNNING,
         START,
         "Deploying ImagePullBackOff",
-        START,
-        "Deploying ImagePullBackOff",
+        "Degraded ImagePullBackOff",
         START,
         RUNNING,
     ],
@@ -105,9 +104,11 @@ EXPECTED: dict[str, list[str]] = {
         START,
         RUNNING,
         "Running ServerError",
+        START,
         "Degraded ServerError",
         RUNNING,
-        "Degraded ServerError",
+        START,
+        "Deploying ServerError",
         RUNNING,
     ],
 }
@@ -179,12 +180,12 @@ def test_prefill_and_decode_are_told_apart(llmd: ProviderHost) -> None:
         f"{START}: decode: 0 of 4 replicas are ready; no request is answered until a decode worker is ready",
         *(f"{START}: decode: {n} of 4 replicas are ready" for n in (1, 2, 3)),
         f"{START}: picker: 0 of 1 replicas are ready",
-        f"{RUNNING}: Deployment llama-70b-pd-decode is ready",
+        f"{RUNNING}: All replicas are ready: Deployment llama-70b-pd-decode",
         f"Degraded CrashLoopBackOff: {crashed} 0",
         f"{START}: decode: 3 of 4 replicas are ready",
         f"Degraded CrashLoopBackOff: {crashed} 1",
         f"{START}: decode: 3 of 4 replicas are ready",
-        f"{RUNNING}: Deployment llama-70b-pd-decode is ready",
+        f"{RUNNING}: All replicas are ready: Deployment llama-70b-pd-decode",
         f"{START}: prefill: 2 of 2 replicas are ready",
         f"{START}: {newest.format(0)}",
         f"{START}: {newest.format(1)}",

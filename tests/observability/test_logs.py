@@ -55,7 +55,7 @@ def test_the_life_of_a_deployment_can_be_read_in_the_logs(seen: Seen) -> None:
         assert any(message.startswith(text) for message in core), core
     for text in (
         "ResourceCreated: Created Workspace 'story'",
-        "phase Running (was Deploying), Ready: Workspace story is ready",
+        "phase Running (was Deploying), DeploymentReady: All replicas are ready: Workspace story",
         "DriftDetected: Workspace 'story' was modified directly",
         "ResourceRecreated: Workspace 'story' is deleted and made again",
         "phase Degraded (was Running)",

@@ -103,7 +103,7 @@ async def test_what_a_kubelet_reports(name: str, deploy: Deploy, client: Client)
     assert status["message"] == status["rootCause"]["message"]
     assert status["message"].endswith(CODES[told.code].remedy_for(status["rootCause"]["object"]))
     recovered = await healed(client, key)
-    assert recovered["status"]["message"] == f"Workspace {name} is ready"
+    assert recovered["status"]["message"] == f"All replicas are ready: Workspace {name}"
 
 
 async def test_a_probe_that_fails_after_it_was_ready(deploy: Deploy, client: Client) -> None:

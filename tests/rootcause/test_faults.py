@@ -59,7 +59,7 @@ async def test_what_a_kubelet_reports(name: str, deploy: Deploy, client: Client)
 
         await until(client, key, parent_is_false, what=f"{fault.parent}=False")
     recovered = await healed(client, key)
-    assert recovered["status"]["message"] == f"Workspace {name} is ready"
+    assert recovered["status"]["message"] == f"All replicas are ready: Workspace {name}"
     for type_ in ("Ready", "PodsReady", "ProviderResourceReady", "Served"):
         assert is_true(recovered, type_), type_
 

@@ -26,7 +26,7 @@ RECORDINGS = recorded_by("kaito-v0.12.0")
 
 
 START = ["Deploying Starting", "Deploying Progressing"]
-RUNNING = "Running Ready"
+RUNNING = "Running DeploymentReady"
 LOST = "Degraded PodsNotReady"
 LAG = "Degraded UpstreamFailed"
 """The pods are ready again and KAITO has not noticed yet."""

@@ -81,9 +81,9 @@ FAULTS = {
         code="Engine.CrashLoop",
         reason="CrashLoopBackOff",
         phase="Failed",
-        says=("exit code 1", "CUDA driver version is insufficient", "kubectl logs {pod}"),
+        says=("exit code 1", "KeyError: 'layers.0'", "kubectl logs {pod}"),
         state=BACK_OFF,
-        last=ended(1, "Error", "RuntimeError: CUDA driver version is insufficient for CUDA runtime version\n"),
+        last=ended(1, "Error", "KeyError: 'layers.0'\n"),
     ),
     "bad-arguments": Fault(
         code="Engine.BadArgs",

@@ -152,7 +152,7 @@ async def test_the_line_that_killed_a_container_is_printed_after_its_pod_is_gone
     # Only what was reported knows its end: in the status, or, once that is about the new pod, in an event.
     found = await run("logs", "md/crash-loop", "-n", namespace)
     assert found.code == 0, found
-    (line,) = [each for each in found.out.splitlines() if "CUDA driver version is insufficient" in each]
+    (line,) = [each for each in found.out.splitlines() if "KeyError: 'layers.0'" in each]
     container = dig(pod, "spec", "containers")[0]["name"]
     assert line.startswith(f"[crash-loop-0 {container}] "), line
     assert "pod crash-loop-0 is gone, and its log with it" in found.err

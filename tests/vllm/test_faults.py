@@ -37,6 +37,7 @@ async def test_sixteen_gpus_that_no_node_has(deploy: Deploy, client: Client) -> 
     status = found["status"]
     assert (status["phase"], status["reason"]) == ("Deploying", "InsufficientCapacity")
     assert "nvidia.com/gpu" in status["message"]
+    assert "none will ever do" in status["message"], "the scheduler says that preemption would help on no node"
     generation = (
         await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": {"resources": {"gpu": {"count": 8}}}}, manager="tests")
     )["metadata"]["generation"]

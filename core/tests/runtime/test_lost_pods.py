@@ -15,6 +15,7 @@ from airunway.runtime.diagnosis import ABSENCE_PATIENCE, conclude
 from airunway.runtime.memory import Memory
 from airunway.runtime.report import Report
 from airunway.status.evidence import ContainerFacts, Ending, EventFacts, Evidence, PodFacts, Unscheduled
+from airunway.status.rollup import CAPACITY_PATIENCE
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 MADE = NOW - timedelta(hours=2)
@@ -100,7 +101,7 @@ def test_a_pod_that_is_not_ready_any_more_degrades_at_once_and_the_upstream_adds
     assert (ready["status"], ready["reason"]) == ("False", "PodsNotReady")
     assert shown(follow(lost, says(*SAYS_NOT_READY), pod(ready=False))) == shown(lost)
     back = follow(lost, says(*READY), pod())
-    assert shown(back) == ("Running", "Ready", "Workspace llama is ready")
+    assert shown(back) == ("Running", "DeploymentReady", "All replicas are ready: Workspace llama")
     assert (condition_of(back, "Served") or {})["lastTransitionTime"] == format_time(MADE + timedelta(hours=1))
 
 
@@ -162,7 +163,7 @@ def test_g14_pods_beyond_the_demand_contradict_nothing() -> None:
     crashing = pod("llama-1", ready=False, containers=(ContainerFacts(name="model", waiting="CrashLoopBackOff"),))
     for further in (fresh("llama-1"), crashing, pod("llama-1", deleting=True), pod("llama-1", ready=False)):
         found = follow(running(), says(*READY), pod(), further)
-        assert shown(found) == ("Running", "Ready", "Workspace llama is ready")
+        assert shown(found) == ("Running", "DeploymentReady", "All replicas are ready: Workspace llama")
         assert (condition_of(found, "PodsReady") or {})["status"] == "True"
     # Without a demand nobody can tell which pod is beyond it: all of them count.
     anything = says(*READY)
@@ -275,12 +276,78 @@ def test_real_llmd_2_before_it_has_served_a_needed_role_that_starts_is_progress(
     assert shown(nothing)[0] == "Running", "a role that wants no pod misses none"
 
 
-def test_missing_capacity_for_a_lost_pod_stays_waiting_and_has_its_code() -> None:
-    told = Unscheduled(reason="Unschedulable", message="3 Insufficient nvidia.com/gpu.", since=NOW)
-    pending = pod(ready=False, phase="Pending", node="", containers=(), unscheduled=told)
-    found = follow(running(), says(*SAYS_NOT_READY), pending)
+NO_ROOM = Unscheduled(reason="Unschedulable", message="3 Insufficient nvidia.com/gpu.", since=NOW)
+PENDING = pod(ready=False, phase="Pending", node="", containers=(), unscheduled=NO_ROOM)
+GATED = pod(
+    ready=False,
+    phase="Pending",
+    node="",
+    containers=(),
+    gates=("kueue.x-k8s.io/admission",),
+    unscheduled=Unscheduled(reason="SchedulingGated", message="", since=NOW),
+)
+NO_QUOTA = EventFacts(
+    kind="StatefulSet",
+    namespace="ml",
+    name="llama",
+    reason="FailedCreate",
+    note="exceeded quota: gpus",
+    first=NOW,
+    last=NOW,
+)
+OUTAGES: dict[str, tuple[tuple[PodFacts, ...], tuple[EventFacts, ...], str]] = {
+    "InsufficientCapacity": ((PENDING,), (), "Unschedulable.InsufficientGPU"),
+    "SchedulingGated": ((GATED,), (), "Unschedulable.Gated"),
+    "QuotaExceeded": ((), (NO_QUOTA,), "Unschedulable.Quota"),
+}
+
+
+@pytest.mark.parametrize("reason", OUTAGES)
+@pytest.mark.parametrize("edited", [False, True], ids=["the spec that served", "an edited spec"])
+def test_what_has_served_and_has_no_ready_pod_is_degraded_at_once_whatever_the_cause(reason: str, edited: bool) -> None:
+    pods, events, code = OUTAGES[reason]
+    deployment = running()
+    if edited:
+        deployment = {**deployment, "metadata": {**deployment["metadata"], "generation": 2}}
+    found = follow(deployment, says(*SAYS_NOT_READY), *pods, events=events)
+    assert shown(found)[:2] == ("Degraded", reason)
+    assert found["status"]["rootCause"]["code"] == code
+
+
+@pytest.mark.parametrize("reason", OUTAGES)
+def test_what_has_not_served_yet_waits_for_room_and_is_degraded_when_that_lasts(reason: str) -> None:
+    pods, events, _ = OUTAGES[reason]
+    memory, start = Memory(), {"metadata": {"name": "llama", "namespace": "ml", "generation": 1}, "status": {}}
+    found = follow(start, says(*SAYS_NOT_READY), *pods, events=events, memory=memory)
+    assert shown(found)[:2] == ("Deploying", reason)
+    later = follow(found, says(*SAYS_NOT_READY), *pods, events=events, memory=memory, now=NOW + CAPACITY_PATIENCE)
+    assert shown(later)[:2] == ("Degraded", reason)
+
+
+def test_one_of_two_pods_that_finds_no_room_is_no_outage() -> None:
+    serves = follow(running(), says(*READY, desired=2), pod(), pod("llama-1"))
+    found = follow(serves, says(*SAYS_NOT_READY, desired=2), pod(), replace(PENDING, name="llama-1"))
     assert shown(found)[:2] == ("Deploying", "InsufficientCapacity")
-    assert found["status"]["rootCause"]["code"] == "Unschedulable.InsufficientGPU"
+
+
+def test_a_pod_that_waits_for_the_room_of_the_one_before_it_is_no_outage() -> None:
+    serves = running()
+    edited = {**serves, "metadata": {**serves["metadata"], "generation": 2}}
+    old = pod(deleting=True)
+    found = follow(edited, says(*SAYS_NOT_READY), old, replace(PENDING, name="llama-1", uid="other"))
+    assert shown(found)[:2] == ("Deploying", "InsufficientCapacity")
+
+
+def test_what_wakes_from_zero_replicas_only_starts() -> None:
+    asleep = follow(running(), says(*READY, desired=0))
+    assert shown(asleep)[2] == "All replicas are ready: Workspace llama is scaled to zero"
+    awake = {**asleep, "metadata": {**asleep["metadata"], "generation": 2}}
+    found = follow(awake, says(*SAYS_NOT_READY), PENDING)
+    assert shown(found)[:2] == ("Deploying", "InsufficientCapacity")
+    again = follow(found, says(*SAYS_NOT_READY), PENDING)
+    assert shown(again)[0] == "Deploying", "it stays so until it serves"
+    serves = follow(again, says(*READY), pod())
+    assert shown(follow(serves, says(*SAYS_NOT_READY), PENDING))[0] == "Degraded"
 
 
 @pytest.mark.parametrize("anew", [False, True], ids=["the object that served", "a new object"])

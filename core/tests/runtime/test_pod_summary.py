@@ -10,8 +10,9 @@ import pytest
 
 from airunway.plugins.contract import Component, Observation, Replicas
 from airunway.resource import Resource, format_time
-from airunway.runtime.diagnosis import RULES, Diagnosis, PodSummary, conclude, rule_of
+from airunway.runtime.diagnosis import Diagnosis, conclude
 from airunway.runtime.memory import Memory
+from airunway.runtime.pod_summary import RULES, PodSummary, rule_of
 from airunway.runtime.report import Report
 from airunway.status.evidence import ContainerFacts, Evidence, PodCounts, PodFacts, count_pods
 from airunway.status.rootcause import Symptom, find_symptoms

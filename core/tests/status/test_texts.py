@@ -9,20 +9,11 @@ import pytest
 import yaml
 
 from airunway.resource import Resource
-from airunway.status.engine_texts import ENGINE, last_error
+from airunway.status.engine_texts import last_error
+from airunway.status.reasons import CODES
+from airunway.status.remedies import TABLES, split
 from airunway.status.rootcause import find_root_cause
-from airunway.status.texts import (
-    AUTOSCALING,
-    CREATION,
-    EXCERPT,
-    IMAGE_PULL,
-    MOUNT,
-    PREPARATION,
-    PROVISIONING,
-    SCHEDULING,
-    MessagePattern,
-    line_of,
-)
+from airunway.status.texts import AUTOSCALING, EXCERPT, line_of
 from airunway_testing.evidence import NOW, container, crashed, ended, evidence, pod
 
 CAUSE = (
@@ -72,6 +63,23 @@ def test_real_llmd_10_credentials_in_a_json_log_are_not_shown() -> None:
 ENDINGS: list[Resource] = yaml.safe_load((Path(__file__).parent / "endings.yaml").read_text())
 
 
+def check_ending(row: Resource, found: Resource) -> None:
+    cause = find_root_cause(evidence(pod(**found)), now=NOW)
+    assert cause is not None, row["case"]
+    assert (cause.code, cause.reason) == (row["code"], row["reason"]), row["case"]
+    assert row["says"] in cause.evidence, row["case"]
+    assert row["do"] in cause.message.removeprefix(cause.evidence), row["case"]
+    assert "pid=" not in cause.evidence, row["case"]
+
+
+@pytest.mark.parametrize("case", ["03-runtime-class", "04-random-uid", "09-shared-memory"])
+def test_field_case_with_two_siblings_has_a_cause_and_a_remedy(case: str) -> None:
+    rows = [row for row in ENDINGS if row.get("field") == case]
+    assert len(rows) == 3
+    for row in rows:
+        check_ending(row, crashed(row.get("exit", 1), row["log"]))
+
+
 @pytest.mark.parametrize("shape", ["before the restart", "after it", "in a pod that is not restarted"])
 def test_the_end_of_an_engine_names_its_cause_and_what_to_do(shape: str) -> None:
     for row in ENDINGS:
@@ -81,12 +89,7 @@ def test_the_end_of_an_engine_names_its_cause_and_what_to_do(shape: str) -> None
             "after it": container(state={"running": {}}, lastState=ended(code, "Error", row["log"]), restartCount=2),
             "in a pod that is not restarted": {"phase": "Failed", **container(state=ended(code, "Error", row["log"]))},
         }[shape]
-        cause = find_root_cause(evidence(pod(**found)), now=NOW)
-        assert cause is not None, row["case"]
-        assert (cause.code, cause.reason) == (row["code"], row["reason"]), row["case"]
-        assert row["says"] in cause.evidence, row["case"]
-        assert row["do"] in cause.message.removeprefix(cause.evidence), row["case"]
-        assert "pid=" not in cause.evidence, row["case"]
+        check_ending(row, found)
 
 
 def test_the_same_end_gives_the_same_message_although_times_and_processes_differ() -> None:
@@ -95,12 +98,11 @@ def test_the_same_end_gives_the_same_message_although_times_and_processes_differ
     assert first == second == "KeyError: 'x'"
 
 
-def test_every_own_remedy_is_a_sentence() -> None:
-    tables = (ENGINE, AUTOSCALING, CREATION, IMAGE_PULL, MOUNT, PREPARATION, PROVISIONING, SCHEDULING)
-    for row in (row for table in tables for row in table if row.remedy):
-        assert row.remedy.endswith("."), row
-        assert row.code or table_of(row) is AUTOSCALING, row
-
-
-def table_of(row: MessagePattern) -> object:
-    return AUTOSCALING if row in AUTOSCALING else None
+def test_every_own_remedy_is_a_sentence_and_is_told_apart_from_its_evidence() -> None:
+    for table in TABLES:
+        for row in (row for row in table if row.remedy):
+            assert row.remedy.endswith("."), row
+            assert row.code or table is AUTOSCALING, row
+            code = CODES[row.code or "Unschedulable.TaintOrSelector"]
+            remedy = code.remedy_for("Pod/ml/llama-0", row.remedy)
+            assert split(f"Pod llama-0 fails. {remedy}", code, "Pod/ml/llama-0") == ("Pod llama-0 fails.", remedy)

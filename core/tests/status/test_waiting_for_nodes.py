@@ -76,6 +76,12 @@ def test_field_case_11_the_autoscaler_s_reason_stands_after_the_scheduler_s() ->
             "Raise the maximum",
         ),
         ("FailedScheduling", KARPENTER, "add a node group or NodePool"),
+        ("FailedScheduling", "Failed to schedule pod, all available instance types exceed limits", "Raise the maximum"),
+        (
+            "FailedScaleUp",
+            "Node scale up in zones a associated with this pod failed: out of resources.",
+            "asks again by itself",
+        ),
     ],
 )
 def test_field_case_11_sibling_each_refusal_of_an_autoscaler_has_its_own_advice(
@@ -83,7 +89,7 @@ def test_field_case_11_sibling_each_refusal_of_an_autoscaler_has_its_own_advice(
 ) -> None:
     cause = cause_of(event(reason, note), message=f"{GPUS}3 No preemption victims found for incoming pod.")
     assert cause.code == "Unschedulable.InsufficientGPU"
-    assert note.partition(", ")[0] in cause.evidence
+    assert note.partition(", ")[0].removesuffix(".") in cause.evidence
     assert advice in cause.message
 
 

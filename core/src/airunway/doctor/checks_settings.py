@@ -76,12 +76,13 @@ def _unselected(seen: Snapshot) -> Iterator[Found]:
             continue
         waiting = []
         for deployment in seen.deployments or ():
-            selected = condition_of(deployment, "ProviderSelected") or {}
-            since = parse_time(text_at(selected, "lastTransitionTime"))
+            # ProviderSelected is the other selector's: without one, only Ready says what is waited for.
+            ready = condition_of(deployment, "Ready") or {}
+            since = parse_time(text_at(ready, "lastTransitionTime"))
             theirs = core.watched and key_of(deployment).namespace not in core.watched
-            if theirs or is_deleting(deployment) or selected.get("status") != "False" or since is None:
+            if theirs or is_deleting(deployment) or ready.get("status") != "False" or since is None:
                 continue
-            if selected.get("reason") == "NoProviderSelected" and seen.now - since > _PATIENCE:
+            if ready.get("reason") == "NoProviderSelected" and seen.now - since > _PATIENCE:
                 waiting.append((since, key_of(deployment)))
         if waiting:
             since, first = min(waiting)

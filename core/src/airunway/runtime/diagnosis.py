@@ -1,6 +1,6 @@
 """Combines what the upstream reports with what the pods show: components, faults, root cause.
 
-`RULES` decides how the pods are shown; the first row that applies counts. Precedence of the sources:
+`pod_summary` decides how the pods are shown. Precedence of the sources:
 
 - A fault that a living pod can show (`POD_SHOWN`) is read from the pods alone. If only the upstream reports it, the
   report is outdated and counts as progress, unless the upstream has it from the engine (`authoritative`).
@@ -24,8 +24,10 @@ from airunway.plugins.contract import Component, Finding, Observation
 from airunway.plugins.rules import PODS
 from airunway.resource import Resource, condition_of, dig, entries_at, key_of
 from airunway.runtime.memory import Memory, previous_cause
+from airunway.runtime.pod_summary import ABSENT, LOST, NOT_YET, PodSummary, faults_of_pods, rule_of, with_advice
 from airunway.runtime.report import (
     CACHE_COMPONENT,
+    GATEWAY_COMPONENT,
     STORAGE_COMPONENT,
     Report,
     fault_of,
@@ -33,238 +35,21 @@ from airunway.runtime.report import (
     provider_status,
     record_of_service,
 )
+from airunway.status.conditions import IDLE
+from airunway.status.containers import NOT_PULLED
 from airunway.status.evidence import (
     POD_SHOWN,
     Evidence,
     PodCounts,
-    PodFacts,
     Reported,
     count_pods,
     parse_moment,
     shortage_of,
 )
-from airunway.status.reasons import Category, category_of, code_of_download
-from airunway.status.rollup import Fault, Phase, Rollup
-from airunway.status.rootcause import RootCause, Symptom, find_symptoms, root_cause_of
-
-# ---------------------------------------------------------------------------------------------- how the pods are shown
-
-
-LOST = "PodsNotReady"
-"""Reason of ``PodsReady`` where pods of this generation were ready and are not any more."""
-
-NOT_YET = "Starting"
-"""Reason of ``PodsReady`` as long as no pod of the deployment was seen to be anything but starting."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PodSummary:
-    """The facts about a deployment's pods that decide which condition describes them."""
-
-    shown: Sequence[Symptom]
-    """The symptoms of the pods."""
-    counts: PodCounts
-    """Counts of the serving pods."""
-    short: int
-    """Number of ready pods that are missing."""
-    wanted: int | None
-    """Number of pods that the upstream wants; None if it is unknown."""
-    unready: str
-    """Names of pods that are not ready."""
-    ready: bool
-    """Whether the upstream reports ready."""
-    only_degrades: bool
-    """Whether the upstream reports that the rest serves without what is not ready."""
-    lost: bool
-    """Whether pods that were ready for this generation are not ready any more."""
-    seen_before: bool
-    """Whether an earlier pass saw a pod do more than start."""
-    degraded: bool
-    """Whether the upstream reports a degradation."""
-    absent: float | None
-    """Seconds for which the absence of pods that existed is still taken for temporary; None if none is absent."""
-    optional_roles: frozenset[str] = frozenset()
-    """Roles without whose pods the rest still serves."""
-    missing_roles: tuple[str, ...] = ()
-    """Roles without which no request is answered, and which have no ready pod."""
-
-    @property
-    def summary_text(self) -> str:
-        return f"{self.counts.ready} of {self.counts.living} pods are ready"
-
-    @property
-    def missed(self) -> str:
-        """The message about lost pods while others live."""
-        if self.missing_roles and self.counts.ready:
-            text = (
-                f"No {' and no '.join(self.missing_roles)} pod is ready, so no request is answered; {self.summary_text}"
-            )
-        else:
-            text = self.summary_text
-        return f"{text} (not ready: {self.unready})" if self.unready else text
-
-
-_ABSENT = "away for a moment"
-"""Name of the rule for pods that are expected to come back; `PodSummary.absent` is the time for which."""
-
-_Rule = tuple[str, Callable[[PodSummary], bool], Callable[[PodSummary], Component | None]]
-"""A rule: its name, whether it applies to a summary, and the component that then describes the pods."""
-
-
-def _component(ready: bool, reason: str, message: str) -> Component:
-    return Component(name=PODS, ready=ready, reason=reason, message=message)
-
-
-RULES: tuple[_Rule, ...] = (
-    (
-        "a fault",
-        lambda s: bool(s.shown) and bool(s.short or not s.ready),
-        lambda s: _component(False, s.shown[0].reason, s.shown[0].message),
-    ),
-    (
-        "all there",
-        lambda s: bool(s.counts.living) and not s.short and bool(s.counts.ready),
-        lambda s: _component(True, "PodsReady", s.summary_text),
-    ),
-    (
-        "lost, some live",
-        lambda s: s.lost and bool(s.counts.living),
-        lambda s: _component(False, LOST, s.missed),
-    ),
-    (
-        "more are starting",
-        lambda s: bool(s.counts.living) and bool(s.counts.ready or s.seen_before),
-        lambda s: _component(False, "Progressing", s.summary_text),
-    ),
-    ("none wanted", lambda s: s.wanted == 0, lambda _: None),
-    # Only the upstream's report is left.
-    ("served, and no pod was ever found", lambda s: s.lost and not s.counts.seen and not s.seen_before, lambda _: None),
-    (
-        "lost, none lives",
-        lambda s: s.lost and (s.counts.seen or not s.ready),
-        lambda _: _component(False, LOST, "No pod is ready"),
-    ),
-    # One text until the first pod is ready: the steps of a start are not worth a status write each.
-    (
-        "starting",
-        lambda s: not s.ready or s.counts.seen,
-        lambda s: _component(False, "Progressing" if s.seen_before else NOT_YET, "No pod is ready yet"),
-    ),
-    ("ready without a pod from the start", lambda s: not s.seen_before, lambda _: None),
-    ("ready without a pod for too long", lambda s: s.absent is not None and s.absent <= 0, lambda _: None),
-    # Pods that existed a moment ago may come back, or the model may be served elsewhere.
-    (
-        _ABSENT,
-        lambda _: True,
-        lambda s: (
-            _component(False, LOST, "No pod is ready")
-            if s.lost and s.degraded
-            else _component(False, "Progressing", "No pod is there")
-        ),
-    ),
-)
-"""How the pods are shown: the first row that applies. None: no pods are known, and the upstream's report counts."""
-
-
-def rule_of(summary: PodSummary) -> _Rule:
-    """The first rule that applies; the last one always does."""
-    return next(row for row in RULES if row[1](summary))
-
-
-def _faults_of(summary: PodSummary, evidence: Evidence) -> list[Fault]:
-    """One fault for each reason that the pods show, in their order of precedence.
-
-    A connectivity fault is debounced, unless pods that served are lost because of it. Failing pods beyond the wanted
-    count do not degrade the deployment.
-    """
-    if summary.ready and not summary.short and summary.counts.ready and summary.wanted is not None:
-        return []
-    ready_pods = _ReadyPods(evidence.pods, summary)
-    faults: dict[str, Fault] = {}
-    for symptom in summary.shown:
-        only_degrades = ready_pods.serves_despite(symptom)
-        known = faults.get(symptom.reason)
-        if known is None:
-            costs = summary.lost and category_of(symptom.reason) is Category.CONNECTIVITY
-            faults[symptom.reason] = Fault(
-                component=PODS,
-                reason=symptom.reason,
-                message=symptom.message,
-                since=symptom.since,
-                category=Category.WORKLOAD if costs else None,
-                only_degrades=only_degrades or costs,
-            )
-        elif known.only_degrades and not only_degrades:
-            faults[symptom.reason] = replace(known, only_degrades=False)
-    return list(faults.values())
-
-
-class _ReadyPods:
-    """Indexes of the pods for the questions about each symptom: there may be thousands of both."""
-
-    def __init__(self, pods: Iterable[PodFacts], summary: PodSummary) -> None:
-        self._summary = summary
-        self._pods = {f"Pod/{pod.namespace}/{pod.name}": pod for pod in pods}
-        serving = [pod for pod in self._pods.values() if pod.alive and pod.ready and pod.serves]
-        self._owners = {pod.owner for pod in serving}
-        self._groups = {pod.replica_group for pod in serving}
-
-    def serves_despite(self, symptom: Symptom) -> bool:
-        """Whether the deployment still serves: the upstream reports so, or other pods do the same work. These are the
-        ones of the same controller and role, or any serving pod while the upstream is ready.
-        """
-        summary, pod = self._summary, self._pods.get(symptom.object)
-        if (pod is not None and pod.role in summary.optional_roles) or (summary.only_degrades and not summary.ready):
-            return True
-        if summary.ready:
-            return bool(self._groups)
-        kind, _, name = symptom.object.partition("/")
-        if kind != "Pod":
-            return (kind, name.rpartition("/")[2]) in self._owners
-        return pod is not None and pod.replica_group in self._groups
-
-
-# --------------------------------------------------------------------------------- groups that hold each other's nodes
-
-
-_WORKER = "-worker"
-"""Suffix of the component of pods that only compute; the prefix is the component of their group's leader."""
-
-_NO_ROOM = "Unschedulable.InsufficientGPU"
-
-
-def _with_advice(symptoms: Sequence[Symptom], pods: Iterable[PodFacts]) -> tuple[Symptom, ...]:
-    """The symptoms, with advice on unschedulable pods if groups of pods block each other."""
-    if not any(symptom.code == _NO_ROOM for symptom in symptoms):
-        return tuple(symptoms)
-    alive = {f"Pod/{pod.namespace}/{pod.name}": pod for pod in pods if pod.alive}
-
-    def advised(symptom: Symptom) -> Symptom:
-        pod = alive.get(symptom.object)
-        if symptom.code != _NO_ROOM or pod is None or not pod.role.endswith(_WORKER):
-            return symptom
-        advice = _advice(pod.role.removesuffix(_WORKER), alive.values())
-        return replace(symptom, message=f"{symptom.message} {advice}") if advice else symptom
-
-    return tuple(map(advised, symptoms))
-
-
-def _advice(role: str, pods: Iterable[PodFacts]) -> str:
-    """The advice; empty if a leader is ready or there is only one group."""
-    group = [pod for pod in pods if pod.role in (role, f"{role}{_WORKER}")]
-    leaders = [pod for pod in group if pod.role == role]
-    if len(leaders) < 2 or any(pod.ready for pod in leaders):
-        return ""
-    held = sum(bool(pod.node) for pod in group)
-    fitting = held // max(1, -(-len(group) // len(leaders)))
-    if not fitting:
-        return ""
-    counts = f"spec.scaling.{role}" if role in ("prefill", "decode") else "spec.scaling"
-    return (
-        f"The {len(leaders)} groups wait for each other: {held} of {len(group)} pods hold their GPUs and no group is "
-        f"whole. Set {counts}.replicas to {fitting}; then {fitting} of them can serve."
-    )
-
+from airunway.status.reasons import CODES, Category, category_of, code_of_download
+from airunway.status.remedies import split
+from airunway.status.rollup import Fault, Phase, Rollup, still_unreachable, unreachable_since
+from airunway.status.rootcause import Distance, RootCause, Symptom, find_symptoms, root_cause_of
 
 # ------------------------------------------------------------------------------------------------- which source counts
 
@@ -315,11 +100,13 @@ def diagnose(
     observation = report.observation
     previous = previous_cause(deployment.get("status") or {})
     if observation is None:
-        cause = _root_cause(evidence, report, (), deployment=deployment, previous=previous, now=now)
+        cause = _root_cause(evidence, report, (), kept=None, deployment=deployment, previous=previous, now=now)
         return Diagnosis(report=report, faults=(*report.faults, *report.core_faults), root_cause=cause)
-    summary, rule, pods = None, "", None
+    summary, rule, pods, kept = None, "", None, None
     if evidence is not None:
-        evidence, summary = _look(report, observation, evidence, deployment=deployment, previous=previous, now=now)
+        evidence, summary, kept = _look(
+            report, observation, evidence, deployment=deployment, previous=previous, now=now
+        )
         rule, _, show = rule_of(summary)
         pods = show(summary)
     stale, stale_in = _stale(report, observation, now)
@@ -336,7 +123,7 @@ def diagnose(
     faults = [
         *report.faults,
         *_refused(observation),
-        *(_faults_of(summary, evidence) if summary is not None and evidence is not None else ()),
+        *(faults_of_pods(summary, evidence) if summary is not None and evidence is not None else ()),
         *([stale] if stale is not None else ()),
         *_in_order(ranked, pods if summary is not None and not summary.shown else None),
     ]
@@ -353,7 +140,7 @@ def diagnose(
         components = (*components, pods)
         if evidence is not None and pods.ready is not True:
             ready_pods = sum(pod.ready and pod.alive and pod.serves for pod in evidence.pods)
-    absent = summary.absent if summary is not None and rule == _ABSENT else None
+    absent = summary.absent if summary is not None and rule == ABSENT else None
     return Diagnosis(
         report=replace(
             report,
@@ -361,7 +148,7 @@ def diagnose(
             warnings=(*report.warnings, *_unselected(report, evidence)),
         ),
         faults=(*faults, *core_faults),
-        root_cause=_root_cause(evidence, report, faults, deployment=deployment, previous=previous, now=now),
+        root_cause=_root_cause(evidence, report, faults, kept=kept, deployment=deployment, previous=previous, now=now),
         wake_after=soonest(observation.requeue_after, stale_in, away_in, absent),
         ready_pods=ready_pods,
     )
@@ -377,12 +164,27 @@ def conclude(
     """
     found = diagnose(_with_last_words(report, memory.last_words), evidence, deployment=deployment, now=now)
     begun = memory.date(found.faults, status=deployment.get("status") or {}, now=now)
-    faults = tuple(replace(fault, since=begun[fault.component, fault.reason]) for fault in found.faults)
+    turned = unreachable_since(deployment.get("status"))
+    counted = _counted_from_turning(report) if turned is not None else lambda _: False
+    faults = tuple(
+        replace(fault, since=turned if counted(fault) else begun[fault.component, fault.reason])
+        for fault in found.faults
+    )
     status, verdict = provider_status(
         deployment, found.report, faults=faults, root_cause=found.root_cause, ready_pods=found.ready_pods, now=now
     )
     memory.last_words = "" if verdict.ready is True else _last_words(found.root_cause) or memory.last_words
     return status, verdict, replace(found, faults=faults, wake_after=soonest(found.wake_after, verdict.wake_after))
+
+
+def _counted_from_turning(report: Report) -> Callable[[Fault], bool]:
+    """Whether the grace of a fault counts from when ``DependenciesReachable`` turned False.
+
+    What the gateway part reports is not in that condition, and the runtime's own failures to write are told only after
+    a grace of their own.
+    """
+    others = {GATEWAY_COMPONENT, *(fault.component for fault in report.faults)}
+    return lambda fault: fault.kind is Category.CONNECTIVITY and fault.component not in others
 
 
 def _with_last_words(report: Report, last_words: str) -> Report:
@@ -420,22 +222,30 @@ def _look(
     deployment: Resource,
     previous: RootCause | None,
     now: datetime,
-) -> tuple[Evidence, PodSummary]:
-    """What the pods show next to the upstream's report; and the evidence without outdated events."""
+) -> tuple[Evidence, PodSummary, Symptom | None]:
+    """What the pods show next to the upstream's report, and the evidence without outdated events; and what they do not
+    show any more, and is kept.
+    """
     ready, missing_roles = is_ready(observation), _missing_roles(observation, evidence)
     wanted = observation.replicas.desired if observation.replicas is not None else None
     counts = count_pods(evidence.pods)
     short = max(shortage_of(counts, wanted), len(missing_roles))
-    lost = _is_lost(report, deployment, counts, evidence, missing_roles=missing_roles)
+    record = record_of_service(report, deployment.get("status") or {})
+    lost = _is_lost(record, deployment, counts, evidence, missing_roles=missing_roles)
     if ready and counts.ready and not short:
         evidence = replace(evidence, events=tuple(e for e in evidence.events if e.kind == "Pod"))
     condition = condition_of(deployment, f"{PODS}Ready")
     since = parse_moment((condition or {}).get("lastTransitionTime"))
     gone = since if condition is not None and condition.get("status") != "True" and since is not None else now
+    kept, shown = None, with_advice(find_symptoms(evidence, now=now, previous=previous), evidence.pods)
+    if not shown and (short or not ready) and _is_kept(condition, evidence, missing=counts.living < (wanted or 0)):
+        assert condition is not None
+        kept = _kept(condition, previous)
+        shown = (kept,)
     unready_parts = [component for component in observation.components if component.ready is not True]
     unready = sorted(pod.name for pod in evidence.pods if pod.alive and pod.serves and not pod.ready)
-    return evidence, PodSummary(
-        shown=_with_advice(find_symptoms(evidence, now=now, previous=previous), evidence.pods),
+    summary = PodSummary(
+        shown=shown,
         counts=counts,
         short=short,
         wanted=wanted,
@@ -443,23 +253,79 @@ def _look(
         ready=ready,
         only_degrades=bool(unready_parts) and all(part.only_degrades and not part.role for part in unready_parts),
         lost=lost,
+        out=_is_out(record, deployment, counts, missing_roles=missing_roles, wanted=wanted),
         missing_roles=missing_roles,
         seen_before=condition is not None and condition.get("reason") != NOT_YET,
         degraded=dig(deployment, "status", "phase") == Phase.DEGRADED.value,
         absent=(gone + ABSENCE_PATIENCE - now).total_seconds(),
         optional_roles=frozenset(c.role for c in observation.components if c.only_degrades and c.role),
     )
+    return evidence, summary, kept
+
+
+def _is_kept(condition: Resource | None, evidence: Evidence, *, missing: bool) -> bool:
+    """Whether ``PodsReady`` keeps the connectivity fault that it has, although no pod shows it any more.
+
+    The pod may be another one, may try again, or be missing (`missing`: some are). A registry has answered once all
+    pods have run their containers; what an engine fetches from has answered once a pod is ready.
+    """
+    if condition is None or not still_unreachable(condition, NOT_YET) or condition.get("reason") == "PodEvicted":
+        return False
+    living = [pod for pod in evidence.pods if pod.alive]
+    ran = all(each.running or each.ended or each.last for pod in living for each in pod.containers)
+    pulled = not missing and bool(living) and ran and all(pod.containers for pod in living)
+    return not (pulled and NOT_PULLED in str(condition.get("message")))
+
+
+def _kept(condition: Resource, previous: RootCause | None) -> Symptom:
+    """The symptom behind a condition that is kept, with the root cause that it had."""
+    found = Symptom(
+        reason=str(condition.get("reason")),
+        code="",
+        object="",
+        message=str(condition.get("message", "")),
+        since=parse_moment(condition.get("lastTransitionTime")),
+        distance=Distance.POD,
+    )
+    code = CODES.get(previous.code) if previous is not None else None
+    if previous is None or code is None or found.reason not in code.reasons:
+        return found
+    _, remedy = split(previous.message, code, previous.object)
+    return replace(found, code=code.name, object=previous.object, field=previous.field, remedy=remedy)
+
+
+def _is_out(
+    record: Resource | None,
+    deployment: Resource,
+    counts: PodCounts,
+    *,
+    missing_roles: Sequence[str],
+    wanted: int | None,
+) -> bool:
+    """Whether a deployment with that record of service has no ready pod, or none of a needed role, and should have.
+
+    Between two revisions the pods of the old one may leave first: then their room is about to be free. One that wakes
+    from zero replicas only starts.
+    """
+    if record is None or wanted == 0 or (counts.ready and not missing_roles):
+        return False
+    same = record.get("observedGeneration") == dig(deployment, "metadata", "generation")
+    return same or not (counts.leaving or record.get("reason") == IDLE)
 
 
 def _is_lost(
-    report: Report, deployment: Resource, counts: PodCounts, evidence: Evidence, *, missing_roles: Sequence[str]
+    record: Resource | None,
+    deployment: Resource,
+    counts: PodCounts,
+    evidence: Evidence,
+    *,
+    missing_roles: Sequence[str],
 ) -> bool:
     """Whether pods that were ready for this generation are not ready any more, so that this is no progress.
 
     True if no pod is ready, if a needed role has none (`missing_roles`), or if a pod that is not ready was ready
     before. Otherwise the pods that are not ready are additional ones that start.
     """
-    record = record_of_service(report, deployment.get("status") or {})
     if record is None or record.get("observedGeneration") != dig(deployment, "metadata", "generation"):
         return False
     if counts.ready == 0 or missing_roles:
@@ -620,6 +486,7 @@ def _root_cause(
     report: Report,
     faults: Iterable[Fault],
     *,
+    kept: Symptom | None,
     deployment: Resource,
     previous: RootCause | None,
     now: datetime,
@@ -644,8 +511,8 @@ def _root_cause(
         if fault.component in (CACHE_COMPONENT, STORAGE_COMPONENT) and fault.kind is not Category.PROGRESS
     ]
     reported_evidence = replace(evidence or Evidence(), reports=tuple(reported))
-    symptoms = _with_advice(find_symptoms(reported_evidence, now=now, previous=previous), reported_evidence.pods)
-    return root_cause_of(symptoms, now=now, previous=previous)
+    symptoms = with_advice(find_symptoms(reported_evidence, now=now, previous=previous), reported_evidence.pods)
+    return root_cause_of((*symptoms, *filter(None, (kept,))), now=now, previous=previous)
 
 
 def _explained_by(fault: Fault, deployment: Resource) -> str:

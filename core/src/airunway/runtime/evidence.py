@@ -47,7 +47,7 @@ from airunway.status.evidence import (
     parse_moment,
     pod_facts,
 )
-from airunway.status.scheduling import EVICTED_BY_KUEUE, NORMAL_REASONS, is_karpenter
+from airunway.status.scheduling import EVICTED_BY_KUEUE, FAILED_SCALE_UP, NORMAL_REASONS, is_karpenter
 
 # ------------------------------------------------------------------------------------------------- what the caches keep
 
@@ -249,7 +249,7 @@ _REASONS = {
     "Pod": frozenset(
         {
             *{"Failed", "InspectFailed", "FailedMount", "FailedAttachVolume", "FailedToRetrieveImagePullSecret"},
-            *{"Unhealthy", "FailedScheduling"},
+            *{"Unhealthy", "FailedScheduling", FAILED_SCALE_UP},
             *NORMAL_REASONS,
         }
     ),

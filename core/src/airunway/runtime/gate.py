@@ -19,7 +19,7 @@ from airunway.plugins.contract import Finding, Gateway, ModelCache, RuntimeSetti
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.settings import runtime_settings
 from airunway.resource import Resource, condition_of, dig, labels_of, parse_time
-from airunway.runtime.report import CACHE_COMPONENT, STORAGE_COMPONENT, StepResult
+from airunway.runtime.report import CACHE_COMPONENT, GATEWAY_COMPONENT, STORAGE_COMPONENT, StepResult
 from airunway.runtime.state import ClusterState
 from airunway.sdk.pods import ONE_POD
 from airunway.status.reasons import Category, category_of
@@ -293,7 +293,7 @@ def core_faults(state: ClusterState, host: ProviderHost) -> Iterator[Fault]:
     yield from cache_faults(state, host)
     routed = routing_request(deployment, state.config) is RoutingRequest.REQUIRED
     gateway = condition_of(deployment, "GatewayReady") or _unanswered(state) if routed else None
-    yield from _faults(state, {STORAGE_COMPONENT: condition_of(deployment, "StorageReady"), "Gateway": gateway})
+    yield from _faults(state, {STORAGE_COMPONENT: condition_of(deployment, "StorageReady"), GATEWAY_COMPONENT: gateway})
 
 
 def _faults(state: ClusterState, conditions: Mapping[str, Resource | None]) -> Iterator[Fault]:

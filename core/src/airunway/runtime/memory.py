@@ -18,11 +18,12 @@ from airunway.kube import KubeError, backoff_delay, retry_after_of
 from airunway.owned.apply import WriteHistory
 from airunway.owned.writer import Refused, policy_of
 from airunway.plugins.contract import Finding, ModelCache, RuntimeSettings
+from airunway.plugins.rules import PODS
 from airunway.resource import Resource, dig, entries_at
 from airunway.runtime.records import Record
 from airunway.runtime.report import StepResult
 from airunway.status.evidence import Evidence, parse_moment
-from airunway.status.reasons import CODES
+from airunway.status.reasons import CODES, Category
 from airunway.status.rollup import DEPENDENCY_GRACE, Fault, since
 from airunway.status.rootcause import RootCause
 
@@ -220,7 +221,9 @@ class Memory(WriteHistory):
         for fault in faults:
             name = (fault.component, fault.reason)
             if name not in found:
-                begun = self.faults.get(name) or _restored(fault, status) or fault.since or now
+                # What pods cannot reach counts from when it is seen: its first sign may be older.
+                sign = None if fault.kind is Category.CONNECTIVITY and fault.component == PODS else fault.since
+                begun = self.faults.get(name) or _restored(fault, status) or sign or now
                 found[name] = min(begun, now)
         self.faults = found
         return found
@@ -241,7 +244,8 @@ class Memory(WriteHistory):
 
 def _restored(fault: Fault, status: Resource) -> datetime | None:
     """When a fault began according to an earlier status: exactly from a root cause, at the latest from a condition."""
-    cause = previous_cause(status)
+    of_pods = fault.kind is Category.CONNECTIVITY and fault.component == PODS
+    cause = previous_cause(status) if not of_pods else None
     if cause is not None and cause.code in CODES and fault.reason in CODES[cause.code].reasons:
         return cause.since
     return since(entries_at(status, "conditions"), f"{fault.component}Ready", fault.reason)

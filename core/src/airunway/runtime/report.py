@@ -21,6 +21,7 @@ from airunway.status.events import Event
 from airunway.status.evidence import parse_moment
 from airunway.status.reasons import Category, category_of
 from airunway.status.rollup import (
+    ALL_READY,
     CAPACITY_PATIENCE,
     DEPENDENCY_GRACE,
     Fault,
@@ -176,14 +177,15 @@ def provider_status(
         faults = [Fault(component="Revision", reason="Progressing", message="The newest revision is not serving yet")]
     record, named = record_of_service(report, live), report.resource or {}
     counts = observation.replicas if observation is not None else None
-    served = "ready" if counts is None or counts.desired else "scaled to zero"
+    idle = " is scaled to zero" if counts is not None and not counts.desired else ""
     verdict = roll_up(
         faults,
         previous=live.get("phase"),
         created=report.resource is not None,
         served=record is not None,
         now=now,
-        running_message=f"{named.get('kind')} {dig(named, 'metadata', 'name')} is {served}",
+        running_reason="DeploymentReady",
+        running_message=f"{ALL_READY}: {named.get('kind')} {dig(named, 'metadata', 'name')}{idle}",
         grace=report.grace,
         patience=report.patience,
     )
@@ -191,7 +193,9 @@ def provider_status(
     status = _status(deployment, verdict, _conditions(report, verdict), now=now)
     # `now` is the start of the pass: an object that this pass created is newer, and did not serve before its creation.
     served_at = max(filter(None, (now, _made_at(report))))
-    record = served_record(record, ready=verdict.ready is True, generation=status["observedGeneration"], now=served_at)
+    record = served_record(
+        record, ready=verdict.ready is True, generation=status["observedGeneration"], now=served_at, idle=bool(idle)
+    )
     if record is not None:
         status["conditions"] = sorted([*status["conditions"], record], key=lambda condition: str(condition["type"]))
     if root_cause is not None:
@@ -284,7 +288,8 @@ def _is_of_workload(verdict: Rollup, report: Report) -> bool:
 
 CACHE_COMPONENT = "ModelCache"
 STORAGE_COMPONENT = "Storage"
-_CORE_COMPONENTS = frozenset({"RuntimeConfig", "Template", CACHE_COMPONENT, STORAGE_COMPONENT, "Gateway"})
+GATEWAY_COMPONENT = "Gateway"
+_CORE_COMPONENTS = frozenset({"RuntimeConfig", "Template", CACHE_COMPONENT, STORAGE_COMPONENT, GATEWAY_COMPONENT})
 """Components of the faults of `gate.core_faults`: the core and its parts announce them, not a provider."""
 
 

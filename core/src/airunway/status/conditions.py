@@ -176,17 +176,26 @@ def served_before(status: Resource, *, created: datetime | None) -> Resource | N
     return None if created is not None and since is not None and since < created else record
 
 
-def served_record(before: Resource | None, *, ready: bool, generation: int, now: datetime) -> Resource | None:
+IDLE = "ScaledToZero"
+"""Reason of ``Served`` where the newest generation that counts wanted no pod: what wakes from it only starts."""
+
+
+def served_record(
+    before: Resource | None, *, ready: bool, generation: int, now: datetime, idle: bool = False
+) -> Resource | None:
     """Returns the next condition ``Served``; `before` is the previous one that counts (None: there is none).
 
-    Malformed parts of it are written anew, because the API server would refuse the status with them.
+    `idle` says that the deployment is ready because no pod is wanted. Malformed parts of `before` are written anew,
+    because the API server would refuse the status with them.
     """
     if not ready:
         if before is None:
             return None
         known = before.get("observedGeneration")
         generation = known if type(known) is int else generation  # a bool is an int, but not for the API server
-    condition = Condition(type=SERVED, status=True, reason=SERVED, message="The model has been served")
+        idle = before.get("reason") == IDLE
+    reason = IDLE if idle else SERVED
+    condition = Condition(type=SERVED, status=True, reason=reason, message="The model has been served")
     return written([condition], previous=[before] if before else [], generation=generation, now=now)[0]
 
 

@@ -12,6 +12,9 @@ from airunway.status.evidence import ContainerFacts, Ending, EventFacts, PodFact
 from airunway.status.reasons import CODES
 from airunway.status.texts import IMAGE_PULL, PREPARATION, MessagePattern, first_meaning, line_of, without_names
 
+NOT_PULLED = "cannot be pulled"
+"""In the text of every fault of an image."""
+
 _IMAGE_REASONS = frozenset(
     {
         "ErrImagePull",
@@ -119,7 +122,7 @@ def _image(container: ContainerFacts, events: Sequence[EventFacts], *, known: st
     texts = [_PULL_PREFIX.sub("", text) for text in (reported, *notes)]
     matches = (first_meaning(without_names(text), IMAGE_PULL) for text in texts)
     match, text = next(((m[0], text) for m, text in zip(matches, texts, strict=True) if m), (None, texts[0]))
-    failure = f'image "{container.image}" cannot be pulled: {line_of(text)}.'
+    failure = f'image "{container.image}" {NOT_PULLED}: {line_of(text)}.'
     since = min((event.first for event in events if event.first and "pull image" in event.note), default=None)
     if match is None:
         reason, code = (CODES[known].reasons[0], known) if known.startswith("ImagePull.") else ("ImagePullBackOff", "")

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from airunway.redaction import bounded
-from airunway.resource import Resource, dig, parse_time
+from airunway.resource import Resource, condition_of, dig, parse_time
 from airunway.status.conditions import (
     Condition,
     ConditionWriter,
@@ -29,6 +29,9 @@ DEPENDENCY_GRACE = timedelta(seconds=10)
 
 CAPACITY_PATIENCE = timedelta(minutes=15)
 """How long missing capacity counts as normal waiting."""
+
+ALL_READY = "All replicas are ready"
+"""How the message of a deployment that is ready begins, whatever its provider: scripts look for it."""
 
 _FINE = {"ConfigValid": "ConfigurationValid", "AuthValid": "AuthenticationValid", "DependenciesReachable": "Reachable"}
 """The reason of each parent condition that is True."""
@@ -103,7 +106,8 @@ def roll_up(
     created: bool,
     now: datetime,
     served: bool = False,
-    running_message: str = "All replicas are ready",
+    running_reason: str = "Ready",
+    running_message: str = ALL_READY,
     grace: timedelta = DEPENDENCY_GRACE,
     patience: timedelta = CAPACITY_PATIENCE,
 ) -> Rollup:
@@ -115,7 +119,7 @@ def roll_up(
     phase the first decides; for Failed and Degraded, a fault that only keeps the previous phase decides last.
     """
     if not faults:
-        return Rollup(phase=Phase.RUNNING, reason="Ready", message=running_message, ready=True)
+        return Rollup(phase=Phase.RUNNING, reason=running_reason, message=running_message, ready=True)
     served = served or previous == Phase.RUNNING.value
     judged = [
         _judge(fault, previous=previous, served=served, created=created, now=now, grace=grace, patience=patience)
@@ -242,6 +246,28 @@ def parent_conditions(conditions: Iterable[Resource], *, of_parts: bool = False)
         reason, message = str(child["reason"]), str(child.get("message", ""))
         found.append(Condition(type=parent, status=parent not in against, reason=reason, message=message))
     return found
+
+
+def unreachable_since(status: object) -> datetime | None:
+    """Since when ``DependenciesReachable`` is False in a status; None if it is not.
+
+    The grace of a connectivity fault counts from this moment, whichever pod, try or object showed it first.
+    """
+    condition = condition_of({"status": status}, "DependenciesReachable")
+    found = condition is not None and condition.get("status") == "False"
+    return parse_time(condition.get("lastTransitionTime")) if condition is not None and found else None
+
+
+def still_unreachable(before: Resource | None, reason: str) -> bool:
+    """Whether a child condition that would report `reason` keeps the connectivity fault that it had before.
+
+    A new pod, a new try or another object only makes progress: that is no success of the dependency, and must not turn
+    ``DependenciesReachable`` True for a moment. Only the caller knows a success; then it does not ask.
+    """
+    if before is None or before.get("status") != "False":
+        return False
+    was = category_of(str(before.get("reason")))
+    return was is Category.CONNECTIVITY and category_of(reason) in (Category.PROGRESS, Category.UNKNOWN)
 
 
 def since(conditions: Iterable[Resource], type_: str, reason: str) -> datetime | None:

@@ -28,16 +28,16 @@ _MOUNT_PATIENCE = timedelta(minutes=5)
 """How long an event about a volume counts without being repeated; the kubelet retries at least every two minutes."""
 
 _REFUSAL = re.compile(
-    r"^(?:\(combined from similar events\): )?(?:create Pod \S+ in \S+ \S+ failed error|Error creating): ",
+    r"^(?:create Pod \S+ in \S+ \S+ failed error|Error creating): ",
     re.IGNORECASE,
 )
-"""The prefixes of workload controllers and of merged events, which our message replaces."""
+"""The prefixes of workload controllers, which our message replaces."""
 
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 _CREATING = ("ContainerCreating", "PodInitializing")
 _POSITIONS = {name: position for position, name in enumerate(CODES)}
 _DISK = ("ephemeral", "DiskPressure", "inodes")
-_NODE_DISK = (
+NODE_DISK = (
     "What containers write outside of volumes filled the disk of the node, or the pod's limit for it: keep the weights "
     "on a volume (spec.model.storage.volumes, spec.model.cache)."
 )
@@ -258,7 +258,7 @@ def _of_pod(
     if pod.phase == "Failed" and pod.reason == "Evicted":
         text = f"evicted from its node: {line_of(pod.message)}."
         full = any(word in pod.message for word in _DISK)
-        reason, code, remedy = ("StorageFull", "Storage.Full", _NODE_DISK) if full else ("PodEvicted", "", "")
+        reason, code, remedy = ("StorageFull", "Storage.Full", NODE_DISK) if full else ("PodEvicted", "", "")
         yield symptom(ContainerFault(reason=reason, code=code, text=text, remedy=remedy), Distance.POD)
         return
     if (unscheduled := scheduling_finding(pod, events, evicted=evicted, now=now)) is not None:

@@ -17,6 +17,9 @@ from airunway.status.texts import AUTOSCALING, SCHEDULING, MessagePattern, first
 SCALING_REASONS = frozenset({"TriggeredScaleUp", "NotTriggerScaleUp", "Nominated"})
 """Reasons of normal events about pods by which an autoscaler says what it does: the cluster autoscaler, Karpenter."""
 
+FAILED_SCALE_UP = "FailedScaleUp"
+"""Reason of the cluster autoscaler's warning about a pod whose node the cloud did not give."""
+
 EVICTED_BY_KUEUE = "Stopped"
 """Reason of the normal event about a pod that Kueue has evicted."""
 
@@ -33,7 +36,7 @@ _KARPENTER = "Failed to schedule pod, "
 
 _KUEUE_GATES = ("kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology")
 
-_KUEUE = (
+KUEUE = (
     "Kueue holds the pod until its queue has room: see kubectl describe workloads -n <namespace>, and the quota of the "
     "ClusterQueue behind the queue that the label kueue.x-k8s.io/queue-name names."
 )
@@ -45,9 +48,9 @@ _NO_ROOM = "Unschedulable.InsufficientGPU"
 _INSUFFICIENT = re.compile(r"Insufficient ([\w./-]{1,256})")
 _HOPELESS = re.compile(r"preemption: \d+/(\d+) nodes are available: (\d+) Preemption is not helpful for scheduling")
 
-_TOO_MANY_GPUS = (
+TOO_MANY_GPUS = (
     "No node that it may use has as many GPUs as one pod asks for, so none will ever do: ask for fewer GPUs, add nodes "
-    "with more, or, where the provider can, let one replica use several nodes (spec.scaling.nodesPerReplica)."
+    "with more, or, where the provider can, let one replica use those of several nodes (spec.scaling.nodesPerReplica)."
 )
 
 
@@ -87,7 +90,7 @@ def _gated(pod: PodFacts, since: datetime | None, evicted: EventFacts | None) ->
         code="Unschedulable.Gated",
         text=f"may not be scheduled yet: {gates}{before}.",
         since=since,
-        remedy=_KUEUE if any(gate in _KUEUE_GATES for gate in pod.gates) else "",
+        remedy=KUEUE if any(gate in _KUEUE_GATES for gate in pod.gates) else "",
     )
 
 
@@ -100,12 +103,16 @@ def _remedy(meaning: MessagePattern, message: str) -> str:
     hopeless = _HOPELESS.search(message)
     if meaning.code == _NO_ROOM and hopeless is not None and hopeless[1] == hopeless[2]:
         kinds = set(_INSUFFICIENT.findall(message))
-        return _TOO_MANY_GPUS if len(kinds) == 1 else meaning.remedy
+        return TOO_MANY_GPUS if len(kinds) == 1 else meaning.remedy
     return meaning.remedy
 
 
 def _is_of_autoscaler(event: EventFacts) -> bool:
-    return event.reason in SCALING_REASONS or (event.reason == "FailedScheduling" and is_karpenter(event.note))
+    return (
+        event.reason in SCALING_REASONS
+        or event.reason == FAILED_SCALE_UP
+        or (event.reason == "FailedScheduling" and is_karpenter(event.note))
+    )
 
 
 def _with_autoscaler(found: ContainerFault, text: str, said: EventFacts, *, now: datetime) -> ContainerFault:

@@ -146,14 +146,14 @@ _GROUP_IS_FULL = (
 
 AUTOSCALING: tuple[MessagePattern, ...] = (
     row(
-        r"max (node group size|cluster [\w, /.-]{1,128} limit|limit) reached|would exceed limits|limit exceeded",
+        r"max (node group size|cluster [\w, /.-]{1,128} limit|limit) reached|exceed limits|limit exceeded",
         "FailedScheduling",
         "",
         "cluster autoscaler, Karpenter: at their maximum",
         remedy=_GROUP_IS_FULL,
     ),
     row(
-        r"in backoff after failed scale-up",
+        r"in backoff after failed scale-up|associated with this pod failed",
         "FailedScheduling",
         "",
         "cluster autoscaler: the cloud gave no node when it last asked",

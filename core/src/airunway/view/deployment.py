@@ -14,6 +14,7 @@ from airunway.selection.facts import is_refusal_open
 from airunway.status.conditions import CONDITIONS
 from airunway.status.evidence import own_words, parse_moment
 from airunway.status.reasons import CODES
+from airunway.status.remedies import split
 from airunway.templates.choice import request_of
 from airunway.templates.expansion import TEMPLATE_READY, effective_model
 from airunway.view.base import Unseen, View, line, reasons_of, word
@@ -233,8 +234,7 @@ def cause_of(deployment: Resource) -> CauseView | None:
         return None
     name, object_, message = word(cause.get("code")), line(cause.get("object")), line(cause.get("message"))
     code = CODES.get(name)
-    remedy = code.remedy_for(object_) if code is not None else ""
-    evidence = message.removesuffix(f" {remedy}") if remedy else message  # as status/rootcause.py joins them
+    evidence, remedy = split(message, code, object_) if code is not None else (message, "")
     return CauseView(
         code=name,
         object=object_,

@@ -192,21 +192,32 @@ def _simulators(chosen: Sequence[Choice], say: Say) -> list[Simulator]:
 
 
 def _upstream_definitions(simulators: Sequence[Simulator], directory: Path | None) -> list[Resource]:
-    """The minimal CRDs that come with the simulators, or the upstream's own ones out of a directory."""
+    """The minimal CRDs that come with the simulators, or the upstream's own ones out of a directory.
+
+    The latter lose their conversion webhook, because no operator answers for it: the API server could read no object in
+    another version than the stored one. Raises SandboxError if a needed kind is missing, or is there more than once.
+    """
     if directory is None:
         return [crd for simulator in simulators for crd in simulator.custom_resource_definitions()]
-    documents = [
-        document
-        for path in sorted(directory.rglob("*.yaml"))
-        for document in yaml.safe_load_all(path.read_text())
-        if isinstance(document, dict) and document.get("kind") == "CustomResourceDefinition"
-    ]
+    documents: dict[tuple[object, object], Resource] = {}
+    files: dict[tuple[object, object], Path] = {}
+    for path in sorted(directory.rglob("*.yaml")):
+        for document in yaml.load_all(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader):
+            if not isinstance(document, dict) or document.get("kind") != "CustomResourceDefinition":
+                continue
+            kind = dig(document, "spec", "group"), dig(document, "spec", "names", "kind")
+            if kind in documents:
+                raise SandboxError(
+                    f"{directory} has the CustomResourceDefinition of {kind[1]} ({kind[0]}) more than once, in "
+                    f"{files[kind]} and {path}: name a directory with one release of each upstream"
+                )
+            spec = {key: value for key, value in document["spec"].items() if key != "conversion"}
+            documents[kind], files[kind] = {**document, "spec": spec}, path
     needed = {kind for simulator in simulators for kind in simulator.kinds}
-    found = {(dig(crd, "spec", "group"), dig(crd, "spec", "names", "kind")) for crd in documents}
-    missing = sorted(f"{kind} ({group})" for group, kind in needed - found)
+    missing = sorted(f"{kind} ({group})" for group, kind in needed - documents.keys())
     if missing:
         raise SandboxError(f"{directory} has no CustomResourceDefinition of {', '.join(missing)}")
-    return documents
+    return list(documents.values())
 
 
 def _install(cluster: Cluster, definitions: Sequence[Resource], *, patience: float) -> None:
