@@ -142,7 +142,7 @@ def everything(context: Context[Any]) -> Resource:
         "variables": [*runtime.env],
         "labels": dict(runtime.labels),
         "pull": [*runtime.image_pull_secrets],
-        "hub": runtime.token.name if runtime.token else "",
+        "hub": runtime.token or "",
         "weights": context.cache.claim if context.cache else "",
         "pooled": bool(context.gateway and context.gateway.uses_pool),
     }

@@ -94,7 +94,7 @@ def test_the_spec_s_own_word_comes_first() -> None:
     for type_ in ("ProviderSelected", "ProviderCompatible", "ConfigValid"):
         assert said(unknown.status, type_) == ("False", "ProviderNotFound"), type_
     back = decided(deployment(unknown.status, provider={"name": "a"}), provider("a"))
-    assert said(back.status, "ConfigValid")[0] == "True"
+    assert (said(back.status, "ConfigValid") or ())[:1] == ("True",)
     assert said(back.status, "ProviderCompatible") is None, "from here on it is the provider's"
     assert unknown.status["reason"] == "ProviderNotFound"
 

@@ -49,8 +49,8 @@ from airunway.runtime.state import provider_mark
 from airunway.schema import unknown_fields
 from airunway.sdk.fields import ignored_fields, ignored_pod_settings, tracked
 from airunway.sdk.pods import pod_templates
-from airunway.sdk.typed_pods import typed_pods
 from airunway.status.conditions import parts_of
+from airunway.typed_pods import typed_pods
 
 _VOLUME = "spec.model.storage.volumes[]"
 

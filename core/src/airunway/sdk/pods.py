@@ -19,10 +19,11 @@ from airunway.configs.patterns import is_reserved
 from airunway.engines.arguments import literal
 from airunway.plugins.contract import Context, Finding, ModelCache
 from airunway.quantity import parse_quantity
-from airunway.resource import Resource, dig, filled
+from airunway.resource import Resource, filled
 from airunway.sdk.deployments import is_disaggregated, replicas_of
 from airunway.sdk.findings import blocker, ignored
 from airunway.sdk.launch import Launch
+from airunway.typed_pods import is_pod_spec
 
 HARDENED = "hardened"
 """Feature of a transformer: pods get no ServiceAccount token unless requested, and no privileges."""
@@ -398,11 +399,3 @@ def _nodes(obj: object) -> Iterator[Resource]:
     elif isinstance(obj, list):
         for value in obj:
             yield from _nodes(value)
-
-
-def is_pod_spec(spec: object) -> bool:
-    """Whether a value has a list of named containers."""
-    containers = spec.get("containers") if isinstance(spec, dict) else None
-    return (
-        isinstance(containers, list) and bool(containers) and all(isinstance(dig(c, "name"), str) for c in containers)
-    )

@@ -22,7 +22,7 @@ from airunway.resource import (
     key_of,
     owner_reference,
 )
-from airunway.sdk.typed_pods import typed_pods
+from airunway.typed_pods import typed_pods
 from airunway_kaito_simulator import names
 from airunway_kaito_simulator.passes import Annotate, Create, SetFinalizers, WriteBack, WriteStatus
 from airunway_kaito_simulator.status import Conditions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from airunway.resource import Resource, copy_of, dig, digest, key_of, labels_of, owner_reference
-from airunway.sdk.typed_pods import typed_pods
+from airunway.typed_pods import typed_pods
 from airunway_kaito_simulator import names
 from airunway_kaito_simulator.nodes import affinity_terms, gpus_per_node
 

@@ -11,10 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from airunway.quantity import canonical_quantity
-from airunway.resource import Resource
-from airunway.sdk.pods import is_pod_spec
-
-__all__ = ["typed_pods"]
+from airunway.resource import Resource, dig
 
 _AMOUNTS = frozenset(("limits", "requests", "overhead"))
 _KEPT_LISTS = frozenset(("containers", "nodeSelectorTerms"))
@@ -87,3 +84,11 @@ def _value(key: str, value: Any) -> Any:
 
 def _without_empty(item: Resource, texts: tuple[str, ...] | None) -> Resource:
     return {key: value for key, value in item.items() if value != "" or (texts is not None and key not in texts)}
+
+
+def is_pod_spec(spec: object) -> bool:
+    """Whether a value has a list of named containers."""
+    containers = spec.get("containers") if isinstance(spec, dict) else None
+    return (
+        isinstance(containers, list) and bool(containers) and all(isinstance(dig(c, "name"), str) for c in containers)
+    )

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.quantity import canonical_quantity, parse_quantity, same_quantity
-from airunway.sdk.typed_pods import typed_pods
+from airunway.typed_pods import typed_pods
 
 ROWS: list[Any] = json.loads((Path(__file__).parent / "typed_pods.json").read_text(encoding="utf-8"))
 
