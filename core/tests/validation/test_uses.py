@@ -35,7 +35,19 @@ EVERYTHING = {
     "secrets": {"huggingFaceToken": "a"},
     "imagePullSecrets": [{"name": "a"}],
     "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "a", "key": "k"}}}],
-    "model": {"storage": {"volumes": [{"name": "v", "claimName": "a"}, {"name": "own", "size": "1Gi"}]}},
+    "model": {
+        "storage": {
+            "volumes": [
+                {"name": "v", "claimName": "a"},
+                {"name": "own", "size": "1Gi"},
+                {"name": "files", "secret": {"name": "a"}},
+                {"name": "template", "configMap": {"name": "a"}},
+            ]
+        }
+    },
+    "runtimeClassName": "a",
+    "resources": {"extended": {"rdma/ib": "1"}},
+    "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
     "tolerations": [{"key": "a", "operator": "Exists"}],
     "nodeSelector": {"node.kubernetes.io/instance-type": "a"},
     "podTemplate": {"metadata": {"labels": {"a": "b"}, "annotations": {"a": "b"}}},
@@ -51,6 +63,10 @@ EVERY_PATH = {
     "spec.env[0].name",
     "spec.env[0].valueFrom.secretKeyRef.name",
     "spec.model.storage.volumes[0].claimName",
+    "spec.model.storage.volumes[2].secret.name",
+    "spec.runtimeClassName",
+    "spec.resources.extended[rdma/ib]",
+    "spec.securityContext.capabilities.add[0]",
     "spec.tolerations[0].key",
     "spec.nodeSelector[node.kubernetes.io/instance-type]",
     "spec.podTemplate.metadata.labels[a]",
@@ -64,12 +80,24 @@ def test_h6_every_field_that_leads_into_the_namespace_is_judged() -> None:
     nothing = only(**{key: [] for key in DIMENSIONS})
     assert set(judged(EVERYTHING, nothing)) == EVERY_PATH
     assert judged(EVERYTHING, only(**{key: ["*"] for key in DIMENSIONS})) == {}
-    assert judged(EVERYTHING) == {}
+    assert judged(EVERYTHING) == {
+        "spec.securityContext.capabilities.add[0]": "capability 'IPC_LOCK' is not allowed in namespace 'team' "
+        "(only where the policy lists it under capabilities)"
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb", "amd.com/gpu", "aws.amazon.com/neuron"]
+)
+def test_an_accelerator_is_no_extended_resource_unless_the_policy_lists_it(name: str) -> None:
+    path = f"spec.resources.extended[{name}]"
+    assert set(judged({"resources": {"extended": {name: "1"}}})) == {path}
+    assert judged({"resources": {"extended": {name: "1"}}}, only(extendedResources=["*"])) == {}
 
 
 @pytest.mark.parametrize("dimension", DIMENSIONS)
 def test_h6_each_list_stands_for_itself(dimension: str) -> None:
-    refused = judged(EVERYTHING, only(**{dimension: ["other"]}))
+    refused = judged(EVERYTHING, only(**{"capabilities": ["*"], dimension: ["other"]}))
     assert refused
     noun = DIMENSIONS[dimension].noun
     assert all(

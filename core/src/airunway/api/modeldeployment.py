@@ -54,8 +54,16 @@ def volume_claim_name(deployment: str, volume: str) -> str:
     return f"{name[: _LONGEST - _DIGITS - 1].rstrip('-.')}-{digest(name, length=_DIGITS)}"
 
 
+class FilesReference(ApiModel):
+    """A ConfigMap or Secret whose keys become files."""
+
+    name: str = Field(
+        min_length=1, max_length=253, description="Name of the object, in the namespace of the deployment. Required."
+    )
+
+
 class Volume(ApiModel):
-    """A volume for weights, compiled kernels or anything else."""
+    """A volume for weights, compiled kernels, files or anything else."""
 
     name: str = Field(
         max_length=63,
@@ -64,8 +72,16 @@ class Volume(ApiModel):
     )
     claim_name: ObjectName = Field(
         default=None,
-        description="PersistentVolumeClaim to mount, in the same namespace. Required unless size is set; with size the "
-        "claim is created, as <deployment>-<volume>, cut to 63 characters.",
+        description="PersistentVolumeClaim to mount, in the same namespace. Required unless size, configMap or secret "
+        "is set; with size the claim is created, as <deployment>-<volume>, cut to 63 characters.",
+    )
+    config_map: FilesReference | None = Field(
+        default=None,
+        description="ConfigMap to mount as files, one for each key, read-only: chat templates, CA bundles, plugins. "
+        "Files of running pods follow its content; a server that reads them once needs a restart. Default: none.",
+    )
+    secret: FilesReference | None = Field(
+        default=None, description="Secret to mount as files, one for each key, read-only. Default: none."
     )
     mount_path: Text = Field(
         default=None,
@@ -258,6 +274,16 @@ class Gpu(ApiModel):
     )
 
 
+class ResourceLimits(ApiModel):
+    """Limits of resources."""
+
+    cpu: Quantity = Field(
+        default=None,
+        description="CPU limit, in cores (a quantity such as 8 or 500m), at least cpu and at most 512: for namespaces "
+        "whose quota demands one. Helpers, such as a picker, then get limits too. Default: no limit.",
+    )
+
+
 class RoleSpec(ApiModel):
     """The workers of one role in disaggregated mode."""
 
@@ -277,6 +303,9 @@ class RoleSpec(ApiModel):
     cpu: Quantity = Field(
         default=None,
         description="CPU of each worker, in cores (a quantity such as 8 or 500m), at most 512. Default: by provider.",
+    )
+    limits: ResourceLimits = Field(
+        default_factory=ResourceLimits, description="Limits of each worker. Default: those of resources.limits."
     )
 
 
@@ -307,6 +336,17 @@ class Resources(ApiModel):
     cpu: Quantity = Field(
         default=None,
         description="CPU of each replica, in cores (a quantity such as 8 or 500m), at most 512. Default: by provider.",
+    )
+    limits: ResourceLimits = Field(
+        default_factory=ResourceLimits,
+        description="Limits besides those that follow from gpu and memory, also for the workers of both roles where "
+        "these have none. Default: none.",
+    )
+    extended: dict[str, Quantity] = Field(
+        default_factory=dict,
+        max_length=16,
+        description="Extended resources of each pod that runs the model, as name: count, such as rdma/ib: 1. GPUs "
+        "belong into gpu. Default: none.",
     )
 
 
@@ -477,6 +517,11 @@ class ModelDeploymentSpec(ApiModel):
     )
     priority_class_name: ObjectName = Field(
         default=None, description="PriorityClass of the pods. Default: the cluster's default."
+    )
+    runtime_class_name: ObjectName = Field(
+        default=None,
+        description="RuntimeClass of the pods that run the model, such as nvidia. Default: that of the runtime config "
+        "for pods with GPUs, else the node's default runtime.",
     )
     runtime_config_name: ObjectName = Field(
         default=None, description="Name of the RuntimeConfig or ClusterRuntimeConfig to use. Default: default."

@@ -37,7 +37,9 @@ from airunway.api.rules import (
     MAX_MEMORY,
     ValidationRule,
     credential_rules,
+    extended_rules,
     immutable_rule,
+    limit_rules,
     number_rule,
     quantity_rules,
     uri_form_rule,
@@ -141,6 +143,9 @@ class TemplateDefaults(ApiModel):
     )
     priority_class_name: ObjectName = Field(
         default=None, description="PriorityClass of the pods. Default: the cluster's default."
+    )
+    runtime_class_name: ObjectName = Field(
+        default=None, description="RuntimeClass of the pods that run the model. Default: that of the runtime config."
     )
 
 
@@ -340,6 +345,8 @@ def _rules() -> Iterator[ValidationRule]:
     yield from quantity_rules("spec.hardware.gpu", "minVram", example="80Gi")
     yield from quantity_rules("spec.hardware", "cpu", maximum=MAX_CPU, example="8 or 500m")
     yield from quantity_rules("spec.defaults.resources", "memory", maximum=MAX_MEMORY, example="32Gi")
+    yield from limit_rules("spec.defaults.resources")
+    yield from extended_rules("spec.defaults.resources")
     yield from quantity_rules("spec.modelSources[*]", "size", example="140Gi")
     source = "spec.modelSources[*]"
     yield uri_form_rule(source)

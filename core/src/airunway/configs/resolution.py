@@ -156,6 +156,11 @@ class EffectiveConfig:
         return text_at(self.spec, "secrets", "huggingFaceToken")
 
     @cached_property
+    def runtime_class(self) -> str:
+        """RuntimeClass of pods with GPUs; or empty."""
+        return text_at(self.spec, "runtimeClassName")
+
+    @cached_property
     def routing(self) -> Routing:
         """What it says about routes."""
         found, ref = dig(self.spec, "routing"), dig(self.spec, "routing", "gatewayRef")

@@ -307,6 +307,8 @@ class RuntimeSettings:
     """Names of Secrets."""
     token: SecretKey | None = None
     """The Hugging Face token for deployments without their own."""
+    runtime_class: str = ""
+    """RuntimeClass of pods with GPUs, for deployments without their own; empty: the node's default."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -175,6 +175,7 @@ def runtime_settings(
         labels=passed_on,
         image_pull_secrets=config.image_pull_secrets,
         token=SecretKey(name=config.token, key=TOKEN_KEY) if config.token else None,
+        runtime_class=config.runtime_class,
     )
 
 

@@ -32,6 +32,7 @@ from airunway.resource import (
     list_at,
     managed_by,
     mapping_at,
+    text_at,
 )
 
 
@@ -139,6 +140,7 @@ def settings_record(settings: RuntimeSettings) -> Resource:
         "imagePullSecrets": list(settings.image_pull_secrets),
         "token": {"name": settings.token.name, "key": settings.token.key} if settings.token is not None else {},
         "labels": dict(settings.labels),
+        "runtimeClassName": settings.runtime_class,
     }
     return filled(**record)
 
@@ -151,6 +153,7 @@ def settings_of_record(record: object) -> RuntimeSettings:
         labels={label: value for label, value in mapping_at(record, "labels").items() if isinstance(value, str)},
         image_pull_secrets=tuple(each for each in list_at(record, "imagePullSecrets") if isinstance(each, str)),
         token=SecretKey(name=name, key=key) if isinstance(name, str) and isinstance(key, str) and name else None,
+        runtime_class=text_at(record, "runtimeClassName"),
     )
 
 

@@ -189,6 +189,9 @@ def _preset_warnings(deployment: ModelDeployment, context: Context[Settings], pl
     if context.runtime.labels:
         text = f"pods of a KAITO preset take no labels of their own, so they reach no pod; {instead}"
         yield ignored_pod_setting(PodSetting.LABELS, text)
+    if context.runtime.runtime_class and spec.resources.gpu.count:
+        text = f"pods of a KAITO preset take no runtime class, so it reaches no pod; {instead}"
+        yield ignored_pod_setting(PodSetting.RUNTIME_CLASS, text)
     if context.runtime.image_pull_secrets:
         text = f"a KAITO preset pulls KAITO's own image without them, so they reach no pod; {instead}"
         yield ignored_pod_setting(PodSetting.PULL_SECRETS, text)
