@@ -51,6 +51,7 @@ EVERYTHING = {
     "tolerations": [{"key": "a", "operator": "Exists"}],
     "nodeSelector": {"node.kubernetes.io/instance-type": "a"},
     "podTemplate": {"metadata": {"labels": {"a": "b"}, "annotations": {"a": "b"}}},
+    "workload": {"metadata": {"labels": {"a": "b"}, "annotations": {"a": "b"}}},
     "provider": {
         "overrides": {"schedulerName": "default-scheduler", "dnsConfig": {"nameservers": ["10.0.0.10"]}},
     },
@@ -70,6 +71,8 @@ EVERY_PATH = {
     "spec.tolerations[0].key",
     "spec.nodeSelector[node.kubernetes.io/instance-type]",
     "spec.podTemplate.metadata.labels[a]",
+    "spec.workload.metadata.labels[a]",
+    "spec.workload.metadata.annotations[a]",
     "spec.podTemplate.metadata.annotations[a]",
     f"{AT}.schedulerName",
     f"{AT}.dnsConfig.nameservers[0]",
@@ -84,6 +87,13 @@ def test_h6_every_field_that_leads_into_the_namespace_is_judged() -> None:
         "spec.securityContext.capabilities.add[0]": "capability 'IPC_LOCK' is not allowed in namespace 'team' "
         "(only where the policy lists it under capabilities)"
     }
+
+
+@pytest.mark.parametrize("part", ["labels", "annotations"])
+def test_a_key_with_a_domain_is_put_on_a_workload_only_if_the_policy_lists_it(part: str) -> None:
+    key, spec = "kueue.x-k8s.io/queue-name", {"workload": {"metadata": {part: {"kueue.x-k8s.io/queue-name": "team"}}}}
+    assert set(judged(spec)) == {f"spec.workload.metadata.{part}[{key}]"}
+    assert judged(spec, only(**{f"workload{part.title()}": [key]})) == {}
 
 
 @pytest.mark.parametrize(

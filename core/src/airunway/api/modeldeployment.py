@@ -23,6 +23,7 @@ from airunway.api.base import (
     SecurityContext,
     Text,
     Toleration,
+    integral,
     list_map,
     parse_model,
 )
@@ -309,6 +310,9 @@ class RoleSpec(ApiModel):
     )
 
 
+NodeCount = Annotated[int, Field(ge=1, le=2**31 - 1, json_schema_extra={"format": "int32"}), BeforeValidator(integral)]
+
+
 class Scaling(ApiModel):
     """How many replicas run."""
 
@@ -316,6 +320,11 @@ class Scaling(ApiModel):
         default=1,
         json_schema_extra=SERVER_DEFAULT,
         description="Replicas in aggregated mode, a number from 0 (scaled to zero) to 32. Default: 1.",
+    )
+    nodes_per_replica: NodeCount | None = Field(
+        default=None,
+        description="Nodes over which each replica (in disaggregated mode each worker) is spread evenly, a number from "
+        "1 to 32. Default: as many as its GPUs need, by the provider's setting gpusPerNode.",
     )
     prefill: RoleSpec | None = Field(
         default=None, description="Prefill workers. Required in disaggregated mode, ignored otherwise."
@@ -366,6 +375,28 @@ class PodTemplate(ApiModel):
 
     metadata: PodTemplateMetadata = Field(
         default_factory=PodTemplateMetadata, description="Labels and annotations of the created pods. Default: none."
+    )
+
+
+class WorkloadMetadata(ApiModel):
+    """Metadata of the workload object."""
+
+    labels: dict[str, Value] = Field(
+        default_factory=dict,
+        max_length=MAX_ENTRIES,
+        description="Labels of the workload object, such as kueue.x-k8s.io/queue-name; its pods do not get them from "
+        "here. Default: none.",
+    )
+    annotations: dict[str, Value] = Field(
+        default_factory=dict, max_length=MAX_ENTRIES, description="Annotations of the workload object. Default: none."
+    )
+
+
+class Workload(ApiModel):
+    """The object that a provider makes to run the model: a Deployment, a Workspace, a graph."""
+
+    metadata: WorkloadMetadata = Field(
+        default_factory=WorkloadMetadata, description="Labels and annotations of the object alone. Default: none."
     )
 
 
@@ -481,6 +512,10 @@ class ModelDeploymentSpec(ApiModel):
     )
     pod_template: PodTemplate = Field(
         default_factory=PodTemplate, description="Labels and annotations for the created pods. Default: none."
+    )
+    workload: Workload = Field(
+        default_factory=Workload,
+        description="The object that runs the model: labels and annotations that its pods do not get. Default: none.",
     )
     secrets: Secrets = Field(
         default_factory=Secrets, description="Names of Secrets that the model server uses. Default: none."

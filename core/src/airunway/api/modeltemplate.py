@@ -29,7 +29,7 @@ from airunway.api.base import (
     list_map,
 )
 from airunway.api.bounds import MAX_CONSTRAINTS, MAX_ENTRIES, MAX_SHARED_ENV, MAX_TOLERATIONS
-from airunway.api.modeldeployment import Engine, PodTemplate, Resources, RoleSpec, Secrets, Serving
+from airunway.api.modeldeployment import Engine, NodeCount, PodTemplate, Resources, RoleSpec, Secrets, Serving, Workload
 from airunway.api.rules import (
     FORBIDDEN,
     MAX_CPU,
@@ -93,6 +93,9 @@ class TemplateProvider(ApiModel):
 class TemplateScaling(ApiModel):
     """Roles of the disaggregated mode. Replicas are always the deployment's own: absent means 1 there."""
 
+    nodes_per_replica: NodeCount | None = Field(
+        default=None, description="Nodes over which each replica is spread evenly. Default: as many as its GPUs need."
+    )
     prefill: RoleSpec | None = Field(default=None, description="Prefill workers. Default: those of the deployment.")
     decode: RoleSpec | None = Field(default=None, description="Decode workers. Default: those of the deployment.")
 
@@ -120,6 +123,9 @@ class TemplateDefaults(ApiModel):
     )
     pod_template: PodTemplate = Field(
         default_factory=PodTemplate, description="Labels and annotations of the pods. Default: none."
+    )
+    workload: Workload = Field(
+        default_factory=Workload, description="Labels and annotations of the workload object. Default: none."
     )
     secrets: Secrets = Field(
         default_factory=Secrets, description="Secrets of the model server; only in a ModelTemplate. Default: none."

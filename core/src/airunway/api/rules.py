@@ -20,6 +20,8 @@ MAX_GPUS = 64
 """Most GPUs of one replica or worker."""
 MAX_REPLICAS = 32
 """Most replicas of a deployment or of one role."""
+MAX_NODES = 32
+"""Most nodes of one replica."""
 MAX_CPU = "512"
 """Most CPU of one replica or worker, in cores."""
 MAX_MEMORY = "4Ti"
@@ -631,6 +633,7 @@ def _ceiling_rules() -> Iterator[ValidationRule]:
     yield from extended_rules("spec.resources")
     for path in ("spec.scaling", "spec.scaling.prefill", "spec.scaling.decode"):
         yield number_rule(path, "replicas", MAX_REPLICAS)
+    yield number_rule("spec.scaling", "nodesPerReplica", MAX_NODES)
 
 
 MODEL_DEPLOYMENT_RULES: tuple[ValidationRule, ...] = (

@@ -251,7 +251,8 @@ def with_counts_of(mark: str, deployment: Resource, typed: ModelDeployment) -> M
     scaling, counts = typed.spec.scaling, range(MAX_REPLICAS + 1)
     others, spec = _beside_spec(deployment), _upstream_spec(typed)
     spec.pop("suspend", None)
-    of_roles = {key: value for key, value in (spec.pop("scaling", None) or {}).items() if key != "replicas"}
+    given = {key: value for key, value in (spec.pop("scaling", None) or {}).items() if key != "replicas"}
+    of_roles = {key: value for key, value in given.items() if isinstance(value, dict)}
     if of_roles:
         tried = (
             (scaling.replicas, dict(zip(of_roles, each, strict=True))) for each in product(counts, repeat=len(of_roles))
@@ -259,7 +260,7 @@ def with_counts_of(mark: str, deployment: Resource, typed: ModelDeployment) -> M
     else:
         tried = ((count, {}) for count in counts)
     for replicas, by_role in tried:
-        found = {role: _with_count(of_roles[role], count) for role, count in by_role.items()}
+        found = given | {role: _with_count(of_roles[role], count) for role, count in by_role.items()}
         wanted = _with_count(found, replicas)
         if _input_digest({**spec, "scaling": wanted} if wanted else spec, others) == mark:
             roles = {role: getattr(scaling, role).model_copy(update={"replicas": n}) for role, n in by_role.items()}
@@ -275,11 +276,11 @@ def _with_count(worker: Mapping[str, object], count: int) -> Resource:
 
 
 def _without_counts(scaling: Mapping[str, object]) -> dict[str, object]:
-    """The roles without their replica counts."""
+    """``scaling`` and its roles without replica counts."""
     return {
-        role: {key: value for key, value in worker.items() if key != "replicas"}
-        for role, worker in scaling.items()
-        if isinstance(worker, dict)
+        name: {key: each for key, each in value.items() if key != "replicas"} if isinstance(value, dict) else value
+        for name, value in scaling.items()
+        if name != "replicas"
     }
 
 

@@ -28,6 +28,7 @@ CORE_FIELDS = (
     "spec.serving",
     "spec.suspend",
     "spec.templateRef",
+    "spec.workload",
 )
 """Fields that the core and the runtime handle, independent of the provider."""
 

@@ -93,12 +93,31 @@ def doubtful_split(deployment: ModelDeployment) -> Iterator[Finding]:
             yield Finding(path="spec.scaling.decode.gpu.count", reason="MayNotStart", message=text)
 
 
-def uneven(path: str, *, gpus: int, limit: int, what: str = "replica") -> Iterator[Finding]:
+NODES = "spec.scaling.nodesPerReplica"
+
+
+def one_node_only(deployment: ModelDeployment, *, who: str) -> Iterator[Finding]:
+    """The blocker for several nodes per replica, for a provider `who` ("KAITO") that runs each on one."""
+    nodes = deployment.spec.scaling.nodes_per_replica
+    if nodes is not None and nodes > 1:
+        text = f"{who} runs each replica on one node: leave nodesPerReplica out, or name a provider that spans nodes"
+        yield blocker(NODES, text)
+
+
+def uneven(path: str, *, gpus: int, limit: int, what: str = "replica", asked: int | None = None) -> Iterator[Finding]:
     """The blocker for `gpus` that exceed one node and cannot be divided evenly over several nodes.
 
     `path` is the field with the number of GPUs, `what` is what has them ("replica"), and `limit` is the number of GPUs
-    of a node (provider setting ``gpusPerNode``).
+    of a node (provider setting ``gpusPerNode``). `asked` is the number of nodes that the deployment requests.
     """
+    if asked is not None:
+        if gpus % asked or not gpus:
+            text = (
+                f"{gpus} GPUs per {what} cannot be spread evenly over {asked} nodes: set {path.removeprefix('spec.')} "
+                f"to {max(1, -(-gpus // asked)) * asked}, or another nodesPerReplica"
+            )
+            yield blocker(NODES, text)
+        return
     nodes = nodes_for(gpus, limit)
     if gpus % nodes:
         text = (

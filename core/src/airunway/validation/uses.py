@@ -82,6 +82,10 @@ DIMENSIONS: Mapping[str, Dimension] = {
         # They configure metrics scraping and the container that kubectl shows, and cause pods to be replaced.
         free=("app.kubernetes.io/*", "prometheus.io/*", "kubectl.kubernetes.io/*", "checksum/*"),
     ),
+    "workloadLabels": Dimension(
+        noun="workload label", refused=_OF_A_DOMAIN, free=("app.kubernetes.io/*", "helm.sh/*", "tags.datadoghq.com/*")
+    ),
+    "workloadAnnotations": Dimension(noun="workload annotation", refused=_OF_A_DOMAIN),
     "instanceTypes": Dimension(noun="instance type"),
     "environment": Dimension(
         noun="environment variable",
@@ -200,9 +204,10 @@ def uses_of(spec: Resource) -> Iterator[Use]:
     yield from _tolerations("spec.tolerations", dig(spec, "tolerations"))
     yield from _node_labels("spec.nodeSelector", dig(spec, "nodeSelector"))
     yield from _node_affinity(dig(spec, "affinity", "nodeAffinity"))
-    for name, dimension in (("labels", "podLabels"), ("annotations", "podAnnotations")):
-        path = f"spec.podTemplate.metadata.{name}"
-        yield from _keys(dimension, path, dig(spec, "podTemplate", "metadata", name))
+    for name in ("labels", "annotations"):
+        for owner, whose in (("podTemplate", "pod"), ("workload", "workload")):
+            path, given = f"spec.{owner}.metadata.{name}", dig(spec, owner, "metadata", name)
+            yield from _keys(f"{whose}{name.title()}", path, given)
     for place, key, value in entries(dig(spec, "provider", "overrides"), "spec.provider.overrides"):
         yield from _overridden(str(place), key, value)
 

@@ -194,7 +194,9 @@ def _node_blockers(deployment: ModelDeployment, context: Context[Settings], part
     if all(part.nodes == 1 for part in parts):
         return
     for part in parts:
-        yield from uneven(f"{part.path}.count", gpus=part.gpus, limit=limit, what="worker")
+        if part.serves:
+            asked = spec.scaling.nodes_per_replica
+            yield from uneven(f"{part.path}.count", gpus=part.gpus, limit=limit, what="worker", asked=asked)
     words = {
         "spec.model.id": spec.model.id or "",
         "spec.model.servedName": spec.model.served_name or "",

@@ -34,7 +34,7 @@ from airunway.sdk import (
     literal,
     model_pod,
     newest,
-    nodes_for,
+    nodes_of,
     overridden,
     release_in,
     replicas_of,
@@ -186,7 +186,7 @@ def _worker(deployment: ModelDeployment, context: Context[Settings], role: str) 
     given = given_flags(deployment)
     words = [word for flag in flags if flag[0].lstrip("-") not in given for word in flag]
     whole = sizing(deployment, role)
-    nodes = nodes_for(whole.gpus, context.settings.gpus_per_node)
+    nodes = nodes_of(deployment, whole.gpus, context.settings.gpus_per_node)
     launch = launch_by(
         deployment,
         engine,

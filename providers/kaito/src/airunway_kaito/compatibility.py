@@ -16,6 +16,7 @@ from airunway.sdk import (
     ignored,
     ignored_pod_setting,
     like_a_flag,
+    one_node_only,
     overridden,
     pod_blockers,
     pod_findings,
@@ -92,6 +93,7 @@ def _blockers(deployment: ModelDeployment, context: Context[Settings], plan: Pla
     if spec.affinity:
         text = "KAITO replaces the affinity of its pods by the node labels it was given; use spec.nodeSelector"
         yield blocker("spec.affinity", text)
+    yield from one_node_only(deployment, who="KAITO")
     yield from pod_blockers(deployment, context)
     if plan.needs_instance_type and not plan.instance_type and not plan.is_out_of_reach:
         cause = (
