@@ -171,6 +171,9 @@ class ModelCacheSpec(ApiModel):
 Value = Annotated[str, Field(max_length=MAX_VALUE)]
 
 
+Task = Literal["generate", "embed", "rerank", "classify", "transcribe"]
+
+
 class Model(ApiModel):
     """The model to serve."""
 
@@ -190,6 +193,12 @@ class Model(ApiModel):
         json_schema_extra=SERVER_DEFAULT,
         description="Where the model comes from: huggingface, or custom (it is in the container image or a volume). "
         "Default: huggingface.",
+    )
+    task: Task = Field(
+        default="generate",
+        description="What the model does: generate (text), embed, rerank, classify or transcribe. It decides which "
+        "engines and providers can run it, how they are started, and that no endpoint picker stands before a model "
+        "that does not generate. Default: generate.",
     )
     storage: Storage = Field(default_factory=Storage, description="Volumes of the model server. Default: none.")
     cache: ModelCacheSpec = Field(
@@ -438,6 +447,11 @@ class GatewaySpec(ApiModel):
     )
     gateway_ref: GatewayReference | None = Field(
         default=None, description="Gateway to attach to. Default: that of the runtime config, else the detected one."
+    )
+    endpoint_picker: Literal["Auto", "None"] = Field(
+        default="Auto",
+        description="Whether routes lead to an endpoint picker: Auto (where the provider has one, for models that "
+        "generate text) or None (they lead to the Service). Default: Auto.",
     )
     path_template: Text = Field(
         default=None,

@@ -29,7 +29,17 @@ from airunway.api.base import (
     list_map,
 )
 from airunway.api.bounds import MAX_CONSTRAINTS, MAX_ENTRIES, MAX_SHARED_ENV, MAX_TOLERATIONS
-from airunway.api.modeldeployment import Engine, NodeCount, PodTemplate, Resources, RoleSpec, Secrets, Serving, Workload
+from airunway.api.modeldeployment import (
+    Engine,
+    NodeCount,
+    PodTemplate,
+    Resources,
+    RoleSpec,
+    Secrets,
+    Serving,
+    Task,
+    Workload,
+)
 from airunway.api.rules import (
     FORBIDDEN,
     MAX_CPU,
@@ -197,6 +207,10 @@ class ModelTemplateSpec(ApiModel):
         min_length=1,
         max_length=512,
         description="Model, such as meta-llama/Llama-3.1-8B-Instruct; immutable. Required.",
+    )
+    task: Task | None = Field(
+        default=None,
+        description="What the model does: generate, embed, rerank, classify or transcribe. Default: generate.",
     )
     metric: Literal["latency", "throughput"] | None = Field(
         default=None, description="What it is tuned for, latency or throughput; immutable. Default: neither."

@@ -73,6 +73,8 @@ class EngineCapability:
     gpu_support: bool = False
     cpu_support: bool = False
     api_formats: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ("generate",)
+    """Tasks of models (``spec.model.task``)."""
     requires_crd: bool | None = None
     model_cache: bool = False
     cache_helpers: int = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from airunway.api.gpus import gpu_family
 from airunway.api.modeldeployment import Gpu, ModelDeployment
 from airunway.engines.arguments import given_flags
 from airunway.engines.options import whole_option
@@ -44,6 +45,11 @@ def unsupported_engine(
     found = next((engine for engine in engines if engine.name == context.engine), None)
     if found is None:
         yield blocker("spec.engine.type", f"{who} does not support {context.engine} engine")
+    task = deployment.spec.model.task
+    if found is not None and task not in found.tasks:
+        able = ", ".join(found.tasks)
+        text = f"{who} runs no models of task {task} with {context.engine}, only {able}: name another provider"
+        yield blocker("spec.model.task", text)
     modes = {mode for engine in ([found] if found else engines) for mode in engine.serving_modes}
     mode = deployment.spec.serving.mode
     if mode not in modes:
@@ -62,6 +68,35 @@ def gpus_of(deployment: ModelDeployment) -> Iterator[tuple[str, Gpu | None]]:
     else:
         for role, worker in (("prefill", spec.scaling.prefill), ("decode", spec.scaling.decode)):
             yield f"spec.scaling.{role}.gpu", worker.gpu if worker is not None else None
+
+
+def is_nvidia(resource: str) -> bool:
+    """Whether that GPU resource (``nvidia.com/gpu``, a MIG slice, a shared GPU) runs images for NVIDIA GPUs."""
+    return gpu_family(resource).vendor == "nvidia"
+
+
+_PARALLEL = frozenset({"tensor-parallel-size", "tp", "tp-size", "data-parallel-size", "dp", "dp-size"})
+"""Flags, in any engine, by which a user decides how a model is split."""
+
+
+def several_parts(deployment: ModelDeployment) -> Iterator[tuple[bool, Finding]]:
+    """Findings about several slices or shares of GPUs for one worker, over which no engine can split a model.
+
+    CUDA shows a process one MIG slice, and two shares may be of one GPU. True marks a blocker; where the image or the
+    user's own flags decide how the model is split, it is a warning.
+    """
+    decided = deployment.spec.model.source == "custom" or not _PARALLEL.isdisjoint(given_flags(deployment))
+    for path, gpu in gpus_of(deployment):
+        part = gpu_family(gpu.type).part if gpu is not None else ""
+        if gpu is None or not part or gpu.count < 2:
+            continue
+        why = "a process sees one slice" if part == "slice" else "two shares may be of one GPU"
+        text = (
+            f"{gpu.count} {part}s of GPUs ({gpu.type:.100}) cannot run one model together ({why}): set count to 1 and "
+            "choose a larger slice or a whole GPU, or ask for more replicas"
+        )
+        found = blocker(f"{path}.count", text)
+        yield not decided, found if not decided else Finding(path=found.path, reason="MayNotStart", message=text)
 
 
 def without_gpus(deployment: ModelDeployment, *, who: str) -> Iterator[Finding]:

@@ -205,6 +205,12 @@ def pool_of(model: ModelDeployment, *, selector: Mapping[str, str], port: int) -
     }
 
 
+def may_stand_before(model: ModelDeployment) -> bool:
+    """Whether a picker may stand before the model: it reads prompts, and answers other requests with an error."""
+    spec = model.spec
+    return spec.model.task == "generate" and spec.gateway.endpoint_picker != "None"
+
+
 def objects(
     model: ModelDeployment,
     *,

@@ -21,7 +21,7 @@ from airunway.plugins.contract import Context, Finding, ModelCache
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource, dig, filled
 from airunway.sdk.deployments import is_disaggregated, replicas_of
-from airunway.sdk.findings import blocker, ignored
+from airunway.sdk.findings import blocker, ignored, several_parts
 from airunway.sdk.launch import Launch
 
 HARDENED = "hardened"
@@ -261,6 +261,7 @@ def pod_labels(deployment: ModelDeployment, *, reserved: Sequence[str] = ()) -> 
 def pod_findings(deployment: ModelDeployment, *, reserved: Sequence[str] = ()) -> Iterator[Finding]:
     """Warnings for fields of a deployment that `model_pod` cannot honour."""
     spec = deployment.spec
+    yield from (finding for refuses, finding in several_parts(deployment) if not refuses)
     for key in spec.pod_template.metadata.labels:
         if is_reserved(key, (*RESERVED, *reserved)):
             text = f"the label {key} is reserved for the operators and is not put on the pods"
@@ -276,6 +277,7 @@ def pod_blockers(deployment: ModelDeployment, context: Context[Any], *, mounts: 
     claim that allows one pod.
     """
     model, cache = deployment.spec.model, context.cache
+    yield from (finding for refuses, finding in several_parts(deployment) if refuses)
     if model.cache.mode != "None" and cache is None:
         text = (
             "this provider has no model cache for the deployment: set spec.model.cache.mode to None, or mount a claim "

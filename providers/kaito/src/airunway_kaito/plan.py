@@ -101,6 +101,7 @@ def _template_causes(
         ("RuntimeConfig token", shared and not own and not (has_place and shared.key == PRESET_TOKEN)),
         ("spec.model.cache", context.cache is not None),
         ("spec.model.source", spec.model.source == "custom"),
+        ("spec.model.task", spec.model.task != "generate"),
         ("spec.model.storage.volumes", spec.model.storage.volumes),
         ("spec.resources.gpu.type", spec.resources.gpu.type != DEFAULT_GPU_TYPE),
         ("spec.resources.limits.cpu", spec.resources.limits.cpu),

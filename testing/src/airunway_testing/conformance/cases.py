@@ -103,6 +103,7 @@ TOGGLES: Mapping[str, Toggle] = {
     "spec.model.id": _at("model.id", "org/other/file.gguf"),
     "spec.model.servedName": _at("model.servedName", "other"),
     "spec.model.source": _at("model.source", "custom", "huggingface"),
+    "spec.model.task": _at("model.task", "embed"),
     "spec.model.storage.volumes[].name": _volume(name="other"),
     "spec.model.storage.volumes[].claimName": _volume(claimName="other"),
     "spec.model.storage.volumes[].mountPath": _volume(mountPath="/other"),
