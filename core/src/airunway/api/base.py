@@ -251,10 +251,13 @@ class Toleration(ApiModel):
     )
 
 
+_Capability = Annotated[Literal["IPC_LOCK"], WithJsonSchema({"type": "string", "enum": ["IPC_LOCK"]})]
+
+
 class Capabilities(ApiModel):
     """Linux capabilities of the model's container."""
 
-    add: list[Literal["IPC_LOCK"]] = Field(
+    add: list[_Capability] = Field(
         default_factory=list,
         max_length=1,
         description="Capabilities to add: IPC_LOCK, with which RDMA pins memory. Only where the policy lists it under "
