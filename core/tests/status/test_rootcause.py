@@ -205,6 +205,11 @@ def test_quota_forbids_the_pods() -> None:
             "Provider.Rejected",
             "Forbidden",
         ),
+        (
+            'pods "x-" is forbidden: pod rejected: RuntimeClass "nvidia" not found',
+            "RuntimeClass.NotFound",
+            "ReferenceNotFound",
+        ),
         ("something new", "Provider.Rejected", "InvalidSpec"),
     ],
 )
@@ -329,7 +334,8 @@ def test_the_registry_is_complete_and_consistent() -> None:
         "Unschedulable.InsufficientGPU Unschedulable.Quota Unschedulable.TaintOrSelector ImagePull.NotFound "
         "ImagePull.Auth ImagePull.RateLimited Model.AuthGated Model.NotFound Model.DownloadStalled "
         "Storage.ClassMissing Storage.PvcPending Storage.Full Engine.OutOfMemory Engine.BadArgs Engine.CrashLoop "
-        "Probe.Timeout Provider.Rejected Provider.Stale Upstream.NotInstalled Secret.NotFound"
+        "Probe.Timeout Provider.Rejected Provider.Stale Upstream.NotInstalled Secret.NotFound "
+            "ConfigMap.NotFound RuntimeClass.NotFound"
     )
     assert set(CODES) == set(spec.split())
     for name, code in CODES.items():

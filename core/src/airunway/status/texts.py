@@ -161,6 +161,12 @@ CREATION: tuple[MessagePattern, ...] = (
         "API server, admission plugin ServiceAccount",
     ),
     _row(
+        r'RuntimeClass "[^"]*" not found',
+        "ReferenceNotFound",
+        "RuntimeClass.NotFound",
+        "API server, admission plugin RuntimeClass (recorded, 1.36)",
+    ),
+    _row(
         r"failed calling webhook",
         "ServerError",
         "",
@@ -185,7 +191,7 @@ PREPARATION: tuple[MessagePattern, ...] = (
     _row(
         r'configmaps? "[^"]*" not found|couldn\'t find key \S+ in ConfigMap',
         "ReferenceNotFound",
-        "",
+        "ConfigMap.NotFound",
         "kubelet, CreateContainerConfigError",
     ),
     _row(
@@ -203,7 +209,7 @@ MOUNT: tuple[MessagePattern, ...] = (
     _row(
         r'configmaps? "[^"]*" not found|references non-existent config key',
         "ReferenceNotFound",
-        "",
+        "ConfigMap.NotFound",
         "kubelet, event FailedMount",
     ),
     _row(
