@@ -103,6 +103,21 @@ async def test_at_rest_nothing_is_written(deploy: Deploy, client: Client, audit_
     assert ours == [], "passes that find nothing to do write nothing"
 
 
+async def test_kaito_writes_nothing_back_into_what_the_provider_wrote(deploy: Deploy, client: Client) -> None:
+    """KAITO 0.12 added ``resources: {}`` to a container without any, and both wrote every 30 seconds for ever."""
+    cpu = {"engine": {"type": "llamacpp", "args": {"ggufUrl": "https://example.com/m.gguf"}}, "resources": None}
+    unusual = {
+        "resources": {"gpu": {"count": 1}, "cpu": "0.5", "memory": "1024Mi"},
+        "env": [{"name": "A", "value": ""}],
+    }
+    keys = [await deploy("plain", **cpu), await deploy("unusual", **unusual)]
+    for key in keys:
+        await until(client, key, running_at(1))
+    for kind in (WORKSPACE, INFERENCE_SET):
+        ours = await client.list_all(kind, namespace=keys[0].namespace)
+        assert {obj["metadata"]["generation"] for obj in ours} <= {1}
+
+
 async def test_what_an_autoscaler_decides_holds(deploy: Deploy, client: Client) -> None:
     """Slow: that controller learns new kinds every 30 seconds and looks every 15."""
     key = await deploy(scaling={"replicas": 2})

@@ -401,7 +401,7 @@ def test_m1_pods_of_a_template_are_hardened_as_the_kind_that_has_it_says(
     vllm: Any, context: Any, *, several: bool
 ) -> None:
     """A Workspace by its transformer, an InferenceSet by its own: what exists keeps the one that wrote it."""
-    new = context(sets="0.12")
+    new = context(sets="0.12", live="" if several else WORKSPACE.key)
     old = {key: replace(served, transformer=_released(served.transformer)) for key, served in new.served.items()}
     deployment = vllm(image="i", scaling={"replicas": 2 if several else 1})
     own = INFERENCE_SET.key if several else WORKSPACE.key
@@ -452,7 +452,8 @@ def test_a_key_that_protects_vllm_s_server_protects_it_here_too(
 def test_labels_by_which_a_service_selects_are_not_the_users(vllm: Any, context: Any, several: bool) -> None:
     """All of the manifest's, in the pods and in the warnings; what is released goes on as it was. The transformer of
     the kind that is written decides."""
-    new, by_ordinal = context(sets="0.12"), ["statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"]
+    new = context(sets="0.12", live="" if several else WORKSPACE.key)
+    by_ordinal = ["statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"]
     old = {key: replace(served, transformer=_released(served.transformer)) for key, served in new.served.items()}
     asked = {**dict.fromkeys(by_ordinal, "0"), "kaito.sh/x": "y", "team": "a"}
     wanted = vllm(image="i", scaling={"replicas": 2 if several else 1}, podTemplate={"metadata": {"labels": asked}})

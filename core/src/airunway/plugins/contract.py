@@ -434,7 +434,9 @@ class Translation:
     The longest path counts; other overrides are merged unchanged. Example: ``{"resource": "spec.template.resource"}``
     merges ``overrides.resource`` there."""
     interrupts: Mapping[str, Interruption] = field(default_factory=dict)
-    """Parts whose change in place makes the model unavailable for a while, by name."""
+    """Parts whose change makes the model unavailable for a while, by name: in place, or with a primary object of
+    another kind.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)

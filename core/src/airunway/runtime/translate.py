@@ -50,6 +50,7 @@ from airunway.runtime.state import provider_mark
 from airunway.schema import unknown_fields
 from airunway.sdk.fields import ignored_fields, ignored_pod_settings, tracked
 from airunway.sdk.pods import RESERVED, pod_templates
+from airunway.sdk.typed_pods import typed_pods
 from airunway.status.conditions import parts_of
 
 _VOLUME = "spec.model.storage.volumes[]"
@@ -118,6 +119,7 @@ def translate(
             objects[0] = merged(objects[0], part)
     objects, reserved = with_workload_metadata(host, typed, objects)
     warnings = (*warnings, *reserved)
+    objects = [typed_pods(obj) for obj in objects]
     warned = {finding.path for finding in warnings}
     provided = ["spec.model.cache"] if context.cache is not None else []
     if f"{_VOLUME}.claimName" in reads.paths:  # these reach the provider as the claim

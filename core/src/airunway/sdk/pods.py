@@ -342,7 +342,8 @@ def environment(
     derived = _derived(deployment, context, own_volumes=own_volumes)
     variables.update({name: entry for name, entry in derived if name not in own})
     variables.update({str(entry["name"]): dict(entry) for entry in (launch.env if launch is not None else ())})
-    return list(variables.values())
+    # Kubernetes' own types leave an empty value out (`typed_pods`), also where a provider puts these outside of a pod.
+    return [{key: value for key, value in entry.items() if value != ""} for entry in variables.values()]
 
 
 def _derived(
@@ -444,7 +445,7 @@ def cache_mounts(context: Context[Any]) -> tuple[list[Resource], list[Resource]]
 def pod_templates(obj: object) -> Iterator[Resource]:
     """Every pod template in an object of any kind: each map with a ``spec`` that has a list of named containers."""
     for node in _nodes(obj):
-        if _is_pod_spec(node.get("spec")):
+        if is_pod_spec(node.get("spec")):
             yield node
 
 
@@ -455,7 +456,7 @@ def pod_specs(obj: object) -> Iterator[Resource]:
     ``spec.worker``).
     """
     for node in _nodes(obj):
-        if _is_pod_spec(node):
+        if is_pod_spec(node):
             yield node
 
 
@@ -470,7 +471,8 @@ def _nodes(obj: object) -> Iterator[Resource]:
             yield from _nodes(value)
 
 
-def _is_pod_spec(spec: object) -> bool:
+def is_pod_spec(spec: object) -> bool:
+    """Whether a value has a list of named containers."""
     containers = spec.get("containers") if isinstance(spec, dict) else None
     return (
         isinstance(containers, list) and bool(containers) and all(isinstance(dig(c, "name"), str) for c in containers)

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from airunway.sdk import (
     HARDENED,
     Context,
+    Interruption,
     Launch,
     ModelDeployment,
     Resource,
@@ -26,6 +27,13 @@ from airunway_kaito.settings import Settings
 
 SERVICE_PORT = 80
 """Port of the Service: KAITO creates it for a Workspace, we create it for an InferenceSet; it has the same name."""
+
+CHANGE_OF_KIND = (
+    "no model is served until an InferenceSet has loaded it in the Workspace's place, and from then on it scales in "
+    "place. To avoid the outage, create a second deployment with that number and another name, send the requests there "
+    "once it is Running, and delete this one"
+)
+"""What a change of the kind means, and the way around."""
 
 _OVERRIDES_AT = {
     "resource.labelSelector": "spec.labelSelector",
@@ -66,9 +74,10 @@ def desired(deployment: ModelDeployment, context: Context[Settings]) -> Translat
         partition={"mode": "accelerator", "count": plan.partition} if plan.partition else None,
     )
     selector = {"matchLabels": plan.match_labels}
+    interrupts = {"kind": Interruption(value=written["kind"], message=CHANGE_OF_KIND if plan.several else "")}
     if not plan.several:
         written |= {"resource": {**resource, "labelSelector": selector}, "inference": inference}
-        return Translation(objects=(written, *configs))
+        return Translation(objects=(written, *configs), interrupts=interrupts)
     written["spec"] = {
         "replicas": spec.scaling.replicas,
         "labelSelector": selector,
@@ -76,7 +85,7 @@ def desired(deployment: ModelDeployment, context: Context[Settings]) -> Translat
     }
     service = workloads.service(deployment, port=SERVICE_PORT, target=PORT)
     service["spec"]["selector"] = serving_pods(deployment.metadata.name)
-    return Translation(objects=(written, *configs, service), overrides_at=_OVERRIDES_AT)
+    return Translation(objects=(written, *configs, service), overrides_at=_OVERRIDES_AT, interrupts=interrupts)
 
 
 def serving_pods(inference_set: str) -> dict[str, str]:

@@ -4,8 +4,8 @@ A preset is KAITO's own recipe for a model: it chooses image, command and GPUs. 
 preset is used if the deployment leaves image and arguments to KAITO. Any field that changes what the container runs or
 where, and that a preset cannot express, makes it a template (README.md has the table).
 
-Several replicas need an InferenceSet. An existing InferenceSet stays one at any number of replicas, because a change to
-a Workspace would stop it first.
+Several replicas need an InferenceSet. A change from one kind to the other stops the model first, so what exists keeps
+its kind for as long as that can run it, and a new deployment starts as what can be scaled.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from airunway.sdk import DEFAULT_GPU_TYPE, Context, ModelDeployment, digest, labels, overridden
-from airunway_kaito.manifest import INFERENCE_SET, Feature
+from airunway_kaito.manifest import INFERENCE_SET, WORKSPACE, Feature
 from airunway_kaito.settings import Settings
 
 PORT = 5000
@@ -25,6 +25,14 @@ PRESET_TOKEN = "HF_TOKEN"
 
 NODES_OF = f"{labels.GROUP}/nodes-of"
 """Label of nodes that KAITO creates for one deployment. Deployments may not select by it: its value is predictable."""
+
+
+LONGEST_NAME = 52
+"""Maximum length of a StatefulSet's name; its pods are refused beyond. A Workspace's StatefulSet has the Workspace's
+name."""
+
+SET_SUFFIX = "-abcde"
+"""What KAITO appends to an InferenceSet's name for each Workspace, as an example."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +64,7 @@ class Plan:
 def plan_of(deployment: ModelDeployment, context: Context[Settings]) -> Plan:
     """The plan for a deployment."""
     settings, gpus = context.settings, deployment.spec.resources.gpu.count
-    made = context.served.get(INFERENCE_SET.key)
-    several = made is not None and (deployment.spec.scaling.replicas != 1 or context.live_kind == INFERENCE_SET.key)
+    made, several = context.served.get(INFERENCE_SET.key), is_a_set(deployment, context)
     features = (made if made is not None and several else context.upstream).transformer.features
     causes, llamacpp = tuple(_template_causes(deployment, context, features)), context.engine == "llamacpp"
     preset = not (causes or llamacpp)
@@ -77,6 +84,31 @@ def plan_of(deployment: ModelDeployment, context: Context[Settings]) -> Plan:
         is_out_of_reach=several and needs_instance_type and not settings.provisions_nodes,
         match_labels=_match_labels(deployment, settings),
     )
+
+
+def is_a_set(deployment: ModelDeployment, context: Context[Settings]) -> bool:
+    """Whether the deployment is written as an InferenceSet."""
+    if INFERENCE_SET.key not in context.served:
+        return False
+    if context.live_kind == INFERENCE_SET.key:
+        return True
+    if context.settings.inference_set == "Never":
+        return False
+    if deployment.spec.scaling.replicas != 1:
+        return True
+    if context.live_kind == WORKSPACE.key:
+        return False
+    return context.settings.inference_set == "Always" or may_be_a_set(deployment, context)
+
+
+def may_be_a_set(deployment: ModelDeployment, context: Context[Settings]) -> bool:
+    """Whether an InferenceSet can run what a Workspace runs: its nodes, and a name for its pods."""
+    made = context.served.get(INFERENCE_SET.key)
+    if made is None or context.settings.inference_set == "Never":
+        return False
+    reaches = context.settings.provisions_nodes or Feature.EXISTING_NODES in made.transformer.features
+    fits = len(deployment.metadata.name) <= LONGEST_NAME - len(SET_SUFFIX)
+    return reaches and fits and not overridden(deployment, "resource", "preferredNodes")
 
 
 def _template_causes(
