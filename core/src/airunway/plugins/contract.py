@@ -37,7 +37,6 @@ __all__ = [
     "Reading",
     "Replicas",
     "RuntimeSettings",
-    "SecretKey",
     "SelectionMode",
     "SelectionRule",
     "Transformer",
@@ -290,14 +289,6 @@ class Upstream:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecretKey:
-    """One key of a Secret in the deployment's namespace."""
-
-    name: str
-    key: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class RuntimeSettings:
     """The parts of a deployment's effective runtime config that pods need (docs/runtime-configs.md)."""
 
@@ -307,8 +298,9 @@ class RuntimeSettings:
     """Labels to add to pods."""
     image_pull_secrets: tuple[str, ...] = ()
     """Names of Secrets."""
-    token: SecretKey | None = None
-    """The Hugging Face token for deployments without their own."""
+    token: str = ""
+    """Name of the Secret with the Hugging Face token, for deployments without their own. All of its keys become
+    variables; the token's is HF_TOKEN."""
     runtime_class: str = ""
     """RuntimeClass of pods with GPUs, for deployments without their own; empty: the node's default."""
 

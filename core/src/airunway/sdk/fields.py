@@ -104,9 +104,9 @@ def ignored_pod_settings(
     words = _Words(objects)
     messages = [finding.message for finding in named if finding.reason == "FieldIgnored"]
     own = {entry.name for entry in spec.env}
-    token = runtime.token.name if runtime.token is not None else ""
-    if spec.secrets.hugging_face_token or "HF_TOKEN" in own:
-        token = ""  # the deployment's own is used
+    token = (
+        "" if spec.secrets.hugging_face_token or "HF_TOKEN" in own else runtime.token
+    )  # the deployment's own is used
     # Pods without GPUs need none, and the deployment's own wins.
     has_gpus = any(gpu.count for _, gpu in gpus_of(deployment) if gpu is not None)
     wanted = runtime.runtime_class if has_gpus and not spec.runtime_class_name else ""
