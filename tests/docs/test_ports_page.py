@@ -42,7 +42,7 @@ def test_every_port_that_a_provider_writes_has_a_row(name: str) -> None:
 def test_the_ports_of_groups_and_transfers_have_a_row() -> None:
     told = " ".join(row[2] for row in ROWS)
     assert str(GROUP_PORT) in told
-    assert {str(port) for port in ports(picker._pod("p-epp", pool="p", image="i", requests={}, hardened=True))} <= {
+    assert {str(port) for port in ports(picker._pod("p-epp", pool="p", image="i", resources={}, hardened=True))} <= {
         *re.findall(r"\b\d{4}\b", told)
     }
 

@@ -198,6 +198,11 @@ def test_quota_forbids_the_pods() -> None:
             "Provider.Rejected",
             "Forbidden",
         ),
+        (
+            'pods "x-" is forbidden: pod rejected: RuntimeClass "nvidia" not found',
+            "RuntimeClass.NotFound",
+            "ReferenceNotFound",
+        ),
         ("something new", "Provider.Rejected", "InvalidSpec"),
     ],
 )
@@ -343,7 +348,7 @@ def test_the_registry_is_complete_and_consistent() -> None:
         "Storage.ClassMissing Storage.PvcPending Storage.Full Engine.OutOfMemory Engine.BadArgs Engine.CrashLoop "
         "Probe.Timeout Provider.Rejected Provider.Stale Upstream.NotInstalled Secret.NotFound Unschedulable.Gated "
         "Engine.WrongArchitecture Engine.NoGPU Engine.DriverTooOld Engine.GPUUnsupported Engine.ModelUnsupported "
-        "Engine.NotWritable Engine.Communication"
+        "Engine.NotWritable Engine.Communication ConfigMap.NotFound RuntimeClass.NotFound"
     )
     assert set(CODES) == set(spec.split())
     for name, code in CODES.items():

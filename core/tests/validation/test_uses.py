@@ -35,11 +35,24 @@ EVERYTHING = {
     "secrets": {"huggingFaceToken": "a"},
     "imagePullSecrets": [{"name": "a"}],
     "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "a", "key": "k"}}}],
-    "model": {"storage": {"volumes": [{"name": "v", "claimName": "a"}, {"name": "own", "size": "1Gi"}]}},
+    "model": {
+        "storage": {
+            "volumes": [
+                {"name": "v", "claimName": "a"},
+                {"name": "own", "size": "1Gi"},
+                {"name": "files", "secret": {"name": "a"}},
+                {"name": "template", "configMap": {"name": "a"}},
+            ]
+        }
+    },
+    "runtimeClassName": "a",
+    "resources": {"extended": {"rdma/ib": "1"}},
+    "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
     "tolerations": [{"key": "a", "operator": "Exists"}],
     "nodeSelector": {"node.kubernetes.io/instance-type": "a"},
     "podTemplate": {"metadata": {"labels": {"a": "b"}, "annotations": {"a": "b"}}},
     "gateway": {"annotations": {"a": "b"}},
+    "workload": {"metadata": {"labels": {"a": "b"}, "annotations": {"a": "b"}}},
     "provider": {
         "overrides": {"schedulerName": "default-scheduler", "dnsConfig": {"nameservers": ["10.0.0.10"]}},
     },
@@ -52,9 +65,15 @@ EVERY_PATH = {
     "spec.env[0].name",
     "spec.env[0].valueFrom.secretKeyRef.name",
     "spec.model.storage.volumes[0].claimName",
+    "spec.model.storage.volumes[2].secret.name",
+    "spec.runtimeClassName",
+    "spec.resources.extended[rdma/ib]",
+    "spec.securityContext.capabilities.add[0]",
     "spec.tolerations[0].key",
     "spec.nodeSelector[node.kubernetes.io/instance-type]",
     "spec.podTemplate.metadata.labels[a]",
+    "spec.workload.metadata.labels[a]",
+    "spec.workload.metadata.annotations[a]",
     "spec.podTemplate.metadata.annotations[a]",
     "spec.gateway.annotations[a]",
     f"{AT}.schedulerName",
@@ -66,12 +85,31 @@ def test_h6_every_field_that_leads_into_the_namespace_is_judged() -> None:
     nothing = only(**{key: [] for key in DIMENSIONS})
     assert set(judged(EVERYTHING, nothing)) == EVERY_PATH
     assert judged(EVERYTHING, only(**{key: ["*"] for key in DIMENSIONS})) == {}
-    assert judged(EVERYTHING) == {}
+    assert judged(EVERYTHING) == {
+        "spec.securityContext.capabilities.add[0]": "capability 'IPC_LOCK' is not allowed in namespace 'team' "
+        "(only where the policy lists it under capabilities)"
+    }
+
+
+@pytest.mark.parametrize("part", ["labels", "annotations"])
+def test_a_key_with_a_domain_is_put_on_a_workload_only_if_the_policy_lists_it(part: str) -> None:
+    key, spec = "kueue.x-k8s.io/queue-name", {"workload": {"metadata": {part: {"kueue.x-k8s.io/queue-name": "team"}}}}
+    assert set(judged(spec)) == {f"spec.workload.metadata.{part}[{key}]"}
+    assert judged(spec, only(**{f"workload{part.title()}": [key]})) == {}
+
+
+@pytest.mark.parametrize(
+    "name", ["nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb", "amd.com/gpu", "aws.amazon.com/neuron"]
+)
+def test_an_accelerator_is_no_extended_resource_unless_the_policy_lists_it(name: str) -> None:
+    path = f"spec.resources.extended[{name}]"
+    assert set(judged({"resources": {"extended": {name: "1"}}})) == {path}
+    assert judged({"resources": {"extended": {name: "1"}}}, only(extendedResources=["*"])) == {}
 
 
 @pytest.mark.parametrize("dimension", DIMENSIONS)
 def test_h6_each_list_stands_for_itself(dimension: str) -> None:
-    refused = judged(EVERYTHING, only(**{dimension: ["other"]}))
+    refused = judged(EVERYTHING, only(**{"capabilities": ["*"], dimension: ["other"]}))
     assert refused
     noun = DIMENSIONS[dimension].noun
     assert all(

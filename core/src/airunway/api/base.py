@@ -3,7 +3,7 @@ that Kubernetes has for pods."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 from pydantic.alias_generators import to_camel
@@ -262,10 +262,24 @@ class Toleration(ApiModel):
     )
 
 
+_Capability = Annotated[Literal["IPC_LOCK"], WithJsonSchema({"type": "string", "enum": ["IPC_LOCK"]})]
+
+
+class Capabilities(ApiModel):
+    """Linux capabilities of the model's container."""
+
+    add: list[_Capability] = Field(
+        default_factory=list,
+        max_length=1,
+        description="Capabilities to add: IPC_LOCK, with which RDMA pins memory. Only where the policy lists it under "
+        "capabilities. Default: none.",
+    )
+
+
 class SecurityContext(ApiModel):
     """The user and groups of the model server, for what the Pod Security Standard `restricted` leaves to the image.
 
-    It only restricts: it cannot make a container run as root.
+    It cannot make a container run as root, and adds no capability but those that a policy allows.
     """
 
     run_as_non_root: bool = Field(
@@ -283,6 +297,9 @@ class SecurityContext(ApiModel):
         default=None,
         description="Number of the group that volumes are given to, so that the user can write to them. Default: none; "
         "some providers have one of their own.",
+    )
+    capabilities: Capabilities = Field(
+        default_factory=Capabilities, description="Capabilities of the model's container. Default: none are added."
     )
     read_only_root_filesystem: bool = Field(
         default=False,

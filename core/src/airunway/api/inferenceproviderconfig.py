@@ -80,6 +80,11 @@ class EngineCapabilitySpec(ApiModel):
         max_length=16,
         description="API formats that are served, such as openai-chat. Default: openai-chat.",
     )
+    tasks: list[_Word] = Field(
+        default_factory=list,
+        max_length=16,
+        description="Tasks of models that it runs: generate, embed, rerank, classify, transcribe. Default: generate.",
+    )
     requires_crd: bool | None = Field(
         default=None, alias="requiresCRD", description="Whether the upstream's CRD must be installed. Default: true."
     )

@@ -24,6 +24,7 @@ from airunway.api.base import (
     SecurityContext,
     Text,
     Toleration,
+    integral,
     list_map,
     parse_model,
 )
@@ -55,8 +56,16 @@ def volume_claim_name(deployment: str, volume: str) -> str:
     return f"{name[: _LONGEST - _DIGITS - 1].rstrip('-.')}-{digest(name, length=_DIGITS)}"
 
 
+class FilesReference(ApiModel):
+    """A ConfigMap or Secret whose keys become files."""
+
+    name: str = Field(
+        min_length=1, max_length=253, description="Name of the object, in the namespace of the deployment. Required."
+    )
+
+
 class Volume(ApiModel):
-    """A volume for weights, compiled kernels or anything else."""
+    """A volume for weights, compiled kernels, files or anything else."""
 
     name: str = Field(
         max_length=63,
@@ -65,8 +74,16 @@ class Volume(ApiModel):
     )
     claim_name: ObjectName = Field(
         default=None,
-        description="PersistentVolumeClaim to mount, in the same namespace. Required unless size is set; with size the "
-        "claim is created, as <deployment>-<volume>, cut to 63 characters.",
+        description="PersistentVolumeClaim to mount, in the same namespace. Required unless size, configMap or secret "
+        "is set; with size the claim is created, as <deployment>-<volume>, cut to 63 characters.",
+    )
+    config_map: FilesReference | None = Field(
+        default=None,
+        description="ConfigMap to mount as files, one for each key, read-only: chat templates, CA bundles, plugins. "
+        "Files of running pods follow its content; a server that reads them once needs a restart. Default: none.",
+    )
+    secret: FilesReference | None = Field(
+        default=None, description="Secret to mount as files, one for each key, read-only. Default: none."
     )
     mount_path: Text = Field(
         default=None,
@@ -160,6 +177,9 @@ class ModelCacheSpec(ApiModel):
 Value = Annotated[str, Field(max_length=MAX_VALUE)]
 
 
+Task = Literal["generate", "embed", "rerank", "classify", "transcribe"]
+
+
 class Model(ApiModel):
     """The model to serve."""
 
@@ -179,6 +199,12 @@ class Model(ApiModel):
         json_schema_extra=SERVER_DEFAULT,
         description="Where the model comes from: huggingface, or custom (it is in the container image or a volume). "
         "Default: huggingface.",
+    )
+    task: Task = Field(
+        default="generate",
+        description="What the model does: generate (text), embed, rerank, classify or transcribe. It decides which "
+        "engines and providers can run it, how they are started, and that no endpoint picker stands before a model "
+        "that does not generate. Default: generate.",
     )
     storage: Storage = Field(default_factory=Storage, description="Volumes of the model server. Default: none.")
     cache: ModelCacheSpec = Field(
@@ -264,6 +290,16 @@ class Gpu(ApiModel):
     )
 
 
+class ResourceLimits(ApiModel):
+    """Limits of resources."""
+
+    cpu: Quantity = Field(
+        default=None,
+        description="CPU limit, in cores (a quantity such as 8 or 500m), at least cpu and at most 512: for namespaces "
+        "whose quota demands one. Helpers, such as a picker, then get limits too. Default: no limit.",
+    )
+
+
 class RoleSpec(ApiModel):
     """The workers of one role in disaggregated mode."""
 
@@ -284,6 +320,12 @@ class RoleSpec(ApiModel):
         default=None,
         description="CPU of each worker, in cores (a quantity such as 8 or 500m), at most 512. Default: by provider.",
     )
+    limits: ResourceLimits = Field(
+        default_factory=ResourceLimits, description="Limits of each worker. Default: those of resources.limits."
+    )
+
+
+NodeCount = Annotated[int, Field(ge=1, le=2**31 - 1, json_schema_extra={"format": "int32"}), BeforeValidator(integral)]
 
 
 class Scaling(ApiModel):
@@ -293,6 +335,11 @@ class Scaling(ApiModel):
         default=1,
         json_schema_extra=SERVER_DEFAULT,
         description="Replicas in aggregated mode, a number from 0 (scaled to zero) to 32. Default: 1.",
+    )
+    nodes_per_replica: NodeCount | None = Field(
+        default=None,
+        description="Nodes over which each replica (in disaggregated mode each worker) is spread evenly, a number from "
+        "1 to 32. Default: as many as its GPUs need, by the provider's setting gpusPerNode.",
     )
     prefill: RoleSpec | None = Field(
         default=None, description="Prefill workers. Required in disaggregated mode, ignored otherwise."
@@ -314,6 +361,17 @@ class Resources(ApiModel):
         default=None,
         description="CPU of each replica, in cores (a quantity such as 8 or 500m), at most 512. Default: by provider.",
     )
+    limits: ResourceLimits = Field(
+        default_factory=ResourceLimits,
+        description="Limits besides those that follow from gpu and memory, also for the workers of both roles where "
+        "these have none. Default: none.",
+    )
+    extended: dict[str, Quantity] = Field(
+        default_factory=dict,
+        max_length=16,
+        description="Extended resources of each pod that runs the model, as name: count, such as rdma/ib: 1. GPUs "
+        "belong into gpu. Default: none.",
+    )
 
 
 class PodTemplateMetadata(ApiModel):
@@ -332,6 +390,28 @@ class PodTemplate(ApiModel):
 
     metadata: PodTemplateMetadata = Field(
         default_factory=PodTemplateMetadata, description="Labels and annotations of the created pods. Default: none."
+    )
+
+
+class WorkloadMetadata(ApiModel):
+    """Metadata of the workload object."""
+
+    labels: dict[str, Value] = Field(
+        default_factory=dict,
+        max_length=MAX_ENTRIES,
+        description="Labels of the workload object, such as kueue.x-k8s.io/queue-name; its pods do not get them from "
+        "here. Default: none.",
+    )
+    annotations: dict[str, Value] = Field(
+        default_factory=dict, max_length=MAX_ENTRIES, description="Annotations of the workload object. Default: none."
+    )
+
+
+class Workload(ApiModel):
+    """The object that a provider makes to run the model: a Deployment, a Workspace, a graph."""
+
+    metadata: WorkloadMetadata = Field(
+        default_factory=WorkloadMetadata, description="Labels and annotations of the object alone. Default: none."
     )
 
 
@@ -373,6 +453,11 @@ class GatewaySpec(ApiModel):
     )
     gateway_ref: GatewayReference | None = Field(
         default=None, description="Gateway to attach to. Default: that of the runtime config, else the detected one."
+    )
+    endpoint_picker: Literal["Auto", "None"] = Field(
+        default="Auto",
+        description="Whether routes lead to an endpoint picker: Auto (where the provider has one, for models that "
+        "generate text) or None (they lead to the Service). Default: Auto.",
     )
     path_template: Text = Field(
         default=None,
@@ -448,6 +533,10 @@ class ModelDeploymentSpec(ApiModel):
     pod_template: PodTemplate = Field(
         default_factory=PodTemplate, description="Labels and annotations for the created pods. Default: none."
     )
+    workload: Workload = Field(
+        default_factory=Workload,
+        description="The object that runs the model: labels and annotations that its pods do not get. Default: none.",
+    )
     secrets: Secrets = Field(
         default_factory=Secrets, description="Names of Secrets that the model server uses. Default: none."
     )
@@ -483,6 +572,11 @@ class ModelDeploymentSpec(ApiModel):
     )
     priority_class_name: ObjectName = Field(
         default=None, description="PriorityClass of the pods. Default: the cluster's default."
+    )
+    runtime_class_name: ObjectName = Field(
+        default=None,
+        description="RuntimeClass of the pods that run the model, such as nvidia. Default: that of the runtime config "
+        "for pods with GPUs, else the node's default runtime.",
     )
     runtime_config_name: ObjectName = Field(
         default=None, description="Name of the RuntimeConfig or ClusterRuntimeConfig to use. Default: default."

@@ -29,7 +29,17 @@ from airunway.api.base import (
     list_map,
 )
 from airunway.api.bounds import MAX_CONSTRAINTS, MAX_ENTRIES, MAX_SHARED_ENV, MAX_TOLERATIONS
-from airunway.api.modeldeployment import Engine, PodTemplate, Resources, RoleSpec, Secrets, Serving
+from airunway.api.modeldeployment import (
+    Engine,
+    NodeCount,
+    PodTemplate,
+    Resources,
+    RoleSpec,
+    Secrets,
+    Serving,
+    Task,
+    Workload,
+)
 from airunway.api.rules import (
     FORBIDDEN,
     MAX_CPU,
@@ -37,8 +47,10 @@ from airunway.api.rules import (
     MAX_MEMORY,
     ValidationRule,
     credential_rules,
+    extended_rules,
     immutable_rule,
     is_path_rule,
+    limit_rules,
     number_rule,
     quantity_rules,
     uri_form_rule,
@@ -92,6 +104,9 @@ class TemplateProvider(ApiModel):
 class TemplateScaling(ApiModel):
     """Roles of the disaggregated mode. Replicas are always the deployment's own: absent means 1 there."""
 
+    nodes_per_replica: NodeCount | None = Field(
+        default=None, description="Nodes over which each replica is spread evenly. Default: as many as its GPUs need."
+    )
     prefill: RoleSpec | None = Field(default=None, description="Prefill workers. Default: those of the deployment.")
     decode: RoleSpec | None = Field(default=None, description="Decode workers. Default: those of the deployment.")
 
@@ -120,6 +135,9 @@ class TemplateDefaults(ApiModel):
     pod_template: PodTemplate = Field(
         default_factory=PodTemplate, description="Labels and annotations of the pods. Default: none."
     )
+    workload: Workload = Field(
+        default_factory=Workload, description="Labels and annotations of the workload object. Default: none."
+    )
     secrets: Secrets = Field(
         default_factory=Secrets, description="Secrets of the model server; only in a ModelTemplate. Default: none."
     )
@@ -142,6 +160,9 @@ class TemplateDefaults(ApiModel):
     )
     priority_class_name: ObjectName = Field(
         default=None, description="PriorityClass of the pods. Default: the cluster's default."
+    )
+    runtime_class_name: ObjectName = Field(
+        default=None, description="RuntimeClass of the pods that run the model. Default: that of the runtime config."
     )
 
 
@@ -187,6 +208,10 @@ class ModelTemplateSpec(ApiModel):
         min_length=1,
         max_length=512,
         description="Model, such as meta-llama/Llama-3.1-8B-Instruct; immutable. Required.",
+    )
+    task: Task | None = Field(
+        default=None,
+        description="What the model does: generate, embed, rerank, classify or transcribe. Default: generate.",
     )
     metric: Literal["latency", "throughput"] | None = Field(
         default=None, description="What it is tuned for, latency or throughput; immutable. Default: neither."
@@ -356,6 +381,8 @@ def _rules() -> Iterator[ValidationRule]:
     yield from quantity_rules("spec.hardware.gpu", "minVram", example="80Gi")
     yield from quantity_rules("spec.hardware", "cpu", maximum=MAX_CPU, example="8 or 500m")
     yield from quantity_rules("spec.defaults.resources", "memory", maximum=MAX_MEMORY, example="32Gi")
+    yield from limit_rules("spec.defaults.resources")
+    yield from extended_rules("spec.defaults.resources")
     yield from quantity_rules("spec.modelSources[*]", "size", example="140Gi")
     source = "spec.modelSources[*]"
     yield uri_form_rule(source)

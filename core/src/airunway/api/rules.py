@@ -22,6 +22,8 @@ MAX_GPUS = 64
 """Most GPUs of one replica or worker."""
 MAX_REPLICAS = 32
 """Most replicas of a deployment or of one role."""
+MAX_NODES = 32
+"""Most nodes of one replica."""
 MAX_CPU = "512"
 """Most CPU of one replica or worker, in cores."""
 MAX_MEMORY = "4Ti"
@@ -236,6 +238,9 @@ COMPILATION_CACHE_PATH = "/compilation-cache"
 
 _SYSTEM_PATHS = ("/dev", "/proc", "/sys", "/etc", "/var/run", "/run")
 
+_FILES = "(has(self.configMap) || has(self.secret))"
+"""Whether a volume has files of a ConfigMap or Secret."""
+
 _SIZED_VOLUME_DEFAULTS = {
     "mountPath": f"({{0}}.purpose == 'modelCache' ? '{MODEL_CACHE_PATH}' : '{COMPILATION_CACHE_PATH}')",
     "purpose": "'custom'",
@@ -263,10 +268,23 @@ def storage_rules() -> Iterator[ValidationRule]:
     item = "spec.model.storage.volumes[*]"
     yield ValidationRule(
         path=item,
-        expression=f"{_sized('self')} || (has(self.claimName) && self.claimName != '')",
+        expression=f"{_sized('self')} || (has(self.claimName) && self.claimName != '') || {_FILES}",
         message="claimName is required when size is not set (name an existing PersistentVolumeClaim)",
         field=".claimName",
         reason=REQUIRED,
+    )
+    claim = f"({_sized('self')} || (has(self.claimName) && self.claimName != ''))"
+    yield ValidationRule(
+        path=item,
+        expression=f"!{_FILES} || (!{claim} && !(has(self.configMap) && has(self.secret)))",
+        message="a volume has one source: keep one of claimName (or size), configMap and secret",
+        reason=FORBIDDEN,
+    )
+    yield ValidationRule(
+        path=item,
+        expression=f"!{_FILES} || self.purpose == 'custom'",
+        message="files of a configMap or secret are read-only: purpose is custom, or left out",
+        field=".purpose",
     )
     yield from quantity_rules(item, "size", example="100Gi")
     yield ValidationRule(
@@ -305,9 +323,12 @@ def storage_rules() -> Iterator[ValidationRule]:
         field=".mountPath",
     )
     for system in _SYSTEM_PATHS:
+        # Programs look for certificates and configuration below /etc; these files are read-only.
+        files = f"{_FILES} && self.mountPath.matches('^/etc/[^/]') || " if system == "/etc" else ""
+        below = f"!(self.mountPath == '{system}' || self.mountPath.startsWith('{system}/'))"
         yield ValidationRule(
             path=item,
-            expression=f"{mount} || !(self.mountPath == '{system}' || self.mountPath.startsWith('{system}/'))",
+            expression=f"{mount} || {files}{below}",
             message=f"mountPath must not overlap with system path {system}",
             field=".mountPath",
         )
@@ -605,13 +626,67 @@ def _field_rules() -> Iterator[ValidationRule]:
     )
 
 
+def limit_rules(path: str) -> Iterator[ValidationRule]:
+    """The rules for the limits of the resources at `path`."""
+    yield from quantity_rules(f"{path}.limits", "cpu", maximum=MAX_CPU, example="8 or 500m")
+    request, limit = "string(self.cpu)", "string(self.limits.cpu)"
+    yield ValidationRule(
+        path=path,
+        expression=f"!has(self.cpu) || {request} == '' || !has(self.limits) || !has(self.limits.cpu) || {limit} == ''"
+        f" || !isQuantity({request}) || !isQuantity({limit})"
+        f" || quantity({request}).compareTo(quantity({limit})) <= 0",
+        message="limits.cpu must be at least cpu: a pod cannot request more than its limit",
+        field=".limits.cpu",
+        check=_is_below_limit,
+    )
+
+
+def _is_below_limit(node: Resource, _old: Resource | None) -> bool:
+    limits = node.get("limits")
+    if _is_absent(node, "cpu") or not isinstance(limits, dict) or _is_absent(limits, "cpu"):
+        return True
+    limit = amount_of(limits["cpu"])
+    return _is_within(node["cpu"], limit) if limit is not None else True
+
+
+_EXTENDED_NAME = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
+
+
+def extended_rules(path: str) -> Iterator[ValidationRule]:
+    """The rules for the extended resources at `path`."""
+    yield ValidationRule(
+        path=path,
+        expression=f"!has(self.extended) || self.extended.all(k, k.matches('{_EXTENDED_NAME}')"
+        " && !k.contains('kubernetes.io/') && !k.startsWith('requests.'))",
+        message="extended resources have names with a domain, such as rdma/ib or vpc.amazonaws.com/efa; CPU, memory "
+        "and GPUs have fields of their own",
+        field=".extended",
+    )
+    yield ValidationRule(
+        path=path,
+        expression="!has(self.extended) || self.extended.all(k, string(self.extended[k]).matches('^[1-9][0-9]{0,9}$'))",
+        message="extended resources are whole numbers of at least 1, such as rdma/ib: 1",
+        field=".extended",
+    )
+    yield ValidationRule(
+        path=path,
+        expression="!has(self.extended) || !has(self.gpu) || !(self.gpu.type in self.extended)",
+        message="GPUs are counted in gpu.count: take their resource name out of extended",
+        field=".extended",
+        reason=FORBIDDEN,
+    )
+
+
 def _ceiling_rules() -> Iterator[ValidationRule]:
     for path in ("spec.resources", "spec.scaling.prefill", "spec.scaling.decode"):
         yield number_rule(f"{path}.gpu", "count", MAX_GPUS)
         yield from quantity_rules(path, "memory", maximum=MAX_MEMORY, example="32Gi")
         yield from quantity_rules(path, "cpu", maximum=MAX_CPU, example="8 or 500m")
+        yield from limit_rules(path)
+    yield from extended_rules("spec.resources")
     for path in ("spec.scaling", "spec.scaling.prefill", "spec.scaling.decode"):
         yield number_rule(path, "replicas", MAX_REPLICAS)
+    yield number_rule("spec.scaling", "nodesPerReplica", MAX_NODES)
 
 
 MODEL_DEPLOYMENT_RULES: tuple[ValidationRule, ...] = (

@@ -164,6 +164,11 @@ class _ConfigSpec(ApiModel):
         description="Secrets for pulling images, in the namespace of the deployment; only in a RuntimeConfig. "
         "Default: none.",
     )
+    runtime_class_name: ObjectName = Field(
+        default=None,
+        description="RuntimeClass of pods with GPUs, such as nvidia, where the deployment names none. Default: the "
+        "node's default runtime.",
+    )
     secrets: RuntimeConfigSecrets = Field(
         default_factory=RuntimeConfigSecrets,
         description="Secrets that deployments use; only in a RuntimeConfig. Default: none.",

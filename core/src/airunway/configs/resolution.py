@@ -173,6 +173,11 @@ class EffectiveConfig:
         return text_at(self.spec, "secrets", "huggingFaceToken")
 
     @cached_property
+    def runtime_class(self) -> str:
+        """RuntimeClass of pods with GPUs; or empty."""
+        return text_at(self.spec, "runtimeClassName")
+
+    @cached_property
     def ca_bundle(self) -> CABundle | None:
         """Authorities that our Jobs trust."""
         return ca_bundle_at(self.spec)

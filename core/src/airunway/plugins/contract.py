@@ -72,6 +72,8 @@ class EngineCapability:
     gpu_support: bool = False
     cpu_support: bool = False
     api_formats: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ("generate",)
+    """Tasks of models (``spec.model.task``)."""
     requires_crd: bool | None = None
     model_cache: bool = False
     cache_helpers: int = 0
@@ -299,6 +301,8 @@ class RuntimeSettings:
     token: str = ""
     """Name of the Secret with the Hugging Face token, for deployments without their own. All of its keys become
     variables; the token's is HF_TOKEN."""
+    runtime_class: str = ""
+    """RuntimeClass of pods with GPUs, for deployments without their own; empty: the node's default."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,7 @@ def config_object(manifest: ProviderManifest) -> Resource:
             gpuSupport=engine.gpu_support,
             cpuSupport=engine.cpu_support,
             apiFormats=list(engine.api_formats),
+            tasks=list(engine.tasks) if engine.tasks != ("generate",) else None,
             requiresCRD=engine.requires_crd,
             modelCache=engine.model_cache or None,
             pathRouting=engine.path_routing or None,

@@ -104,6 +104,8 @@ def _engine_problems(engines: Sequence[EngineCapability]) -> Iterator[str]:
             yield f"manifest.engines[{position}] is a {type(engine).__name__}, not an EngineCapability"
         elif not _ENGINE.fullmatch(engine.name):
             yield f"manifest.engines[{position}].name is {engine.name!r}: small letters, digits, '-', '.' and '_' only"
+        elif not engine.tasks:
+            yield f"engine {engine.name}: tasks is empty; an engine that generates text has generate"
         elif not set(engine.serving_modes) <= {"aggregated", "disaggregated"} or not engine.serving_modes:
             modes = ", ".join(engine.serving_modes) or "none"
             yield f"engine {engine.name}: serving_modes are {modes}; known are aggregated and disaggregated"

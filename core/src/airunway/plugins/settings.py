@@ -189,6 +189,7 @@ def runtime_settings(
         labels=passed_on,
         image_pull_secrets=config.image_pull_secrets,
         token=config.token,
+        runtime_class=config.runtime_class,
     )
 
 

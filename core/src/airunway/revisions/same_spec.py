@@ -36,13 +36,13 @@ def lasting_spec(essence: Resource) -> Resource:
 
 
 def _without_counts(scaling: object) -> dict[str, object]:
-    """The roles without their replica counts."""
+    """``scaling`` and its roles without replica counts."""
     if not isinstance(scaling, dict):
         return {}
     return {
-        role: {key: value for key, value in worker.items() if key != "replicas"}
-        for role, worker in scaling.items()
-        if isinstance(worker, dict)
+        name: {key: each for key, each in value.items() if key != "replicas"} if isinstance(value, dict) else value
+        for name, value in scaling.items()
+        if name != "replicas"
     }
 
 

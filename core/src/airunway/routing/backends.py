@@ -18,6 +18,7 @@ from enum import StrEnum
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment, parse_deployment
 from airunway.api.names import API_VERSION
+from airunway.engines.tasks import GENERATE
 from airunway.plugins.contract import Component, Observed
 from airunway.resource import Resource, entries_at, mapping_at, number_at, text_at
 from airunway.sdk import picker as picker_sdk
@@ -103,7 +104,7 @@ def backend_of(
     has_service = bool(_DNS_NAME.fullmatch(service)) and 0 < service_port < 65536
     service, service_port = (service, service_port) if has_service else ("", 0)
     gateway = mapping_at(engine, "gateway")
-    if pools_served:
+    if pools_served and takes_picker(deployment):
         if _DNS_NAME.fullmatch(pool := text_at(endpoint, "pool", "name")):
             return Backend(kind=BackendKind.POOL, name=pool, service=service, service_port=service_port)
         own = _own_pool(deployment, gateway, picker=picker)
@@ -119,13 +120,22 @@ def backend_of(
             )
     if has_service:
         return _of_service(service, service_port)
-    if pools_served and await_pool:
+    if pools_served and await_pool and takes_picker(deployment):
         return Waiting(
             reason="WaitingForPool", message="the provider has not reported its InferencePool in status.endpoint.pool"
         )
     return Waiting(
         reason="WaitingForEndpoint", message="the provider has not reported where the model is served (status.endpoint)"
     )
+
+
+def takes_picker(deployment: Resource) -> bool:
+    """Whether an endpoint picker may stand before the model: the deployment allows it, and the model generates text.
+
+    A picker reads prompts; it answers requests with other bodies, such as audio, with an error.
+    """
+    task = text_at(deployment, "spec", "model", "task") or GENERATE
+    return task == GENERATE and text_at(deployment, "spec", "gateway", "endpointPicker") != "None"
 
 
 def manages_pool(engine: Resource | None) -> bool:
@@ -144,7 +154,7 @@ def announced(deployment: Resource, *, engine: Resource | None, pools_served: bo
     before = text_at(deployment, "status", "gateway", "backend")
     if before in tuple(BackendKind):
         return BackendKind(before)
-    return BackendKind.POOL if pools_served else BackendKind.SERVICE
+    return BackendKind.POOL if pools_served and takes_picker(deployment) else BackendKind.SERVICE
 
 
 def _own_pool(

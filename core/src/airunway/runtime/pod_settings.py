@@ -343,6 +343,8 @@ def changed_settings(before: RuntimeSettings, after: RuntimeSettings) -> Iterato
         yield "imagePullSecrets"
     if before.token != after.token:
         yield "the Hugging Face token"
+    if before.runtime_class != after.runtime_class:
+        yield "runtimeClassName"
     if labels := _differing(before.labels, after.labels):
         yield f"labels {', '.join(labels)}"
 

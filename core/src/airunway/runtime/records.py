@@ -32,6 +32,7 @@ from airunway.resource import (
     list_at,
     managed_by,
     mapping_at,
+    text_at,
 )
 from airunway.revisions.same_spec import lasting_spec, upstream_spec
 
@@ -140,6 +141,7 @@ def settings_record(settings: RuntimeSettings) -> Resource:
         "imagePullSecrets": list(settings.image_pull_secrets),
         "token": settings.token,
         "labels": dict(settings.labels),
+        "runtimeClassName": settings.runtime_class,
     }
     return filled(**record)
 
@@ -152,6 +154,7 @@ def settings_of_record(record: object) -> RuntimeSettings:
         labels={label: value for label, value in mapping_at(record, "labels").items() if isinstance(value, str)},
         image_pull_secrets=tuple(each for each in list_at(record, "imagePullSecrets") if isinstance(each, str)),
         token=token if isinstance(token, str) else "",
+        runtime_class=text_at(record, "runtimeClassName"),
     )
 
 
@@ -230,7 +233,8 @@ def with_counts_of(mark: str, deployment: Resource, typed: ModelDeployment) -> M
     scaling, counts = typed.spec.scaling, range(MAX_REPLICAS + 1)
     others, spec = _beside_spec(deployment), upstream_spec(typed.spec.to_essence())
     spec.pop("suspend", None)
-    of_roles = {key: value for key, value in (spec.pop("scaling", None) or {}).items() if key != "replicas"}
+    given = {key: value for key, value in (spec.pop("scaling", None) or {}).items() if key != "replicas"}
+    of_roles = {key: value for key, value in given.items() if isinstance(value, dict)}
     if of_roles:
         tried = (
             (scaling.replicas, dict(zip(of_roles, each, strict=True))) for each in product(counts, repeat=len(of_roles))
@@ -238,7 +242,7 @@ def with_counts_of(mark: str, deployment: Resource, typed: ModelDeployment) -> M
     else:
         tried = ((count, {}) for count in counts)
     for replicas, by_role in tried:
-        found = {role: _with_count(of_roles[role], count) for role, count in by_role.items()}
+        found = given | {role: _with_count(of_roles[role], count) for role, count in by_role.items()}
         wanted = _with_count(found, replicas)
         if _input_digest({**spec, "scaling": wanted} if wanted else spec, others) == mark:
             roles = {role: getattr(scaling, role).model_copy(update={"replicas": n}) for role, n in by_role.items()}

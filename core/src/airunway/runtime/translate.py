@@ -25,6 +25,7 @@ from airunway.api.base import ParseError
 from airunway.api.bounds import MAX_CAUSES, noted_excess
 from airunway.api.modeldeployment import ModelDeployment, parse_deployment
 from airunway.api.rules import FORBIDDEN_OVERRIDES
+from airunway.configs.patterns import is_reserved
 from airunway.configs.resolution import EffectiveConfig, config_name, propagated
 from airunway.json_path import JsonPath, entries, values_at
 from airunway.owned import objects as owned_objects
@@ -48,7 +49,7 @@ from airunway.runtime.records import (
 from airunway.runtime.state import provider_mark
 from airunway.schema import unknown_fields
 from airunway.sdk.fields import ignored_fields, ignored_pod_settings, tracked
-from airunway.sdk.pods import pod_templates
+from airunway.sdk.pods import RESERVED, pod_templates
 from airunway.status.conditions import parts_of
 from airunway.typed_pods import typed_pods
 
@@ -116,6 +117,8 @@ def translate(
     if overrides.merge:
         for part in placed(overrides.merge, translation.overrides_at):
             objects[0] = merged(objects[0], part)
+    objects, reserved = with_workload_metadata(host, typed, objects)
+    warnings = (*warnings, *reserved)
     objects = [typed_pods(obj) for obj in objects]
     warned = {finding.path for finding in warnings}
     provided = ["spec.model.cache"] if context.cache is not None else []
@@ -158,6 +161,37 @@ def translate(
         pod_labels=[kind.labels.values() for kind in kinds],
     )
     return TranslationResult(blockers=(), warnings=(*warnings, *ignored), objects=tuple(desired))
+
+
+def with_workload_metadata(
+    host: ProviderHost, typed: ModelDeployment, objects: Sequence[Resource]
+) -> tuple[list[Resource], list[Finding]]:
+    """The objects with the labels and annotations of ``spec.workload.metadata``, and warnings for reserved keys.
+
+    The primary object gets them, and every other workload of serving pods (prefill workers). What a translation writes
+    itself has precedence.
+    """
+    wanted, findings = typed.spec.workload.metadata, []
+    given: dict[str, dict[str, str]] = {}
+    for name, entries_ in (("labels", wanted.labels), ("annotations", wanted.annotations)):
+        for key, value in entries_.items():
+            if is_reserved(key, (*RESERVED, *host.manifest.reserved_labels)):
+                path = f"spec.workload.metadata.{name}[{key:.100}]"
+                text = f"{key:.100} is reserved for the operators and is not put on the workload: remove it"
+                findings.append(Finding(path=path, reason="FieldIgnored", message=text))
+            else:
+                given.setdefault(name, {})[key] = value
+    if not given:
+        return list(objects), findings
+    result = []
+    for position, obj in enumerate(objects):
+        serves = dig(obj, "metadata", "labels", names.COMPONENT) in host.manifest.serving_roles
+        if position == 0 or (serves and next(pod_templates(obj), None) is not None):
+            metadata = obj["metadata"]
+            added = {name: {**values, **(metadata.get(name) or {})} for name, values in given.items()}
+            obj = {**obj, "metadata": {**metadata, **added}}
+        result.append(obj)
+    return result, findings
 
 
 def selector_of(host: ProviderHost, deployment: str, primary: str) -> str:

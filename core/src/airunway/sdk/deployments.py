@@ -26,6 +26,11 @@ def nodes_for(gpus: int, limit: int) -> int:
     return max(1, -(-gpus // limit))
 
 
+def nodes_of(deployment: ModelDeployment, gpus: int, limit: int) -> int:
+    """The number of nodes of one replica or worker with `gpus`: as the deployment says, else as many as they need."""
+    return deployment.spec.scaling.nodes_per_replica or nodes_for(gpus, limit)
+
+
 def overridden(deployment: ModelDeployment, *path: str, default: Any = None) -> Any:
     """The value at `path` in ``spec.provider.overrides``, else `default`.
 

@@ -19,6 +19,7 @@ from pydantic.alias_generators import to_camel
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Context, Finding, RuntimeSettings
 from airunway.resource import Resource, copy_of
+from airunway.sdk.findings import gpus_of
 
 CORE_FIELDS = (
     "spec.gateway",
@@ -27,6 +28,7 @@ CORE_FIELDS = (
     "spec.serving",
     "spec.suspend",
     "spec.templateRef",
+    "spec.workload",
 )
 """Fields that the core and the runtime handle, independent of the provider."""
 
@@ -74,6 +76,7 @@ class PodSetting(StrEnum):
     PULL_SECRETS = "imagePullSecrets of the runtime config"
     TOKEN = "secrets.huggingFaceToken of the runtime config"
     CACHE = "the claim of the model cache"
+    RUNTIME_CLASS = "runtimeClassName of the runtime config"
 
 
 _SETTING_PATHS = {PodSetting.CACHE: "spec.model.cache"}
@@ -104,11 +107,15 @@ def ignored_pod_settings(
     token = (
         "" if spec.secrets.hugging_face_token or "HF_TOKEN" in own else runtime.token
     )  # the deployment's own is used
+    # Pods without GPUs need none, and the deployment's own wins.
+    has_gpus = any(gpu.count for _, gpu in gpus_of(deployment) if gpu is not None)
+    wanted = runtime.runtime_class if has_gpus and not spec.runtime_class_name else ""
     missing = {
         PodSetting.ENV: [str(entry.get("name")) for entry in runtime.env if str(entry.get("name")) not in words.named],
         PodSetting.LABELS: [key for key in runtime.labels if key not in words.keys],
         PodSetting.PULL_SECRETS: [name for name in runtime.image_pull_secrets if name not in words.texts],
         PodSetting.TOKEN: [token] if token and token not in words.texts else [],
+        PodSetting.RUNTIME_CLASS: [wanted] if wanted and wanted not in words.texts else [],
         PodSetting.CACHE: [context.cache.claim] if context.cache and context.cache.claim not in words.texts else [],
     }
     for setting, left in missing.items():

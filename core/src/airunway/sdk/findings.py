@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from airunway.api.gpus import gpu_family
 from airunway.api.modeldeployment import Gpu, ModelDeployment
 from airunway.engines.arguments import given_flags
 from airunway.engines.options import whole_option
@@ -49,6 +50,11 @@ def unsupported_engine(
         if only and len(engines) == 1:
             text = f"{who} only supports {engines[0].name} engine"
         yield blocker("spec.engine.type", text)
+    task = deployment.spec.model.task
+    if found is not None and task not in found.tasks:
+        able = ", ".join(found.tasks)
+        text = f"{who} runs no models of task {task} with {context.engine}, only {able}: name another provider"
+        yield blocker("spec.model.task", text)
     modes = {mode for engine in ([found] if found else engines) for mode in engine.serving_modes}
     mode = deployment.spec.serving.mode
     if mode not in modes:
@@ -67,6 +73,35 @@ def gpus_of(deployment: ModelDeployment) -> Iterator[tuple[str, Gpu | None]]:
     else:
         for role, worker in (("prefill", spec.scaling.prefill), ("decode", spec.scaling.decode)):
             yield f"spec.scaling.{role}.gpu", worker.gpu if worker is not None else None
+
+
+def is_nvidia(resource: str) -> bool:
+    """Whether that GPU resource (``nvidia.com/gpu``, a MIG slice, a shared GPU) runs images for NVIDIA GPUs."""
+    return gpu_family(resource).vendor == "nvidia"
+
+
+_PARALLEL = frozenset({"tensor-parallel-size", "tp", "tp-size", "data-parallel-size", "dp", "dp-size"})
+"""Flags, in any engine, by which a user decides how a model is split."""
+
+
+def several_parts(deployment: ModelDeployment) -> Iterator[tuple[bool, Finding]]:
+    """Findings about several slices or shares of GPUs for one worker, over which no engine can split a model.
+
+    CUDA shows a process one MIG slice, and two shares may be of one GPU. True marks a blocker; where the image or the
+    user's own flags decide how the model is split, it is a warning.
+    """
+    decided = deployment.spec.model.source == "custom" or not _PARALLEL.isdisjoint(given_flags(deployment))
+    for path, gpu in gpus_of(deployment):
+        part = gpu_family(gpu.type).part if gpu is not None else ""
+        if gpu is None or not part or gpu.count < 2:
+            continue
+        why = "a process sees one slice" if part == "slice" else "two shares may be of one GPU"
+        text = (
+            f"{gpu.count} {part}s of GPUs ({gpu.type:.100}) cannot run one model together ({why}): set count to 1 and "
+            "choose a larger slice or a whole GPU, or ask for more replicas"
+        )
+        found = blocker(f"{path}.count", text)
+        yield not decided, found if not decided else Finding(path=found.path, reason="MayNotStart", message=text)
 
 
 def without_gpus(deployment: ModelDeployment, *, who: str) -> Iterator[Finding]:
@@ -98,12 +133,31 @@ def doubtful_split(deployment: ModelDeployment) -> Iterator[Finding]:
             yield Finding(path="spec.scaling.decode.gpu.count", reason="MayNotStart", message=text)
 
 
-def uneven(path: str, *, gpus: int, limit: int, what: str = "replica") -> Iterator[Finding]:
+NODES = "spec.scaling.nodesPerReplica"
+
+
+def one_node_only(deployment: ModelDeployment, *, who: str) -> Iterator[Finding]:
+    """The blocker for several nodes per replica, for a provider `who` ("KAITO") that runs each on one."""
+    nodes = deployment.spec.scaling.nodes_per_replica
+    if nodes is not None and nodes > 1:
+        text = f"{who} runs each replica on one node: leave nodesPerReplica out, or name a provider that spans nodes"
+        yield blocker(NODES, text)
+
+
+def uneven(path: str, *, gpus: int, limit: int, what: str = "replica", asked: int | None = None) -> Iterator[Finding]:
     """The blocker for `gpus` that exceed one node and cannot be divided evenly over several nodes.
 
     `path` is the field with the number of GPUs, `what` is what has them ("replica"), and `limit` is the number of GPUs
-    of a node (provider setting ``gpusPerNode``).
+    of a node (provider setting ``gpusPerNode``). `asked` is the number of nodes that the deployment requests.
     """
+    if asked is not None:
+        if gpus % asked or not gpus:
+            text = (
+                f"{gpus} GPUs per {what} cannot be spread evenly over {asked} nodes: set {path.removeprefix('spec.')} "
+                f"to {max(1, -(-gpus // asked)) * asked}, or another nodesPerReplica"
+            )
+            yield blocker(NODES, text)
+        return
     nodes = nodes_for(gpus, limit)
     if gpus % nodes:
         text = (

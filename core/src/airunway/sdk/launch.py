@@ -18,10 +18,11 @@ from airunway.api.modeldeployment import ModelDeployment
 from airunway.api.names import DEFAULT_GPU_TYPE
 from airunway.engines.arguments import engine_arguments, given_flags, literal
 from airunway.engines.options import option_warnings, program_of, release_of, whole_option
+from airunway.engines.tasks import GENERATE, task_arguments, tasks_of
 from airunway.plugins.contract import Finding, ModelCache
 from airunway.resource import Resource
 from airunway.sdk.deployments import image_of, release_in
-from airunway.sdk.findings import blocker, gpus_of, ignored, like_a_flag
+from airunway.sdk.findings import blocker, gpus_of, ignored, is_nvidia, like_a_flag
 
 CONSUMED_ARGS = ("ggufUrl",)
 """Keys of ``spec.engine.args`` that name the model file and are no flags of llama.cpp."""
@@ -233,6 +234,16 @@ def launch_by(
     in the image's tag, else against `release`. Arguments that cannot be honoured are among the findings. The container
     has neither a port nor probes.
     """
+    task = deployment.spec.model.task
+    blockers: list[Finding] = []
+    if deployment.spec.model.source != "custom":
+        if task not in tasks_of(engine, dialect):
+            able = ", ".join(tasks_of(engine, dialect))
+            text = f"the program of {image or engine} does {able} only: name another image or engine"
+            blockers.append(blocker("spec.model.task", text))
+        given = given_flags(deployment, consumed=consumed)
+        of_image = release_of(engine, image) or release
+        words = [*words, *task_arguments(engine, task, dialect=dialect, release=of_image, given=given)]
     flags = engine_arguments(
         deployment,
         engine=engine,
@@ -253,7 +264,10 @@ def launch_by(
         args=(*words, *flags.argv),
         env=tuple(env),
         tensor_parallel=flags.tensor_parallel,
-        blockers=tuple(blocker(remark.path, remark.message, "BadArguments") for remark in flags.errors),
+        blockers=(
+            *blockers,
+            *(blocker(remark.path, remark.message, "BadArguments") for remark in flags.errors),
+        ),
         warnings=(
             *(ignored(remark.path, remark.message) for remark in flags.warnings),
             *(Finding(path=remark.path, reason="UnknownArgument", message=remark.message) for remark in unknown),
@@ -363,7 +377,7 @@ def _image_blockers(deployment: ModelDeployment, engine: str, *, chosen: str, ow
                 "that runs on GPUs, such as vllm"
             )
         return [blocker("spec.image", text)]
-    found = {path: gpu for path, gpu in gpus_of(deployment) if gpu and gpu.count and gpu.type != DEFAULT_GPU_TYPE}
+    found = {path: gpu for path, gpu in gpus_of(deployment) if gpu and gpu.count and not is_nvidia(gpu.type)}
     for path, gpu in found.items() if not own else ():
         text = f"the default image {chosen} needs {DEFAULT_GPU_TYPE}; set spec.image for {gpu.type}"
         return [blocker(f"{path}.type", text)]
@@ -413,6 +427,9 @@ def _model_warnings(
         )
         found.append(ignored("spec.model.servedName", text))
     if spec.model.source == "custom":
+        if spec.model.task != GENERATE:
+            text = "an image with a model of its own is started as it is: task adds no arguments"
+            found.append(ignored("spec.model.task", text))
         if spec.model.served_name:
             text = "servedName is ignored for custom source (model name is defined by the container)"
             found.append(ignored("spec.model.servedName", text))

@@ -18,7 +18,7 @@ from airunway.plugins.contract import Component, Observed, UpstreamKind
 from airunway.resource import Resource, copy_of, dig, digest
 from airunway.sdk.conditions import condition, text, truth
 from airunway.sdk.deployments import tag_of
-from airunway.sdk.pods import container_security, pod_security
+from airunway.sdk.pods import container_security, helper_resources, pod_security
 from airunway.sdk.workloads import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -205,6 +205,12 @@ def pool_of(model: ModelDeployment, *, selector: Mapping[str, str], port: int) -
     }
 
 
+def may_stand_before(model: ModelDeployment) -> bool:
+    """Whether a picker may stand before the model: it reads prompts, and answers other requests with an error."""
+    spec = model.spec
+    return spec.model.task == "generate" and spec.gateway.endpoint_picker != "None"
+
+
 def objects(
     model: ModelDeployment,
     *,
@@ -227,7 +233,8 @@ def objects(
     name = name_of(model)
     metadata = {"name": name, "labels": {names.COMPONENT: COMPONENT}}
     selector = pod_selector(model, COMPONENT)
-    pod = _pod(name, pool=str(dig(pool, "metadata", "name")), image=image, requests=requests or {}, hardened=hardened)
+    resources = helper_resources(model, requests or {})
+    pod = _pod(name, pool=str(dig(pool, "metadata", "name")), image=image, resources=resources, hardened=hardened)
     if pull_secrets:
         pod["imagePullSecrets"] = [{"name": secret} for secret in dict.fromkeys(pull_secrets)]
     return [
@@ -274,7 +281,7 @@ def objects(
     ]
 
 
-def _pod(name: str, *, pool: str, image: str, requests: Mapping[str, str], hardened: bool) -> Resource:
+def _pod(name: str, *, pool: str, image: str, resources: Resource, hardened: bool) -> Resource:
     ports = (("grpc", _EXT_PROC), ("grpc-health", _HEALTH), ("metrics", _METRICS))
     container: Resource = {
         "name": COMPONENT,
@@ -303,8 +310,8 @@ def _pod(name: str, *, pool: str, image: str, requests: Mapping[str, str], harde
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "config", "mountPath": "/config", "readOnly": True}],
     }
-    if requests:
-        container["resources"] = {"requests": dict(requests)}
+    if resources:
+        container["resources"] = resources
     pod: Resource = {
         "serviceAccountName": name,
         "terminationGracePeriodSeconds": _DRAIN,

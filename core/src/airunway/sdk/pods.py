@@ -9,19 +9,19 @@ engine images run as root and write to root's home, so running as another user i
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Any
 
 from airunway.api import names
-from airunway.api.modeldeployment import ModelDeployment
+from airunway.api.modeldeployment import ModelDeployment, Volume
 from airunway.configs.patterns import is_reserved
 from airunway.engines.arguments import literal
 from airunway.plugins.contract import Context, Finding, ModelCache
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource, filled
 from airunway.sdk.deployments import is_disaggregated, replicas_of
-from airunway.sdk.findings import blocker, ignored
+from airunway.sdk.findings import blocker, ignored, several_parts
 from airunway.sdk.launch import Launch
 from airunway.typed_pods import is_pod_spec
 
@@ -64,6 +64,10 @@ class Sizing:
     """A quantity; empty: no request."""
     cpu: str = ""
     """A quantity; empty: no request."""
+    cpu_limit: str = ""
+    """A quantity; empty: no limit."""
+    extended: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Counts of extended resources of each pod, by their names."""
 
     @property
     def cores(self) -> int:
@@ -73,25 +77,77 @@ class Sizing:
     def divided(self, parts: int) -> Sizing:
         """An equal share, rounded up, for each of `parts` pods that form one replica."""
         memory = str(ceil(parse_quantity(self.memory) / parts)) if self.memory else ""
-        cpu = f"{ceil(parse_quantity(self.cpu) * 1000 / parts)}m" if self.cpu else ""
-        return Sizing(gpu_type=self.gpu_type, gpus=ceil(self.gpus / parts), memory=memory, cpu=cpu)
+        cpu, limit = (
+            f"{ceil(parse_quantity(each) * 1000 / parts)}m" if each else "" for each in (self.cpu, self.cpu_limit)
+        )
+        return replace(self, gpus=ceil(self.gpus / parts), memory=memory, cpu=cpu, cpu_limit=limit)
 
 
 def sizing(deployment: ModelDeployment, role: str = "") -> Sizing:
     """The resources of a replica, or in disaggregated mode of a worker with that `role` (``prefill`` or ``decode``)."""
     spec = deployment.spec
+    resources = spec.resources
+    limit, extended = resources.limits.cpu or "", _counts(deployment)
     if role:
         worker = spec.scaling.prefill if role == "prefill" else spec.scaling.decode
         if worker is not None:
             gpu = worker.gpu
-            return Sizing(gpu_type=gpu.type, gpus=gpu.count, memory=worker.memory or "", cpu=worker.cpu or "")
-    resources = spec.resources
+            return Sizing(
+                gpu_type=gpu.type,
+                gpus=gpu.count,
+                memory=worker.memory or "",
+                cpu=worker.cpu or "",
+                cpu_limit=worker.limits.cpu or limit,
+                extended=extended,
+            )
     return Sizing(
         gpu_type=resources.gpu.type,
         gpus=resources.gpu.count,
         memory=resources.memory or "",
         cpu=resources.cpu or "",
+        cpu_limit=limit,
+        extended=extended,
     )
+
+
+def _counts(deployment: ModelDeployment) -> dict[str, str]:
+    return {name: count for name, count in sorted(deployment.spec.resources.extended.items()) if count}
+
+
+def helper_size(deployment: ModelDeployment, *, cpu: str, memory: str) -> Sizing:
+    """The resources of a pod beside the model's: a frontend, a Ray head.
+
+    It has a CPU limit, of what it requests, where the deployment limits the model's CPU: a quota that demands limits
+    demands them of every pod.
+    """
+    limited = limits_cpu(deployment)
+    return Sizing(gpu_type="", gpus=0, cpu=cpu, memory=memory, cpu_limit=cpu if limited else "")
+
+
+def limits_cpu(deployment: ModelDeployment) -> bool:
+    """Whether the deployment limits the CPU of its pods."""
+    spec = deployment.spec
+    workers = (spec.scaling.prefill, spec.scaling.decode)
+    limits = [spec.resources.limits, *(worker.limits for worker in workers if worker is not None)]
+    return any(each.cpu for each in limits)
+
+
+HELPER_LIMITS: Mapping[str, str] = {"cpu": "2", "memory": "2Gi"}
+"""Limits of a small helper container, such as a picker, where the deployment limits the CPU of its pods."""
+
+
+def helper_resources(deployment: ModelDeployment, requests: Mapping[str, str]) -> Resource:
+    """The ``resources`` of a small helper container with these `requests`; empty if there is nothing to say.
+
+    Limits are at least what it requests.
+    """
+    if not limits_cpu(deployment):
+        return filled(requests=dict(requests))
+    limits = {
+        name: max(limit, requests.get(name, "0"), key=lambda text: parse_quantity(text))
+        for name, limit in HELPER_LIMITS.items()
+    }
+    return {"requests": {"cpu": "100m", "memory": "128Mi", **requests}, "limits": limits}
 
 
 def model_pod(
@@ -124,6 +180,7 @@ def model_pod(
     spec = deployment.spec
     hardened = context.has(HARDENED) if hardened is None else hardened
     size = size or sizing(deployment)
+    of_model = bool(size.gpu_type)  # helpers have none
     shared = shared_memory and bool(size.gpus)
     volumes, mounts = _storage(deployment, context, shared_memory=shared, own_volumes=own_volumes)
     main = {
@@ -140,7 +197,7 @@ def model_pod(
         "livenessProbe": launch.liveness,
         "volumeMounts": mounts,
         "securityContext": {
-            **(container_security() if hardened else {}),
+            **_capable(container_security() if hardened else {}, deployment if of_model else None),
             **({"readOnlyRootFilesystem": True} if spec.security_context.read_only_root_filesystem else {}),
         },
         # The end of an engine's log (a gated model, a wrong argument) reaches the pod's status only with this policy.
@@ -159,6 +216,7 @@ def model_pod(
         "securityContext": {**(pod_security() if hardened else {}), **_user(deployment)},
         "imagePullSecrets": [{"name": name} for name in secrets],
         "priorityClassName": spec.priority_class_name,
+        "runtimeClassName": _runtime_class(deployment, context, size) if of_model else None,
     }
     metadata = {
         "labels": {**context.runtime.labels, **pod_labels(deployment, reserved=reserved), **(labels or {})},
@@ -166,6 +224,19 @@ def model_pod(
     }
     # A Service called "vllm" would give every pod of its namespace VLLM_PORT=tcp://…, which vLLM takes for its own.
     return {"metadata": filled(**metadata), "spec": {**filled(**_left(pod, without)), "enableServiceLinks": False}}
+
+
+def _runtime_class(deployment: ModelDeployment, context: Context[Any], size: Sizing) -> str | None:
+    """The deployment's own class, else with GPUs that of its runtime config."""
+    return deployment.spec.runtime_class_name or (context.runtime.runtime_class if size.gpus else None) or None
+
+
+def _capable(security: Resource, deployment: ModelDeployment | None) -> Resource:
+    """The security context of a container with the capabilities that the deployment adds."""
+    added = deployment.spec.security_context.capabilities.add if deployment is not None else []
+    if not added:
+        return security
+    return {**security, "capabilities": {**security.get("capabilities", {}), "add": list(added)}}
 
 
 def _left(fields: Resource, without: Collection[str]) -> Resource:
@@ -192,6 +263,7 @@ def pod_labels(deployment: ModelDeployment, *, reserved: Sequence[str] = ()) -> 
 def pod_findings(deployment: ModelDeployment, *, reserved: Sequence[str] = ()) -> Iterator[Finding]:
     """Warnings for fields of a deployment that `model_pod` cannot honour."""
     spec = deployment.spec
+    yield from (finding for refuses, finding in several_parts(deployment) if not refuses)
     for key in spec.pod_template.metadata.labels:
         if is_reserved(key, (*RESERVED, *reserved)):
             text = f"the label {key} is reserved for the operators and is not put on the pods"
@@ -207,6 +279,7 @@ def pod_blockers(deployment: ModelDeployment, context: Context[Any], *, mounts: 
     claim that allows one pod.
     """
     model, cache = deployment.spec.model, context.cache
+    yield from (finding for refuses, finding in several_parts(deployment) if refuses)
     if model.cache.mode != "None" and cache is None:
         text = (
             "this provider has no model cache for the deployment: set spec.model.cache.mode to None, or mount a claim "
@@ -216,8 +289,8 @@ def pod_blockers(deployment: ModelDeployment, context: Context[Any], *, mounts: 
     if cache is not None:
         yield from _cache_blockers(deployment, cache, mounts)
     for i, volume in enumerate(model.storage.volumes):
-        if not volume.claim_name or not volume.mount_path:
-            text = f"volume {volume.name} needs claimName (or size) and mountPath to be mounted"
+        if not _source(volume) or not volume.mount_path:
+            text = f"volume {volume.name} needs claimName (or size), configMap or secret, and mountPath to be mounted"
             yield blocker(f"spec.model.storage.volumes[{i}]", text)
 
 
@@ -327,8 +400,11 @@ def container_resources(size: Sizing) -> Resource:
     gpus = {size.gpu_type: str(size.gpus)} if size.gpus else {}
     memory = {"memory": size.memory} if size.memory else {}
     cpu = {"cpu": size.cpu} if size.cpu else {}
-    # No limit on CPU: it would only throttle.
-    return filled(requests={**gpus, **memory, **cpu}, limits={**gpus, **memory})
+    # No limit on CPU unless it is asked for: it would only throttle.
+    limit = {"cpu": size.cpu_limit} if size.cpu_limit else {}
+    return filled(
+        requests={**gpus, **memory, **cpu, **size.extended}, limits={**gpus, **memory, **limit, **size.extended}
+    )
 
 
 def _storage(
@@ -345,15 +421,26 @@ def _storage(
     volumes += cache_volumes
     mounts += cache_volume_mounts
     for volume in deployment.spec.model.storage.volumes if own_volumes else ():
-        if not volume.claim_name or not volume.mount_path:
+        source = _source(volume)
+        if not source or not volume.mount_path:
             continue
-        only = {"readOnly": True} if volume.read_only else {}
-        volumes.append({"name": volume.name, "persistentVolumeClaim": {"claimName": volume.claim_name, **only}})
+        only = {"readOnly": True} if volume.read_only or "persistentVolumeClaim" not in source else {}
+        volumes.append({"name": volume.name, **source})
         mounts.append({"name": volume.name, "mountPath": volume.mount_path, **only})
     if deployment.spec.security_context.read_only_root_filesystem and all(m["mountPath"] != _SCRATCH for m in mounts):
         volumes.append({"name": _SCRATCH_VOLUME, "emptyDir": {}})
         mounts.append({"name": _SCRATCH_VOLUME, "mountPath": _SCRATCH})
     return volumes, mounts
+
+
+def _source(volume: Volume) -> Resource:
+    """What is mounted; empty without a source."""
+    if volume.config_map is not None:
+        return {"configMap": {"name": volume.config_map.name}}
+    if volume.secret is not None:
+        return {"secret": {"secretName": volume.secret.name}}
+    only = {"readOnly": True} if volume.read_only else {}
+    return {"persistentVolumeClaim": {"claimName": volume.claim_name, **only}} if volume.claim_name else {}
 
 
 def cache_mounts(context: Context[Any]) -> tuple[list[Resource], list[Resource]]:

@@ -18,8 +18,8 @@ from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Component, Context, Finding, Observed, Transformer
 from airunway.resource import Resource
 from airunway.sdk.conditions import condition, moment, records, text, truth
-from airunway.sdk.deployments import nodes_for, overridden, replicas_of, too_long
-from airunway.sdk.findings import bad_override, blocker, uneven
+from airunway.sdk.deployments import nodes_of, overridden, replicas_of, too_long
+from airunway.sdk.findings import NODES, bad_override, blocker, uneven
 from airunway.sdk.launch import FLAGS_BY_RELEASE, Launch, Member, launch
 from airunway.sdk.overrides import REPLICAS, TEXT, TEXTS, choice, items, keys
 from airunway.sdk.plugin import setting
@@ -173,7 +173,7 @@ class Servers:
 
     def nodes(self, model: ModelDeployment, settings: NodeSettings) -> int:
         """The number of nodes of one replica."""
-        return nodes_for(self.size(model).gpus, settings.gpus_per_node)
+        return nodes_of(model, self.size(model).gpus, settings.gpus_per_node)
 
     def pods(self, model: ModelDeployment, settings: NodeSettings) -> int:
         """The number of pods of all replicas, at least of one: a model that is scaled to zero comes back."""
@@ -224,14 +224,16 @@ def blockers(model: ModelDeployment, context: Context[Any], role: Servers) -> It
     nodes = role.nodes(model, context.settings)
     if nodes == 1:
         return
-    gpus, limit = role.size(model).gpus, context.settings.gpus_per_node
+    gpus, limit, asked = role.size(model).gpus, context.settings.gpus_per_node, model.spec.scaling.nodes_per_replica
     if LEADER_WORKER_SET.key not in context.served:
-        text = (
-            f"{gpus} GPUs per replica are more than the {limit} of one node (provider setting gpusPerNode), and "
-            "several nodes need LeaderWorkerSet, which is not installed: install it, or ask for fewer"
+        why = (
+            f"nodesPerReplica is {asked}"
+            if asked is not None
+            else f"{gpus} GPUs per replica are more than the {limit} of one node (provider setting gpusPerNode)"
         )
-        yield blocker(role.path, text)
-    yield from uneven(role.path, gpus=gpus, limit=limit)
+        text = f"{why}, and several nodes need LeaderWorkerSet, which is not installed: install it, or ask for fewer"
+        yield blocker(role.path if asked is None else NODES, text)
+    yield from uneven(role.path, gpus=gpus, limit=limit, asked=asked)
     taken = len(role.name) - len(model.metadata.name) + len(_SUFFIX)
     if found := too_long(model.metadata.name, limit=_LONGEST - taken, what="a LeaderWorkerSet's pods"):
         yield found

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from airunway.api.names import GROUP, provider_of_finalizer, provider_of_manager
 from airunway.cel import CelError, DataSize, size_of
+from airunway.engines.tasks import GENERATE
 from airunway.resource import (
     Resource,
     annotations_of,
@@ -129,7 +130,12 @@ def provider_facts(config: Resource) -> ProviderFacts:
                 modes=frozenset(mode for mode in list_at(entry, "servingModes") if isinstance(mode, str)),
                 gpu=entry.get("gpuSupport") is True,
                 cpu=entry.get("cpuSupport") is True,
-                flags=frozenset(key for key, value in entry.items() if value is True),
+                flags=frozenset(
+                    [
+                        *(key for key, value in entry.items() if value is True),
+                        *(f"{_TASK}{task}" for task in list_at(entry, "tasks") if isinstance(task, str)),
+                    ]
+                ),
             )
         )
     rules = [
@@ -171,6 +177,10 @@ def _upstream(config: Resource) -> UpstreamFacts | None:
     return UpstreamFacts(group=group, version=version, kind=kind)
 
 
+_TASK = "task "
+"""Prefix of the capability flags of tasks."""
+
+
 def request_of(spec: Resource) -> Request:
     """Returns what a fully defaulted spec requests."""
     mode = dig(spec, "serving", "mode", default="aggregated")
@@ -180,6 +190,9 @@ def request_of(spec: Resource) -> Request:
         needs.add("scaleToZero")
     if dig(spec, "model", "cache", "mode", default="None") != "None":
         needs.add("modelCache")
+    task = dig(spec, "model", "task", default=GENERATE)
+    if task != GENERATE:
+        needs.add(f"{_TASK}{task}")
     return Request(spec=spec, gpu=mode == DISAGGREGATED or count > 0, mode=mode, needs=frozenset(needs))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from airunway.api.gpus import gpu_family
 from airunway.sizing.checkpoint import Checkpoint
 from airunway.sizing.estimate import Estimate, Layout, Verdict, estimate, legal_tensor_parallel
 from airunway.sizing.nodes import GpuFacts, NodeGpus
@@ -109,9 +110,13 @@ def _rank(found: Estimate) -> tuple[int, int, int]:
 
 
 def _on_node(checkpoint: Checkpoint, workload: Workload, row: NodeGpus) -> NodeFit:
-    gpus = _gpus(row)
+    gpus, part = _gpus(row), gpu_family(row.resource).part
     wanted = workload.gpus or (workload.tensor_parallel or 1) * (workload.pipeline or 1)
     few = f"{gpus} of {row.allocatable} GPUs are free, the worker needs {wanted}" if gpus < wanted else ""
+    if part:
+        gpus = min(gpus, 1)
+        if wanted > 1:
+            few = f"{wanted} {part}s of GPUs ({row.resource}) cannot run one model together: set gpu.count to 1"
     return NodeFit(
         nodes=(row.node,),
         resource=row.resource,
@@ -146,7 +151,7 @@ def _pipeline(checkpoint: Checkpoint, workload: Workload, rows: Sequence[NodeGpu
     """The pipeline over the fewest nodes with GPUs of one kind that fits; else the longest, if it fits with less."""
     kinds: dict[GpuFacts, list[NodeGpus]] = {}
     for row in rows:
-        if row.open and _gpus(row) > 0:
+        if row.open and _gpus(row) > 0 and not gpu_family(row.resource).part:
             kinds.setdefault(row.gpu, []).append(row)
     found: list[Pipeline] = []
     for gpu, alike in kinds.items():

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from airunway.api.gpus import gpu_family
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource, dig, entries_at, is_true, list_at
 from airunway.sizing.values import GIB, MIB, Unknown, Unreadable
@@ -28,7 +29,7 @@ _PRODUCTS = (
     "karpenter.k8s.aws/instance-gpu-name",
 )
 _MEGABYTES = re.compile(r"[0-9]{1,7}", re.ASCII)
-_PARTITION = re.compile(r"nvidia\.com/mig-(\d+)g\.(\d{1,4})gb", re.ASCII)
+_PARTITION = re.compile(r"nvidia\.com/mig-(\d+)g\.(\d{1,4})gb(\.me(\.all)?)?", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +86,7 @@ def gpu_of_labels(labels: Mapping[str, str], resource: str) -> GpuFacts:
         memory = int(label) * MIB if _MEGABYTES.fullmatch(label) else int(int(partition[2]) * 1e9)
         where = f"label nvidia.com/{profile}.memory" if label else f"the name of {resource}"
         return GpuFacts(product=f"{product} {profile}".strip(), memory=int(memory * _KEPT), memory_source=where)
-    if resource == "nvidia.com/gpu.shared" or labels.get("nvidia.com/gpu.replicas", "1") not in ("", "0", "1"):
+    if gpu_family(resource).part == "share" or labels.get("nvidia.com/gpu.replicas", "1") not in ("", "0", "1"):
         return replace(table, memory=Unknown(why="the GPU is shared in time slices"), memory_source="")
     board = labels.get("nvidia.com/gpu.memory", "") or labels.get("karpenter.k8s.aws/instance-gpu-memory", "")
     if resource.startswith("nvidia.com/") and _MEGABYTES.fullmatch(board):
@@ -108,9 +109,6 @@ def gpu_of_labels(labels: Mapping[str, str], resource: str) -> GpuFacts:
     return table
 
 
-_GPU = re.compile(
-    r"nvidia\.com/(gpu|gpu\.shared|mig-[a-z0-9.]+)|amd\.com/gpu[a-z0-9_.]*|gpu\.intel\.com/(i915|xe)|habana\.ai/gaudi"
-)
 _DRIVERS = {"gpu.nvidia.com": "nvidia.com/gpu", "gpu.amd.com": "amd.com/gpu", "gpu.intel.com": "gpu.intel.com/xe"}
 """DRA drivers of whole GPUs, and the extended resource that counts the same devices."""
 _FINISHED = ("Succeeded", "Failed")
@@ -152,7 +150,7 @@ class NodeGpus:
 
 def is_gpu(resource: str) -> bool:
     """Whether that is the name of an extended resource of GPUs."""
-    return _GPU.fullmatch(resource) is not None
+    return bool(gpu_family(resource).vendor)
 
 
 def pod_requests(pod: Resource) -> dict[str, int]:

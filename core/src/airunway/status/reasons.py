@@ -221,6 +221,22 @@ _REGISTERED_CODES = (
         remedy="Create the Secret in the deployment's namespace, or correct its name or key.",
     ),
     Code(
+        name="ConfigMap.NotFound",
+        tier=0,
+        reasons=("ReferenceNotFound",),
+        field="spec.model.storage.volumes",
+        meaning="A pod names a ConfigMap, or a key of one, that does not exist.",
+        remedy="Create the ConfigMap in the deployment's namespace, or correct its name or key.",
+    ),
+    Code(
+        name="RuntimeClass.NotFound",
+        tier=0,
+        reasons=("ReferenceNotFound",),
+        field="spec.runtimeClassName",
+        meaning="The RuntimeClass of the pods does not exist.",
+        remedy="Install it, or correct runtimeClassName in the deployment or in its runtime config.",
+    ),
+    Code(
         name="Model.AuthGated",
         tier=0,
         reasons=("GatedModel", "AuthFailed"),

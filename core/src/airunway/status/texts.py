@@ -231,6 +231,12 @@ CREATION: tuple[MessagePattern, ...] = (
         "API server, admission plugin ServiceAccount",
     ),
     row(
+        r'RuntimeClass "[^"]*" not found',
+        "ReferenceNotFound",
+        "RuntimeClass.NotFound",
+        "API server, admission plugin RuntimeClass (recorded, 1.36)",
+    ),
+    row(
         r"failed calling webhook",
         "ServerError",
         "",
@@ -255,7 +261,7 @@ PREPARATION: tuple[MessagePattern, ...] = (
     row(
         r'configmaps? "[^"]*" not found|couldn\'t find key \S+ in ConfigMap',
         "ReferenceNotFound",
-        "",
+        "ConfigMap.NotFound",
         "kubelet, CreateContainerConfigError",
     ),
     row(
@@ -292,7 +298,7 @@ MOUNT: tuple[MessagePattern, ...] = (
     row(
         r'configmaps? "[^"]*" not found|references non-existent config key',
         "ReferenceNotFound",
-        "",
+        "ConfigMap.NotFound",
         "kubelet, event FailedMount",
     ),
     row(

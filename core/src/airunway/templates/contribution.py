@@ -74,6 +74,8 @@ def contribution_of(template: Resource) -> Contribution:
         sources = sources_of(template)
         main = next((each for each in sources if each.get("modelId") == name), sources[0])
         model, unusable = model_of(template, main)
+        if isinstance(task := spec.get("task"), str) and model:
+            model = {**model, "task": task}
     else:
         model, unusable = {}, "spec.modelName: must name a model"
     given: Resource = {"model": model} if model else {}

@@ -82,6 +82,10 @@ DIMENSIONS: Mapping[str, Dimension] = {
         # They configure metrics scraping and the container that kubectl shows, and cause pods to be replaced.
         free=("app.kubernetes.io/*", "prometheus.io/*", "kubectl.kubernetes.io/*", "checksum/*"),
     ),
+    "workloadLabels": Dimension(
+        noun="workload label", refused=_OF_A_DOMAIN, free=("app.kubernetes.io/*", "helm.sh/*", "tags.datadoghq.com/*")
+    ),
+    "workloadAnnotations": Dimension(noun="workload annotation", refused=_OF_A_DOMAIN),
     "instanceTypes": Dimension(noun="instance type"),
     "environment": Dimension(
         noun="environment variable",
@@ -123,6 +127,21 @@ DIMENSIONS: Mapping[str, Dimension] = {
         refused=_OF_A_DOMAIN,
         free=("app.kubernetes.io/*", "helm.sh/*", "checksum/*"),
     ),
+    "runtimeClasses": Dimension(noun="runtime class"),
+    "capabilities": Dimension(noun="capability", refused=("*",)),
+    "extendedResources": Dimension(
+        noun="extended resource",
+        # Accelerators are requested, counted and limited by resources.gpu.
+        refused=(
+            "*gpu*",
+            "*/mig-*",
+            "*/gaudi*",
+            "*/tpu*",
+            "*/neuron*",
+            "*/npu*",
+            "huawei.com/*",
+        ),
+    ),
     # Name resolution only affects the pod itself, unless a site filters by name.
     "nameResolution": Dimension(noun="address for names"),
 }
@@ -161,7 +180,7 @@ def uses_of_config(spec: Resource) -> Iterator[Use]:
 
     With ``inherit: Cluster`` its patterns also count if the ClusterRuntimeConfig switches them on. Never raises.
     """
-    yield from uses_of({field: spec.get(field) for field in ("env", "imagePullSecrets", "secrets")})
+    yield from uses_of({field: spec.get(field) for field in ("env", "imagePullSecrets", "runtimeClassName", "secrets")})
     yield from _keys("routeAnnotations", "spec.routing.annotations", dig(spec, "routing", "annotations"))
     enabled = dig(spec, "labelPropagation", "enabled")
     if enabled is True or (enabled is None and spec.get("inherit") == "Cluster"):
@@ -177,18 +196,25 @@ def uses_of(spec: Resource) -> Iterator[Use]:
     """
     yield from _texts("serviceAccounts", "spec.serviceAccountName", dig(spec, "serviceAccountName"))
     yield from _texts("priorityClasses", "spec.priorityClassName", dig(spec, "priorityClassName"))
+    yield from _texts("runtimeClasses", "spec.runtimeClassName", dig(spec, "runtimeClassName"))
+    added = "spec.securityContext.capabilities.add"
+    for path, capability in _items(added, dig(spec, "securityContext", "capabilities", "add")):
+        yield from _texts("capabilities", path, capability)
+    yield from _keys("extendedResources", "spec.resources.extended", dig(spec, "resources", "extended"))
     yield from _texts("secrets", "spec.secrets.huggingFaceToken", dig(spec, "secrets", "huggingFaceToken"))
     yield from _references("secrets", "spec.imagePullSecrets", dig(spec, "imagePullSecrets"))
     yield from _variables("spec.env", dig(spec, "env"))
     for path, volume in _items("spec.model.storage.volumes", dig(spec, "model", "storage", "volumes")):
         if not dig(volume, "size"):
             yield from _texts("claims", f"{path}.claimName", dig(volume, "claimName"))
+        yield from _texts("secrets", f"{path}.secret.name", dig(volume, "secret", "name"))
     yield from _tolerations("spec.tolerations", dig(spec, "tolerations"))
     yield from _node_labels("spec.nodeSelector", dig(spec, "nodeSelector"))
     yield from _node_affinity(dig(spec, "affinity", "nodeAffinity"))
-    for name, dimension in (("labels", "podLabels"), ("annotations", "podAnnotations")):
-        path = f"spec.podTemplate.metadata.{name}"
-        yield from _keys(dimension, path, dig(spec, "podTemplate", "metadata", name))
+    for name in ("labels", "annotations"):
+        for owner, whose in (("podTemplate", "pod"), ("workload", "workload")):
+            path, given = f"spec.{owner}.metadata.{name}", dig(spec, owner, "metadata", name)
+            yield from _keys(f"{whose}{name.title()}", path, given)
     yield from _keys("routeAnnotations", "spec.gateway.annotations", dig(spec, "gateway", "annotations"))
     for place, key, value in entries(dig(spec, "provider", "overrides"), "spec.provider.overrides"):
         yield from _overridden(str(place), key, value)

@@ -19,6 +19,7 @@ from airunway.sdk import (
     given_flags,
     ignored,
     is_disaggregated,
+    is_nvidia,
     kind_key,
     like_a_flag,
     overridden,
@@ -98,7 +99,7 @@ def _runtime(deployment: ModelDeployment, context: Context[Settings], parts: Seq
     for path, kind in kinds.items():
         if kind != DEFAULT_GPU_TYPE and not context.has(Feature.GPU_TYPES):
             yield blocker(path, f"this release of Dynamo knows {DEFAULT_GPU_TYPE} only; {kind} needs Dynamo 0.8")
-        elif kind != DEFAULT_GPU_TYPE and not (spec.image or spec.engine.image):
+        elif not is_nvidia(kind) and not (spec.image or spec.engine.image):
             yield blocker(path, f"the default image {image} needs {DEFAULT_GPU_TYPE}; set spec.image for {kind}")
     yield from like_a_flag(spec.model.id or "")
     for flag, path in given_flags(deployment).items():
@@ -194,7 +195,9 @@ def _node_blockers(deployment: ModelDeployment, context: Context[Settings], part
     if all(part.nodes == 1 for part in parts):
         return
     for part in parts:
-        yield from uneven(f"{part.path}.count", gpus=part.gpus, limit=limit, what="worker")
+        if part.serves:
+            asked = spec.scaling.nodes_per_replica
+            yield from uneven(f"{part.path}.count", gpus=part.gpus, limit=limit, what="worker", asked=asked)
     words = {
         "spec.model.id": spec.model.id or "",
         "spec.model.servedName": spec.model.served_name or "",

@@ -26,13 +26,15 @@ from airunway.sdk import (
     environment,
     filled,
     given_flags,
+    helper_resources,
+    helper_size,
     is_disaggregated,
     labels,
     launch_by,
     literal,
     model_pod,
     newest,
-    nodes_for,
+    nodes_of,
     overridden,
     release_in,
     replicas_of,
@@ -165,7 +167,7 @@ def _entry(deployment: ModelDeployment, context: Context[Settings]) -> Part:
         name=PICKER if pooled else FRONTEND,
         type="epp" if pooled else "frontend",
         replicas=replicas if isinstance(replicas, int) and not pooled else 1,
-        size=Sizing(gpu_type="", gpus=0, cpu=cpu, memory=memory),
+        size=helper_size(deployment, cpu=cpu, memory=memory),
         launch=Launch(
             engine=context.engine,
             image=_published(context, "dynamo-frontend") if pooled else image_of(deployment, context),
@@ -185,7 +187,7 @@ def _worker(deployment: ModelDeployment, context: Context[Settings], role: str) 
     given = given_flags(deployment)
     words = [word for flag in flags if flag[0].lstrip("-") not in given for word in flag]
     whole = sizing(deployment, role)
-    nodes = nodes_for(whole.gpus, context.settings.gpus_per_node)
+    nodes = nodes_of(deployment, whole.gpus, context.settings.gpus_per_node)
     launch = launch_by(
         deployment,
         engine,
@@ -301,6 +303,7 @@ def _component(deployment: ModelDeployment, context: Context[Settings], part: Pa
                 securityContext=security,
                 volumeMounts=mounts,
             )
+            beside |= filled(resources=helper_resources(deployment, {}))
             template["spec"]["containers"].append(beside)
         # Written explicitly if the operator cannot read it from the image's tag.
         unread = context.has(Feature.RUNTIME_VERSION) and not is_release(part.launch.image)
@@ -336,8 +339,8 @@ def _resources(size: Sizing) -> Resource:
     """Quantities as strings, with GPUs under Dynamo's own keys."""
     other = size.gpu_type if size.gpu_type != DEFAULT_GPU_TYPE else ""
     gpus = filled(gpu=str(size.gpus), gpuType=other) if size.gpus else {}
-    limits = {**gpus, **filled(memory=size.memory)}
-    return filled(requests={**limits, **filled(cpu=size.cpu)}, limits=limits)
+    alike = {**gpus, **filled(memory=size.memory, custom=dict(size.extended))}
+    return filled(requests={**alike, **filled(cpu=size.cpu)}, limits={**alike, **filled(cpu=size.cpu_limit)})
 
 
 def _picker_config(*, split: bool, listed: bool) -> Resource:

@@ -16,6 +16,7 @@ from airunway.sdk import (
     ignored,
     ignored_pod_setting,
     like_a_flag,
+    one_node_only,
     overridden,
     pod_blockers,
     pod_findings,
@@ -91,6 +92,7 @@ def _blockers(deployment: ModelDeployment, context: Context[Settings], plan: Pla
     if spec.affinity:
         text = "KAITO replaces the affinity of its pods by the node labels it was given; use spec.nodeSelector"
         yield blocker("spec.affinity", text)
+    yield from one_node_only(deployment, who="KAITO")
     yield from pod_blockers(deployment, context)
     if plan.needs_instance_type and not plan.instance_type and not plan.is_out_of_reach:
         cause = (
@@ -195,6 +197,9 @@ def _preset_warnings(deployment: ModelDeployment, context: Context[Settings], pl
     if context.runtime.labels:
         text = f"pods of a KAITO preset take no labels of their own, so they reach no pod; {instead}"
         yield ignored_pod_setting(PodSetting.LABELS, text)
+    if context.runtime.runtime_class and spec.resources.gpu.count:
+        text = f"pods of a KAITO preset take no runtime class, so it reaches no pod; {instead}"
+        yield ignored_pod_setting(PodSetting.RUNTIME_CLASS, text)
     if context.runtime.image_pull_secrets:
         text = f"a KAITO preset pulls KAITO's own image without them, so they reach no pod; {instead}"
         yield ignored_pod_setting(PodSetting.PULL_SECRETS, text)

@@ -15,6 +15,7 @@ from airunway.sdk import (
     doubtful_split,
     ignored,
     is_disaggregated,
+    one_node_only,
     overridden,
     pod_blockers,
     pod_findings,
@@ -62,6 +63,7 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
         *(finding for forbids, finding in versions if forbids),
         *_name(deployment),
         *_counts(deployment, context),
+        *one_node_only(deployment, who="KubeRay"),
         *argument_blockers(deployment),
         *pod_blockers(deployment, context, mounts=cache_pods(deployment, helpers=MANIFEST.engines[0].cache_helpers)),
     ]

@@ -18,6 +18,7 @@ from airunway.sdk import (
     dig,
     digest,
     filled,
+    helper_size,
     labels,
     model_pod,
     overridden,
@@ -104,7 +105,7 @@ def _head(deployment: ModelDeployment, context: Context[Settings], container: La
     given = overridden(deployment, "head")
     cpu = dig(given, "resources", "cpu") or context.settings.head_cpu
     memory = dig(given, "resources", "memory") or context.settings.head_memory
-    size = Sizing(gpu_type="", gpus=0, cpu=str(cpu), memory=str(memory))
+    size = helper_size(deployment, cpu=str(cpu), memory=str(memory))
     # Ray's autoscaler runs in the head's pod and updates the RayCluster with the ServiceAccount's token.
     # The head loads no weights, and a ReadWriteOnce claim of the user's would bind it to one node.
     matched = context.has(HEAD_VOLUMES)

@@ -70,6 +70,7 @@ MANIFEST = ProviderManifest(
             scale_to_zero=True,
             multi_node=True,
             api_formats=("openai-chat", "openai-responses", "anthropic-messages"),
+            tasks=("generate", "embed", "rerank", "classify", "transcribe"),
             path_routing=True,
             gateway={"managesInferencePool": True},
         ),

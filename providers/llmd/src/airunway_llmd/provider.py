@@ -115,6 +115,8 @@ def _fundamental(
     """Blockers that make all other findings irrelevant."""
     yield from unsupported_engine(deployment, context, MANIFEST.engines, who="llm-d", only=True)
     yield from without_gpus(deployment, who="llm-d")
+    if is_disaggregated(deployment) and deployment.spec.model.task != "generate":
+        yield blocker("spec.serving.mode", f"a model of task {deployment.spec.model.task} is not split: use aggregated")
     if is_disaggregated(deployment) and deployment.spec.model.source == "custom":
         text = "an image with a model of its own cannot get a role: use mode aggregated, or a model id"
         yield blocker("spec.serving.mode", text)
@@ -122,7 +124,7 @@ def _fundamental(
 
 def _picker_blockers(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
     """Why the endpoint picker cannot be configured; empty without a pool."""
-    if not _has_pool(context):
+    if not _has_pool(deployment, context):
         return
     image = context.settings.picker_image
     release = picker.release_of(image, context.settings.picker_version)
@@ -140,11 +142,15 @@ def _picker_blockers(deployment: ModelDeployment, context: Context[Settings]) ->
 def _warnings(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
     apart, overrides = is_disaggregated(deployment), deployment.spec.provider.overrides
     release = picker.release_of(context.settings.picker_image, context.settings.picker_version)
-    if _has_pool(context) and release is not None and not release.messages:
+    if _has_pool(deployment, context) and release is not None and not release.messages:
         yield ignored("", f"the endpoint picker ({release.title}) answers requests to /v1/messages with 400")
     if apart:
         yield from sidecar_warnings(context)
-    if not _has_pool(context):
+    if not _has_pool(deployment, context) and picker.INFERENCE_POOL.key in context.served:
+        if apart:
+            text = "without an endpoint picker prefill workers get no requests: use mode aggregated"
+            yield ignored("spec.serving.mode", text)
+    elif not _has_pool(deployment, context):
         text = "the Gateway API Inference Extension (InferencePool v1) is not installed: the model has a plain Service"
         if apart:
             text += ", and prefill workers get no requests until it is"
@@ -158,8 +164,8 @@ def _warnings(deployment: ModelDeployment, context: Context[Settings]) -> Iterat
             yield ignored(f"spec.provider.overrides.{key}", text)
 
 
-def _has_pool(context: Context[Settings]) -> bool:
-    return picker.INFERENCE_POOL.key in context.served
+def _has_pool(deployment: ModelDeployment, context: Context[Settings]) -> bool:
+    return picker.INFERENCE_POOL.key in context.served and picker.may_stand_before(deployment)
 
 
 # --------------------------------------------------------------------------------------------------------- translation
@@ -175,7 +181,7 @@ def translate_spec(deployment: ModelDeployment, context: Context[Settings]) -> T
         objects=(
             serving.workload(deployment, context, first, sidecars=beside, hardened=hardened),
             workloads.service(deployment, port=PORT, component=first.component),
-            *(_pool_and_picker(deployment, context, hardened=hardened) if _has_pool(context) else ()),
+            *(_pool_and_picker(deployment, context, hardened=hardened) if _has_pool(deployment, context) else ()),
             *(serving.workload(deployment, context, role, hardened=hardened) for role in others),
         ),
         # The first generation recreated everything when a role changed its kind of workload. Now the runtime replaces
@@ -217,7 +223,7 @@ def translate_status(deployment: ModelDeployment, observed: Observed, context: C
     components = [
         _component(deployment, observed, context, role, workload) for role, workload in zip(roles, found, strict=True)
     ]
-    if _has_pool(context):
+    if _has_pool(deployment, context):
         components.append(picker.component(deployment, observed, selector=pool_labels(deployment)))
     return Observation(
         components=tuple(components),
@@ -225,7 +231,7 @@ def translate_status(deployment: ModelDeployment, observed: Observed, context: C
         endpoint=workloads.endpoint(deployment, observed, PORT, target=PORT),
         up_to_date=all(workload.up_to_date for workload in found),
         observed=all(workload.observed for workload in found if workload.exists),
-        pool=Pool(name=deployment.metadata.name, port=PORT) if _has_pool(context) else None,
+        pool=Pool(name=deployment.metadata.name, port=PORT) if _has_pool(deployment, context) else None,
     )
 
 

@@ -18,6 +18,7 @@ from airunway.sdk import (
     bad_override,
     blocker,
     container_security,
+    helper_resources,
     ignored,
     picker,
 )
@@ -101,7 +102,9 @@ def sidecar(deployment: ModelDeployment, context: Context[Settings], *, hardened
     """
     release = _release(context)
     assert release is not None, "can_handle refuses an unknown one"
+    resources = helper_resources(deployment, {})
     return {
+        **({"resources": resources} if resources else {}),
         "name": "routing-sidecar",
         "image": context.settings.sidecar_image,
         "args": [

@@ -35,12 +35,20 @@ MANIFEST = ProviderManifest(
         _engine(
             name="vllm",
             multi_node=True,
-            api_formats=("openai-chat", "openai-responses", "anthropic-messages"),
+            api_formats=(
+                "openai-chat",
+                "openai-responses",
+                "anthropic-messages",
+                "openai-embeddings",
+                "rerank",
+                "openai-transcriptions",
+            ),
+            tasks=("generate", "embed", "rerank", "classify", "transcribe"),
             gateway={"endpointPicker": {}},  # it scores servers by vLLM's metrics
         ),
-        _engine(name="sglang", multi_node=True, api_formats=("openai-chat",)),
+        _engine(name="sglang", multi_node=True, api_formats=("openai-chat",), tasks=("generate", "embed", "rerank")),
         _engine(name="trtllm", api_formats=("openai-chat",)),
-        _engine(name="llamacpp", cpu_support=True, api_formats=("openai-chat",)),
+        _engine(name="llamacpp", cpu_support=True, api_formats=("openai-chat",), tasks=("generate", "embed", "rerank")),
     ),
     # No selection rule: this is the fallback if no more specific provider scores.
     upstream=(replace(DEPLOYMENT, primary=True, immutable=()), LEADER_WORKER_SET, SERVICE),

@@ -74,6 +74,11 @@ def _volume(**change: object) -> Toggle:
     return _item("model.storage.volumes", _VOLUME, **change)
 
 
+def _files(kind: str) -> Toggle:
+    volumes = [[{"name": "data", kind: {"name": name}, "mountPath": "/data"}] for name in ("files", "other")]
+    return _at("model.storage.volumes", volumes[1], before=_nested(["model", "storage", "volumes"], volumes[0]))
+
+
 def _variable(**change: object) -> Toggle:
     variable = {"name": "A", "value": "1"}
     given = {key: value for key, value in {**variable, **change}.items() if value is not None}
@@ -91,12 +96,14 @@ def _roles() -> Iterator[tuple[str, Toggle]]:
         yield f"spec.scaling.{role}.gpu.type", _role(role, gpu={"count": 1, "type": "amd.com/gpu"})
         yield f"spec.scaling.{role}.memory", _role(role, memory="2Gi")
         yield f"spec.scaling.{role}.cpu", _role(role, cpu="2")
+        yield f"spec.scaling.{role}.limits.cpu", _role(role, limits={"cpu": "2"})
 
 
 TOGGLES: Mapping[str, Toggle] = {
     "spec.model.id": _at("model.id", "org/other/file.gguf"),
     "spec.model.servedName": _at("model.servedName", "other"),
     "spec.model.source": _at("model.source", "custom", "huggingface"),
+    "spec.model.task": _at("model.task", "embed"),
     "spec.model.storage.volumes[].name": _volume(name="other"),
     "spec.model.storage.volumes[].claimName": _volume(claimName="other"),
     "spec.model.storage.volumes[].mountPath": _volume(mountPath="/other"),
@@ -107,6 +114,8 @@ TOGGLES: Mapping[str, Toggle] = {
         [{"name": "data", "size": "1Gi", "mountPath": "/data"}],
         before={"model": {"storage": {"volumes": [_VOLUME]}}},
     ),
+    "spec.model.storage.volumes[].configMap.name": _files("configMap"),
+    "spec.model.storage.volumes[].secret.name": _files("secret"),
     "spec.engine.image": _at("engine.image", "registry.example/other:1"),
     "spec.engine.contextLength": _at("engine.contextLength", 1234),
     "spec.engine.trustRemoteCode": _at("engine.trustRemoteCode", True),
@@ -116,17 +125,22 @@ TOGGLES: Mapping[str, Toggle] = {
     "spec.engine.extraArgs": _at("engine.extraArgs", ["--seed=1"]),
     "spec.serving.mode": _at("serving.mode", "disaggregated", "aggregated"),
     "spec.scaling.replicas": _at("scaling.replicas", 2),
+    "spec.scaling.nodesPerReplica": _at("scaling.nodesPerReplica", 2, before={"resources": {"gpu": {"count": 4}}}),
     **dict(_roles()),
     "spec.resources.gpu.count": _at("resources.gpu.count", 3),
     "spec.resources.gpu.type": _at("resources.gpu.type", "amd.com/gpu", before={"resources": {"gpu": {"count": 1}}}),
     "spec.resources.memory": _at("resources.memory", "3Gi"),
     "spec.resources.cpu": _at("resources.cpu", "3"),
+    "spec.resources.limits.cpu": _at("resources.limits.cpu", "5"),
+    "spec.resources.extended": _at("resources.extended", {"rdma/ib": "1"}),
     "spec.image": _at("image", "registry.example/other:1"),
     "spec.env[].name": _variable(name="B"),
     "spec.env[].value": _variable(value="2"),
     "spec.env[].valueFrom": _variable(value=None, valueFrom={"fieldRef": {"fieldPath": "metadata.name"}}),
     "spec.podTemplate.metadata.labels": _at("podTemplate.metadata.labels", {"a": "b"}),
     "spec.podTemplate.metadata.annotations": _at("podTemplate.metadata.annotations", {"a": "b"}),
+    "spec.workload.metadata.labels": _at("workload.metadata.labels", {"a": "b"}),
+    "spec.workload.metadata.annotations": _at("workload.metadata.annotations", {"a": "b"}),
     "spec.secrets.huggingFaceToken": _at("secrets.huggingFaceToken", "token"),
     "spec.nodeSelector": _at("nodeSelector", {"a": "b"}),
     "spec.tolerations": _at("tolerations", [{"key": "a", "operator": "Exists"}]),
@@ -137,9 +151,11 @@ TOGGLES: Mapping[str, Toggle] = {
     "spec.securityContext.runAsUser": _at("securityContext.runAsUser", 1001),
     "spec.securityContext.runAsGroup": _at("securityContext.runAsGroup", 1001),
     "spec.securityContext.fsGroup": _at("securityContext.fsGroup", 1001),
+    "spec.securityContext.capabilities.add": _at("securityContext.capabilities.add", ["IPC_LOCK"]),
     "spec.securityContext.readOnlyRootFilesystem": _at("securityContext.readOnlyRootFilesystem", True),
     "spec.imagePullSecrets": _at("imagePullSecrets", [{"name": "pull"}]),
     "spec.priorityClassName": _at("priorityClassName", "high"),
+    "spec.runtimeClassName": _at("runtimeClassName", "nvidia"),
 }
 """A change of each field that is a provider's to honour, by its path; ``[]`` stands for the items of a list."""
 
@@ -149,6 +165,8 @@ class SettingToggle:
     """A change of what reaches a provider from outside of the deployment: fields of the context that it replaces."""
 
     context: Mapping[str, Any]
+    before: Resource = field(default_factory=dict)
+    """What the deployment needs for the setting to mean something."""
     spec: Resource = field(default_factory=dict)
     """What the changed deployment has as well."""
 
@@ -173,6 +191,9 @@ SETTINGS: Mapping[str, SettingToggle] = {
     ),
     "RuntimeConfig spec.secrets.huggingFaceToken": SettingToggle(
         context={"runtime": RuntimeSettings(token="toggle-token")}
+    ),
+    "RuntimeConfig spec.runtimeClassName": SettingToggle(
+        context={"runtime": RuntimeSettings(runtime_class="toggle-class")}, before={"resources": {"gpu": {"count": 1}}}
     ),
     CACHE: SettingToggle(
         context={"cache": ModelCache(claim="toggle-claim", sub_path="model", path=CACHED_FILE)},

@@ -123,8 +123,8 @@ def _setting_outcome(host: ProviderHost, base: Base, name: str) -> Outcome:
     toggle = SETTINGS[name]
     context = replace(context_of(host, base), **toggle.context)
     before, after = (
-        judged(host, base, base.spec),
-        judged(host, base, merged_spec(base.spec, toggle.spec), context=context),
+        judged(host, base, merged_spec(base.spec, toggle.before)),
+        judged(host, base, merged_spec(merged_spec(base.spec, toggle.before), toggle.spec), context=context),
     )
     said = tuple(finding for finding in after.warnings if finding not in before.warnings)
     if after.blockers:
