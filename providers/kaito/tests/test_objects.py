@@ -119,7 +119,7 @@ def test_vllm_template_is_exact(vllm: Any, context: Any) -> None:
             "--tensor-parallel-size=2",
             "--quantization=awq",
         ],
-        "env": [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "HF_TOKEN"}}}],
+        "envFrom": [{"secretRef": {"name": "hf-token"}}],
         "ports": [{"name": "http", "containerPort": 5000}],
         "resources": {
             "requests": {"nvidia.com/gpu": "2", "memory": "32Gi", "cpu": "4"},
@@ -165,7 +165,7 @@ def test_releases_whose_presets_take_no_model_ids_get_templates(vllm: Any, conte
     for release in ("0.4.5", "0.4.6", "0.7"):
         found = container(vllm(secrets=TOKEN), context(release=release, instanceType="X"))
         assert found["image"] == "vllm/vllm-openai:v0.23.0"
-        assert [entry["name"] for entry in found["env"]] == ["HF_TOKEN"]
+        assert found["envFrom"] == [{"secretRef": {"name": "hf-token"}}]
 
 
 def test_releases_before_0_7_use_nodes_of_a_named_type(vllm: Any, context: Any) -> None:
@@ -220,7 +220,7 @@ RUNNER = "ghcr.io/kaito-project/aikit/runners/llama-cpp-cpu@sha256:0123"
 @pytest.mark.parametrize(
     ("image", "model", "url", "expected"),
     [
-        (RUNNER, {"id": "o/r"}, "", ["huggingface://o/r", "--address=:5000", "--context-size=4096"]),
+        (RUNNER, {"id": "o/r/f.gguf"}, "", ["huggingface://o/r/f.gguf", "--address=:5000", "--context-size=4096"]),
         (
             RUNNER,
             {"id": "o/r"},
@@ -284,10 +284,9 @@ def test_environment_from_the_weakest_to_the_strongest(vllm: Any, context: Any) 
         {"name": "A", "value": "runtime"},
         {"name": "B", "value": "mine"},
         field,
-        {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "HF_TOKEN"}}},
     ]
     shared = RuntimeSettings(env=({"name": "HF_TOKEN", "value": "everybody's"},))
-    assert "valueFrom" in container(vllm(secrets=TOKEN), context(runtime=shared))["env"][0]
+    assert "env" not in container(vllm(secrets=TOKEN), context(runtime=shared)), "it would hide that of the Secret"
     own = vllm(env=[{"name": "HF_TOKEN", "value": "x"}], secrets=TOKEN)
     assert container(own, context())["env"] == [{"name": "HF_TOKEN", "value": "x"}]
     assert [w.path for w in can_handle(own, context()).warnings] == ["spec.secrets.huggingFaceToken"]

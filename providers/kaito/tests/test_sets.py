@@ -78,14 +78,14 @@ SET, SPACE = "InferenceSet", "Workspace"
 @pytest.mark.parametrize(
     ("replicas", "live", "kinds_by_setting"),
     [
-        (1, "", {"Auto": SET, "Always": SET, "Never": SPACE}),
-        (3, "", {"Auto": SET, "Always": SET, "Never": SPACE}),
-        (0, "", {"Auto": SET, "Always": SET, "Never": SPACE}),
+        (1, "", {"Auto": SET, "Always": SET, "WhenScaled": SPACE}),
+        (3, "", {"Auto": SET, "Always": SET, "WhenScaled": SET}),
+        (0, "", {"Auto": SET, "Always": SET, "WhenScaled": SET}),
         # What runs keeps its kind for as long as that has so many replicas.
-        (1, WORKSPACE.key, {"Auto": SPACE, "Always": SPACE, "Never": SPACE}),
-        (3, WORKSPACE.key, {"Auto": SET, "Always": SET, "Never": SPACE}),
-        (1, INFERENCE_SET.key, {"Auto": SET, "Always": SET, "Never": SET}),
-        (0, INFERENCE_SET.key, {"Auto": SET, "Always": SET, "Never": SET}),
+        (1, WORKSPACE.key, {"Auto": SPACE, "Always": SPACE, "WhenScaled": SPACE}),
+        (3, WORKSPACE.key, {"Auto": SET, "Always": SET, "WhenScaled": SET}),
+        (1, INFERENCE_SET.key, {"Auto": SET, "Always": SET, "WhenScaled": SET}),
+        (0, INFERENCE_SET.key, {"Auto": SET, "Always": SET, "WhenScaled": SET}),
     ],
 )
 def test_a_new_deployment_is_what_can_be_scaled_and_what_runs_keeps_its_kind(
@@ -95,7 +95,7 @@ def test_a_new_deployment_is_what_can_be_scaled_and_what_runs_keeps_its_kind(
     for setting, kind in kinds_by_setting.items():
         served = context(sets="0.12", live=live, inferenceSet=setting)
         assert desired(deployment, served).objects[0]["kind"] == kind, setting
-        assert can_handle(deployment, served).ok is (kind == SET or replicas == 1), setting
+        assert can_handle(deployment, served).ok, setting
         assert desired(deployment, context(live=live, inferenceSet=setting)).objects[0]["kind"] == SPACE
 
 

@@ -19,7 +19,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
 
 from airunway.configs.resolution import EffectiveConfig, Resolution, config_name, propagated, resolve
-from airunway.plugins.contract import RuntimeSettings, SecretKey
+from airunway.plugins.contract import RuntimeSettings
 from airunway.plugins.errors import SettingsError
 from airunway.resource import Resource, key_of
 
@@ -174,10 +174,6 @@ def _problem(error: Any) -> str:
 # --------------------------------------------------------------------------------- the pod settings of a runtime config
 
 
-TOKEN_KEY = "HF_TOKEN"
-"""Key of the Hugging Face token in the Secret that a config names."""
-
-
 def runtime_settings(
     config: EffectiveConfig | None, labels: Mapping[str, str], *, reserved: Sequence[str] = ()
 ) -> RuntimeSettings:
@@ -192,7 +188,7 @@ def runtime_settings(
         env=config.env,
         labels=passed_on,
         image_pull_secrets=config.image_pull_secrets,
-        token=SecretKey(name=config.token, key=TOKEN_KEY) if config.token else None,
+        token=config.token,
     )
 
 

@@ -46,8 +46,8 @@ _INSUFFICIENT = re.compile(r"Insufficient ([\w./-]{1,256})")
 _HOPELESS = re.compile(r"preemption: \d+/(\d+) nodes are available: (\d+) Preemption is not helpful for scheduling")
 
 _TOO_MANY_GPUS = (
-    "No node that it may use has as many GPUs as one pod asks for, so none will ever do: ask for fewer GPUs, add "
-    "nodes with more, or, where the provider can, let one replica use the GPUs of several nodes (spec.scaling.nodesPerReplica)."
+    "No node that it may use has as many GPUs as one pod asks for, so none will ever do: ask for fewer GPUs, add nodes "
+    "with more, or, where the provider can, let one replica use several nodes (spec.scaling.nodesPerReplica)."
 )
 
 

@@ -18,6 +18,7 @@ from airunway.sdk import (
     launch,
     model_pod,
     served_name_of,
+    token_secret,
     workloads,
     yaml_json,
 )
@@ -62,8 +63,7 @@ def desired(deployment: ModelDeployment, context: Context[Settings]) -> Translat
         # Without the second annotation KAITO runs a benchmark after every start and reports a failed one as not ready.
         # An InferenceSet copies it to its Workspaces; set only there, the InferenceSet would wait for results forever.
         written["metadata"]["annotations"] = {"kaito.sh/runtime": "vllm", "kaito.sh/disable-benchmark": "true"}
-        shared = context.runtime.token.name if context.runtime.token is not None else None
-        options = filled(modelAccessSecret=spec.secrets.hugging_face_token or shared)
+        options = filled(modelAccessSecret=token_secret(deployment, context))
         preset = filled(name=spec.model.id, presetOptions=options)
         inference: Resource = {"preset": preset, "config": configs[0]["metadata"]["name"]}
     else:

@@ -20,9 +20,6 @@ from airunway_kaito.settings import Settings
 PORT = 5000
 """Port on which every container must listen: the Service that KAITO creates always sends port 80 there."""
 
-PRESET_TOKEN = "HF_TOKEN"
-"""The key of a preset's Secret (``modelAccessSecret``) from which KAITO reads the token."""
-
 NODES_OF = f"{labels.GROUP}/nodes-of"
 """Label of nodes that KAITO creates for one deployment. Deployments may not select by it: its value is predictable."""
 
@@ -90,21 +87,18 @@ def is_a_set(deployment: ModelDeployment, context: Context[Settings]) -> bool:
     """Whether the deployment is written as an InferenceSet."""
     if INFERENCE_SET.key not in context.served:
         return False
-    if context.live_kind == INFERENCE_SET.key:
-        return True
-    if context.settings.inference_set == "Never":
-        return False
-    if deployment.spec.scaling.replicas != 1:
+    if context.live_kind == INFERENCE_SET.key or deployment.spec.scaling.replicas != 1:
         return True
     if context.live_kind == WORKSPACE.key:
         return False
-    return context.settings.inference_set == "Always" or may_be_a_set(deployment, context)
+    wish = context.settings.inference_set
+    return wish == "Always" or (wish == "Auto" and may_be_a_set(deployment, context))
 
 
 def may_be_a_set(deployment: ModelDeployment, context: Context[Settings]) -> bool:
     """Whether an InferenceSet can run what a Workspace runs: its nodes, and a name for its pods."""
     made = context.served.get(INFERENCE_SET.key)
-    if made is None or context.settings.inference_set == "Never":
+    if made is None:
         return False
     reaches = context.settings.provisions_nodes or Feature.EXISTING_NODES in made.transformer.features
     fits = len(deployment.metadata.name) <= LONGEST_NAME - len(SET_SUFFIX)
@@ -128,9 +122,9 @@ def _template_causes(
         ("spec.engine.enforceEager", spec.engine.enforce_eager),
         ("spec.env", spec.env),
         ("RuntimeConfig env", context.runtime.env),
-        # KAITO reads the key HF_TOKEN of a preset's Secret. A config's pull secrets are no cause: a preset's image is
-        # KAITO's, and they must not make templates of all presets in a namespace.
-        ("RuntimeConfig token", shared and not own and not (has_place and shared.key == PRESET_TOKEN)),
+        # A config's pull secrets are no cause: a preset's image is KAITO's, and they must not make templates of all
+        # presets in a namespace.
+        ("RuntimeConfig token", shared and not own and not has_place),
         ("spec.model.cache", context.cache is not None),
         ("spec.model.source", spec.model.source == "custom"),
         ("spec.model.storage.volumes", spec.model.storage.volumes),

@@ -25,10 +25,10 @@ class Settings:
         "Other machines that a deployment may name (patterns with * and ?). "
         "Where none is configured and none is listed, it may name any.",
     )
-    inference_set: Literal["Auto", "Always", "Never"] = setting(
+    inference_set: Literal["Auto", "Always", "WhenScaled"] = setting(
         "Auto",
         "Whether a new deployment with one replica becomes an InferenceSet, which scales in place: Auto where KAITO's "
-        "release has its controller on by default (0.11) and can run it; Never where that controller is off.",
+        "release has its controller on by default (0.11) and can run it; WhenScaled where that controller is off.",
     )
     partition: bool = setting(
         False, "Whether presets are held to exactly gpu.count GPUs (needs KAITO's gate enableAccelerator)."
