@@ -80,7 +80,9 @@ async def test_r4_paths_that_no_route_may_have_reach_no_api_server(ground: Groun
         assert await ground.route() is None
 
 
-async def test_c1_a_path_of_servers_is_refused_by_the_crd_and_by_the_part_where_a_label_gives_it(ground: Ground) -> None:
+async def test_c1_a_path_of_servers_is_refused_by_the_crd_and_where_a_label_gives_it_by_the_part(
+    ground: Ground,
+) -> None:
     await ground.open_gateway()
     await ground.service()
     async with running_part(ground.client, namespace=ground.namespace):
