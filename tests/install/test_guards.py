@@ -172,7 +172,10 @@ async def furnished(plane: ControlPlane) -> None:
 async def customer(admin: Client, account: str) -> None:
     """The namespace that a thief with this account's token goes for."""
     namespace, other = customer_of(account), "vllm" if account == "kaito" else "kaito"
-    await admin.create(NAMESPACE_KIND, {**meta(NAMESPACE_KIND, "", namespace)})
+    body = meta(NAMESPACE_KIND, "", namespace)
+    if account == "core":
+        body["metadata"]["labels"] = {names.MODEL_CACHE_LABEL: "allowed"}
+    await admin.create(NAMESPACE_KIND, body)
     mine = await deployed(admin, namespace, MINE, provider=account)
     foreign = await deployed(admin, namespace, "foreign", provider=other)
     held = await deployed(admin, namespace, "held", provider=other)

@@ -9,7 +9,7 @@ import pytest
 
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.registry import load
-from airunway.rbac.policy_rules import places_of
+from airunway.rbac.pod_rules import places_of
 from airunway.resource import Resource, dig
 from airunway_testing.releases import definition, stored_releases
 

@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from airunway.api import names
-from airunway.artifacts.jobs import pause_after, restricted_container, restricted_pod
+from airunway.artifacts.jobs import ENVIRONMENT as OF_DOWNLOADS
+from airunway.artifacts.jobs import is_one_of, pause_after, restricted_container, restricted_pod
 from airunway.configs.resolution import BUILT_IN, EffectiveConfig
 from airunway.resource import Resource, dig, digest, entries_at, filled, key_of, label_value, list_at, text_at
 from airunway_catalogue.names import APP_COMPONENT, DISCOVERY, WHY_NO_ENTRYPOINT
@@ -39,6 +40,26 @@ _OURS: list[Resource] = [
     {"name": "HOME", "value": _SCRATCH},
     {"name": "AIRUNWAY_TERMINATION_LOG", "value": _LOG},
 ]
+ENVIRONMENT = (
+    *(each for each in OF_DOWNLOADS if not each.startswith("AIRUNWAY")),
+    "AIM_*",
+    "AIRUNWAY_TERMINATION_LOG",
+    "CUDA_*",
+    "HIP_*",
+    "HOME",
+    "HSA_*",
+    "NCCL_*",
+    "NIM_*",
+    "OMP_NUM_THREADS",
+    "RAY_*",
+    "ROCR_*",
+    "SGLANG_*",
+    "TLLM_*",
+    "TRTLLM_*",
+    "VLLM_*",
+)
+"""Variables that a dry run may get; the chart's ``discovery.variables`` has more. The guard refuses a Job with others,
+as some name code that a program loads."""
 _MOST_SCRATCH = "1Gi"
 """What a dry run may write: a pod that writes more is evicted before its node is full."""
 _NO_NAME = re.compile(r"[^a-z0-9]+")
@@ -198,10 +219,10 @@ def _container(
 
 
 def _environment(template: Resource, request: Request, config: EffectiveConfig | None) -> list[Resource]:
-    """The config's variables, then those of the model server, then ours. The Job of a ClusterModelTemplate gets no
-    values out of objects of the operator's namespace.
+    """Those of the config that a dry run may get, then those of the model server, then ours. The Job of a
+    ClusterModelTemplate gets no values out of objects of the operator's namespace.
     """
-    shared = (config or BUILT_IN).env
+    shared = [each for each in (config or BUILT_IN).env if is_one_of(str(each.get("name")), ENVIRONMENT)]
     namespaced = bool(key_of(template).namespace)
     found = {str(each.get("name")): dict(each) for each in shared if namespaced or "valueFrom" not in each}
     found |= {str(each["name"]): dict(each) for each in request.env if isinstance(each.get("name"), str)}

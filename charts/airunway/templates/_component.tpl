@@ -141,7 +141,7 @@
 {{- end }}
 {{- $pickers := include "airunway.repositories" (append .Values.endpointPicker.images .Values.endpointPicker.image) -}}
 {{- $downloaders := include "airunway.repositories" (append .Values.modelCache.images (include "airunway.downloader" .)) -}}
-{{- join "\n---\n" $documents | replace "@pickers@" $pickers | replace "@downloaders@" $downloaders -}}
+{{- join "\n---\n" $documents | replace "@pickers@" $pickers | replace "@downloaders@" $downloaders | replace "@where@" .Values.modelCache.namespaces -}}
 {{- end }}
 
 {{/* Images without tags and digests, with commas between them. */}}

@@ -25,7 +25,7 @@ from airunway.rbac.admission_policies import (
     provider_guard,
     status_guard,
 )
-from airunway.rbac.policy_rules import IMAGES, repository_of
+from airunway.rbac.policy_rules import CHOSEN, IMAGES, repository_of
 from airunway.rbac.rights import (
     AddOn,
     Rights,
@@ -205,8 +205,8 @@ def expected_guards(
 def difference(wanted: Resource, live: Resource) -> str:
     """The first field in which a live policy or binding differs from the expected one, with both values; or empty.
 
-    Charts may add a condition that allows further writers of a status, and repositories of images
-    (``guard.statusWriters``, ``endpointPicker.images``, ``modelCache.images``).
+    Charts may add a condition that allows further writers of a status, and fill in some variables
+    (``guard.statusWriters``, ``endpointPicker.images``, ``modelCache.namespaces``).
     """
     should, spec = wanted["spec"], live.get("spec") or {}
     if conditions := dig(spec, "matchConditions"):
@@ -223,7 +223,7 @@ def _images_in(spec: Resource) -> set[str]:
 
 
 def _without_images(spec: Resource) -> Resource:
-    variables = [each for each in dig(spec, "variables", default=[]) if dig(each, "name") != IMAGES]
+    variables = [each for each in dig(spec, "variables", default=[]) if dig(each, "name") not in CHOSEN]
     return {**spec, "variables": variables} if "variables" in spec else spec
 
 
