@@ -306,7 +306,7 @@ async def test_a_stolen_token_is_refused(thief: Client, account: str) -> None:
                         await asyncio.sleep(0.2)
         if attempt.words not in said:
             wrong.append(f"{attempt}: expected {attempt.words!r}, got {said!r}")
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
 
 
 async def test_what_the_parts_of_the_core_write_is_allowed(plane: ControlPlane) -> None:

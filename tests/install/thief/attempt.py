@@ -99,12 +99,11 @@ ANNOTATIONS = "act on annotations with their domain"
 _CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 _REQUIRED, _PREFERRED = (f"{how}DuringSchedulingIgnoredDuringExecution" for how in ("required", "preferred"))
 _ON_CONTROL_PLANE = {"matchExpressions": [{"key": _CONTROL_PLANE, "operator": "Exists"}]}
-_EVERYBODY = {"topologyKey": "kubernetes.io/hostname", "namespaceSelector": {}}
+_EVERYBODY = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}, "namespaceSelector": {}}
 ORDERS: dict[str, str] = {
     "sidecar.istio.io/userVolume": '[{"name":"x","hostPath":{"path":"/"}}]',
     "sidecar.istio.io/inject": "true",
     "io.kubernetes.cri-o.Devices": "/dev/mem:/dev/mem:rwm",
-    "container.apparmor.security.beta.kubernetes.io/model": "unconfined",
     "vault.hashicorp.com/agent-inject": "true",
     "kaito.sh/enablelb": "True",
     "service.beta.kubernetes.io/aws-load-balancer-type": "external",
@@ -180,7 +179,7 @@ _IN_A_POD: dict[str, tuple[Resource, str]] = {
         OTHERS,
     ),
     "beside a namespace's pods": (
-        {"affinity": {"podAffinity": {_REQUIRED: [{"topologyKey": "a", "namespaces": ["kube-system"]}]}}},
+        {"affinity": {"podAffinity": {_REQUIRED: [{**_EVERYBODY, "namespaceSelector": None, "namespaces": ["kube-system"]}]}}},
         OTHERS,
     ),
     "a scheduler of its own": ({"schedulerName": "evil"}, "must not choose another scheduler"),

@@ -103,7 +103,7 @@ def of_a_provider(manifest: ProviderManifest) -> list[Attempt]:
             evil = {**CONTAINER, **IN_A_CONTAINER["privileged"][0]}
             tried("pods", f"privileged, in {path}", PRIVILEGED, kind, put(of(kind), path, evil))
         for path in annotations_of(upstream):
-            for key, value in ORDERS.items():
+            for key, value in {**ORDERS, "container.apparmor.security.beta.kubernetes.io/model": "unconfined"}.items():
                 where = f"{key}, in {path} of a {upstream.kind}"
                 tried("annotations", where, ANNOTATIONS, kind, put(of(kind), f"{path}", {key: value}))
         for path in upstream.probes:
@@ -120,6 +120,10 @@ def of_a_provider(manifest: ProviderManifest) -> list[Attempt]:
         kind = to_kind(upstream)
         body = of(kind)
         body["metadata"]["annotations"] = {"kaito.sh/enablelb": "True"}
+        if kind.kind == "Service":
+            body["spec"] = {"ports": [{"port": 80}]}
+        if kind.kind == "NetworkPolicy":
+            body["spec"] = {"podSelector": {"matchLabels": {names.MODEL_DEPLOYMENT: MINE, "ray.io/is-ray-node": "yes"}}}
         if (kind.group, kind.plural) != ("", "serviceaccounts") and kind.group != RBAC:  # those have names of plans
             tried("annotations", f"on a {kind.kind}", ANNOTATIONS, kind, body)
 

@@ -331,7 +331,7 @@ def _with_parameters(
         condition=condition,
         resources=resource_rules(kinds, operations=("CREATE", "UPDATE")),
         variables={
-            **{name: VARIABLES[name] for name in ("o", "kind", "owners")},
+            **VARIABLES,
             **variables,
             "namespaces": "params.?status.?namespaces.orValue({})",
             "noted": "variables.namespaces[?request.namespace].orValue('').split(' ')",

@@ -8,7 +8,6 @@ the downloader with its own arguments, and mounts the claim ``llama-4f1c09ab2e-c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from airunway.api import names
 from airunway.artifacts.jobs import CACHE_PATH, ENVIRONMENT, PROGRESS_PORT, SCRATCH_PATH, USER, Step
@@ -185,9 +184,7 @@ def gateway_contents(images: Sequence[str]) -> tuple[dict[str, str], list[Policy
         message="the core's objects are called as the ModelDeployment or as its endpoint picker",
     )
     # The annotations of a route are its deployment's, and have rules of their own.
-    route = f"variables.kind == {whose_kind(names.GATEWAY_GROUP, 'httproutes')}"
-    marks = annotation_rule()
-    marks = replace(marks, expression=f"{route} || ({marks.expression})")
+    marks = annotation_rule(but=[(names.GATEWAY_GROUP, "httproutes")])
     return variables, [name, *POD_RULES, *scheduling_rules(), marks, *only_for(of_kinds)]
 
 

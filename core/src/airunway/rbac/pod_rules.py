@@ -138,7 +138,7 @@ def places_of(kind: UpstreamKind) -> tuple[str, ...]:
 
 def pod_variables(kinds: Sequence[UpstreamKind]) -> dict[str, str]:
     """Variables with what the rules here look at, for objects of these kinds and for what they were before."""
-    marks = {base: sum_of(kinds, _marks_of, base=base) for base in ("variables.o", "variables.old")}
+    marks = {base: sum_of(kinds, marks_of, base=base) for base in ("variables.o", "variables.old")}
     return {
         "pods": sum_of(kinds, places_of),
         "olds": f"oldObject == null ? [] : ({sum_of(kinds, places_of, base='variables.old')})",
@@ -151,7 +151,7 @@ def pod_variables(kinds: Sequence[UpstreamKind]) -> dict[str, str]:
     }
 
 
-def _marks_of(kind: UpstreamKind) -> tuple[str, ...]:
+def marks_of(kind: UpstreamKind) -> tuple[str, ...]:
     """Paths of annotations in objects of the kind: beside its pod specs, and those that the kind names."""
     beside = (path.removesuffix(".spec") for path in places_of(kind) if path.endswith(".spec"))
     return tuple(sorted({*(f"{path}.metadata.annotations" for path in beside), *kind.annotations}))
@@ -303,15 +303,20 @@ def scheduling_rules(noted: str = "[]") -> tuple[PolicyRule, ...]:
     )
 
 
-def annotation_rule(written: Collection[str] = (), *, noted: str = "[]") -> PolicyRule:
+def annotation_rule(
+    written: Collection[str] = (), *, noted: str = "[]", but: Sequence[tuple[str, str]] = ()
+) -> PolicyRule:
     """Operators, meshes and container runtimes take orders from annotations, whose keys begin with their domain.
 
-    `written` are those that we write ourselves; needs ``variables.marks`` and ``variables.oldMarks``.
+    `written` are those that we write ourselves. Service accounts have a stricter rule of their own, and so may have the
+    kinds in `but`, by group and plural.
     """
+    others = literals(f"{group}/{plural}" for group, plural in (("", "serviceaccounts"), *but))
     own = f"k.startsWith({quoted(names.GROUP + '/')})" + (f" || k in {literals(written)}" if written else "")
     noted_ = f"{quoted(note_of('podAnnotations', ''))} + k in {noted}"
     return PolicyRule(
-        expression=f"variables.marks.all(m, m.all(k, {own} || !({_refused('podAnnotations', 'k')}) || {noted_} || "
+        expression=f"variables.kind in {others} || variables.marks.all(m, m.all(k, {own} || "
+        f"!({_refused('podAnnotations', 'k')}) || {noted_} || "
         "variables.oldMarks.exists(q, k in q && q[k] == m[k])))",
         message="operators, meshes and runtimes act on annotations with their domain: only such may be written as a "
         "translation writes, or as an accepted ModelDeployment of the namespace has (the policy's podAnnotations)",

@@ -56,7 +56,7 @@ def uses(manifest: ProviderManifest, *, noted: str) -> tuple[dict[str, str], lis
         *scheduling_rules(noted),
         annotation_rule(manifest.annotations, noted=noted),
     ]
-    return {"old": VARIABLES["old"], **variables}, rules
+    return variables, rules
 
 
 def _account_is_known(manifest: ProviderManifest, *, listed: str) -> PolicyRule:

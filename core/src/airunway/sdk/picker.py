@@ -34,7 +34,6 @@ from airunway.sdk.workloads import (
 __all__ = [
     "ACCOUNT",
     "COMPONENT",
-    "ENVIRONMENT",
     "INFERENCE_POOL",
     "KINDS",
     "POOL_LABEL",

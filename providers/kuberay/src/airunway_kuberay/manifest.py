@@ -180,6 +180,7 @@ MANIFEST = ProviderManifest(
                 f"{_CLUSTER}.headGroupSpec.headService",
                 f"{_CLUSTER}.headGroupSpec.serviceType",
                 f"{_CLUSTER}.headGroupSpec.enableIngress",
+                f"{_CLUSTER}.headServiceAnnotations",
                 "spec.serveService",
             ),
             replicas=tuple(
