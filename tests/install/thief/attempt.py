@@ -97,9 +97,10 @@ OTHERS = "must not look at other namespaces"
 FIELDS_OF_PODS = "pods have only fields that translations write"
 ANNOTATIONS = "act on annotations with their domain"
 _CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
-_REQUIRED, _PREFERRED = (f"{how}DuringSchedulingIgnoredDuringExecution" for how in ("required", "preferred"))
+REQUIRED, _PREFERRED = (f"{how}DuringSchedulingIgnoredDuringExecution" for how in ("required", "preferred"))
 _ON_CONTROL_PLANE = {"matchExpressions": [{"key": _CONTROL_PLANE, "operator": "Exists"}]}
-_EVERYBODY = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}, "namespaceSelector": {}}
+EVERYBODY = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}, "namespaceSelector": {}}
+_BESIDE_THE_SYSTEM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}, "namespaces": ["kube-system"]}
 ORDERS: dict[str, str] = {
     "sidecar.istio.io/userVolume": '[{"name":"x","hostPath":{"path":"/"}}]',
     "sidecar.istio.io/inject": "true",
@@ -166,20 +167,24 @@ _IN_A_POD: dict[str, tuple[Resource, str]] = {
         "must not select nodes of the control plane",
     ),
     "the control plane by affinity": (
-        {"affinity": {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": [_ON_CONTROL_PLANE]}}}},
+        {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [_ON_CONTROL_PLANE]}}}},
         "must not prefer nodes of the control plane",
     ),
     "rather the control plane": (
         {"affinity": {"nodeAffinity": {_PREFERRED: [{"weight": 1, "preference": _ON_CONTROL_PLANE}]}}},
         "must not prefer nodes of the control plane",
     ),
-    "nobody beside it": ({"affinity": {"podAntiAffinity": {_REQUIRED: [_EVERYBODY]}}}, OTHERS),
+    "nobody beside it": ({"affinity": {"podAntiAffinity": {REQUIRED: [EVERYBODY]}}}, OTHERS),
     "rather nobody beside it": (
-        {"affinity": {"podAntiAffinity": {_PREFERRED: [{"weight": 1, "podAffinityTerm": _EVERYBODY}]}}},
+        {"affinity": {"podAntiAffinity": {_PREFERRED: [{"weight": 1, "podAffinityTerm": EVERYBODY}]}}},
         OTHERS,
     ),
     "beside a namespace's pods": (
-        {"affinity": {"podAffinity": {_REQUIRED: [{**_EVERYBODY, "namespaceSelector": None, "namespaces": ["kube-system"]}]}}},
+        {
+            "affinity": {
+                "podAffinity": {REQUIRED: [{**EVERYBODY, "namespaceSelector": None, "namespaces": ["kube-system"]}]}
+            }
+        },
         OTHERS,
     ),
     "a scheduler of its own": ({"schedulerName": "evil"}, "must not choose another scheduler"),

@@ -180,7 +180,7 @@ def _of_downloads() -> Iterator[Attempt]:
         ("another flag", {"args": [*container["args"], "--evil=1"]}, program),
         ("a hook", {"lifecycle": {"preStop": exec_}}, program),
         ("a command as a probe", {"livenessProbe": exec_}, program),
-        ("all of a Secret", {"envFrom": [{"secretRef": {"name": "precious"}}]}, program),
+        ("all of a Secret", {"envFrom": [{"secretRef": {"name": "precious"}}]}, "gets only the variables"),
         ("a mount of its choice", {"volumeMounts": [{"name": "scratch", "mountPath": "/etc"}]}, "mounts and the port"),
         ("a port", {"ports": [{"containerPort": 22}]}, "mounts and the port"),
         (

@@ -324,7 +324,7 @@ def _job_rules() -> list[PolicyRule]:
         ),
         PolicyRule(
             expression=of_containers(
-                "c.?command.orValue([]) == [] && !has(c.lifecycle) && c.?envFrom.orValue([]) == [] && "
+                "c.?command.orValue([]) == [] && !has(c.lifecycle) && "
                 "[c.?livenessProbe, c.?readinessProbe, c.?startupProbe].all(t, !t.hasValue()) && "
                 f"c.?args.orValue([]).size() > 1 && c.args[0] == c.name && ['hf://', 's3://'].exists(s, "
                 "c.args[1].startsWith(s)) && c.args.all(a, a in [c.args[0], c.args[1]] || "
