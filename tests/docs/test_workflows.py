@@ -46,6 +46,16 @@ def test_targets_and_scripts_exist(workflow: Resource) -> None:
         assert (ROOT / script).exists()
 
 
+def test_every_family_of_attacks_has_tests_that_exist() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    families = dict(re.findall(r"^ATTACKS_([a-z-]+) = (.*)$", text, re.MULTILINE))
+    (listed,) = re.findall(r"^FAMILY = (.*)$", text, re.MULTILINE)
+    assert list(families) == listed.split()
+    page = (ROOT / "tests" / "security" / "README.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `([a-z-]+)`", page, re.MULTILINE) == listed.split()
+    assert [path for paths in families.values() for path in paths.split() if not (ROOT / path).exists()] == []
+
+
 def test_every_option_of_the_release_exists(workflow: Resource) -> None:
     from tools.release import options
 
