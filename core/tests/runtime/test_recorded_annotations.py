@@ -118,7 +118,7 @@ def asked(plain: MakeDeployment, name: str) -> Resource:
 
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)
-def test_ruling_27_the_annotations_of_a_deployment_s_objects_are_as_they_were_written(
+def test_annotations_of_a_deployments_objects_match_the_recorded_ones(
     host: ProviderHost, plain: MakeDeployment, name: str
 ) -> None:
     wanted = json.loads(FILE.read_text(encoding="utf-8"))

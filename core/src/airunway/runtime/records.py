@@ -33,6 +33,7 @@ from airunway.resource import (
     managed_by,
     mapping_at,
 )
+from airunway.revisions.same_spec import lasting_spec, upstream_spec
 
 
 def is_primary(live: Resource) -> bool:
@@ -184,17 +185,6 @@ def _is_ours(obj: Resource, annotation: str, manager: str) -> bool:
 
 _HASH_LENGTH = 16
 
-_PASSING = ("suspend", "scaling")
-"""Parts of the spec whose change does not take a newer transformer or settings, in addition to `_NOT_UPSTREAM`; of
-``scaling`` only the replica counts.
-"""
-
-_NOT_UPSTREAM = ("gateway", "runtimeConfigName")
-"""Parts of the spec that the translation never writes into an upstream object."""
-
-CLAIM_FIELDS = ("size", "storageClassName", "accessMode")
-"""Fields of a volume that only concern its claim, which the core makes."""
-
 
 class SpecDigests(NamedTuple):
     """Digests of the input of a translation."""
@@ -206,22 +196,14 @@ class SpecDigests(NamedTuple):
 
 
 def written_for(deployment: Resource, typed: ModelDeployment, *, before: Record | None = None) -> SpecDigests:
-    """Digests of a translation's input: the spec without `_NOT_UPSTREAM`, the engine, and the adopt annotation.
+    """Digests of a translation's input: the spec (`revisions.same_spec`), the engine, and the adopt annotation.
 
-    Default values are left out: the API server sets those of the CRD and a preview does not, and a default value that a
-    newer release adds must not count as a change of every deployment. `typed` is the same object, parsed; `before` is
-    the record of the live object.
+    `typed` is the same object, parsed; `before` is the record of the live object.
     """
-    others = _beside_spec(deployment, before)
-    spec = _upstream_spec(typed)
-    lasting = {key: value for key, value in spec.items() if key not in _PASSING}
-    if scaling := _without_counts(spec.get("scaling") or {}):
-        lasting["scaling"] = scaling
-    return SpecDigests(wanted=_input_digest(spec, others), lasting=_input_digest(lasting, others))
-
-
-def _upstream_spec(typed: ModelDeployment) -> Resource:
-    return _without_claims({key: value for key, value in typed.spec.to_essence().items() if key not in _NOT_UPSTREAM})
+    others, essence = _beside_spec(deployment, before), typed.spec.to_essence()
+    return SpecDigests(
+        wanted=_input_digest(upstream_spec(essence), others), lasting=_input_digest(lasting_spec(essence), others)
+    )
 
 
 def _beside_spec(deployment: Resource, before: Record | None = None) -> tuple[str, str]:
@@ -246,7 +228,7 @@ def with_counts_of(mark: str, deployment: Resource, typed: ModelDeployment) -> M
     role, so all counts can be tried.
     """
     scaling, counts = typed.spec.scaling, range(MAX_REPLICAS + 1)
-    others, spec = _beside_spec(deployment), _upstream_spec(typed)
+    others, spec = _beside_spec(deployment), upstream_spec(typed.spec.to_essence())
     spec.pop("suspend", None)
     of_roles = {key: value for key, value in (spec.pop("scaling", None) or {}).items() if key != "replicas"}
     if of_roles:
@@ -269,25 +251,6 @@ def _with_count(worker: Mapping[str, object], count: int) -> Resource:
     """A part of ``scaling`` with a count; the default value is left out, as in every digest."""
     others = {key: value for key, value in worker.items() if key != "replicas"}
     return others if count == 1 else {**others, "replicas": count}
-
-
-def _without_counts(scaling: Mapping[str, object]) -> dict[str, object]:
-    """The roles without their replica counts."""
-    return {
-        role: {key: value for key, value in worker.items() if key != "replicas"}
-        for role, worker in scaling.items()
-        if isinstance(worker, dict)
-    }
-
-
-def _without_claims(spec: Resource) -> Resource:
-    """A spec without what only concerns claims of volumes: a claim that grows is no change for what mounts it."""
-    volumes = dig(spec, "model", "storage", "volumes")
-    if not isinstance(volumes, list) or not any(dig(volume, "size") is not None for volume in volumes):
-        return spec
-    kept = [{key: value for key, value in volume.items() if key not in CLAIM_FIELDS} for volume in volumes]
-    model = spec["model"]
-    return {**spec, "model": {**model, "storage": {**model["storage"], "volumes": kept}}}
 
 
 # -------------------------------------------------------------------------------- what a change recreates or interrupts

@@ -34,8 +34,8 @@ from airunway.plugins.host import ProviderHost
 from airunway.plugins.settings import kept_settings
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource, canonical_json, copy_of, dig, labels_of
+from airunway.revisions.same_spec import CLAIM_FIELDS
 from airunway.runtime.records import (
-    CLAIM_FIELDS,
     Record,
     SpecDigests,
     adopted_by,
