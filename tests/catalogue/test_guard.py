@@ -153,17 +153,18 @@ OTHER_FORMS: tuple[tuple[Change, str], ...] = (
     (lambda job: job["metadata"].update(name="innocent"), "is called discover-"),
     (lambda job: job["spec"]["template"]["metadata"]["labels"].update({names.MODEL_DEPLOYMENT: "x"}), "labels"),
 )
-OTHER_FORMS += tuple(
-    (
-        lambda job, name=name: container(job)["env"].append({"name": name, "value": "/x"}),
-        "discovery gets only the variables",
-    )
-    for name in LOADERS
-)
-OTHER_FORMS += tuple(
-    (lambda job, key=key: job["spec"]["template"]["metadata"].update(annotations={key: "x"}), ANNOTATIONS)
-    for key in ORDERS
-)
+
+
+def with_variable(name: str) -> Change:
+    return lambda job: container(job)["env"].append({"name": name, "value": "/x"})
+
+
+def with_annotation(key: str) -> Change:
+    return lambda job: job["spec"]["template"]["metadata"].update(annotations={key: "x"})
+
+
+OTHER_FORMS += tuple((with_variable(name), "discovery gets only the variables") for name in LOADERS)
+OTHER_FORMS += tuple((with_annotation(key), ANNOTATIONS) for key in ORDERS)
 OTHER_FORMS += (
     (lambda job: container(job).update(envFrom=[{"secretRef": {"name": "s"}}]), "runs the program of its image"),
     (lambda job: job["metadata"].update(annotations={"kaito.sh/enablelb": "True"}), ANNOTATIONS),

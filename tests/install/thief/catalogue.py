@@ -49,7 +49,7 @@ def of_the_catalogue() -> Iterator[Attempt]:
     """All attempts of the catalogue's account."""
     for attempt in of_any_account("kaito"):
         # Of templates it writes the status, and makes some of the cluster.
-        if attempt.kind == CLUSTER_MODEL_TEMPLATE or attempt.kind == MODEL_TEMPLATE and attempt.subresource:
+        if attempt.kind == CLUSTER_MODEL_TEMPLATE or (attempt.kind == MODEL_TEMPLATE and attempt.subresource):
             continue
         yield moved(attempt, NAMESPACE)
     yield Attempt(

@@ -198,11 +198,11 @@ def _of_downloads() -> Iterator[Attempt]:
         variables = [*container["env"], {"name": name, "value": "/cache/model"}]
         body = _changed(honest, "spec/template/spec/containers", [{**container, "env": variables}])
         yield _created("environment of Jobs", name, "the downloader gets only the variables", body)
-    for key, value in ORDERS.items():
-        body = _changed(honest, "spec/template/metadata/annotations", {key: value})
+    for key, order in ORDERS.items():
+        body = _changed(honest, "spec/template/metadata/annotations", {key: order})
         yield _created("annotations", f"{key} on pods of Jobs", ANNOTATIONS, body)
         yield _created(
-            "annotations", f"{key} on a Job", ANNOTATIONS, _changed(honest, "metadata/annotations", {key: value})
+            "annotations", f"{key} on a Job", ANNOTATIONS, _changed(honest, "metadata/annotations", {key: order})
         )
     elsewhere = _changed(honest, "metadata/namespace", customer_of("vllm"))
     words = f"kubectl label namespace {customer_of('vllm')} {names.MODEL_CACHE_LABEL}=allowed"
