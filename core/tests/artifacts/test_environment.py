@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airunway.artifacts.jobs import ENVIRONMENT, Step, bound_to, environment_fault, job_of
-from airunway.configs.resolution import EffectiveConfig
+from airunway.configs.resolution import EffectiveConfig, Scope
 from airunway.resource import Resource
 
 
@@ -38,7 +38,7 @@ def test_h2_what_the_downloader_reads_passes() -> None:
 
 def test_h2_of_a_config_only_what_the_downloader_reads_reaches_a_job() -> None:
     env = [{"name": name, "value": "x"} for name in ("VLLM_LOGGING_LEVEL", "HF_ENDPOINT", "PYTHONPATH", "HTTPS_PROXY")]
-    config = EffectiveConfig(name="default", namespace="n", scope="Namespace", hash="0", spec={"env": env})
+    config = EffectiveConfig(name="default", namespace="n", scope=Scope.NAMESPACE, hash="0", spec={"env": env})
     assert set(variables(job(artifact(), config))) == {"HF_ENDPOINT", "HTTPS_PROXY", "AIRUNWAY_ARTIFACT_UID"}
 
 
