@@ -36,7 +36,6 @@ from airunway.plugins.contract import (
     Reading,
     Replicas,
     RuntimeSettings,
-    SecretKey,
     SelectionMode,
     SelectionRule,
     Transformer,
@@ -109,6 +108,7 @@ from airunway.sdk.pods import (
     container_resources,
     container_security,
     environment,
+    environment_sources,
     model_pod,
     pod_blockers,
     pod_findings,
@@ -117,6 +117,7 @@ from airunway.sdk.pods import (
     pod_specs,
     pod_templates,
     sizing,
+    token_secret,
 )
 from airunway.status.evidence import EventFacts
 
@@ -160,7 +161,6 @@ __all__ = [
     "Replicas",
     "Resource",
     "RuntimeSettings",
-    "SecretKey",
     "SelectionMode",
     "SelectionRule",
     "SettingsError",
@@ -186,6 +186,7 @@ __all__ = [
     "doubtful_split",
     "engine_arguments",
     "environment",
+    "environment_sources",
     "filled",
     "flag_table",
     "generation",
@@ -231,6 +232,7 @@ __all__ = [
     "setting",
     "sizing",
     "tag_of",
+    "token_secret",
     "too_long",
     "tracked",
     "uneven",

@@ -178,6 +178,8 @@ def launch(
         if program.gguf and cache is None and "ggufUrl" in spec.engine.args
         else "spec.model.id",
     )
+    if program.gguf and dialect == LOCALAI and chosen and cache is None and not custom:
+        blockers += _without_a_file(deployment, model)
     each = spec.resources.gpu.count if gpus is None else gpus
     split, stages = group.split(each, member) if group is not None and member is not None else (each, 1)
     # A custom source has no model id, but ggufUrl may name a file in the image.
@@ -385,6 +387,17 @@ def _trtllm_dialect(image: str) -> str:
     return "1.3" if release is not None and release >= (1, 3, 0) else "1.0"
 
 
+def _without_a_file(deployment: ModelDeployment, reference: str) -> Iterator[Finding]:
+    """The blocker for a repository where the runner of LocalAI needs a file: it would start, and never serve."""
+    if reference.startswith(_HUB) and not reference.endswith(".gguf"):
+        text = (
+            f"{reference} names a repository, and the runner needs a file in it: append it to the id "
+            "(<owner>/<repository>/<file>.gguf) or set engine.args ggufUrl"
+        )
+        args = deployment.spec.engine.args
+        yield blocker("spec.engine.args[ggufUrl]" if "ggufUrl" in args else "spec.model.id", text)
+
+
 def _model_warnings(
     deployment: ModelDeployment, program: _Program, dialect: str, cache: ModelCache | None
 ) -> list[Finding]:
@@ -406,15 +419,6 @@ def _model_warnings(
         if spec.model.id:
             text = "id is ignored for custom source (the image has the model)"
             found.append(ignored("spec.model.id", text))
-    elif program.gguf and dialect == LOCALAI and cache is None:
-        reference = gguf_reference(deployment)
-        if reference.startswith("huggingface://") and not reference.endswith(".gguf"):
-            text = (
-                f"{reference} names a repository, and the runner needs a file in it: append it to the id "
-                "(<owner>/<repository>/<file>.gguf) or set engine.args ggufUrl"
-            )
-            path = "spec.engine.args[ggufUrl]" if "ggufUrl" in spec.engine.args else "spec.model.id"
-            found.append(ignored(path, text))
     return found
 
 
