@@ -64,6 +64,24 @@ test-all: sync  ## Run both in one go.
 test-again: sync  ## Run the tests that failed last, one after another.
 	@$(RUN) pytest --last-failed --last-failed-no-failures none
 
+# Attacks by family (tests/security/README.md).
+ATTACKS_tenant = tests/security/tenant/test_hostile_tenant.py tests/security/test_bounds.py tests/security/test_policy.py \
+  core/tests/validation/test_uses.py core/tests/controller/test_config_policy.py
+ATTACKS_tokens = tests/install/test_guards.py tests/catalogue/test_guard.py tests/admission/test_guard.py \
+  tests/security/test_uses_by_policy.py tests/security/test_guard_parameters.py tests/security/test_places.py
+ATTACKS_upstream = tests/security/test_answers.py tests/security/test_plans.py core/tests/runtime/test_event_bounds.py \
+  testing/tests/test_conformance_hostile.py
+ATTACKS_registry = catalogue/tests/test_registry.py catalogue/tests/test_scan.py catalogue/tests/test_any_input.py
+ATTACKS_hub = downloader/tests/test_isolated.py downloader/tests/test_marker.py downloader/tests/test_tree.py \
+  downloader/tests/test_faults.py
+ATTACKS_model-server = core/tests/view/test_answers.py core/tests/view/test_engine_metrics.py tests/view/test_chat.py
+ATTACKS_network = core/tests/webhook/test_hostile_clients.py core/tests/process/test_probes.py
+FAMILY = tenant tokens upstream registry hub model-server network
+
+.PHONY: attack
+attack: sync  ## Attack the product as each of those who could: make attack [FAMILY=tokens]
+	@$(RUN) pytest $(IN_PROCESSES) -m 'not ($(ASKED_FOR))' $(foreach family,$(FAMILY),$(ATTACKS_$(family)))
+
 RAYS = $(patsubst providers/kuberay/tests/ray/environments/%.txt,%,$(wildcard providers/kuberay/tests/ray/environments/*.txt))
 
 .PHONY: rays

@@ -19,8 +19,6 @@ same commit and the same key make the same files. docs/releases/verify.md says h
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import os
 import shutil
 import subprocess
@@ -39,14 +37,14 @@ from tools.generated import ROOT
 from tools.home import home, is_public
 from tools.images import build
 from tools.images.architectures import ARCHITECTURES, here
+from tools.sign import CHARTS, IMAGES, seal, sign
 from tools.supply.oci import Layout, archive, chart_layout
-from tools.supply.provenance import Build, bill_statement, statement
-from tools.supply.signing import KeyFileError, Signer, envelope, load_key, sign_layout
+from tools.supply.provenance import Build
+from tools.supply.signing import KeyFileError, Signer, load_key
 from tools.wheels import build_wheels, source_time
 
 from airunway.api.names import DEFAULT_NAMESPACE
 from airunway.install.bundled_charts import CORE, DEFINITIONS
-from airunway.resource import Resource
 
 __all__ = ["ReleaseError", "main", "options", "release"]
 
@@ -75,37 +73,15 @@ def release(
     time = source_time()
     made = Build(version=version, registry=registry, commit=build.revision(), builder=builder, run=run)
     target.mkdir(parents=True)
-    images_digests = _images(images, target, time=time, made=made, signer=signer) if images else {}
+    images_digests = _images(images, target, time=time, made=made) if images else {}
     build_wheels(target / "python", registry=registry, time=time, kinds=("wheel", "sdist"), digests=images_digests)
     charts = package_charts(target / "charts", registry=registry, time=time, digests=images_digests)
     _manifests(target, charts)
-    charts_digests = _charts(charts, target, time=time, made=made, signer=signer)
+    charts_digests = _charts(charts, target, time=time, made=made)
     (target / "CHANGELOG.md").write_text(changelog(version, _date(time)), encoding="utf-8")
-    subjects = _sums(target)
-    for repository, digest in (images_digests | charts_digests).items():
-        subjects[f"{registry}/{repository}"] = digest.removeprefix("sha256:")
-    _vouch(target, json.dumps(statement(subjects, made), indent=1, sort_keys=True).encode(), signer)
-
-
-def _vouch(target: Path, provenance: bytes, signer: Signer | None) -> None:
-    """The provenance, the checksums of everything, and signatures of both."""
-    (target / "provenance.json").write_bytes(provenance + b"\n")
+    seal(target, made, images_digests | charts_digests)
     if signer is not None:
-        (target / "provenance.intoto.jsonl").write_bytes(envelope(provenance, signer) + b"\n")
-    sums = "".join(f"{digest}  {name}\n" for name, digest in _sums(target).items())
-    (target / "checksums.txt").write_text(sums, encoding="utf-8")
-    if signer is not None:
-        (target / "checksums.txt.sig").write_text(signer.sign(sums.encode()), encoding="utf-8")
-        (target / "signing-key.pub").write_bytes(signer.public())
-
-
-def _sums(target: Path) -> dict[str, str]:
-    """SHA-256 of every file by its path."""
-    found = {}
-    for path in sorted(path for path in target.rglob("*") if path.is_file()):
-        with path.open("rb") as content:
-            found[str(path.relative_to(target))] = hashlib.file_digest(content, "sha256").hexdigest()
-    return found
+        sign(target, signer)
 
 
 def _check(version: str, target: Path) -> None:
@@ -130,21 +106,16 @@ def _manifests(target: Path, charts: dict[str, Path]) -> None:
     (target / "install.yaml").write_text(f"---\n{namespace}{crds}{core}", encoding="utf-8")
 
 
-def _images(
-    builders: Sequence[build.Builder], target: Path, *, time: int, made: Build, signer: Signer | None
-) -> dict[str, str]:
+def _images(builders: Sequence[build.Builder], target: Path, *, time: int, made: Build) -> dict[str, str]:
     """Archives and bills; what was not built yet is. Returns the digests by repository."""
-    folder, bills = target / "images", target / "sboms"
+    folder, bills = target / IMAGES, target / "sboms"
     folder.mkdir()
     bills.mkdir()
     digests = {}
     built = {builder.architecture.name: builder.all() for builder in builders}
     for name in build.packages_by_image():
-        repository, found = f"airunway/{name}", []
         for builder in builders:
-            copied = bills / f"airunway-{name}-{builder.architecture.name}.cdx.json"
-            shutil.copy(builder.bill_of(name), copied)
-            found.append(json.loads(copied.read_text(encoding="utf-8")))
+            shutil.copy(builder.bill_of(name), bills / f"airunway-{name}-{builder.architecture.name}.cdx.json")
         with tempfile.TemporaryDirectory() as temporary:
             layout = Layout(folder=Path(temporary) / name)
             for architecture, names in built.items():
@@ -153,40 +124,25 @@ def _images(
                 )
             index = layout.index(layout.tags())
             layout.tag({made.version: index})
-            digests[repository] = str(index["digest"])
-            _sign(layout, repository, made, signer, bills=found)
+            digests[f"airunway/{name}"] = str(index["digest"])
             archive(layout.folder, folder / f"{name}.oci.tar", time=time)
     _write_digests(folder, digests)
     return digests
 
 
-def _charts(
-    charts: Mapping[str, Path], target: Path, *, time: int, made: Build, signer: Signer | None
-) -> dict[str, str]:
+def _charts(charts: Mapping[str, Path], target: Path, *, time: int, made: Build) -> dict[str, str]:
     """The charts as archives. Returns the digests by repository."""
-    folder = target / "charts-oci"
+    folder = target / CHARTS
     folder.mkdir()
     digests = {}
     created = datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     for name, package in charts.items():
-        repository = f"airunway/charts/{name}"
         with tempfile.TemporaryDirectory() as temporary:
             layout = chart_layout(Path(temporary) / name, package, created=created)
-            digests[repository] = str(layout.tags()[made.version]["digest"])
-            _sign(layout, repository, made, signer)
+            digests[f"airunway/charts/{name}"] = str(layout.tags()[made.version]["digest"])
             archive(layout.folder, folder / f"{name}.oci.tar", time=time)
     _write_digests(folder, digests)
     return digests
-
-
-def _sign(
-    layout: Layout, repository: str, made: Build, signer: Signer | None, *, bills: Sequence[Resource] = ()
-) -> None:
-    if signer is not None:
-        name, digest = f"{made.registry}/{repository}", str(layout.tags()[made.version]["digest"])
-        subjects = {name: digest.removeprefix("sha256:")}
-        statements = [statement(subjects, made), *(bill_statement(subjects, each) for each in bills)]
-        sign_layout(layout, made.version, name=name, statements=statements, signer=signer)
 
 
 def _write_digests(folder: Path, digests: Mapping[str, str]) -> None:
@@ -198,10 +154,13 @@ def _date(time: int) -> str:
     return datetime.fromtimestamp(time, UTC).date().isoformat()
 
 
-def _check_public(signer: Signer | None) -> None:
+def _check_public(*, signed: bool) -> None:
     """What a release that strangers are to trust needs besides. Raises ReleaseError."""
-    if signer is None:
-        raise ReleaseError("a release for the public is signed: give --signing-key (make release SIGNING_KEY=FILE)")
+    if not signed:
+        raise ReleaseError(
+            "a release for the public is signed: give --signing-key (make release SIGNING_KEY=FILE), or --sign-later "
+            "where python -m tools.sign does it elsewhere"
+        )
     if not is_public():
         raise ReleaseError(
             f"{home()} is an address for examples: set `home` in [tool.airunway] of pyproject.toml to the public "
@@ -240,6 +199,9 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--without-images", action="store_true", help="where images cannot be built")
     parser.add_argument("--mirror", default="", help="archive of Debian (default: this machine's)")
     parser.add_argument("--signing-key", type=Path, help="private key (PEM, ECDSA P-256); SIGNING_PASSWORD opens it")
+    parser.add_argument(
+        "--sign-later", action="store_true", help="python -m tools.sign signs it, where nothing is built"
+    )
     parser.add_argument("--builder-id", default="", help="URI of what runs this, for the provenance")
     parser.add_argument("--run", default="", help="URI of this run, for the provenance")
     parser.add_argument("--public", action="store_true", help="refuse what strangers should not be asked to trust")
@@ -258,7 +220,7 @@ def main() -> int:
         key = arguments.signing_key
         signer = load_key(key, password=os.environ.get("SIGNING_PASSWORD", "")) if key else None
         if arguments.public:
-            _check_public(signer)
+            _check_public(signed=signer is not None or arguments.sign_later)
         _check(arguments.version, target)
         builders: AbstractContextManager[Sequence[build.Builder]] = nullcontext(())
         if not arguments.without_images:
@@ -279,7 +241,7 @@ def main() -> int:
     except subprocess.CalledProcessError as error:
         sys.stderr.write(f"{error}\n{error.stderr or ''}\n")
         return 1
-    if signer is None:
+    if signer is None and not arguments.sign_later:
         sys.stderr.write("nothing is signed: make release SIGNING_KEY=FILE does\n")
     sys.stdout.write((target / "checksums.txt").read_text(encoding="utf-8"))
     return 0

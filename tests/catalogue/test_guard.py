@@ -9,6 +9,17 @@ from typing import Any
 
 import pytest
 from tests.catalogue.conftest import Ground
+from tests.install.thief.attempt import (
+    ANNOTATIONS,
+    EVERYBODY,
+    FIELDS_OF_PODS,
+    LOADERS,
+    ORDERS,
+    OTHERS,
+    PROFILES,
+    REQUIRED,
+    TAINTS,
+)
 
 from airunway.api import names
 from airunway.artifacts.jobs import CA_PATH, CA_VOLUME
@@ -26,7 +37,7 @@ from airunway_testing.rights import applied, granted
 
 pytestmark = pytest.mark.apiserver
 
-OF_SECRET = {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "webhook", "key": "tls.key"}}}
+OF_SECRET = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "webhook", "key": "tls.key"}}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +79,7 @@ async def thief(ground: Ground, control_plane: Cluster, client: Client) -> Async
     user = f"system:serviceaccount:{ground.home}:{CATALOGUE_MANAGER}"
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(granted(client, catalogue_rules(), user=user, namespace=ground.home))
-        policies = catalogue_guard(user, own=ground.home, name=f"guard-{ground.home}")
+        policies = catalogue_guard(user, own=ground.home, variables=["ACME_*"], name=f"guard-{ground.home}")
         await stack.enter_async_context(applied(client, policies))
         own = await stack.enter_async_context(Client(load_config(kubeconfig=control_plane.kubeconfig_for(user))))
         found = Thief(client=own, ground=ground)
@@ -104,6 +115,14 @@ async def test_honest_jobs_pass(thief: Thief) -> None:
     container(with_secret)["env"].append(OF_SECRET)
     pod(with_secret)["serviceAccountName"] = "models"
     assert await thief.refusal(with_secret) == "", "a ModelTemplate may name Secrets and an account of its namespace"
+
+
+async def test_a_variable_that_the_chart_allows_passes(thief: Thief) -> None:
+    job = thief.job()
+    container(job)["env"] += [{"name": name, "value": "1"} for name in ("VLLM_A", "HF_TOKEN", "ACME_PROFILE", "ACME_X")]
+    assert await thief.refusal(job) == ""
+    container(job)["env"].append({"name": "ACME", "value": "1"})
+    assert "the value discovery.variables of the chart" in await thief.refusal(job)
 
 
 @pytest.mark.parametrize("owner", ["ModelTemplate", "ClusterModelTemplate"])
@@ -145,6 +164,32 @@ OTHER_FORMS: tuple[tuple[Change, str], ...] = (
     (lambda job: job["spec"].update(parallelism=50), "runs one pod once"),
     (lambda job: job["metadata"].update(name="innocent"), "is called discover-"),
     (lambda job: job["spec"]["template"]["metadata"]["labels"].update({names.MODEL_DEPLOYMENT: "x"}), "labels"),
+)
+
+
+def with_variable(name: str) -> Change:
+    return lambda job: container(job)["env"].append({"name": name, "value": "/x"})
+
+
+def with_annotation(key: str) -> Change:
+    return lambda job: job["spec"]["template"]["metadata"].update(annotations={key: "x"})
+
+
+OTHER_FORMS += tuple((with_variable(name), "discovery gets only the variables") for name in LOADERS)
+OTHER_FORMS += tuple((with_annotation(key), ANNOTATIONS) for key in ORDERS)
+OTHER_FORMS += (
+    (lambda job: container(job).update(envFrom=[{"secretRef": {"name": "s"}}]), "runs the program of its image"),
+    (lambda job: job["metadata"].update(annotations={"kaito.sh/enablelb": "True"}), ANNOTATIONS),
+    (lambda job: pod(job).update(tolerations=[{"operator": "Exists"}]), TAINTS),
+    (
+        lambda job: pod(job).update(nodeSelector={"node-role.kubernetes.io/control-plane": ""}),
+        "nodes of the control plane",
+    ),
+    (lambda job: pod(job).update(affinity={"podAntiAffinity": {REQUIRED: [EVERYBODY]}}), OTHERS),
+    (lambda job: pod(job).update(schedulerName="evil"), "must not choose another scheduler"),
+    (lambda job: pod(job).update(shareProcessNamespace=True), FIELDS_OF_PODS),
+    (lambda job: pod(job)["securityContext"].update(seLinuxOptions={"type": "spc_t"}), PROFILES),
+    (lambda job: container(job)["securityContext"].update(appArmorProfile={"type": "Unconfined"}), PROFILES),
 )
 OTHER_FORMS_WITHOUT_THE_SCRIPT: tuple[tuple[Change, str], ...] = (
     (lambda job: container(job).update(args=["--format=json", "serve"]), "runs the program of its image"),

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,6 +46,16 @@ def test_targets_and_scripts_exist(workflow: Resource) -> None:
         assert (ROOT / script).exists()
 
 
+def test_every_family_of_attacks_has_tests_that_exist() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    families = dict(re.findall(r"^ATTACKS_([a-z-]+) = (.*)$", text, re.MULTILINE))
+    (listed,) = re.findall(r"^FAMILY = (.*)$", text, re.MULTILINE)
+    assert list(families) == listed.split()
+    page = (ROOT / "tests" / "security" / "README.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `([a-z-]+)`", page, re.MULTILINE) == listed.split()
+    assert [path for paths in families.values() for path in paths.split() if not (ROOT / path).exists()] == []
+
+
 def test_every_option_of_the_release_exists(workflow: Resource) -> None:
     from tools.release import options
 
@@ -57,7 +70,7 @@ def test_no_right_is_given_that_a_job_does_not_name(workflow: Resource) -> None:
     for name, job in workflow["jobs"].items():
         for right, level in job.get("permissions", {}).items():
             assert level == "read" or (name, right) in {
-                ("make", "packages"),
+                ("publish", "packages"),
                 ("pypi", "id-token"),
                 ("page", "contents"),
                 ("site", "contents"),
@@ -75,6 +88,34 @@ def test_secrets_reach_only_steps_that_name_them(workflow: Resource) -> None:
     for step in steps(workflow):
         assert "secrets." not in step.get("run", ""), "a secret in a command is in its log: give it as a variable"
         assert "github.event" not in step.get("run", ""), "what a stranger wrote would be run"
+
+
+def test_l9_the_signing_key_is_in_one_job_that_installs_wheels_of_known_digests_and_builds_nothing() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yaml").read_text(encoding="utf-8"))
+    assert [name for name, job in workflow["jobs"].items() if "SIGNING" in yaml.safe_dump(job)] == ["sign"]
+    found = workflow["jobs"]["sign"]["steps"]
+    (at,) = (position for position, step in enumerate(found) if "SIGNING" in yaml.safe_dump(step))
+    assert found[at]["run"] == "python -m tools.sign release"
+    runs = [step["run"] for step in found if "run" in step]
+    assert len(runs) == 2
+    assert "--require-hashes --no-deps" in runs[0]
+    listed = (ROOT / "tools" / "supply" / "requirements.txt").read_text(encoding="utf-8")
+    assert "--only-binary :all:" in listed
+    locked = {each["name"]: each for each in tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]}
+    for entry in re.findall(r"^(\S+)==(\S+) \\\n((?:    --hash=\S+(?: \\)?\n)+)", listed, re.MULTILINE):
+        name, version, digests = entry
+        assert locked[name]["version"] == version
+        assert set(re.findall(r"--hash=(\S+)", digests)) == {wheel["hash"] for wheel in locked[name]["wheels"]}
+
+
+def test_l9_what_signs_imports_no_package_but_cryptography() -> None:
+    code = (
+        "import sys; before = set(sys.modules); import tools.sign; "
+        "print(*{name.partition('.')[0] for name in set(sys.modules) - before})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
+    foreign = set(done.stdout.split()) - set(sys.stdlib_module_names) - {"tools"}
+    assert {name for name in foreign if not name.startswith("_")} <= {"cryptography", "cffi"}
 
 
 def test_the_page_of_a_release_has_files_that_a_release_has() -> None:

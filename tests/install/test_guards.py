@@ -22,6 +22,7 @@ from tests.install.thief.attempt import (
     customer_of,
     to_kind,
 )
+from tests.install.thief.catalogue import honest_of_the_catalogue, of_the_catalogue
 from tests.install.thief.core import honest_of_the_core, of_the_core
 from tests.install.thief.model_cache import honest_of_the_cache, made_of_the_cache
 from tests.install.thief.provider import of_a_provider
@@ -30,7 +31,7 @@ from tools.charts.generate import manifests
 from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
 from airunway.gateway.caches import DESTINATION_RULE, GATEWAY, INFERENCE_POOL
-from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_ARTIFACT, MODEL_DEPLOYMENT
+from airunway.kinds import CLUSTER_MODEL_TEMPLATE, INFERENCE_PROVIDER_CONFIG, MODEL_ARTIFACT, MODEL_DEPLOYMENT
 from airunway.kube import (
     CLUSTER_ROLE,
     EVENT,
@@ -54,8 +55,13 @@ from airunway_testing.kubetools import kubectl_path
 pytestmark = [pytest.mark.chart, pytest.mark.apiserver, pytest.mark.slow]
 
 MANIFESTS = {manifest.name: manifest for manifest in manifests()}
-ACCOUNTS = {"core": "airunway-controller", **{name: names.provider_manager(name) for name in MANIFESTS}}
+ACCOUNTS = {
+    "core": "airunway-controller",  # and the webhook, which is in its process
+    "catalogue": "airunway-catalogue",
+    **{name: names.provider_manager(name) for name in MANIFESTS},
+}
 ATTEMPTS = [("core", attempt) for attempt in of_the_core()]
+ATTEMPTS += [("catalogue", attempt) for attempt in of_the_catalogue()]
 ATTEMPTS += [(name, attempt) for name, manifest in MANIFESTS.items() for attempt in of_a_provider(manifest)]
 
 NEVER = (
@@ -86,7 +92,7 @@ _GUARDS = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 @pytest.fixture(scope="module")
 def plane(helms: dict[Major, Helm]) -> Iterator[ControlPlane]:
     """An API server of its own with accounts, roles and guards as the charts have them, and with what can be stolen."""
-    charts = ["airunway", *(f"airunway-provider-{name}" for name in MANIFESTS)]
+    charts = ["airunway", "airunway-catalogue", *(f"airunway-provider-{name}" for name in MANIFESTS)]
     rendered = [obj for chart in charts for obj in helms[4].render(chart)]
     with ControlPlane("api", roomy=True) as made:
         apply(made, [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": n}} for n in (NAMESPACE, EMPTY)])
@@ -150,6 +156,9 @@ async def furnished(plane: ControlPlane) -> None:
                 await asyncio.sleep(0.1)
         for account in ACCOUNTS:
             await customer(admin, account)
+        await admin.create(
+            CLUSTER_MODEL_TEMPLATE, {**meta(CLUSTER_MODEL_TEMPLATE, "", "fast"), "spec": {"modelName": "o/m"}}
+        )
         for namespace, name in (
             ("kube-system", "precious"),
             (NAMESPACE, "precious"),
@@ -172,7 +181,10 @@ async def furnished(plane: ControlPlane) -> None:
 async def customer(admin: Client, account: str) -> None:
     """The namespace that a thief with this account's token goes for."""
     namespace, other = customer_of(account), "vllm" if account == "kaito" else "kaito"
-    await admin.create(NAMESPACE_KIND, {**meta(NAMESPACE_KIND, "", namespace)})
+    body = meta(NAMESPACE_KIND, "", namespace)
+    if account == "core":
+        body["metadata"]["labels"] = {names.MODEL_CACHE_LABEL: "allowed"}
+    await admin.create(NAMESPACE_KIND, body)
     mine = await deployed(admin, namespace, MINE, provider=account)
     foreign = await deployed(admin, namespace, "foreign", provider=other)
     held = await deployed(admin, namespace, "held", provider=other)
@@ -189,6 +201,7 @@ async def customer(admin: Client, account: str) -> None:
         harmless_role = {**meta(CLUSTER_ROLE, "", "harmless"), "rules": []}
         await admin.create(CLUSTER_ROLE, harmless_role)
         await admin.create(ROLE, {**meta(ROLE, namespace, "harmless"), "rules": []})
+    if account not in MANIFESTS:
         return
     kind = to_kind(next(kind for kind in MANIFESTS[account].upstream if kind.primary))
     for name, owner, mark in (
@@ -303,7 +316,7 @@ async def test_a_stolen_token_is_refused(thief: Client, account: str) -> None:
                         await asyncio.sleep(0.2)
         if attempt.words not in said:
             wrong.append(f"{attempt}: expected {attempt.words!r}, got {said!r}")
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
 
 
 async def test_what_the_parts_of_the_core_write_is_allowed(plane: ControlPlane) -> None:
@@ -312,6 +325,13 @@ async def test_what_the_parts_of_the_core_write_is_allowed(plane: ControlPlane) 
     async with Client(load_config(kubeconfig=kubeconfig)) as core:
         for attempt in (*honest_of_the_core(), *honest_of_the_cache()):
             await tried(core, attempt)
+
+
+async def test_what_the_catalogue_writes_is_allowed(plane: ControlPlane) -> None:
+    kubeconfig = plane.kubeconfig_for(f"system:serviceaccount:{NAMESPACE}:{ACCOUNTS['catalogue']}")
+    async with Client(load_config(kubeconfig=kubeconfig)) as catalogue:
+        for attempt in honest_of_the_catalogue():
+            await tried(catalogue, attempt)
 
 
 @pytest.mark.parametrize("account", ACCOUNTS)

@@ -11,6 +11,7 @@ from tests.install.helm import APPLICATIONS, MONITORING, NAMESPACE, Helm, Major
 
 from airunway.api.names import ENDPOINT_PICKER_ROLE
 from airunway.resource import Resource, dig
+from airunway_catalogue.discovery import Entrypoint, Request, job_of
 
 pytestmark = pytest.mark.chart
 
@@ -120,12 +121,30 @@ def test_selectors_find_the_pods_and_say_no_version(objects: list[Resource]) -> 
             selector = obj["spec"]["selector"]["matchLabels"]
         elif obj["kind"] == "Service":
             selector = obj["spec"]["selector"]
-        elif obj["kind"] == "NetworkPolicy":
+        elif obj["kind"] == "NetworkPolicy" and not obj["metadata"]["name"].endswith("-discovery"):
             selector = obj["spec"]["podSelector"]["matchLabels"]
         else:
             continue
         assert set(selector) == {"app.kubernetes.io/name", "app.kubernetes.io/instance"}
         assert sum(selector.items() <= each.items() for each in labels) == 1, name_of(obj)
+
+
+def test_m5_discovery_has_no_network_but_what_the_values_open(helms: dict[Major, Helm]) -> None:
+    template = {"metadata": {"name": "tiny"}}
+    job = job_of(template, Request(image="a/b:1"), name="discover-tiny", config=None, entrypoint=Entrypoint(words=()))
+    labels = job["spec"]["template"]["metadata"]["labels"]
+
+    def policies(*options: str) -> list[Resource]:
+        found = [obj for obj in helms[4].render("airunway-catalogue", *options) if obj["kind"] == "NetworkPolicy"]
+        return [obj for obj in found if obj["spec"]["podSelector"]["matchLabels"].items() <= labels.items()]
+
+    (closed,) = policies()
+    assert closed["metadata"]["namespace"] == NAMESPACE
+    assert closed["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert not {"ingress", "egress"} & closed["spec"].keys()
+    (opened,) = policies("--set-json", 'discovery.extraEgress=[{"ports":[{"port":53,"protocol":"UDP"}]}]')
+    assert opened["spec"]["egress"] == [{"ports": [{"port": 53, "protocol": "UDP"}]}]
+    assert policies("--set", "discovery.networkPolicy=false") == []
 
 
 def test_service_monitors_find_their_service(objects: list[Resource]) -> None:

@@ -12,7 +12,8 @@ from tests.modelcache.test_rows import FIVE_MINUTES
 
 from airunway.api import names
 from airunway.kinds import MODEL_ARTIFACT
-from airunway.kube import JOB, PERSISTENT_VOLUME_CLAIM, Client, load_config
+from airunway.kube import JOB, NAMESPACE, PERSISTENT_VOLUME_CLAIM, Client, load_config
+from airunway.modelcache import artifacts as reconciling
 from airunway.rbac.admission_policies import core_guard, model_cache_guard
 from airunway.rbac.rights import core_rights, model_cache_rights
 from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, uid_of
@@ -46,12 +47,43 @@ async def test_what_is_granted_to_the_model_cache_part_is_used_and_is_enough(
         policies = [*core_guard(user, name=guard), *model_cache_guard(user, own=home, namespaces=watched, name=guard)]
         await enter(applied(client, policies))
         account = await enter(Client(load_config(kubeconfig=cluster.kubeconfig_for(user))))
+        await allowed(client, ground.namespace)
         await lived_through(ground, account)
 
         seen = await requests_until_used(audit, rights, user=user, rare=RARE)
         assert unused(rights, seen, rare=RARE) == []
     refused = [request for request in seen if request.code == 403]
     assert refused == []
+
+
+async def test_a_download_waits_for_the_label_of_its_namespace_and_says_which_command_sets_it(
+    ground: Ground, cluster: Cluster, client: Client, home: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconciling, "REFUSED_RETRY", 0.5)
+    user = f"system:serviceaccount:{home}:{names.CORE_MANAGER}"
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        await enter(granted(client, core_rights() + model_cache_rights(), user=user, namespace=home))
+        await enter(applied(client, model_cache_guard(user, own=home, name=f"guard-{ground.namespace}")))
+        account = await enter(Client(load_config(kubeconfig=cluster.kubeconfig_for(user))))
+        await enter(running_part(account, namespace=ground.namespace))
+        await ground.client.create(MODEL_ARTIFACT, mine(ground))
+        told = f"kubectl label namespace {ground.namespace} {names.MODEL_CACHE_LABEL}=allowed"
+
+        async def is_told() -> bool:
+            live = await client.get(MODEL_ARTIFACT, ObjectKey(ground.namespace, "mine"))
+            return told in dig(live, "status", "message", default="")
+
+        await ground.eventually(is_told)
+        assert await ground.downloads() == []
+        await allowed(client, ground.namespace)
+        await ground.eventually(lambda: is_ready(ground, "mine", size="1Gi"))
+
+
+async def allowed(client: Client, namespace: str) -> None:
+    """As an administrator does."""
+    label = {"metadata": {"labels": {names.MODEL_CACHE_LABEL: "allowed"}}}
+    await client.merge_patch(NAMESPACE, ObjectKey("", namespace), label)
 
 
 async def lived_through(ground: Ground, account: Client) -> None:

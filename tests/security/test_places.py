@@ -1,4 +1,5 @@
-"""Where upstream kinds can carry pods: each place is one that guards look at, or refuse, in every release (H2)."""
+"""Where upstream kinds can carry pods, probes, annotations and metadata of what they make: each place is one that
+guards look at, or refuse, in every release (H2, M2)."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import pytest
 
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.registry import load
-from airunway.rbac.policy_rules import places_of
+from airunway.rbac.pod_rules import marks_of, places_of
 from airunway.resource import Resource, dig
 from airunway_testing.releases import definition, stored_releases
 
@@ -24,6 +25,7 @@ DANGEROUS = frozenset(
         "containers",
         "externalIPs",
         "externalName",
+        "httpGet",
         "hostIPC",
         "hostNetwork",
         "hostPID",
@@ -37,6 +39,7 @@ DANGEROUS = frozenset(
         "securityContext",
         "serviceAccount",
         "serviceAccountName",
+        "tcpSocket",
         "volumeSource",
         "volumes",
     }
@@ -45,8 +48,7 @@ DANGEROUS = frozenset(
 
 HARMLESS = frozenset(
     {
-        # Metadata of what is made, and how it is rolled out.
-        ("InferenceSet.kaito.sh", "spec.template.metadata"),
+        # How it is rolled out.
         ("InferenceSet.kaito.sh", "spec.updateStrategy"),
         # The configuration of Dynamo's picker: plugins and their parameters.
         ("DynamoGraphDeployment.nvidia.com", "spec.components[*].eppConfig.config"),
@@ -62,8 +64,10 @@ def suspects(schema: Resource, path: str = "") -> Iterator[str]:
         yield path
     for name, below in dig(schema, "properties", default={}).items():
         where = f"{path}.{name}" if path else name
-        if name in DANGEROUS:
+        if name in DANGEROUS or name.lower().endswith("annotations"):
             yield where
+        elif name == "metadata" and not dig(below, "properties"):  # any
+            yield f"{where}.annotations"
         yield from suspects(below, where)
     for key, step in (("items", "[*]"), ("additionalProperties", ".*")):
         if isinstance(schema.get(key), dict):
@@ -75,7 +79,7 @@ def is_below(path: str, place: str) -> bool:
 
 
 def holes(kind: UpstreamKind, crd: Resource) -> Iterator[str]:
-    seen = (*places_of(kind), *kind.containers, *kind.unused)
+    seen = (*places_of(kind), *kind.containers, *kind.unused, *kind.probes, *marks_of(kind))
     for version in crd["spec"]["versions"]:
         schema = version["schema"]["openAPIV3Schema"]
         for name, below in dig(schema, "properties", default={}).items():
@@ -84,6 +88,7 @@ def holes(kind: UpstreamKind, crd: Resource) -> Iterator[str]:
             for path in suspects(below, name):
                 # A pod template is looked at by the place of its spec.
                 inside = any(is_below(path, place) or place == f"{path}.spec" for place in seen)
+                inside |= path.endswith(".metadata") and f"{path}.annotations" in seen
                 known = any(kind.key == key and is_below(path, place) for key, place in HARMLESS)
                 if not inside and not known:
                     yield f"{version['name']}: {path}"
@@ -105,11 +110,18 @@ def test_a_forgotten_place_is_found() -> None:
     pod = {"type": "object", "properties": {"containers": {"type": "array"}, "hostNetwork": {"type": "boolean"}}}
     workers = {"type": "object", "additionalProperties": {"type": "object", "properties": {"podSpec": pod}}}
     raw = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    spec = {"type": "object", "properties": {"workers": workers, "raw": raw, "replicas": {"type": "integer"}}}
+    probe = {"type": "object", "properties": {"httpGet": {"type": "object"}}}
+    notes = {"type": "object", "additionalProperties": {"type": "string"}}
+    further = {"probe": probe, "headAnnotations": notes, "metadata": {"type": "object"}}
+    spec = {
+        "type": "object",
+        "properties": {"workers": workers, "raw": raw, "replicas": {"type": "integer"}, **further},
+    }
     crd = {"spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": {"properties": {"spec": spec}}}}]}}
     kind = UpstreamKind(group="a.b", kind="Thing", plural="things", versions=("v1",))
     assert "v1: spec.workers.*.podSpec" in set(holes(kind, crd))
-    assert "v1: spec.raw" in set(holes(kind, crd))
+    found = set(holes(kind, crd))
+    assert {f"v1: spec.{name}" for name in ("raw", "probe.httpGet", "headAnnotations", "metadata.annotations")} <= found
     declared = UpstreamKind(
         group="a.b",
         kind="Thing",
@@ -117,5 +129,7 @@ def test_a_forgotten_place_is_found() -> None:
         versions=("v1",),
         pods=("spec.workers.*.podSpec",),
         unused=("spec.raw",),
+        probes=("spec.probe",),
+        annotations=("spec.headAnnotations", "spec.metadata.annotations"),
     )
     assert list(holes(declared, crd)) == []

@@ -3,7 +3,8 @@
 What only a release knows is a mark in these files: ``@account@`` (the user name of the service account),
 ``@namespace@`` (the release's), ``@namespaces@`` (those that are watched, with commas between them), ``@pickers@``
 (repositories of endpoint pickers), ``@downloaders@`` (of the model downloader), ``@name@`` (of what has no namespace),
-``@configuration@`` (the webhook's), ``@secrets@`` (pull Secrets of ModelSources).
+``@configuration@`` (the webhook's), ``@secrets@`` (pull Secrets of ModelSources), ``@where@`` (in which namespaces
+downloads run), ``@variables@`` (further variables of discovery Jobs).
 """
 
 from __future__ import annotations
@@ -52,7 +53,12 @@ def core_files() -> dict[str, str]:
             name=GUARD,
         ),
         *model_cache_guard(
-            "@account@", own="@namespace@", namespaces=["@namespaces@"], images=["@downloaders@"], name=GUARD
+            "@account@",
+            own="@namespace@",
+            namespaces=["@namespaces@"],
+            images=["@downloaders@"],
+            where="@where@",
+            name=GUARD,
         ),
         *status_guard([], accounts_of="@namespace@", name=GUARD),
     ]
@@ -69,7 +75,9 @@ def core_files() -> dict[str, str]:
 
 def catalogue_files() -> dict[str, str]:
     """The files of the catalogue's chart."""
-    guard = catalogue_guard("@account@", own="@namespace@", namespaces=["@namespaces@"], name=GUARD)
+    guard = catalogue_guard(
+        "@account@", own="@namespace@", namespaces=["@namespaces@"], variables=["@variables@"], name=GUARD
+    )
     return {
         "files/rights.yaml": as_text([plain_rights(catalogue_rules(["@secrets@"]))]),
         "files/guard.yaml": as_text(guard),

@@ -8,10 +8,10 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import yaml
-
-from airunway.resource import Resource
+if TYPE_CHECKING:
+    from airunway.resource import Resource
 
 __all__ = ["Layout", "archive", "chart_layout"]
 
@@ -86,6 +86,8 @@ class Layout:
 
 def chart_layout(folder: Path, package: Path, *, created: str) -> Layout:
     """A layout with a packaged chart as `helm push` makes it, but for the time, which is that of the commit."""
+    import yaml  # not where a release is only signed
+
     made = Layout(folder=folder)
     with tarfile.open(package) as packed:
         (name,) = (each for each in packed.getnames() if each.count("/") == 1 and each.endswith("/Chart.yaml"))

@@ -10,11 +10,13 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tools.generated import ROOT
 from tools.home import home
 
-from airunway.resource import Resource
+if TYPE_CHECKING:
+    from airunway.resource import Resource
 
 __all__ = ["BILL", "PREDICATE", "Build", "bill_statement", "statement"]
 

@@ -13,6 +13,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -20,9 +21,10 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 from tools.supply.oci import Layout
 
-from airunway.resource import Resource
+if TYPE_CHECKING:
+    from airunway.resource import Resource
 
-__all__ = ["IN_TOTO", "KeyFileError", "Signer", "envelope", "is_signed", "load_key", "sign_layout"]
+__all__ = ["IN_TOTO", "KeyFileError", "Signer", "envelope", "is_signed", "key_of", "load_key", "sign_layout"]
 
 IN_TOTO = "application/vnd.in-toto+json"
 _SIMPLE = "application/vnd.dev.cosign.simplesigning.v1+json"
@@ -53,16 +55,23 @@ class Signer:
 def load_key(path: Path, *, password: str = "") -> Signer:
     """The key in a file (PEM, PKCS #8 or SEC 1), opened with `password` if that is given. Raises KeyFileError."""
     try:
-        key = load_pem_private_key(path.read_bytes(), password.encode() or None)
+        content = path.read_bytes()
     except OSError as error:
         raise KeyFileError(f"{path} cannot be read ({error.strerror}): name a file with a private key") from error
+    return key_of(content, password=password, name=str(path))
+
+
+def key_of(content: bytes, *, password: str, name: str) -> Signer:
+    """The key in a text (PEM) that messages call `name`. Raises KeyFileError."""
+    try:
+        key = load_pem_private_key(content, password.encode() or None)
     except (ValueError, TypeError) as error:
         raise KeyFileError(
-            f"{path} is no private key that can be opened ({error}): make one with `openssl genpkey -algorithm EC "
+            f"{name} is no private key that can be opened ({error}): make one with `openssl genpkey -algorithm EC "
             "-pkeyopt ec_paramgen_curve:P-256 -out FILE`, and give its password, if it has one, as SIGNING_PASSWORD"
         ) from error
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
-        raise KeyFileError(f"{path} is a key of another kind: signatures are made with ECDSA on the curve P-256")
+        raise KeyFileError(f"{name} is a key of another kind: signatures are made with ECDSA on the curve P-256")
     return Signer(key=key)
 
 

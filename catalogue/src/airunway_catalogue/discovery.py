@@ -26,10 +26,12 @@ from airunway.artifacts.jobs import (
     CA_FILE,
     ca_mount,
     ca_volume,
+    is_one_of,
     pause_after,
     restricted_container,
     restricted_pod,
 )
+from airunway.artifacts.jobs import ENVIRONMENT as OF_DOWNLOADS
 from airunway.configs.resolution import BUILT_IN, EffectiveConfig, propagated
 from airunway.resource import (
     Resource,
@@ -60,6 +62,27 @@ _OURS: list[Resource] = [
     {"name": "HOME", "value": _SCRATCH},
     {"name": "AIRUNWAY_TERMINATION_LOG", "value": _LOG},
 ]
+ENVIRONMENT = (
+    *(each for each in OF_DOWNLOADS if not each.startswith("AIRUNWAY")),
+    "AIM_*",
+    "AIRUNWAY_TERMINATION_LOG",
+    *CA_VARIABLES,
+    "CUDA_*",
+    "HIP_*",
+    "HOME",
+    "HSA_*",
+    "NCCL_*",
+    "NIM_*",
+    "OMP_NUM_THREADS",
+    "RAY_*",
+    "ROCR_*",
+    "SGLANG_*",
+    "TLLM_*",
+    "TRTLLM_*",
+    "VLLM_*",
+)
+"""Variables that a dry run may get; the chart's ``discovery.variables`` has more. The guard refuses a Job with others,
+as some name code that a program loads."""
 _MOST_SCRATCH = "1Gi"
 """What a dry run may write: a pod that writes more is evicted before its node is full."""
 _NO_NAME = re.compile(r"[^a-z0-9]+")
@@ -227,10 +250,10 @@ def _container(
 
 
 def _environment(template: Resource, request: Request, config: EffectiveConfig | None) -> list[Resource]:
-    """The config's variables, then those of the model server, then ours. The Job of a ClusterModelTemplate gets no
-    values out of objects of the operator's namespace.
+    """Those of the config that a dry run may get, then those of the model server, then ours. The Job of a
+    ClusterModelTemplate gets no values out of objects of the operator's namespace.
     """
-    shared = (config or BUILT_IN).env
+    shared = [each for each in (config or BUILT_IN).env if is_one_of(str(each.get("name")), ENVIRONMENT)]
     namespaced = bool(key_of(template).namespace)
     found = {str(each.get("name")): dict(each) for each in shared if namespaced or "valueFrom" not in each}
     found |= {str(each["name"]): dict(each) for each in request.env if isinstance(each.get("name"), str)}

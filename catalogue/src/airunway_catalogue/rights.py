@@ -18,30 +18,39 @@ from collections.abc import Sequence
 from airunway.api import names
 from airunway.kinds import CLUSTER_MODEL_TEMPLATE, MODEL_TEMPLATE
 from airunway.kube import CONFIG_MAP, JOB, NODE, POD
+from airunway.rbac.pod_rules import (
+    JOBS,
+    POD_RULES,
+    TOKEN_RULES,
+    annotation_rule,
+    environment_rule,
+    of_containers,
+    pod_variables,
+    restricted_rules,
+    scheduling_rules,
+)
 from airunway.rbac.policy_rules import (
     CA_BUNDLE_MOUNTED,
     CA_BUNDLE_ONLY,
+    FURTHER_NAMES,
     HELD,
     OWNERS,
-    POD_RULES,
-    TOKEN_RULES,
+    VARIABLES,
     PolicyRule,
     controlled_by,
     if_present,
     is_account,
     keeps_finalizers,
     literals,
-    of_containers,
     own_records,
     policy_and_binding,
     quoted,
     resource_rules,
-    restricted_rules,
     whereabouts,
 )
 from airunway.rbac.rights import AddOn, Rights, leader_election_rights
 from airunway.resource import Resource
-from airunway_catalogue.discovery import PARTS, command_of
+from airunway_catalogue.discovery import ENVIRONMENT, PARTS, command_of
 from airunway_catalogue.names import CATALOGUE_MANAGER, DISCOVERY
 from airunway_catalogue.pull_secrets import SECRET
 from airunway_catalogue.scan import MODEL_SOURCE_LABEL
@@ -117,20 +126,23 @@ _WHO = "the catalogue"
 _BY_SHARED, _BY_OWN = controlled_by(CLUSTER_MODEL_TEMPLATE.kind), controlled_by(MODEL_TEMPLATE.kind)
 
 
-def catalogue_guard(user: str, *, own: str, namespaces: Sequence[str] = (), name: str) -> list[Resource]:
+def catalogue_guard(
+    user: str, *, own: str, namespaces: Sequence[str] = (), variables: Sequence[str] = (), name: str
+) -> list[Resource]:
     """The policies and their bindings for the account `user` (``system:serviceaccount:NAMESPACE:NAME``).
 
     The account may make and delete discovery Jobs that a template controls, in the form that the catalogue gives them;
     it may make ClusterModelTemplates of a ModelSource, and change nothing of a template but its status. `own` is the
-    namespace in which it runs, `namespaces` are those that it watches (empty: all).
+    namespace in which it runs, `namespaces` are those that it watches (empty: all), and `variables` further ones that a
+    discovery may get, by name or with ``*`` at the end.
     """
     condition = is_account(user)
-    variables = {
+    known = {
         **OWNERS,
         **HELD,
-        "o": "dyn(object)",
-        "pods": "[variables.o.spec.template.spec]",
-        "further": "[]",
+        **{name: VARIABLES[name] for name in ("o", "old", "kind")},
+        **pod_variables([JOBS]),
+        FURTHER_NAMES: f"{quoted(','.join(variables))}.split(',')",
         "script": json.dumps(command_of("")[:-1]),
     }
     rules = if_present(_job_rules(own))
@@ -140,7 +152,7 @@ def catalogue_guard(user: str, *, own: str, namespaces: Sequence[str] = (), name
             f"{name}-discovery",
             condition=condition,
             resources=resource_rules([(JOB.group, JOB.plural)]),
-            variables=variables,
+            variables=known,
             rules=[
                 *whereabouts([], namespaces, who=_WHO, home=own),
                 PolicyRule(
@@ -203,6 +215,13 @@ _PROGRAM = (
     "? ['dry-run', '--format=json'].all(w, w in c.?args.orValue([])) : c.?args.orValue([]) == []))"
 )
 """CEL: the container `c` runs the image's own program, or the script of the variable ``script``."""
+
+
+_FURTHER = (
+    f"variables.{FURTHER_NAMES}.exists(n, n == e.name || "
+    "n.endsWith('*') && e.name.startsWith(n.substring(0, size(n) - 1)))"
+)
+"""CEL: the chart's value has the variable `e`."""
 
 
 _WRITTEN: dict[str, object] = {
@@ -289,6 +308,12 @@ def _job_rules(own: str) -> list[PolicyRule]:
             message="a Job runs the program of its image with the arguments dry-run --format=json, by itself or by the "
             "script of the catalogue, and nothing else",
         ),
+        environment_rule(
+            "discovery",
+            ENVIRONMENT,
+            further=_FURTHER,
+            more="; the value discovery.variables of the chart airunway-catalogue allows others",
+        ),
         # By the namespace: the author of a Job can name any owner.
         PolicyRule(
             expression=f"request.namespace != {quoted(own)} || "
@@ -298,4 +323,6 @@ def _job_rules(own: str) -> list[PolicyRule]:
             "objects",
         ),
         *POD_RULES,
+        *scheduling_rules(),
+        annotation_rule(),
     ]

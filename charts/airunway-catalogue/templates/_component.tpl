@@ -24,6 +24,6 @@
 {{- end }}
 {{- $egress = append $egress (dict "ports" $ports) -}}
 {{- end }}
-{{- $component := dict "root" .root "name" "airunway-catalogue" "args" $args "egress" $egress "guard" (.root.Files.Get "files/guard.yaml") "rights" $rights -}}
+{{- $component := dict "root" .root "name" "airunway-catalogue" "args" $args "egress" $egress "guard" (.root.Files.Get "files/guard.yaml" | replace "@variables@" (join "," $v.discovery.variables)) "rights" $rights -}}
 {{- include (printf "airunway-common.%s" .part) $component -}}
 {{- end }}

@@ -148,7 +148,7 @@
 {{- $pickers := include "airunway.repositories" (append .Values.endpointPicker.images .Values.endpointPicker.image) -}}
 {{- $downloaders := include "airunway.repositories" (append .Values.modelCache.images (include "airunway.downloader" .)) -}}
 {{- $annotations := join "," .Values.gateway.annotations | replace "\\" "" | replace "'" "" -}}
-{{- join "\n---\n" $documents | replace "@pickers@" $pickers | replace "@downloaders@" $downloaders | replace "@annotations@" $annotations -}}
+{{- join "\n---\n" $documents | replace "@pickers@" $pickers | replace "@downloaders@" $downloaders | replace "@annotations@" $annotations | replace "@where@" .Values.modelCache.namespaces -}}
 {{- end }}
 
 {{/* Images without tags and digests, with commas between them. */}}

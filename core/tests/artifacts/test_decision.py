@@ -164,6 +164,13 @@ def test_what_the_policy_does_not_allow_starts_no_job_and_takes_no_complete_weig
     assert is_usable({**ready().artifact, "status": later.status})
 
 
+def test_h2_an_artifact_with_a_variable_that_names_code_gets_no_job_and_says_what_is_allowed() -> None:
+    decision = decide_artifact(facts(artifact(env=[{"name": "PYTHONPATH", "value": "/cache/model"}])))
+    assert decision.objects is None
+    assert condition_of({"status": decision.status}, "DownloadReady")["reason"] == "InvalidSpec"  # type: ignore[index]
+    assert "PYTHONPATH: allowed are AIRUNWAY_*, AWS_*, HF_*" in str(decision.status)
+
+
 def test_a2_the_pod_of_another_job_says_nothing() -> None:
     done = ended(measured(), {"ok": FETCHED}, complete=True)
     foreign = {**done.pods[0], "metadata": {"name": "p", "labels": {"batch.kubernetes.io/job-name": "other"}}}

@@ -34,6 +34,16 @@ def test_an_account_comes_with_a_verdict_and_goes_with_the_last_that_names_it() 
     assert needed([refused], known) == {"kaito": {"team": frozenset({"admin"})}}
 
 
+def test_what_a_policy_lets_an_accepted_deployment_use_comes_and_goes_with_it() -> None:
+    everywhere = deployment(account="models")
+    everywhere["spec"]["tolerations"] = [{"operator": "Exists"}]
+    asked = frozenset({"models", "tolerations=*"})
+    assert needed([everywhere], {}) == {"kaito": {"team": asked}}
+    refused = {**everywhere, "status": deployment(valid=False)["status"]}
+    assert needed([refused], {}) == {"kaito": {"team": frozenset()}}
+    assert needed([refused], {"kaito": {"team": asked}}) == {"kaito": {"team": asked}}, "its pods run"
+
+
 def test_what_no_account_can_be_called_is_left_out() -> None:
     strange: tuple[Any, ...] = ("a b", "A", "a\nkube-system", "-a", ["a"], "a" * 254)
     assert needed([deployment(account=each) for each in strange], {}) == {"kaito": {"team": frozenset()}}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.validation.policy import NAMESPACE_NAME, Grants, Policy, parse_policy, violations
-from airunway.validation.uses import DIMENSIONS
+from airunway.validation.uses import DIMENSIONS, notes_of
 
 AT = "spec.provider.overrides"
 
@@ -57,6 +57,10 @@ EVERYTHING = {
         "overrides": {"schedulerName": "default-scheduler", "dnsConfig": {"nameservers": ["10.0.0.10"]}},
     },
 }
+_TERM = {"topologyKey": "kubernetes.io/hostname"}
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+BESIDE = {"podAntiAffinity": {_REQUIRED: [{**_TERM, "namespaces": ["a"]}]}}
+ANYWHERE = {"podAffinity": {_REQUIRED: [{**_TERM, "namespaceSelector": {}}]}}
 EVERY_PATH = {
     "spec.serviceAccountName",
     "spec.priorityClassName",
@@ -109,7 +113,8 @@ def test_an_accelerator_is_no_extended_resource_unless_the_policy_lists_it(name:
 
 @pytest.mark.parametrize("dimension", DIMENSIONS)
 def test_h6_each_list_stands_for_itself(dimension: str) -> None:
-    refused = judged(EVERYTHING, only(**{"capabilities": ["*"], dimension: ["other"]}))
+    spec = {**EVERYTHING, "affinity": BESIDE} if dimension == "affinityNamespaces" else EVERYTHING
+    refused = judged(spec, only(**{"capabilities": ["*"], dimension: ["other"]}))
     assert refused
     noun = DIMENSIONS[dimension].noun
     assert all(
@@ -141,6 +146,21 @@ def test_h6_each_list_stands_for_itself(dimension: str) -> None:
             {"nodeSelector": {"airunway.ai/nodes-of": "b-12345678"}},
             "spec.nodeSelector[airunway.ai/nodes-of]",
             {"nodeSelectorKeys": ["airunway.ai/nodes-of"]},
+        ),
+        (
+            {"affinity": ANYWHERE},
+            f"spec.affinity.podAffinity.{_REQUIRED}[0].namespaceSelector",
+            {"affinityNamespaces": ["*"]},
+        ),
+        (
+            {"affinity": BESIDE},
+            f"spec.affinity.podAntiAffinity.{_REQUIRED}[0].namespaces[0]",
+            {"affinityNamespaces": ["a"]},
+        ),
+        (
+            overridden(template={"affinity": BESIDE}),
+            f"{AT}.template.affinity.podAntiAffinity.{_REQUIRED}[0].namespaces[0]",
+            {"affinityNamespaces": ["a"]},
         ),
     ],
 )
@@ -388,3 +408,24 @@ JSON = st.recursive(
 def test_whatever_a_spec_is_it_gets_a_verdict(spec: Any) -> None:
     for policy in (Policy(), only(**{key: [] for key in DIMENSIONS})):
         assert all(path.startswith("spec.") for path in judged(spec, policy))
+
+
+def test_what_needs_a_policy_is_noted_for_the_guards_and_nothing_else() -> None:
+    assert notes_of(EVERYTHING) == frozenset()
+    spec = {
+        "tolerations": [{"operator": "Exists"}, {"key": "nvidia.com/gpu"}],
+        "priorityClassName": "system-cluster-critical",
+        "nodeSelector": {"node-role.kubernetes.io/infra": "", "pool": "a"},
+        "affinity": {**BESIDE, **ANYWHERE},
+        "podTemplate": {"metadata": {"annotations": {"example.org/a": "1", "plain": "1", "two words.x": "1"}}},
+        **overridden(schedulerName="kai"),
+    }
+    assert notes_of(spec) == {
+        "tolerations=*",
+        "priorityClasses=system-cluster-critical",
+        "nodeSelectorKeys=node-role.kubernetes.io/infra",
+        "affinityNamespaces=a",
+        "affinityNamespaces=*",
+        "podAnnotations=example.org/a",
+        "schedulers=kai",
+    }

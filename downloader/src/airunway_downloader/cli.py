@@ -125,15 +125,19 @@ def _carry_out(order: _Order, environment: Mapping[str, str], stop: Stop) -> dic
     ended = threading.Event()
     threading.Thread(target=_log, args=(progress, ended), name="log", daemon=True).start()
     try:
-        return _download(order, source, progress, stop=stop, stall=stall)
+        claim = environment.get("AIRUNWAY_CLAIM_UID", "")
+        return _download(order, source, progress, stop=stop, stall=stall, claim=claim)
     finally:
         ended.set()
 
 
-def _download(order: _Order, source: Source, progress: Progress, *, stop: Stop, stall: float) -> dict[str, object]:
+def _download(
+    order: _Order, source: Source, progress: Progress, *, stop: Stop, stall: float, claim: str
+) -> dict[str, object]:
     os.umask(0o022)  # engines read the files under other accounts
     order.into.mkdir(parents=True, exist_ok=True)
-    tree = Tree(order.into, node=node_identity(), writer=secrets.token_hex(6), goes_on=stop.check)
+    tree = Tree(order.into, node=node_identity(), writer=secrets.token_hex(6), goes_on=stop.check, claim=claim)
+    tree.claimed()
     if marker := tree.complete(request_key(order.uri, order.revision, order.filters)):
         progress.enter("Done")
         kept = {name: marker[name] for name in ("bytes", "revision", "digest")}

@@ -4,10 +4,14 @@
     .airunway/parts/<file>.<node>.<writer>  what one writer has of one file so far
     .airunway/verified/<file>               SHA-256 of a finished file, where the source states no digest
     .airunway/complete.json                 the marker: the whole tree is there; written last
+    .airunway/claim                         uid of the claim of which all of this is
 
 No two writers ever share a file. A writer holds a lock (flock) on each of its parts, so that a later one can see that
 it is dead, and then takes its parts over. A part of another node is copied and not taken: some shared file systems keep
 locks within a node, and the writer there may only have been cut off.
+
+A volume may come with what another claim's users left on it, and a marker can be copied. So the folder and the marker
+name the uid of their claim, and what names another one is removed, not believed.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 import stat
 import threading
 import zlib
@@ -148,15 +153,41 @@ class Part:
 class Tree:
     """The folder of one claim, for one writer. Raises OSError where the file system fails, Failure where it is full."""
 
-    def __init__(self, root: Path, *, node: str, writer: str, goes_on: Callable[[], None]) -> None:
-        """`node` and `writer` name this process; `goes_on` is asked while files are read, and raises to stop."""
+    def __init__(self, root: Path, *, node: str, writer: str, goes_on: Callable[[], None], claim: str = "") -> None:
+        """`node` and `writer` name this process; `goes_on` is asked while files are read, and raises to stop. `claim`
+        is the uid of the claim that is mounted at `root`; empty for a folder that is none.
+        """
         self._model, self._own = root / "model", root / ".airunway"
         self._parts, self._verified = self._own / "parts", self._own / "verified"
         self._marker = self._own / "complete.json"
-        self._root, self._node, self._writer, self._goes_on = root, node, writer, goes_on
+        self._root, self._node, self._writer, self._goes_on, self._claim = root, node, writer, goes_on, claim
         self._one_copy = threading.Lock()
 
     # --------------------------------------------------------------------------------------------------- the marker
+
+    def claimed(self) -> None:
+        """Remove our notes and parts if they are of another claim, and note whose they are from now on."""
+        if not self._claim or self._noted_claim() == self._claim:
+            return
+        if self._own.is_symlink():
+            self._own.unlink()
+        elif self._own.exists():
+            shutil.rmtree(self._own)
+        with self._full_is_a_failure(0):
+            for folder in (self._own, self._parts):
+                _real_folder(folder)
+            part = self._parts / f"claim.{self._node}.{self._writer}"
+            _write(part, self._claim.encode())
+            os.replace(part, self._own / "claim")
+            _sync_folder(self._own)
+
+    def _noted_claim(self) -> str:
+        try:
+            found = self._own / "claim"
+            whole = stat.S_ISDIR(os.lstat(self._own).st_mode) and stat.S_ISREG(os.lstat(found).st_mode)
+            return found.read_text(encoding="ascii") if whole else ""
+        except (OSError, ValueError):
+            return ""
 
     def complete(self, request: str) -> dict[str, Any] | None:
         """The marker, if it is of this request and all its files are there with their sizes. They are not read."""
@@ -164,6 +195,8 @@ class Tree:
             marker: dict[str, Any] = json.loads(self._marker.read_bytes())
             files = [Placed(path=path, size=size, sha256=sha256) for path, size, sha256 in marker["files"]]
             if request not in marker["requests"] or marker["digest"] != digest_of(files):
+                return None
+            if marker["claim"] != self._claim:
                 return None
             states = ((each, os.lstat(self._model / each.path)) for each in files)
             whole = all(stat.S_ISREG(state.st_mode) and state.st_size == each.size for each, state in states)
@@ -176,7 +209,8 @@ class Tree:
         placed = sorted(files, key=lambda each: each.path.encode())
         digest = digest_of(placed)
         listed = [[each.path, each.size, each.sha256] for each in placed]
-        text = json.dumps({"v": 1, "requests": requests, "digest": digest, **content, "files": listed})
+        known = {"v": 1, "claim": self._claim, "requests": requests, "digest": digest}
+        text = json.dumps({**known, **content, "files": listed})
         part = self._parts / f"marker.{self._node}.{self._writer}"
         with self._full_is_a_failure(0):
             _write(part, text.encode())

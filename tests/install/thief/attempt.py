@@ -91,6 +91,47 @@ PRIVILEGED = "must not be privileged, gain privileges, or have capabilities adde
 _MOUNTS = "must not mount the file system of their node"
 IDENTITY = "only run as a service account that a ModelDeployment of the namespace names"
 
+PROFILES = "must not choose SELinux labels, or a seccomp or AppArmor profile"
+TAINTS = "must not tolerate every taint"
+OTHERS = "must not look at other namespaces"
+FIELDS_OF_PODS = "pods have only fields that translations write"
+ANNOTATIONS = "act on annotations with their domain"
+_CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
+REQUIRED, _PREFERRED = (f"{how}DuringSchedulingIgnoredDuringExecution" for how in ("required", "preferred"))
+_ON_CONTROL_PLANE = {"matchExpressions": [{"key": _CONTROL_PLANE, "operator": "Exists"}]}
+EVERYBODY = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}, "namespaceSelector": {}}
+_BESIDE_THE_SYSTEM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}, "namespaces": ["kube-system"]}
+ORDERS: dict[str, str] = {
+    "sidecar.istio.io/userVolume": '[{"name":"x","hostPath":{"path":"/"}}]',
+    "sidecar.istio.io/inject": "true",
+    "io.kubernetes.cri-o.Devices": "/dev/mem:/dev/mem:rwm",
+    "vault.hashicorp.com/agent-inject": "true",
+    "kaito.sh/enablelb": "True",
+    "service.beta.kubernetes.io/aws-load-balancer-type": "external",
+    "gpu-fraction": "0.5",
+}
+"""Annotations by which injectors, runtimes, operators and schedulers act."""
+
+LOADERS = (
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "PYTHONSTARTUP",
+    "PYTHONUSERBASE",
+    "PYTHONWARNINGS",
+    "LD_PRELOAD",
+    "LD_LIBRARY_PATH",
+    "LD_AUDIT",
+    "GCONV_PATH",
+    "OPENSSL_CONF",
+    "OPENSSL_MODULES",
+    "BASH_ENV",
+    "NODE_OPTIONS",
+    "PATH",
+    "SSLKEYLOGFILE",
+    "pythonpath",
+)
+"""Variables by which programs, interpreters and libraries load code, or say their secrets."""
+
 _IN_A_POD: dict[str, tuple[Resource, str]] = {
     "the node's network": ({"hostNetwork": True}, _NODE),
     "the node's processes": ({"hostPID": True}, _NODE),
@@ -106,6 +147,49 @@ _IN_A_POD: dict[str, tuple[Resource, str]] = {
     "a service account": ({"serviceAccountName": "cluster-admin"}, IDENTITY),
     "a service account by its old name": ({"serviceAccount": "cluster-admin"}, IDENTITY),
     "the picker of another": ({"serviceAccountName": "another-epp"}, IDENTITY),
+    "an SELinux type": ({"securityContext": {"seLinuxOptions": {"type": "spc_t"}}}, PROFILES),
+    "an SELinux role": ({"securityContext": {"seLinuxOptions": {"role": "sysadm_r"}}}, PROFILES),
+    "no seccomp": ({"securityContext": {"seccompProfile": {"type": "Unconfined"}}}, PROFILES),
+    "a seccomp profile of the node": (
+        {"securityContext": {"seccompProfile": {"type": "Localhost", "localhostProfile": "open.json"}}},
+        PROFILES,
+    ),
+    "no AppArmor": ({"securityContext": {"appArmorProfile": {"type": "Unconfined"}}}, PROFILES),
+    "the highest priority": ({"priorityClassName": "system-node-critical"}, "a priority class of the system"),
+    "the cluster's priority": ({"priorityClassName": "system-cluster-critical"}, "a priority class of the system"),
+    "every taint": ({"tolerations": [{"operator": "Exists"}]}, TAINTS),
+    "every taint, one effect": ({"tolerations": [{"operator": "Exists", "effect": "NoSchedule"}]}, TAINTS),
+    "the control plane's taint": ({"tolerations": [{"key": _CONTROL_PLANE, "operator": "Exists"}]}, TAINTS),
+    "the taint of add-ons": ({"tolerations": [{"key": "CriticalAddonsOnly", "operator": "Exists"}]}, TAINTS),
+    "the control plane's nodes": ({"nodeSelector": {_CONTROL_PLANE: ""}}, "must not select nodes of the control plane"),
+    "another deployment's nodes": (
+        {"nodeSelector": {"airunway.ai/nodes-of": "b"}},
+        "must not select nodes of the control plane",
+    ),
+    "the control plane by affinity": (
+        {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [_ON_CONTROL_PLANE]}}}},
+        "must not prefer nodes of the control plane",
+    ),
+    "rather the control plane": (
+        {"affinity": {"nodeAffinity": {_PREFERRED: [{"weight": 1, "preference": _ON_CONTROL_PLANE}]}}},
+        "must not prefer nodes of the control plane",
+    ),
+    "nobody beside it": ({"affinity": {"podAntiAffinity": {REQUIRED: [EVERYBODY]}}}, OTHERS),
+    "rather nobody beside it": (
+        {"affinity": {"podAntiAffinity": {_PREFERRED: [{"weight": 1, "podAffinityTerm": EVERYBODY}]}}},
+        OTHERS,
+    ),
+    "beside a namespace's pods": (
+        {
+            "affinity": {
+                "podAffinity": {REQUIRED: [{**EVERYBODY, "namespaceSelector": None, "namespaces": ["kube-system"]}]}
+            }
+        },
+        OTHERS,
+    ),
+    "a scheduler of its own": ({"schedulerName": "evil"}, "must not choose another scheduler"),
+    "a field that nobody writes": ({"shareProcessNamespace": True}, FIELDS_OF_PODS),
+    "a name of a host": ({"hostname": "registry"}, FIELDS_OF_PODS),
 }
 IN_A_CONTAINER: dict[str, tuple[Resource, str]] = {
     "privileged": ({"securityContext": {"privileged": True}}, PRIVILEGED),
@@ -113,6 +197,18 @@ IN_A_CONTAINER: dict[str, tuple[Resource, str]] = {
     "capabilities": ({"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}, PRIVILEGED),
     "a port of the node": ({"ports": [{"containerPort": 80, "hostPort": 80}]}, "must not take ports of their node"),
     "a probe of the node": ({"livenessProbe": {"httpGet": {"port": 10250, "host": "127.0.0.1"}}}, "probes must not"),
+    "a probe of the cloud": (
+        {"readinessProbe": {"httpGet": {"port": 80, "host": "169.254.169.254"}}},
+        "probes must not",
+    ),
+    "a connection of the node": ({"startupProbe": {"tcpSocket": {"port": 22, "host": "10.0.0.1"}}}, "probes must not"),
+    "a request of the node": (
+        {"lifecycle": {"preStop": {"httpGet": {"port": 80, "host": "169.254.169.254"}}}},
+        "probes must not",
+    ),
+    "an SELinux type of a container": ({"securityContext": {"seLinuxOptions": {"type": "spc_t"}}}, PROFILES),
+    "a container without seccomp": ({"securityContext": {"seccompProfile": {"type": "Unconfined"}}}, PROFILES),
+    "a container without AppArmor": ({"securityContext": {"appArmorProfile": {"type": "Unconfined"}}}, PROFILES),
 }
 CONTAINER: Resource = {"name": "model", "image": "registry.example/evil"}
 FIELDS = ("containers", "initContainers")
@@ -143,6 +239,12 @@ def put(obj: Resource, path: str, value: object) -> Resource:
         assert isinstance(node, dict), (path, position)
     node[last] = value
     return obj
+
+
+def annotations_of(kind: UpstreamKind) -> list[str]:
+    """Paths of annotations in objects of the kind, of which the upstream gives some to pods and to other objects."""
+    beside = (path.removesuffix(".spec") for path in kind.pods if path.endswith(".spec"))
+    return sorted({*(f"{path}.metadata.annotations" for path in beside), *kind.annotations})
 
 
 def to_kind(kind: UpstreamKind) -> Kind:

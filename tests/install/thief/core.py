@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.install.thief.attempt import (
+    ANNOTATIONS,
     CLUSTER_RUNTIME_CONFIG,
     CONFIG_MAP,
     CONTAINER,
@@ -16,10 +17,12 @@ from tests.install.thief.attempt import (
     HTTP_ROUTE,
     IDENTITY,
     INFERENCE_POOL,
+    LOADERS,
     MINE,
     MODEL_DEPLOYMENT,
     NO_RIGHT,
     OPERATOR,
+    ORDERS,
     OWNER,
     POD,
     RBAC,
@@ -106,6 +109,18 @@ def _of_routes() -> Iterator[Attempt]:
         before = [{**others[1], "restartPolicy": "Always"}]  # only such ones have probes and hooks
         yield tried("pickers", f"{what}, beside it", words, DEPLOYMENT, pod({"containers": others}))
         yield tried("pickers", f"{what}, before it", words, DEPLOYMENT, pod({"initContainers": before}))
+    for name in LOADERS:
+        variables = [*theirs["env"], {"name": name, "value": "/x"}]
+        words = "an endpoint picker gets only the variables NAMESPACE, POD_NAME"
+        yield tried(
+            "pickers", f"the variable {name}", words, DEPLOYMENT, pod({"containers": [{**theirs, "env": variables}]})
+        )
+    for key, value in ORDERS.items():
+        body = of(DEPLOYMENT)
+        body["spec"]["template"]["metadata"]["annotations"] = {key: value}
+        yield tried("annotations", f"{key} on pods", ANNOTATIONS, DEPLOYMENT, body)
+        for kind in (DEPLOYMENT, SERVICE, INFERENCE_POOL, DESTINATION_RULE, CONFIG_MAP):
+            yield tried("annotations", f"{key} on a {kind.kind}", ANNOTATIONS, kind, of(kind, annotations={key: value}))
     yield tried("pickers", "a priority", one, DEPLOYMENT, pod({"priorityClassName": "high"}))
     many = of(DEPLOYMENT)
     many["spec"]["replicas"] = 50

@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tests.install.thief.attempt import CUSTOMER, MINE, OPERATOR, OWNER, Attempt, customer_of, moved, pods
+from tests.install.thief.attempt import (
+    ANNOTATIONS,
+    CUSTOMER,
+    LOADERS,
+    MINE,
+    OPERATOR,
+    ORDERS,
+    OWNER,
+    PROFILES,
+    Attempt,
+    customer_of,
+    moved,
+    pods,
+)
 
 from airunway.api import names
 from airunway.api.modeldeployment import volume_claim_name
@@ -172,7 +185,7 @@ def _of_downloads() -> Iterator[Attempt]:
         ("another flag", {"args": [*container["args"], "--evil=1"]}, program),
         ("a hook", {"lifecycle": {"preStop": exec_}}, program),
         ("a command as a probe", {"livenessProbe": exec_}, program),
-        ("all of a Secret", {"envFrom": [{"secretRef": {"name": "precious"}}]}, program),
+        ("all of a Secret", {"envFrom": [{"secretRef": {"name": "precious"}}]}, "gets only the variables"),
         ("a mount of its choice", {"volumeMounts": [{"name": "scratch", "mountPath": "/etc"}]}, "mounts and the port"),
         (
             "authorities in place of the weights",
@@ -192,10 +205,23 @@ def _of_downloads() -> Iterator[Attempt]:
         ),
         ("capabilities", {"securityContext": {**context, "capabilities": {"drop": ["KILL"]}}}, hardened),
         ("root", {"securityContext": {**context, "runAsUser": 0}}, hardened),
-        ("any profile", {"securityContext": {**context, "seccompProfile": {"type": "Unconfined"}}}, hardened),
+        ("any profile", {"securityContext": {**context, "seccompProfile": {"type": "Unconfined"}}}, PROFILES),
     ):
         body = _changed(honest, "spec/template/spec/containers", [{**container, **fields}])
         yield _created("program of Jobs", what, words, body)
+    for name in LOADERS:
+        variables = [*container["env"], {"name": name, "value": "/cache/model"}]
+        body = _changed(honest, "spec/template/spec/containers", [{**container, "env": variables}])
+        yield _created("environment of Jobs", name, "the downloader gets only the variables", body)
+    for key, order in ORDERS.items():
+        body = _changed(honest, "spec/template/metadata/annotations", {key: order})
+        yield _created("annotations", f"{key} on pods of Jobs", ANNOTATIONS, body)
+        yield _created(
+            "annotations", f"{key} on a Job", ANNOTATIONS, _changed(honest, "metadata/annotations", {key: order})
+        )
+    elsewhere = _changed(honest, "metadata/namespace", customer_of("vllm"))
+    words = f"kubectl label namespace {customer_of('vllm')} {names.MODEL_CACHE_LABEL}=allowed"
+    yield _created("namespaces", "a Job where no administrator allows it", words, elsewhere)
     other = {"name": "evil", "image": DEFAULT_DOWNLOADER_IMAGE, "securityContext": context}
     one = "has one container"
     yield _created(
@@ -208,7 +234,7 @@ def _of_downloads() -> Iterator[Attempt]:
         ("a token", "automountServiceAccountToken", True, "hold no token of the API"),
         ("root", "securityContext", {**secure, "runAsUser": 0}, users),
         ("any user", "securityContext", {**secure, "runAsNonRoot": False}, users),
-        ("any profile", "securityContext", {**secure, "seccompProfile": {"type": "Unconfined"}}, users),
+        ("any profile", "securityContext", {**secure, "seccompProfile": {"type": "Unconfined"}}, PROFILES),
         ("a priority", "priorityClassName", "high", single),
         ("a runtime", "runtimeClassName", "evil", single),
         ("names of hosts", "hostAliases", [{"ip": "1.2.3.4", "hostnames": ["huggingface.co"]}], names_),

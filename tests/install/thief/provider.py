@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Literal
 
 from tests.install.thief.attempt import (
+    ANNOTATIONS,
     BINDING,
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -25,6 +26,7 @@ from tests.install.thief.attempt import (
     NO_RIGHT,
     NODE,
     OPERATOR,
+    ORDERS,
     OWNER,
     POD,
     POLICY,
@@ -37,6 +39,7 @@ from tests.install.thief.attempt import (
     SERVICE_ACCOUNT,
     WEBHOOK,
     Attempt,
+    annotations_of,
     customer_of,
     may_read,
     moved,
@@ -99,9 +102,30 @@ def of_a_provider(manifest: ProviderManifest) -> list[Attempt]:
         for path in upstream.containers:
             evil = {**CONTAINER, **IN_A_CONTAINER["privileged"][0]}
             tried("pods", f"privileged, in {path}", PRIVILEGED, kind, put(of(kind), path, evil))
+        for path in annotations_of(upstream):
+            for key, value in {**ORDERS, "container.apparmor.security.beta.kubernetes.io/model": "unconfined"}.items():
+                where = f"{key}, in {path} of a {upstream.kind}"
+                tried("annotations", where, ANNOTATIONS, kind, put(of(kind), f"{path}", {key: value}))
+        for path in upstream.probes:
+            probe = {"httpGet": {"port": 80, "host": "169.254.169.254"}}
+            tried("probes", f"{path} of a {upstream.kind}", "probes must not", kind, put(of(kind), path, probe))
+        for path in upstream.replicas:
+            body = put(of(kind), path, 100_000)
+            tried("replicas", f"{path} of a {upstream.kind}", "at most 1000 pods", kind, body)
         for path in upstream.unused:
             body = put(of(kind), path, {"thief": True})
             tried("pods", f"{path} of a {upstream.kind}", f"no translation writes {path}", kind, body)
+
+    for upstream in written:
+        kind = to_kind(upstream)
+        body = of(kind)
+        body["metadata"]["annotations"] = {"kaito.sh/enablelb": "True"}
+        if kind.kind == "Service":
+            body["spec"] = {"ports": [{"port": 80}]}
+        if kind.kind == "NetworkPolicy":
+            body["spec"] = {"podSelector": {"matchLabels": {names.MODEL_DEPLOYMENT: MINE, "ray.io/is-ray-node": "yes"}}}
+        if (kind.group, kind.plural) != ("", "serviceaccounts") and kind.group != RBAC:  # those have names of plans
+            tried("annotations", f"on a {kind.kind}", ANNOTATIONS, kind, body)
 
     # Where.
     kind = to_kind(primary)
@@ -218,7 +242,16 @@ def of_a_provider(manifest: ProviderManifest) -> list[Attempt]:
             tried("services", what, words, SERVICE, {**of(SERVICE), "spec": {**spec, **ports}})
     if ("networking.k8s.io", "networkpolicies") in kinds:
         kind = Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
-        tried("services", "all pods open", "pods of ModelDeployments", kind, {**of(kind), "spec": {"podSelector": {}}})
+        ray = {"ray.io/is-ray-node": "yes"}
+        for what, selected in (
+            ("all pods open", {}),
+            ("another provider's pods open", {names.MODEL_DEPLOYMENT: MINE}),
+            ("another deployment's pods open", {names.MODEL_DEPLOYMENT: "foreign", **ray}),
+            ("a tenant's Ray cluster open", ray),
+            ("another label of a deployment", {names.PROVIDER: other, **ray}),
+        ):
+            body = {**of(kind), "spec": {"podSelector": {"matchLabels": selected}, "ingress": [{}]}}
+            tried("services", what, "pods of its own ModelDeployment only", kind, body)
 
     told = {"status": {"namespaces": {EMPTY: "cluster-admin"}}}
     words = "must not change its namespaces and their service accounts"

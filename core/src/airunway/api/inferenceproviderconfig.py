@@ -257,8 +257,9 @@ class InferenceProviderConfigStatus(ApiModel):
     namespaces: dict[str, Annotated[str, Field(max_length=2048)]] = Field(
         default_factory=dict,
         max_length=10000,
-        description="Namespaces with deployments of the provider, each with the service accounts that they name, "
-        "separated by blanks. The core writes it, and the guards of the provider's account read it.",
+        description="Namespaces with deployments of the provider, each with the service accounts that they name and "
+        "what they use by leave of a policy (tolerations=*), separated by blanks. The core writes it, and the guards "
+        "of the provider's account read it.",
     )
 
 

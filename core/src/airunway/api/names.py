@@ -44,6 +44,8 @@ GATEWAY_PART = "gateway"
 """Value of the label `PART` on what the gateway part makes; its name in ``status.parts``."""
 
 MODEL_CACHE_PART = "model-cache"
+MODEL_CACHE_LABEL = f"{GROUP}/model-cache"
+"""Label on namespaces in which the model cache may run its Jobs: ``allowed``. Only administrators label namespaces."""
 """Value of the label `PART` on what the model cache part makes; its name in ``status.parts``."""
 
 CLAIM_UID = f"{GROUP}/claim-uid"

@@ -43,6 +43,7 @@ from airunway.artifacts.jobs import (
     end_of,
     end_of_try,
     ended_at,
+    environment_fault,
     exit_code,
     fills,
     finished,
@@ -148,6 +149,9 @@ def decide_artifact(facts: ArtifactFacts) -> ArtifactDecision:
         return ArtifactDecision(delete_self=True)
     work.verdicts["RuntimeConfigReady"] = config = work.config_verdict()
     if config.ready is not True:
+        return work.decision(objects=None, left=left)
+    if (fault := environment_fault(facts.artifact)) and not work.completed:
+        work.verdicts["DownloadReady"] = Verdict(ready=False, reason="InvalidSpec", message=fault)
         return work.decision(objects=None, left=left)
     objects = work.objects()
     if (no := facts.refused) is not None and not work.completed:  # a claim that could not grow still has its weights

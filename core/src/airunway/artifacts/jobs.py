@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from fnmatch import fnmatchcase
 
 import orjson
 
@@ -22,6 +23,7 @@ from airunway.redaction import bounded, redacted
 from airunway.resource import (
     Resource,
     annotations_of,
+    copy_of,
     dig,
     entries_at,
     filled,
@@ -48,6 +50,17 @@ CACHE_PATH = "/cache"
 SCRATCH_PATH = "/tmp"
 """Where the pods may write what is not kept."""
 
+ENVIRONMENT = (
+    "AIRUNWAY_*",
+    "AWS_*",
+    "HF_*",
+    *(case(f"{scheme}_proxy") for case in (str.upper, str.lower) for scheme in ("http", "https", "all", "no")),
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+)
+"""Variables that the downloader reads. The guard refuses a Job with any other: some name code that a program loads, as
+``PYTHONPATH`` and ``LD_PRELOAD`` do."""
+
 CA_VOLUME, CA_PATH = "ca-bundle", "/etc/airunway/ca"
 """The volume with the authorities that a Job trusts, and where it is mounted."""
 CA_FILE = f"{CA_PATH}/ca.crt"
@@ -57,6 +70,7 @@ CA_VARIABLE = "AIRUNWAY_CA_FILE"
 
 _CLAIM = "weights"
 _TOKEN_KEY = "HF_TOKEN"
+_CLAIM_VARIABLE = "AIRUNWAY_CLAIM_UID"
 
 
 class Step(StrEnum):
@@ -160,15 +174,38 @@ def claim_of_job(job: Resource) -> str:
     return ""
 
 
+def environment_fault(artifact: Resource) -> str:
+    """Why no Job is made for the artifact's variables; empty if the downloader reads all of them."""
+    for position, name in enumerate(str(dig(each, "name")) for each in list_at(artifact, "spec", "env")):
+        if not _is_read(name):
+            return (
+                f"spec.env[{position}].name: the downloader gets no variable {bounded(name)}: allowed are "
+                f"{', '.join(ENVIRONMENT)}"
+            )
+    return ""
+
+
+def _is_read(name: str) -> bool:
+    return is_one_of(name, ENVIRONMENT)
+
+
+def is_one_of(name: str, patterns: Iterable[str]) -> bool:
+    """Whether a variable's name is among these, some of which end with ``*``."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
 def bound_to(job: Resource, claim: Resource) -> Resource:
-    """The Job with the uid of the claim that it fills: a later claim may have the same name."""
-    metadata = job["metadata"]
-    annotations = {**(metadata.get("annotations") or {}), names.CLAIM_UID: uid_of(claim)}
-    return {**job, "metadata": {**metadata, "annotations": annotations}}
+    """The Job with the uid of the claim that it fills: a later claim may have the same name, and its volume content
+    of others, which the downloader does not believe.
+    """
+    made = copy_of(job)
+    made["metadata"].setdefault("annotations", {})[names.CLAIM_UID] = uid_of(claim)
+    made["spec"]["template"]["spec"]["containers"][0]["env"].append({"name": _CLAIM_VARIABLE, "value": uid_of(claim)})
+    return made
 
 
 def fills(job: Resource, claim: Resource) -> bool:
-    """Whether a Job fills exactly this claim. One of an earlier release does not say it and is believed."""
+    """Whether a Job fills exactly this claim."""
     return annotations_of(job).get(names.CLAIM_UID) in (None, "", uid_of(claim))
 
 
@@ -213,14 +250,18 @@ def _arguments(spec: Resource, step: Step, revision: str) -> list[str]:
 
 
 def _environment(artifact: Resource, config: EffectiveConfig | None) -> list[Resource]:
-    """The config's variables, then the token, the artifact's variables, and what names the artifact."""
+    """The config's variables that a downloader reads, then the token, the artifact's variables, and what names it.
+
+    Most variables of a config are for engines, and each could be one by which a program loads code.
+    """
     spec = mapping_at(artifact, "spec")
-    found = {str(each.get("name")): dict(each) for each in (config or BUILT_IN).env}
+    found = {name: dict(each) for each in (config or BUILT_IN).env if _is_read(name := str(each.get("name")))}
     token = dig(spec, "secrets", "huggingFaceToken") or (config or BUILT_IN).token
     if token:
         source = {"secretKeyRef": {"name": token, "key": _TOKEN_KEY}}
         found[_TOKEN_KEY] = {"name": _TOKEN_KEY, "valueFrom": source}
     found |= {str(each["name"]): dict(each) for each in entries_at(spec, "env") if "name" in each}
+    found.pop(_CLAIM_VARIABLE, None)
     found.pop(CA_VARIABLE, None)
     found["AIRUNWAY_ARTIFACT_UID"] = {"name": "AIRUNWAY_ARTIFACT_UID", "value": uid_of(artifact)}
     return list(found.values())

@@ -2,10 +2,10 @@
 "Providers").
 
 A policy in the API server sees one request and no other objects. So the leader writes to each InferenceProviderConfig
-the namespaces with deployments of that provider, each with the service accounts that the deployments name; the
-provider's guards read them there. It does so before the verdict on a deployment: providers wait for the verdict, so
-their first write is allowed. Entries that are no longer needed are removed later, so that there is a write per change
-of the set and not per deployment.
+the namespaces with deployments of that provider, each with the service accounts that the deployments name and with
+what they use by leave of a policy (``tolerations=*``, `notes_of`); the provider's guards read them there. It does so
+before the verdict on a deployment: providers wait for the verdict, so their first write is allowed. Entries that are no
+longer needed are removed later, so that there is a write per change of the set and not per deployment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from typing import TypeAlias
 from airunway.api import names
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import AnyReflector, Client, KubeError, NotFound, is_retryable
+from airunway.process.deployment_cache import whole
 from airunway.resource import ObjectKey, Resource, dig, finalizers_of, is_true, key_of
+from airunway.validation.uses import notes_of
 
 log = logging.getLogger(__name__)
 
@@ -31,30 +33,32 @@ KEPT = 60.0
 """Seconds for which an entry stays after a pass has asked for it, because the caches lag."""
 
 MAX_ACCOUNTS = 2048
-"""Maximum characters of a namespace's service accounts: an object holds about a million, and one tenant must not use
-them all. The guards refuse the pods of further accounts, and the deployment reports it.
+"""Maximum characters of a namespace's entries: an object holds about a million, and one tenant must not use them all.
+The guards refuse the pods of further accounts and uses, and the deployment reports it.
 """
 
 _ACCOUNT = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?", re.ASCII)
 
 Namespaces: TypeAlias = Mapping[str, frozenset[str]]
-"""Service accounts by namespace."""
+"""Service accounts and uses by namespace."""
 
 
 def needed(deployments: Iterable[Resource], known: Mapping[str, Namespaces]) -> dict[str, dict[str, frozenset[str]]]:
-    """The namespaces of each provider's deployments, with the service accounts that may run their pods.
+    """The namespaces of each provider's deployments, with the service accounts that may run their pods, and what the
+    pods may use.
 
-    An account is added once the core has accepted the deployment. It stays (if `known`) while a deployment names it:
+    An entry is added once the core has accepted the deployment. It stays (if `known`) while a deployment needs it:
     running pods must not lose their account because the spec became invalid for another reason.
     """
     found: dict[str, dict[str, frozenset[str]]] = {}
     for deployment in deployments:
-        namespace, account = key_of(deployment).namespace, account_of(deployment)
+        namespace, asked = key_of(deployment).namespace, asked_by(deployment)
         valid = is_true(deployment, "Validated")
         for provider in providers_of(deployment):
-            accounts = found.setdefault(provider, {}).setdefault(namespace, frozenset())
-            if account and (valid or account in known.get(provider, {}).get(namespace, ())):
-                found[provider][namespace] = accounts | {account}
+            entries = found.setdefault(provider, {}).setdefault(namespace, frozenset())
+            if asked:
+                kept = asked if valid else asked & known.get(provider, {}).get(namespace, frozenset())
+                found[provider][namespace] = entries | kept
     return found
 
 
@@ -64,14 +68,17 @@ def providers_of(deployment: Resource) -> set[str]:
     return {provider for provider in (dig(deployment, "status", "provider", "name"), *holders) if provider}
 
 
-def account_of(deployment: Resource) -> str:
-    """The service account that a deployment names; empty if there is none, or not a valid name."""
-    account = dig(deployment, "spec", "serviceAccountName")
-    return account if isinstance(account, str) and _ACCOUNT.fullmatch(account) else ""
+def asked_by(deployment: Resource) -> frozenset[str]:
+    """The service account that a deployment names, if it is a valid name, and its `notes_of`."""
+    spec = whole(deployment).get("spec")
+    found = notes_of(spec) if isinstance(spec, dict) else frozenset()
+    account = dig(spec, "serviceAccountName")
+    named = isinstance(account, str) and _ACCOUNT.fullmatch(account)
+    return found | {str(account)} if named else found
 
 
 def noted(config: Resource | None) -> dict[str, frozenset[str]]:
-    """The namespaces and accounts on a provider's InferenceProviderConfig."""
+    """The namespaces and their entries on a provider's InferenceProviderConfig."""
     found = dig(config, "status", "namespaces", default={}) or {}
     return {namespace: frozenset(str(accounts).split()) for namespace, accounts in found.items()}
 
@@ -112,28 +119,27 @@ class GuardParameters:
         return {key: value for key, value in found.items() if not self._namespaces or key in self._namespaces}
 
     async def include(self, deployment: Resource, *, providers: Collection[str], valid: bool) -> None:
-        """Add the namespace of a deployment to the entries of `providers`, and if it is `valid` its service account
-        too.
+        """Add the namespace of a deployment to the entries of `providers`, and if it is `valid` what it asks for, too.
 
         Returns once they are written. A permanent error is logged. Raises KubeError for a transient one.
         """
-        namespace, account = key_of(deployment).namespace, account_of(deployment) if valid else ""
+        namespace, asked = key_of(deployment).namespace, asked_by(deployment) if valid else frozenset()
         now = monotonic()
-        self._asked |= {(provider, namespace, account): now for provider in providers}
-        missing = [each for each in providers if each in self._registered() and not self._has(each, namespace, account)]
+        self._asked |= {(provider, namespace, each): now for provider in providers for each in (asked or {""})}
+        missing = [each for each in providers if each in self._registered() and not self._has(each, namespace, asked)]
         if not missing:
             return
         async with self._lock:
             for provider in missing:
-                if not self._has(provider, namespace, account):  # otherwise another pass has written it
+                if not self._has(provider, namespace, asked):  # otherwise another pass has written it
                     await self._write(provider, self._needed(), prune=False)
 
     def _registered(self) -> set[str]:
         return {key.name for key, _ in self._configs.items()}
 
-    def _has(self, provider: str, namespace: str, account: str) -> bool:
+    def _has(self, provider: str, namespace: str, asked: frozenset[str]) -> bool:
         known = self._written.get(provider, {}).get(namespace)
-        return known is not None and (not account or account in known or not _fits(known, account))
+        return known is not None and all(each in known or not _fits(known, each) for each in asked)
 
     def begin(self) -> None:
         """To be called when a replica starts to lead, before its first pass: another replica may have led before."""
@@ -190,7 +196,7 @@ class GuardParameters:
         self._written[provider] = after
 
     def _lately(self, provider: str) -> dict[str, set[str]]:
-        """The accounts by namespace that passes asked for within the last `KEPT` seconds."""
+        """The entries by namespace that passes asked for within the last `KEPT` seconds."""
         since = monotonic() - KEPT
         self._asked = {asked: moment for asked, moment in self._asked.items() if moment >= since}
         found: dict[str, set[str]] = {}

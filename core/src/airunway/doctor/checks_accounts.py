@@ -26,7 +26,7 @@ from airunway.rbac.admission_policies import (
     status_guard,
 )
 from airunway.rbac.part_rules import ANNOTATION_KEYS
-from airunway.rbac.policy_rules import IMAGES, repository_of
+from airunway.rbac.policy_rules import CHOSEN, IMAGES, repository_of
 from airunway.rbac.rights import (
     AddOn,
     Rights,
@@ -206,8 +206,8 @@ def expected_guards(
 def difference(wanted: Resource, live: Resource) -> str:
     """The first field in which a live policy or binding differs from the expected one, with both values; or empty.
 
-    Charts may add a condition that allows further writers of a status, repositories of images, and keys of annotations
-    (``guard.statusWriters``, ``endpointPicker.images``, ``modelCache.images``, ``gateway.annotations``).
+    Charts may add a condition that allows further writers of a status, and fill in some variables
+    (``guard.statusWriters``, ``endpointPicker.images``, ``modelCache.namespaces``, ``gateway.annotations``).
     """
     should, spec = wanted["spec"], live.get("spec") or {}
     if conditions := dig(spec, "matchConditions"):
@@ -224,7 +224,7 @@ def _images_in(spec: Resource) -> set[str]:
 
 
 def _without_images(spec: Resource) -> Resource:
-    added = (IMAGES, ANNOTATION_KEYS)
+    added = (*CHOSEN, ANNOTATION_KEYS)
     variables = [each for each in dig(spec, "variables", default=[]) if dig(each, "name") not in added]
     return {**spec, "variables": variables} if "variables" in spec else spec
 

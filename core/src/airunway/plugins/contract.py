@@ -153,6 +153,13 @@ class UpstreamKind:
     built-in kinds are known."""
     containers: tuple[str, ...] = ()
     """Paths of containers outside of those pod specs; checked likewise."""
+    probes: tuple[str, ...] = ()
+    """Paths of probes outside of containers; the policies refuse one that names a host."""
+    annotations: tuple[str, ...] = ()
+    """Paths of annotations that the upstream puts on pods, Services and other objects, besides those of the object
+    itself and of its pod templates. The policies check the keys (`ProviderManifest.annotations`)."""
+    replicas: tuple[str, ...] = ()
+    """Paths of numbers of pods, of which the policies refuse absurd ones."""
     unused: tuple[str, ...] = ()
     """Paths that no translation writes and that could contain pods or allow outside access; policies refuse them."""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -265,6 +272,10 @@ class ProviderManifest:
     ``.``: labels of a deployment under them are never propagated to its objects and pods."""
     rbac_rules: tuple[Resource, ...] = ()
     """Rights beyond those that follow from the kinds. A Role in a translation may grant only these."""
+    annotations: tuple[str, ...] = ()
+    """Annotation keys with a domain that translations write besides ``airunway.ai/*``. The policies refuse all other
+    keys with a domain unless a ModelDeployment of the namespace sets them, because operators and meshes take orders
+    from them."""
     accounts: tuple[str, ...] = ()
     """Names of the ServiceAccounts that translations create, with ``{name}`` for the deployment's (``{name}-epp``).
     Each may have a Role and a RoleBinding of the same name, and pods may run as it."""

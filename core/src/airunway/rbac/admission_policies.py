@@ -26,14 +26,11 @@ from airunway.rbac.policy_rules import (
     OWNERS,
     VARIABLES,
     PolicyRule,
-    account_is_known,
-    contents,
     if_present,
     is_account,
     keeps_finalizers,
     literals,
     own_records,
-    pods_of,
     policy_and_binding,
     quoted,
     resource_rule,
@@ -41,6 +38,7 @@ from airunway.rbac.policy_rules import (
     whereabouts,
     whose_kind,
 )
+from airunway.rbac.provider_rules import contents, uses
 from airunway.resource import Resource
 from airunway.status.conditions import PARTS, ConditionWriter, conditions_of
 
@@ -139,7 +137,13 @@ def gateway_guard(
 
 
 def model_cache_guard(
-    user: str, *, own: str, namespaces: Sequence[str] = (), images: Sequence[str] = (), name: str = GUARD
+    user: str,
+    *,
+    own: str,
+    namespaces: Sequence[str] = (),
+    images: Sequence[str] = (),
+    where: str = "Labelled",
+    name: str = GUARD,
 ) -> list[Resource]:
     """The limits of the core's account on the objects of its model cache part, in addition to `core_guard`.
 
@@ -147,9 +151,9 @@ def model_cache_guard(
     have the part's label, that are called as their owner, and that have no content that the part never writes. Of
     ModelArtifacts it may write and delete those that it has made, and change nothing but their labels. `own` is the
     namespace in which it runs, `namespaces` are those that it watches (empty: all), `images` further repositories of
-    the downloader.
+    the downloader. Jobs run only in namespaces with a label that allows them, unless `where` is ``All``.
     """
-    variables, rules = model_cache_contents(images)
+    variables, rules = model_cache_contents(images, where=where)
     claims = f"variables.kind == {whose_kind(PERSISTENT_VOLUME_CLAIM.group, PERSISTENT_VOLUME_CLAIM.plural)}"
     owned = f"variables.%s.exists(r, {BY_ARTIFACT} || {claims} && {BY_DEPLOYMENT})"
     orphaned = (
@@ -160,7 +164,7 @@ def model_cache_guard(
         f"%s.metadata.?labels[?{quoted(key)}].orValue('') == {quoted(value)}"
         for key, value in ((names.PART, names.MODEL_CACHE_PART), (names.MANAGED_BY, names.MANAGED_BY_VALUE))
     )
-    condition, where = is_account(user), whereabouts([own], namespaces, who="the core")
+    condition, places = is_account(user), whereabouts([own], namespaces, who="the core")
     return [
         *policy_and_binding(
             f"{name}-model-cache",
@@ -168,7 +172,7 @@ def model_cache_guard(
             resources=resource_rules(sorted((kind.group, kind.plural) for kind in (JOB, PERSISTENT_VOLUME_CLAIM))),
             variables={**OWNERS, **variables, **HELD},
             rules=[
-                *where,
+                *places,
                 PolicyRule(
                     expression=f"oldObject == null || {part % 'oldObject'} && ({owned % 'before'} || {orphaned})",
                     message="the core must not touch an object that it has not made for a ModelArtifact",
@@ -193,7 +197,7 @@ def model_cache_guard(
             resources=[resource_rule(MODEL_ARTIFACT.group, MODEL_ARTIFACT.plural)],
             variables={**OWNERS, **HELD, "o": "dyn(object)"},
             rules=[
-                *where,
+                *places,
                 PolicyRule(
                     expression=f"oldObject == null || {part % 'oldObject'} && {managed % 'oldObject'}",
                     message="the core must not touch a ModelArtifact that it has not made",
@@ -328,15 +332,16 @@ def _with_parameters(
     without the config only creations are refused: upstream operators and the garbage collector can still change
     existing objects.
     """
+    variables, rules = uses(manifest, noted="variables.noted")
     policy, binding = policy_and_binding(
         name,
         condition=condition,
         resources=resource_rules(kinds, operations=("CREATE", "UPDATE")),
         variables={
-            **{name: VARIABLES[name] for name in ("o", "kind", "owners")},
-            "pods": pods_of(kind for kind in manifest.upstream if kind.write),
+            **VARIABLES,
+            **variables,
             "namespaces": "params.?status.?namespaces.orValue({})",
-            "accounts": "variables.namespaces[?request.namespace].orValue('').split(' ')",
+            "noted": "variables.namespaces[?request.namespace].orValue('').split(' ')",
         },
         rules=[
             PolicyRule(
@@ -345,7 +350,7 @@ def _with_parameters(
                 "lists the others in status.namespaces of the InferenceProviderConfig; if this one is missing there, "
                 "upgrade the core, or start it with --guard-parameters)",
             ),
-            account_is_known(manifest, listed="variables.accounts"),
+            *rules,
         ],
     )
     policy["spec"]["paramKind"] = {

@@ -11,19 +11,29 @@ from collections.abc import Sequence
 
 from airunway.api import names
 from airunway.api.paths import RESERVED_PATHS, RESERVED_SEGMENTS
-from airunway.artifacts.jobs import CA_PATH, CACHE_PATH, PROGRESS_PORT, SCRATCH_PATH, USER, Step
+from airunway.artifacts.jobs import CA_PATH, CACHE_PATH, ENVIRONMENT, PROGRESS_PORT, SCRATCH_PATH, USER, Step
 from airunway.gateway.application import DEFAULT_PICKER_IMAGE
 from airunway.kinds import MODEL_ARTIFACT
 from airunway.kube import JOB, PERSISTENT_VOLUME_CLAIM
 from airunway.modelcache.application import DEFAULT_DOWNLOADER_IMAGE
+from airunway.rbac.pod_rules import (
+    JOBS,
+    POD_RULES,
+    TOKEN_RULES,
+    annotation_rule,
+    environment_rule,
+    of_containers,
+    pod_variables,
+    restricted_rules,
+    scheduling_rules,
+)
 from airunway.rbac.policy_rules import (
     BY_DEPLOYMENT,
     CA_BUNDLE_MOUNTED,
     CA_BUNDLE_ONLY,
     IMAGES,
-    POD_RULES,
+    OPT_IN,
     RBAC,
-    TOKEN_RULES,
     VARIABLES,
     PolicyRule,
     as_before,
@@ -32,16 +42,16 @@ from airunway.rbac.policy_rules import (
     images_of,
     literals,
     name_after,
-    of_containers,
     only_for,
     quoted,
-    restricted_rules,
     service_accounts,
     services,
     subjects,
     whose_kind,
 )
 from airunway.sdk.picker import ACCOUNT
+from airunway.sdk.picker import ENVIRONMENT as OF_PICKERS
+from airunway.sdk.workloads import DEPLOYMENT
 
 # --------------------------------------------------------------------------------------------------------- the gateway
 
@@ -78,8 +88,7 @@ def gateway_contents(images: Sequence[str], annotations: Sequence[str]) -> tuple
     picker = name_after(ACCOUNT)
     variables = {
         **VARIABLES,
-        "pods": f"variables.kind == {whose_kind('apps', 'deployments')} ? [variables.o.spec.template.spec] : []",
-        "further": "[]",
+        **pod_variables([DEPLOYMENT]),
         # Containers as they were: what others have added does not stop a write of the core.
         "kept": f"oldObject == null || variables.kind != {whose_kind('apps', 'deployments')} ? [] : "
         "variables.old.spec.template.spec.containers + variables.old.spec.template.spec.?initContainers.orValue([])",
@@ -108,6 +117,7 @@ def gateway_contents(images: Sequence[str], annotations: Sequence[str]) -> tuple
                 + as_before("spec.template.spec.?priorityClassName", empty="''"),
                 message="an endpoint picker is one pod without a priority class",
             ),
+            environment_rule("an endpoint picker", tuple(OF_PICKERS), unless="c in variables.kept"),
             PolicyRule(
                 expression=of_containers(f"c in variables.kept || {image_is_allowed()}"),
                 message="an endpoint picker has an image of the repository of --epp-image; the value "
@@ -205,7 +215,9 @@ def gateway_contents(images: Sequence[str], annotations: Sequence[str]) -> tuple
         expression=f"variables.owners.exists(n, variables.o.metadata.name == (({named_as_deployment}) ? n : {picker}))",
         message="the core's objects are called as the ModelDeployment or as its endpoint picker",
     )
-    return variables, [name, *POD_RULES, *only_for(of_kinds)]
+    # The annotations of a route are its deployment's, and have rules of their own.
+    marks = annotation_rule(but=[(names.GATEWAY_GROUP, "httproutes")])
+    return variables, [name, *POD_RULES, *scheduling_rules(), marks, *only_for(of_kinds)]
 
 
 # ----------------------------------------------------------------------------------------------------- the model cache
@@ -224,17 +236,17 @@ _SLUG = "n.replace('.', '-')" + ".replace('--', '-')" * 6
 """CEL: the name `n` of an artifact as it stands in the names of its claim and Jobs; six times make one of 64 dashes."""
 
 
-def model_cache_contents(images: Sequence[str]) -> tuple[dict[str, str], list[PolicyRule]]:
+def model_cache_contents(images: Sequence[str], *, where: str) -> tuple[dict[str, str], list[PolicyRule]]:
     """Variables and rules for the claims and Jobs of the part. `images` are further repositories of the downloader; the
-    one of this release needs no entry.
+    one of this release needs no entry. `where` Jobs run: in namespaces that are ``Labelled``, or in ``All``.
     """
     variables = {
         **VARIABLES,
         "artifacts": f"object.metadata.?ownerReferences.orValue([]).filter(r, {BY_ARTIFACT}).map(r, r.name)",
         "slugs": f"variables.artifacts.map(n, {_SLUG})",
-        "pods": f"variables.kind == {whose_kind(JOB.group, JOB.plural)} ? [variables.o.spec.template.spec] : []",
-        "further": "[]",
+        **pod_variables([JOBS]),
         IMAGES: images_of(DEFAULT_DOWNLOADER_IMAGE, images),
+        OPT_IN: quoted(where),
     }
     of_kinds = {
         (JOB.group, JOB.plural): _job_rules(),
@@ -244,7 +256,7 @@ def model_cache_contents(images: Sequence[str]) -> tuple[dict[str, str], list[Po
         expression=f"variables.artifacts.all(n, object.metadata.?labels[?{quoted(names.ARTIFACT)}].orValue('') == n)",
         message=f"what belongs to a ModelArtifact has the label {names.ARTIFACT} with its name",
     )
-    return variables, [labelled, *POD_RULES, *only_for(of_kinds)]
+    return variables, [labelled, *POD_RULES, *scheduling_rules(), annotation_rule(), *only_for(of_kinds)]
 
 
 def artifact_contents() -> list[PolicyRule]:
@@ -288,10 +300,19 @@ def _job_rules() -> list[PolicyRule]:
         f"variables.pods[0].containers[0].name == {quoted(step)} && {_called('object.metadata.name', step)}"
         for step in steps
     )
+    label = names.MODEL_CACHE_LABEL
     return [
         PolicyRule(
             expression="oldObject == null",
             message="the core never changes a Job: it makes and deletes them",
+        ),
+        PolicyRule(
+            # A thief would have to label the namespace as well, which no account of ours may do.
+            expression=f"variables.{OPT_IN} == 'All' || "
+            f"namespaceObject.metadata.?labels[?{quoted(label)}].orValue('') == 'allowed'",
+            message=f"downloads run only in namespaces with the label {label}=allowed",
+            told=f"'an administrator has not allowed downloads in this namespace: kubectl label namespace ' + "
+            f"request.namespace + ' {label}=allowed'",
         ),
         PolicyRule(
             expression="variables.pods.all(p, p.containers.size() == 1 && p.?initContainers.orValue([]) == []) && "
@@ -328,6 +349,7 @@ def _job_rules() -> list[PolicyRule]:
             ),
             message="the container of a Job has the mounts and the port of the downloader",
         ),
+        environment_rule("the downloader", ENVIRONMENT),
         PolicyRule(
             expression=of_containers(image_is_allowed()),
             message="a Job has an image of the repository of --downloader-image; the value modelCache.images of the "
@@ -335,7 +357,7 @@ def _job_rules() -> list[PolicyRule]:
         ),
         PolicyRule(
             expression=of_containers(
-                "c.?command.orValue([]) == [] && !has(c.lifecycle) && c.?envFrom.orValue([]) == [] && "
+                "c.?command.orValue([]) == [] && !has(c.lifecycle) && "
                 "[c.?livenessProbe, c.?readinessProbe, c.?startupProbe].all(t, !t.hasValue()) && "
                 f"c.?args.orValue([]).size() > 1 && c.args[0] == c.name && ['hf://', 's3://'].exists(s, "
                 "c.args[1].startsWith(s)) && c.args.all(a, a in [c.args[0], c.args[1]] || "

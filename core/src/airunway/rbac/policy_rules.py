@@ -1,53 +1,24 @@
-"""What the guards are made of: a policy with its binding, CEL rules for what a provider writes, and CEL notation. Pure.
+"""What the guards are made of: a policy with its binding, rules for Services and accounts, and CEL notation. Pure.
 
-The rules refuse what no translation ever writes: pods with access to the node, access from outside of the cluster,
-rights for others. They do not rely on the owner reference, which the author of an object can set to any text.
-
-CEL cannot walk an unknown tree, so the paths of pods are data of each kind (`UpstreamKind.pods`). The rules see the
-object as it would be stored. A value of an unexpected type (a text instead of a list) is an error, for which the API
-server refuses the request (``failurePolicy: Fail``).
+The rules see the object as it would be stored. A value of an unexpected type (a text instead of a list) is an error,
+for which the API server refuses the request (``failurePolicy: Fail``). Rules for pods are in `pod_rules`, those for
+what a provider or a part writes in `provider_rules` and `part_rules`.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from airunway.api import names
 from airunway.artifacts.jobs import CA_FILE, CA_PATH, CA_VOLUME
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, LEASE
-from airunway.plugins.contract import ProviderManifest, UpstreamKind
+from airunway.plugins.contract import UpstreamKind
 from airunway.resource import Resource
 from airunway.sdk.deployments import tag_of
 
 RBAC = "rbac.authorization.k8s.io"
-
-_POD_TEMPLATE = ("spec.template.spec",)
-_BUILTIN_PODS: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("", "pods"): ("spec",),
-    ("", "replicationcontrollers"): _POD_TEMPLATE,
-    ("apps", "daemonsets"): _POD_TEMPLATE,
-    ("apps", "deployments"): _POD_TEMPLATE,
-    ("apps", "replicasets"): _POD_TEMPLATE,
-    ("apps", "statefulsets"): _POD_TEMPLATE,
-    ("batch", "cronjobs"): ("spec.jobTemplate.spec.template.spec",),
-    ("batch", "jobs"): _POD_TEMPLATE,
-}
-"""Kubernetes' own kinds by group and plural, in case a manifest does not list the pod specs of one."""
-
-_VOLUMES = (
-    "configMap",
-    "downwardAPI",
-    "emptyDir",
-    "ephemeral",
-    "image",
-    "persistentVolumeClaim",
-    "projected",
-    "secret",
-)
-"""Volume sources without access to the node, or to storage without a claim."""
 
 
 def controlled_by(kind: str) -> str:
@@ -61,6 +32,15 @@ BY_DEPLOYMENT = controlled_by(MODEL_DEPLOYMENT.kind)
 IMAGES = "images"
 """The variable of the core's guards with the repositories of endpoint pickers, or of the model downloader."""
 
+OPT_IN = "optIn"
+"""The variable of the model cache's guard that says in which namespaces Jobs run: ``Labelled``, or ``All``."""
+
+FURTHER_NAMES = "furtherNames"
+"""The variable of the catalogue's guard with further names of variables of discovery Jobs."""
+
+CHOSEN = (IMAGES, OPT_IN, FURTHER_NAMES)
+"""Variables of guards that values of charts fill in."""
+
 OWNER_NAMES = f"object.metadata.?ownerReferences.orValue([]).filter(r, {BY_DEPLOYMENT}).map(r, r.name)"
 """CEL: the names of the ModelDeployments in an object's owner references."""
 
@@ -73,6 +53,8 @@ class PolicyRule:
     """CEL that must be true for a request."""
     message: str
     """The API server's message if it is false."""
+    told: str = ""
+    """CEL that gives the message, where it has a name out of the request."""
 
 
 VARIABLES = {
@@ -87,7 +69,7 @@ VARIABLES = {
 def only_for(rules: Mapping[tuple[str, str], Sequence[PolicyRule]]) -> list[PolicyRule]:
     """Rules that hold for objects of one kind, which are given by group and plural."""
     return [
-        PolicyRule(expression=f"variables.kind != {whose_kind(*kind)} || ({rule.expression})", message=rule.message)
+        replace(rule, expression=f"variables.kind != {whose_kind(*kind)} || ({rule.expression})")
         for kind, found in rules.items()
         for rule in found
     ]
@@ -96,169 +78,6 @@ def only_for(rules: Mapping[tuple[str, str], Sequence[PolicyRule]]) -> list[Poli
 def if_present(rules: Iterable[PolicyRule]) -> list[PolicyRule]:
     """Rules about the contents of an object, which hold for a deletion, too."""
     return [replace(rule, expression=f"object == null || ({rule.expression})") for rule in rules]
-
-
-def contents(manifest: ProviderManifest) -> tuple[dict[str, str], list[PolicyRule]]:
-    """Variables and rules for the contents of the objects that a provider writes.
-
-    Raises ValueError for a path that CEL cannot walk.
-    """
-    kinds = [kind for kind in manifest.upstream if kind.write]
-    variables = {**VARIABLES, "pods": pods_of(kinds), "further": _sum(kinds, lambda kind: kind.containers)}
-    written = {(kind.group, kind.plural) for kind in kinds}
-    of_kinds = {kind: rules for kind, rules in _of_kinds(manifest).items() if kind in written}
-    return variables, [*POD_RULES, *_unused(kinds), *only_for(of_kinds)]
-
-
-def pods_of(kinds: Iterable[UpstreamKind]) -> str:
-    """CEL: the pod specs in ``variables.o``, for any of the kinds; needs ``variables.kind``."""
-    return _sum(kinds, places_of)
-
-
-def places_of(kind: UpstreamKind) -> tuple[str, ...]:
-    """The paths of pod specs in objects of the kind."""
-    return tuple(sorted({*kind.pods, *_BUILTIN_PODS.get((kind.group, kind.plural), ())}))
-
-
-def account_is_known(manifest: ProviderManifest, *, listed: str) -> PolicyRule:
-    """Pods run as the namespace's default account, as one in the CEL list `listed`, or as one that the plan creates."""
-    own = "".join(
-        f" || variables.owners.exists(n, a.value() == {name_after(pattern)})" for pattern in manifest.accounts
-    )
-    return PolicyRule(
-        expression="variables.pods.all(p, [p.?serviceAccountName, p.?serviceAccount].all(a, "
-        f"a.orValue('') in ['', 'default'] || a.value() in {listed}{own}))",
-        message="pods may only run as a service account that a ModelDeployment of the namespace names",
-    )
-
-
-# --------------------------------------------------------------------------------------------------------------- pods
-
-
-def of_containers(test: str) -> str:
-    """CEL: `test` is true of every container `c`."""
-    lists = "[p.?containers, p.?initContainers, p.?ephemeralContainers]"
-    return f"variables.pods.all(p, {lists}.all(l, l.orValue([]).all(c, {test}))) && variables.further.all(c, {test})"
-
-
-POD_RULES = (
-    PolicyRule(
-        expression="variables.pods.all(p, [p.?hostNetwork, p.?hostPID, p.?hostIPC, "
-        "p.?securityContext.?windowsOptions.?hostProcess].all(h, h.orValue(false) == false) && "
-        "p.?securityContext.?sysctls.orValue([]) == [])",
-        message="pods must not share the network, processes or memory of their node, or change its kernel's settings",
-    ),
-    PolicyRule(
-        expression="variables.pods.all(p, p.?nodeName.orValue('') == '')",
-        message="pods must not name the node that they run on: the scheduler chooses it",
-    ),
-    PolicyRule(
-        expression="variables.pods.all(p, p.?volumes.orValue([]).all(v, v.all(k, k == 'name' || "
-        f"k in [{', '.join(map(repr, _VOLUMES))}])))",
-        message="pods must not mount the file system of their node, or storage past its claims: volumes are of "
-        f"{', '.join(_VOLUMES)}",
-    ),
-    PolicyRule(
-        expression=of_containers(
-            "c.?securityContext.?privileged.orValue(false) == false && "
-            "c.?securityContext.?allowPrivilegeEscalation.orValue(false) == false && "
-            "c.?securityContext.?procMount.orValue('Default') == 'Default' && "
-            "c.?securityContext.?windowsOptions.?hostProcess.orValue(false) == false && "
-            "c.?securityContext.?capabilities.?add.orValue([]) == []"
-        ),
-        message="containers must not be privileged, gain privileges, or have capabilities added",
-    ),
-    PolicyRule(
-        expression=of_containers(
-            "c.?ports.orValue([]).all(port, port.?hostPort.orValue(0) == 0 && port.?hostIP.orValue('') == '')"
-        ),
-        message="containers must not take ports of their node",
-    ),
-    PolicyRule(
-        expression=of_containers(
-            "[c.?livenessProbe, c.?readinessProbe, c.?startupProbe, c.?lifecycle.?postStart, c.?lifecycle.?preStop]"
-            ".all(t, t.?httpGet.?host.orValue('') == '' && t.?tcpSocket.?host.orValue('') == '')"
-        ),
-        message="probes must not name a host: the node itself would ask it",
-    ),
-)
-
-
-TOKEN_RULES = (
-    PolicyRule(
-        expression="variables.pods.all(p, p.?automountServiceAccountToken.orValue(true) == false)",
-        message="the pods of a Job hold no token of the API: automountServiceAccountToken is false",
-    ),
-    PolicyRule(
-        expression="variables.pods.all(p, p.?hostAliases.orValue([]) == [] && !has(p.dnsConfig))",
-        message="the pods of a Job resolve names as all pods do",
-    ),
-)
-"""For Jobs of ours."""
-
-
-def restricted_rules(user: int | None = None) -> tuple[PolicyRule, PolicyRule]:
-    """Rules for Jobs of ours: their pods run as this user (None: as any but root), without capabilities."""
-    is_user, default = (f"== {user}", user) if user is not None else ("> 0", 1)
-    who = f"run as user {user}," if user is not None else "do not run as root, and"
-    return (
-        PolicyRule(
-            expression="variables.pods.all(p, p.?securityContext.?runAsNonRoot.orValue(false) && "
-            f"p.?securityContext.?runAsUser.orValue(0) {is_user} && "
-            "p.?securityContext.?seccompProfile.?type.orValue('') == 'RuntimeDefault')",
-            message=f"the pods of a Job {who} with the seccomp profile RuntimeDefault",
-        ),
-        PolicyRule(
-            expression=of_containers(
-                "c.?securityContext.?allowPrivilegeEscalation.orValue(true) == false && "
-                "c.?securityContext.?readOnlyRootFilesystem.orValue(false) && "
-                "c.?securityContext.?capabilities.?drop.orValue([]) == ['ALL'] && "
-                "c.?securityContext.?runAsNonRoot.orValue(true) && "
-                f"c.?securityContext.?runAsUser.orValue({default}) {is_user} && "
-                "c.?securityContext.?seccompProfile.?type.orValue('RuntimeDefault') == 'RuntimeDefault'"
-            ),
-            message="the container of a Job has no capabilities and a read-only file system",
-        ),
-    )
-
-
-# ---------------------------------------------------------------------------------------------------- what is by kind
-
-
-def _of_kinds(manifest: ProviderManifest) -> dict[tuple[str, str], list[PolicyRule]]:
-    accounts = ", ".join(map(name_after, manifest.accounts))
-    granted = json.dumps(list(manifest.rbac_rules), sort_keys=True)  # CEL reads JSON
-    own = PolicyRule(
-        expression=f"variables.owners.exists(n, [{accounts}].exists(a, a == variables.o.metadata.name))",
-        message="service accounts, their Roles and RoleBindings are called as those of this provider's plans are",
-    )
-    labels = ", ".join(quoted(label) for label in (names.MODEL_DEPLOYMENT, *manifest.pod_labels))
-    return {
-        ("", "services"): services("a provider"),
-        ("", "serviceaccounts"): [own, *service_accounts("a provider")],
-        (RBAC, "roles"): [
-            own,
-            PolicyRule(
-                expression=f"variables.o.?rules.orValue([]).all(r, r in {granted})",
-                message="a provider's Roles grant the rules of its manifest and nothing else",
-            ),
-        ],
-        (RBAC, "rolebindings"): [
-            own,
-            PolicyRule(
-                expression="variables.o.roleRef.kind == 'Role' && "
-                "variables.o.roleRef.name == variables.o.metadata.name",
-                message="a provider's RoleBindings refer to the Role of the same name",
-            ),
-            subjects("a provider"),
-        ],
-        ("networking.k8s.io", "networkpolicies"): [
-            PolicyRule(
-                expression=f"[{labels}].exists(k, k in variables.o.spec.?podSelector.?matchLabels.orValue({{}}))",
-                message="a provider's NetworkPolicies select pods of ModelDeployments only",
-            )
-        ],
-    }
 
 
 def services(who: str) -> list[PolicyRule]:
@@ -337,16 +156,6 @@ def image_is_allowed() -> str:
     )
 
 
-def _unused(kinds: Sequence[UpstreamKind]) -> Iterator[PolicyRule]:
-    for kind in kinds:
-        for path in kind.unused:
-            absent = _each("variables.o", _steps(path), lambda found: f"{found} == null")
-            yield PolicyRule(
-                expression=f"variables.kind != {whose_kind(kind.group, kind.plural)} || ({absent})",
-                message=f"no translation writes {path} of a {kind.kind}",
-            )
-
-
 def name_after(pattern: str) -> str:
     """CEL: the name that `pattern` gives for the deployment `n`."""
     before, _, after = pattern.partition("{name}")
@@ -361,27 +170,37 @@ def whose_kind(group: str, plural: str) -> str:
     return quoted(f"{group}/{plural}")
 
 
-def _sum(kinds: Iterable[UpstreamKind], places: Callable[[UpstreamKind], Sequence[str]]) -> str:
-    """CEL: the list of the values at the paths of the object's kind."""
-    found = [(whose_kind(kind.group, kind.plural), " + ".join(map(_list, sorted(places(kind))))) for kind in kinds]
+def sum_of(
+    kinds: Iterable[UpstreamKind], places: Callable[[UpstreamKind], Sequence[str]], *, base: str = "variables.o"
+) -> str:
+    """CEL: the list of the values at the paths of the object's kind, in `base`; needs ``variables.kind``."""
+    found = [
+        (whose_kind(kind.group, kind.plural), " + ".join(_list(path, base) for path in sorted(places(kind))))
+        for kind in kinds
+    ]
     return " + ".join(f"(variables.kind == {kind} ? {there} : [])" for kind, there in found if there) or "[]"
 
 
-def _list(path: str) -> str:
+def _list(path: str, base: str) -> str:
     """CEL: the values at a path, as a list; an empty map for each element without a value."""
     steps = _steps(path)
     several = [position for position, step in enumerate(steps) if step in _EVERY]
     if not several:
-        return f"[{_chain('variables.o', steps)}.orValue({{}})]"
+        return f"[{_chain(base, steps)}.orValue({{}})]"
     if len(several) > 1 or several[0] == len(steps) - 1:
         raise ValueError(f"the place {path!r}: at most one of [*] and .* is possible, and not as the last step")
     position = several[0]
     before, after = steps[:position], steps[position + 1 :]
-    found = _chain("variables.o", before)
+    found = _chain(base, before)
     if steps[position] == _EACH:
         return f"{found}.orValue([]).map(e, {_chain('e', after)}.orValue({{}}))"
-    value = f"{_plain('variables.o', before)}[k]"
+    value = f"{_plain(base, before)}[k]"
     return f"{found}.orValue({{}}).map(k, {_chain(value, after)}.orValue({{}}))"
+
+
+def absent_at(path: str) -> str:
+    """CEL: there is no value at the path of the object."""
+    return _each("variables.o", _steps(path), lambda found: f"{found} == null")
 
 
 def _each(base: str, steps: Sequence[str], test: Callable[[str], str], depth: int = 0) -> str:
@@ -497,7 +316,13 @@ def policy_and_binding(
     if variables:
         spec["variables"] = [{"name": key, "expression": text} for key, text in variables.items()]
     spec["validations"] = [
-        {"expression": rule.expression, "message": rule.message, "reason": "Forbidden"} for rule in rules
+        {
+            "expression": rule.expression,
+            "message": rule.message,
+            **({"messageExpression": rule.told} if rule.told else {}),
+            "reason": "Forbidden",
+        }
+        for rule in rules
     ]
     bound: Resource = {"policyName": name, "validationActions": ["Deny"]}
     if namespaces:

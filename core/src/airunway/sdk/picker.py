@@ -85,6 +85,9 @@ RULES: tuple[Resource, ...] = (
 """The rights that a picker needs in its namespace. A provider that creates its Role must have them too
 (``rbac_rules``)."""
 
+ENVIRONMENT = {"NAMESPACE": "metadata.namespace", "POD_NAME": "metadata.name"}
+"""A picker's variables, each with the field of its pod. The guard admits no others."""
+
 _EXT_PROC, _HEALTH, _METRICS = 9002, 9003, 9090
 _FILE = "picker.yaml"
 _CONFIG_HASH = f"{names.GROUP}/picker-config"
@@ -298,10 +301,7 @@ def _pod(name: str, *, pool: str, image: str, resources: Resource, hardened: boo
             # Without authentication, pprof profiles would be readable from the whole cluster.
             *(("--enable-pprof=false",) if hardened else ()),
         ],
-        "env": [
-            {"name": "NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
-            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-        ],
+        "env": [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in ENVIRONMENT.items()],
         "ports": [{"name": port, "containerPort": number, "protocol": "TCP"} for port, number in ports],
         "readinessProbe": {"grpc": {"port": _HEALTH}, "periodSeconds": 2},
         "livenessProbe": {"tcpSocket": {"port": _HEALTH}, "initialDelaySeconds": 5, "periodSeconds": 10},

@@ -50,6 +50,7 @@ DEPLOYMENT = UpstreamKind(
     immutable=("spec.selector.*",),
     deletion="Foreground",
     pods=("spec.template.spec",),
+    replicas=("spec.replicas",),
 )
 """Deployment for manifests; for a primary kind use ``dataclasses.replace(DEPLOYMENT, primary=True, immutable=())``."""
 
@@ -65,6 +66,8 @@ LEADER_WORKER_SET = UpstreamKind(
     # of that name, even with another owner (recorded).
     namesakes=("Service",),
     pods=("spec.leaderWorkerTemplate.leaderTemplate.spec", "spec.leaderWorkerTemplate.workerTemplate.spec"),
+    unused=("spec.leaderWorkerTemplate.volumeClaimTemplates",),
+    replicas=("spec.replicas", "spec.leaderWorkerTemplate.size"),
 )
 """Groups of pods that run one model together; optional for the provider. A new group size triggers a rolling update."""
 

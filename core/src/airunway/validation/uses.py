@@ -142,6 +142,8 @@ DIMENSIONS: Mapping[str, Dimension] = {
             "huawei.com/*",
         ),
     ),
+    # A pod that must not run beside others' pods keeps those off its node.
+    "affinityNamespaces": Dimension(noun="namespace in an affinity", refused=("*",)),
     # Name resolution only affects the pod itself, unless a site filters by name.
     "nameResolution": Dimension(noun="address for names"),
 }
@@ -159,6 +161,29 @@ class Use:
     value: str
     is_pattern: bool = False
     """Whether the value is a pattern of keys (`covers`)."""
+
+
+def note_of(dimension: str, value: str) -> str:
+    """How the core notes for the guards that an accepted deployment uses something; no service account is called so."""
+    return f"{dimension}={value}"
+
+
+_NOTED = ("affinityNamespaces", "nodeSelectorKeys", "podAnnotations", "priorityClasses", "schedulers", "tolerations")
+_ONE_WORD = re.compile(r"[!-~]{1,320}", re.ASCII)
+
+
+def notes_of(spec: Resource) -> frozenset[str]:
+    """What a spec uses of what the guards of providers refuse by themselves: it needs a policy, or an exception of one.
+
+    Never raises, for any `spec`.
+    """
+    return frozenset(
+        note_of(use.dimension, use.value)
+        for use in uses_of(spec)
+        if use.dimension in _NOTED
+        and DIMENSIONS[use.dimension].is_refused(use.value)
+        and _ONE_WORD.fullmatch(use.value)
+    )
 
 
 _OPEN = re.compile(r"[*?]|[\[\\].*", re.DOTALL)
@@ -211,6 +236,7 @@ def uses_of(spec: Resource) -> Iterator[Use]:
     yield from _tolerations("spec.tolerations", dig(spec, "tolerations"))
     yield from _node_labels("spec.nodeSelector", dig(spec, "nodeSelector"))
     yield from _node_affinity(dig(spec, "affinity", "nodeAffinity"))
+    yield from _affinity_namespaces("spec.affinity", dig(spec, "affinity"))
     for name in ("labels", "annotations"):
         for owner, whose in (("podTemplate", "pod"), ("workload", "workload")):
             path, given = f"spec.{owner}.metadata.{name}", dig(spec, owner, "metadata", name)
@@ -248,6 +274,8 @@ def _overridden(path: str, key: str, value: object) -> Iterator[Use]:
             yield from _node_labels(path, value)
         case "matchExpressions" | "matchFields":
             yield from _expressions(path, value)
+        case "podAffinity" | "podAntiAffinity":
+            yield from _affinity_namespaces(path, value)
         case "preferredNodes":
             if value:
                 yield Use(dimension="nodeSelectorKeys", path=path, value=_HOSTNAME)
@@ -317,6 +345,16 @@ def _expressions(path: str, value: object) -> Iterator[Use]:
                     yield from _texts("instanceTypes", place, wanted)
             else:
                 yield Use(dimension="instanceTypes", path=f"{at}.operator", value=_EVERYTHING)
+
+
+def _affinity_namespaces(at: str, affinity: object) -> Iterator[Use]:
+    """Namespaces whose pods an affinity looks at. One that selects them by labels may mean all."""
+    for place, key, value in entries(affinity, at):
+        if key == "namespaceSelector" and value is not None:
+            yield Use(dimension="affinityNamespaces", path=str(place), value=_EVERYTHING)
+        elif key == "namespaces":
+            for path, name in _items(str(place), value):
+                yield from _texts("affinityNamespaces", path, name)
 
 
 def _node_affinity(value: object) -> Iterator[Use]:

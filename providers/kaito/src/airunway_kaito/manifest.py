@@ -40,6 +40,7 @@ WORKSPACE = _kind(
     select=CREATED_BY,
     pods=("inference.template.spec",),
     unused=("tuning", "inference.adapters[*].source.volumeSource"),
+    replicas=("resource.count",),
 )
 INFERENCE_SET = _kind(
     kind="InferenceSet",
@@ -47,6 +48,8 @@ INFERENCE_SET = _kind(
     required=False,
     pods=("spec.template.inference.template.spec",),
     unused=("spec.template.inference.adapters[*].source.volumeSource",),
+    annotations=("spec.template.metadata.annotations",),  # of the Workspaces
+    replicas=("spec.replicas", "spec.template.resource.count"),
 )
 """Several identical Workspaces. Its v1alpha1 (0.8 to 0.10) requires replicas and a machine type."""
 
@@ -205,6 +208,7 @@ MANIFEST = ProviderManifest(
         "apps.kubernetes.io/",
         "statefulset.kubernetes.io/",
     ),
+    annotations=("kaito.sh/runtime", "kaito.sh/disable-benchmark"),
     settings=Settings,
     override_schema=_OVERRIDES,
     installation=helm_installation(

@@ -180,7 +180,12 @@ MANIFEST = ProviderManifest(
                 f"{_CLUSTER}.headGroupSpec.headService",
                 f"{_CLUSTER}.headGroupSpec.serviceType",
                 f"{_CLUSTER}.headGroupSpec.enableIngress",
+                f"{_CLUSTER}.headServiceAnnotations",
                 "spec.serveService",
+            ),
+            replicas=tuple(
+                f"{_CLUSTER}.workerGroupSpecs[*].{field}"
+                for field in ("replicas", "minReplicas", "maxReplicas", "numOfHosts")
             ),
         ),
         _kind(kind="RayCluster", plural="rayclusters", required=False, write=False, select=_SERVICE_LABEL),
@@ -188,6 +193,7 @@ MANIFEST = ProviderManifest(
     ),
     # KubeRay's Service of the head selects by the last two as well.
     reserved_labels=("ray.io/", "app.kubernetes.io/name", "app.kubernetes.io/created-by"),
+    annotations=("ray.io/initializing-timeout",),
     role_label="ray.io/group",
     serving_roles=(WORKERS, PREFILL, DECODE),
     events={"RayService": (REFUSED, *INVALID), "RayCluster": tuple(CLUSTER_FAULTS)},

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from airunway.json_path import values_at
 from airunway.plugins.contract import ProviderManifest, UpstreamKind
-from airunway.rbac.policy_rules import places_of
+from airunway.rbac.pod_rules import places_of
 from airunway.resource import Resource, dig
 from airunway.sdk.pods import pod_specs, pod_templates
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import (
@@ -53,7 +54,8 @@ class Ground:
 
     async def make_namespace(self, samples: list[Sample]) -> None:
         """The namespace, and the Secrets that samples name: with the token of ``HF_TOKEN``, else one that is none."""
-        metadata = {"name": self.namespace, "labels": {LABEL: self._run}}
+        labels = {LABEL: self._run, names.MODEL_CACHE_LABEL: "allowed"}
+        metadata = {"name": self.namespace, "labels": labels}
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
         await self._client.create(NAMESPACE, namespace, manager=MANAGER)
         for name in secrets_of(samples):

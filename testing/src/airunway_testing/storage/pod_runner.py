@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import importlib.util
 import logging
 import os
 import random
@@ -70,6 +71,18 @@ log = logging.getLogger(__name__)
 
 ENTRYPOINT = "airunway-download"
 """Program of the image, where a container names none."""
+
+
+def downloader_command() -> tuple[str, ...]:
+    """The program of the downloader's image, as it starts there: an isolated interpreter and the package's folder.
+
+    Raises ModuleNotFoundError where the downloader is not installed.
+    """
+    found = importlib.util.find_spec("airunway_downloader")
+    if found is None or not found.submodule_search_locations:
+        raise ModuleNotFoundError("airunway_downloader is not installed: pip install airunway-downloader")
+    return (sys.executable, "-I", "-B", "-u", found.submodule_search_locations[0])
+
 
 Progress: TypeAlias = Literal["forwarded", "refused", "silent"] | bytes
 """What asking for progress gets: the process's answer, an ended connection, no answer ever, or 200 with this body."""
@@ -161,8 +174,7 @@ class PodRunner:
         label: str = PLAYED_BY_RUNNER,
     ) -> None:
         self._client, self._volumes, self._folder = client, volumes, folder
-        installed = Path(sys.executable).with_name(ENTRYPOINT)
-        self._programs = {ENTRYPOINT: (str(installed),)} if programs is None else programs
+        self._programs = {ENTRYPOINT: downloader_command()} if programs is None else programs
         self._usual = dict(environment or {})
         self._pods = Reflector(client, POD, label_selector=label, project=strip_managed_fields())
         self._lost: set[str] = set()
