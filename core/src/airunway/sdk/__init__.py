@@ -8,6 +8,7 @@ from airunway.api.modeldeployment import ModelDeployment, parse_deployment
 from airunway.api.names import DEFAULT_GPU_TYPE
 from airunway.engines.arguments import (
     EngineArguments,
+    Instead,
     KeywordArguments,
     Remark,
     engine_arguments,
@@ -88,6 +89,7 @@ from airunway.sdk.launch import (
     gguf_reference,
     launch,
     launch_by,
+    left_out,
     llamacpp_dialect,
     served_name_of,
     weights_of,
@@ -142,6 +144,7 @@ __all__ = [
     "Frontend",
     "Gateway",
     "Installation",
+    "Instead",
     "Interruption",
     "KeywordArguments",
     "Launch",
@@ -204,6 +207,7 @@ __all__ = [
     "labels",
     "launch",
     "launch_by",
+    "left_out",
     "like_a_flag",
     "literal",
     "llamacpp_dialect",

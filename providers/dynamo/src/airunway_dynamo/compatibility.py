@@ -34,7 +34,8 @@ from airunway.sdk import (
 )
 from airunway_dynamo.graph import Part, image_of, parts_of, routed_by_pool, runtime_version
 from airunway_dynamo.manifest import MANIFEST, RESERVED_LABELS, Feature, reserved_labels
-from airunway_dynamo.runtimes import OWN_FLAGS
+from airunway_dynamo.parsers import parser_findings
+from airunway_dynamo.runtimes import NEWEST, OWN_FLAGS
 from airunway_dynamo.settings import Settings
 
 _ON_GROVE, _OF_A_LABEL, _OF_A_GROUP = 45, 63, 49
@@ -224,6 +225,8 @@ def _warnings(deployment: ModelDeployment, context: Context[Settings]) -> Iterat
         yield Finding(path="spec.serviceAccountName", reason="MayNotStart", message=text)
     if context.engine == "vllm":
         yield from doubtful_split(deployment)
+    version = runtime_version(deployment, context) or NEWEST
+    yield from parser_findings(deployment, context.engine, version)
     if overridden(deployment, "scalingAdapter") is True:
         text = "replicas are left to Dynamo's scaling adapters (overrides.scalingAdapter)"
         yield ignored("spec.scaling.replicas", text)

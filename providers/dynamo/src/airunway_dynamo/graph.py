@@ -42,7 +42,8 @@ from airunway.sdk import (
 )
 from airunway.sdk.conditions import mapping, records, text
 from airunway_dynamo.manifest import COMPONENT_TYPE, GRAPH_NAME, WORKERS, Feature, reserved_labels
-from airunway_dynamo.runtimes import EVENTS, IMAGES, ROLES, RUNTIMES, is_release
+from airunway_dynamo.parsers import instead_of
+from airunway_dynamo.runtimes import EVENTS, IMAGES, NEWEST, ROLES, RUNTIMES, is_release
 from airunway_dynamo.settings import Settings
 
 __all__ = [
@@ -176,7 +177,7 @@ def _entry(deployment: ModelDeployment, context: Context[Settings]) -> Part:
 def _worker(deployment: ModelDeployment, context: Context[Settings], role: str) -> Part:
     """The workers of a role; the role is empty in aggregated mode."""
     engine, runtime = context.engine, RUNTIMES[context.engine]
-    version = runtime_version(deployment, context) or (9999, 0, 0)
+    version = runtime_version(deployment, context) or NEWEST
     flags = [*newest(ROLES[engine], version).get(role, ())]
     # A decode worker caches nothing that later requests could reuse.
     if overridden(deployment, "routerMode") == "kv" and role != "decode":
@@ -195,6 +196,7 @@ def _worker(deployment: ModelDeployment, context: Context[Settings], role: str) 
         gpus=whole.gpus // nodes if runtime.staged else whole.gpus,
         stages=nodes if runtime.staged else 1,
         env=(NIXL_HOST,) if engine == "vllm" and role else (),
+        instead=instead_of(deployment, engine, version),
     )
     adapted = overridden(deployment, "scalingAdapter") is True
     return Part(

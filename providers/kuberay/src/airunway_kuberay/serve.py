@@ -23,6 +23,7 @@ from airunway.sdk import (
     is_disaggregated,
     keyword_arguments,
     launch,
+    left_out,
     overridden,
     release_in,
     served_name_of,
@@ -219,15 +220,30 @@ def frontend_findings(deployment: ModelDeployment, context: Context[Settings]) -
 
 
 def _engine_kwargs(deployment: ModelDeployment, *, gpus: int) -> KeywordArguments:
-    words = engine_arguments(deployment, engine="vllm", gpus=gpus).argv
+    words = engine_arguments(deployment, engine="vllm", gpus=gpus, instead=left_out("vllm", _PROGRAM)).argv
     return keyword_arguments(words, short=_SHORT)
+
+
+_PROGRAM, _ENGINE_ALONE = "ray", "ray.engine"
+_ANSWERS_SINCE = (2, 49)
+"""Since then Ray Serve LLM takes arguments of vLLM's HTTP server, which shape answers, besides the engine's."""
 
 
 def ray_container(deployment: ModelDeployment, context: Context[Settings]) -> Launch:
     """The image of head and workers. KubeRay sets their command and probes."""
     image = deployment.spec.engine.image or deployment.spec.image or context.settings.image
-    release = vllm_of(ray_version(deployment, image), image)
-    found = launch(deployment, "vllm", port=0, image=image, gpus=1, release=release, keywords=True, cache=context.cache)
+    version = ray_version(deployment, image)
+    old = bool(version) and tuple(map(int, version.split(".")[:2])) < _ANSWERS_SINCE
+    found = launch(
+        deployment,
+        "vllm",
+        port=0,
+        image=image,
+        gpus=1,
+        release=vllm_of(version, image),
+        program=_ENGINE_ALONE if old else _PROGRAM,
+        cache=context.cache,
+    )
     return replace(found, command=(), args=(), port=0, startup={}, readiness={})
 
 
