@@ -134,7 +134,7 @@ def engine_arguments(
         elif error := _refusal(table, f"--{key}", value) or _flag_as_value(table, key, value):
             errors.append(Remark(path=path, message=error))
         for name, text in _carried(path, key, value, instead or {}, given, errors):
-            flag, text = _switched(f"--{name}", text, kinds(f"--{name}") if kinds is not None else frozenset())
+            flag, text = _switched(f"--{name}", text, kinds) if kinds is not None else (f"--{name}", text)
             if flag:
                 argv += _words(flag, text, joined=table.joined)
                 truth = text.lower() in _TRUTHS
@@ -214,13 +214,16 @@ def value_after(words: Sequence[str], position: int) -> str:
 _TRUTHS = ("true", "false")
 
 
-def _switched(flag: str, value: str, kinds: frozenset[str]) -> tuple[str, str]:
+def _switched(flag: str, value: str, kinds: Callable[[str], frozenset[str]]) -> tuple[str, str]:
     """A flag that takes no value, with ``true`` or ``false`` as value: the flag alone, its opposite, or nothing."""
-    if value.lower() not in _TRUTHS or not kinds or not kinds <= {"flag", "switch"}:
+    if value.lower() not in _TRUTHS or not (found := kinds(flag)) or not found <= {"flag", "switch"}:
         return flag, value
     if value.lower() == "true":
         return flag, ""
-    return (f"--no-{flag.lstrip('-')}" if "switch" in kinds else ""), ""
+    opposite = f"--no-{flag.lstrip('-')}"
+    if found == {"flag"}:
+        return "", ""
+    return (opposite, "") if kinds(opposite) else (flag, value)
 
 
 def options_in(words: Sequence[str]) -> Iterator[Option]:

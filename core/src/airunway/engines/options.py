@@ -69,7 +69,7 @@ PROGRAMS: Mapping[str, Program] = {
             server="vllm",
             levels=_LEVELS,
         ),
-        Program(name="dynamo.sglang", engine="sglang", title="Dynamo's SGLang worker", image=_RUNTIME, server="sglang"),
+        Program(name="dynamo.sglang", engine="sglang", title="Dynamo's SGLang worker", image=_RUNTIME),
         Program(name="dynamo.trtllm", engine="trtllm", title="Dynamo's TensorRT-LLM worker", image=_RUNTIME),
         # Ray Serve LLM fills vLLM's argument classes by name; its releases before 2.49 know the engine's only.
         Program(
@@ -166,10 +166,9 @@ def option_remarks(options: Iterable[Option], program: str, release: Release | N
 def is_of_server(program: str, option: str) -> bool:
     """Whether an option is of the engine's own server, not of the engine, and no recorded `program` has it."""
     server = PROGRAMS[program].server
-    engine = f"{server}.engine"
-    return bool(server and _found(server, None, option)) and not any(
-        _found(each, None, option) for each in (program, engine)
-    )
+    if not server or not _found(server, None, option):
+        return False
+    return not any(_found(each, None, option) for each in (program, f"{server}.engine"))
 
 
 def kinds_of(program: str, release: Release | None, option: str) -> frozenset[str]:
@@ -222,9 +221,10 @@ def _judged(program: Program, release: Release | None, option: str, *, given: bo
     if option in program.short or any(option.startswith(short) for short in program.levels):
         return ""
     found = _found(program.name, position, option)
-    if not found:
+    if not found or (program.keywords and _spelled(option) not in _options(program.name, position)):
         return _unknown(program, record, position, release, option)
-    if given and not (program.keywords and is_truth) and found <= {"flag", "switch"}:
+    is_value = program.keywords and is_truth and not option.startswith("--no-")
+    if given and not is_value and found <= {"flag", "switch"}:
         off = f", or write --no-{option.lstrip('-')} to switch it off" if found == {"switch"} else ""
         return f"{option} of {program.title} takes no value: leave the value empty{off}"
     if not given and found == {"value"}:

@@ -95,6 +95,9 @@ from airunway.sdk.launch import (
     weights_of,
 )
 from airunway.sdk.plugin import (
+    IPV4,
+    IPV6,
+    NetworkSettings,
     Provider,
     generation,
     helm_installation,
@@ -128,6 +131,8 @@ __all__ = [
     "DEFAULT_GPU_TYPE",
     "FLAGS_BY_RELEASE",
     "HARDENED",
+    "IPV4",
+    "IPV6",
     "NIXL_HOST",
     "NIXL_TRANSFER",
     "RESERVED",
@@ -151,6 +156,7 @@ __all__ = [
     "Member",
     "ModelCache",
     "ModelDeployment",
+    "NetworkSettings",
     "NoSettings",
     "Observation",
     "Observed",

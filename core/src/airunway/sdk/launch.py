@@ -23,6 +23,7 @@ from airunway.plugins.contract import Finding, ModelCache
 from airunway.resource import Resource
 from airunway.sdk.deployments import image_of, release_in
 from airunway.sdk.findings import blocker, gpus_of, ignored, like_a_flag
+from airunway.sdk.plugin import IPV4, IPV6
 
 CONSUMED_ARGS = ("ggufUrl",)
 """Keys of ``spec.engine.args`` that name the model file and are no flags of llama.cpp."""
@@ -43,9 +44,6 @@ NIXL_HOST: Resource = {
 
 NIXL_TRANSFER: Mapping[str, str] = {"kv_connector": "NixlConnector", "kv_role": "kv_both"}
 """vLLM's ``--kv-transfer-config`` for prefill and decode workers that exchange key-value blocks over NIXL."""
-
-IPV4, IPV6 = "IPv4", "IPv6"
-"""Families of addresses, as Kubernetes writes them."""
 
 _CERTIFICATE = frozenset({"ssl-certfile", "ssl-keyfile"})
 """Flags of the vLLM and SGLang servers; either one makes uvicorn accept only TLS."""
@@ -443,6 +441,12 @@ def _model_warnings(
             found.append(ignored("spec.model.id", text))
     elif program.gguf and dialect == LOCALAI and cache is None:
         reference = gguf_reference(deployment)
+        if path := path_of(deployment):
+            text = (
+                f"runner images of AIKit and LocalAI fetch their model and load none by its path ({path:.200}): set "
+                "spec.engine.image to an image of llama.cpp's own server (ghcr.io/ggml-org/llama.cpp:server)"
+            )
+            found.append(Finding(path="spec.engine.image", reason="MayNotStart", message=text))
         if reference.startswith("huggingface://") and not reference.endswith(".gguf"):
             text = (
                 f"{reference} names a repository, and the runner needs a file in it: append it to the id "
@@ -524,14 +528,28 @@ def llamacpp_dialect(image: str) -> str:
 
 
 def gguf_reference(deployment: ModelDeployment) -> str:
-    """Where the GGUF file is: ``ggufUrl`` in the engine's args, else the model id (repository, or repository and file).
+    """Where the GGUF file is: ``ggufUrl`` in the engine's args, else the model id (a path, a repository, or repository
+    and file).
 
     Empty for a custom source, because its image contains the model.
     """
     spec = deployment.spec
     if url := spec.engine.args.get("ggufUrl"):
         return url
-    return f"{_HUB}{spec.model.id}" if spec.model.id and spec.model.source == "huggingface" else ""
+    if not spec.model.id or spec.model.source != "huggingface":
+        return ""
+    return spec.model.id if is_path(spec.model.id) else f"{_HUB}{spec.model.id}"
+
+
+def is_path(model: str) -> bool:
+    """Whether a model id is a path in the container: a path is no repository of a hub."""
+    return model.startswith(("/", "./", "../"))
+
+
+def path_of(deployment: ModelDeployment) -> str:
+    """The path that names the model, in the id or in ``ggufUrl``; empty if a hub or a URL has it."""
+    reference = (deployment.spec.engine.args.get("ggufUrl") or deployment.spec.model.id or "").removeprefix("file://")
+    return reference if is_path(reference) and deployment.spec.model.source != "custom" else ""
 
 
 def gguf_arguments(deployment: ModelDeployment, dialect: str) -> list[str]:

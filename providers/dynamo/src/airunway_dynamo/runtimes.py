@@ -69,7 +69,6 @@ _NIXL = ("--kv-transfer-config", _json(**NIXL_TRANSFER))
 _SGLANG = (
     ("--disaggregation-transfer-backend", "nixl"),
     ("--disaggregation-bootstrap-port", "12345"),
-    ("--host", "0.0.0.0"),
 )
 _TRANSFER = {"backend": "DEFAULT"}
 # A prefill worker hands each request over when it is done, so there is nothing to overlap with.

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from airunway.sdk import (
+    IPV6,
     NIXL_TRANSFER,
     Context,
     Finding,
@@ -91,7 +92,9 @@ def serve_config(deployment: ModelDeployment, context: Context[Settings], *, ver
         application |= {"args": _args(deployment, context), "deployments": counts(deployment, context, release)}
     else:
         application["args"] = _args(deployment, context, _own_counts(deployment, context))
-    return yaml_json({"applications": [application]}) + "\n"
+    # Serve's proxies listen on 0.0.0.0 by default.
+    proxies = {"http_options": {"host": context.settings.everywhere}} if context.settings.ip_family == IPV6 else {}
+    return yaml_json({"applications": [application], **proxies}) + "\n"
 
 
 def engine_change(deployment: ModelDeployment, context: Context[Settings]) -> str:
