@@ -394,7 +394,14 @@ def keyword_arguments(words: Sequence[str], *, short: Mapping[str, str] | None =
         name = flag.lstrip("-").replace("-", "_")
         name = (short or {}).get(name, name)
         if not flag.startswith("-") or len(name) > _LONGEST or not name.isidentifier():
-            problems.append(f"{flag[:64]!r} cannot be set by name: write it as one flag with one value")
+            whole, dot, key = flag[:_LONGEST].lstrip("-").partition(".")
+            remedy = "write it as one flag with one value"
+            if dot and whole:
+                given_text = f'{{"{key}": ...}}' if "." not in key else "{...}"
+                remedy = f"write the whole of {whole} as JSON text: {whole}: '{given_text}'"
+            problems.append(f"{flag[:64]!r} cannot be set by name: {remedy}")
+            if not given and rest and not is_flag(rest[-1]) and dot:
+                rest.pop()
         elif given or (rest and not is_flag(rest[-1])):
             values[name] = _value(text if given else rest.pop())
         elif name.startswith("no_"):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from airunway.sdk import (
     DEFAULT_GPU_TYPE,
@@ -207,7 +209,8 @@ def _node_blockers(deployment: ModelDeployment, context: Context[Settings], part
         if not _SHELL_SAFE.fullmatch(word):
             text = (
                 "over several nodes Dynamo starts workers through a shell, which leaves only letters, digits and "
-                f"_@%+=:,./- as they are: {path} has others; take them out, or ask for the GPUs of one node"
+                f"_@%+=:,./- as they are: {path} has others; {_shell_remedy(context.engine, path, word)}, or ask for "
+                "the GPUs of one node"
             )
             yield blocker(path, text, "BadArguments")
     names = {f"spec.env[{i}].name": entry.name for i, entry in enumerate(spec.env)}
@@ -216,6 +219,17 @@ def _node_blockers(deployment: ModelDeployment, context: Context[Settings], part
         if not _VARIABLE.fullmatch(name):
             text = f"over several nodes Dynamo names variables to a shell: {name[:64]!r} is no name for one"
             yield blocker(path, f"{text} (env of the runtime config)" if path not in names else text, "BadArguments")
+
+
+def _shell_remedy(engine: str, path: str, word: str) -> str:
+    """What to write for an argument that a shell would change: vLLM takes the keys of a JSON object one by one."""
+    name, _, value = word.partition("=")
+    if engine == "vllm" and path.startswith("spec.engine.") and value.startswith("{"):
+        with suppress(ValueError):
+            keys = [f"{name.lstrip('-')}.{key}" for key in json.loads(value)]
+            if keys:
+                return f"write each key of the JSON object as an argument of its own ({', '.join(keys)[:300]})"
+    return "take them out"
 
 
 def _warnings(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
