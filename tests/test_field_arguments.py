@@ -70,7 +70,7 @@ def warned(found: TranslationResult) -> dict[str, str]:
     return {finding.path: finding.message for finding in found.warnings}
 
 
-# ----------------------------------------------------------------------------------------------- 01: IPv6 addresses only
+# ---- 01: IPv6 addresses only
 
 
 @pytest.mark.parametrize("provider", ["vllm", "llmd", "kaito"])
@@ -149,7 +149,7 @@ async def test_01_the_wildcard_of_ipv6_takes_no_ipv4_with_asyncio() -> None:
         narrow.bind(("::", 0))  # what trtllm-serve does
 
 
-# --------------------------------------------------------------------------------------------------- 04: a random user id
+# ---- 04: a random user id
 
 _WRITES = """
 import getpass, os, pathlib, tempfile
@@ -193,7 +193,7 @@ def test_04_random_uid_writes_its_caches(given: bool) -> None:
         assert "PermissionError" in done.stderr
 
 
-# ------------------------------------------------------------------------------- 06: Services that become configuration
+# ---- 06: Services that become configuration
 
 
 @pytest.mark.parametrize("provider", ALL)
@@ -217,7 +217,7 @@ def test_06_service_links_a_preset_of_that_name_is_refused_with_a_way_out(name: 
     assert not blocked(made("kaito", QWEN, name=f"{name}-chat"))
 
 
-# ------------------------------------------------------------------------------------------- 07: tool calls behind Dynamo
+# ---- 07: tool calls behind Dynamo
 
 TOOLS: Resource = {"enable-auto-tool-choice": "true", "tool-call-parser": "hermes", "reasoning-parser": "qwen3"}
 
@@ -306,7 +306,7 @@ def test_07_a_parser_that_dynamo_may_not_have_is_named() -> None:
     assert "set dyn-tool-call-parser" in warned(alone)["spec.engine.args[enable-auto-tool-choice]"]
 
 
-# ------------------------------------------------------------------------------------------------------ 09: shared memory
+# ---- 09: shared memory
 
 
 @pytest.mark.parametrize("provider", ["kaito", "kuberay", "llmd", "vllm"])
@@ -323,7 +323,7 @@ def test_09_shared_memory_has_no_limit_of_its_own(provider: str, count: int) -> 
         assert "/dev/shm" in {mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
 
 
-# ------------------------------------------------------------------------------------------------- 10: a path on a claim
+# ---- 10: a path on a claim
 
 
 def on_a_claim(model: str, mount: str, **spec: Resource) -> Resource:
@@ -380,7 +380,7 @@ def test_10_a_path_that_no_volume_covers_is_named(provider: str, mount: str) -> 
     assert "/data/DeepCoder-14B-Preview" in warned(found)["spec.model.id"]
 
 
-# --------------------------------------------------------------------------------------------- values in another form
+# ---- values in another form
 
 
 def test_a_map_where_text_is_meant_says_how_to_write_it() -> None:

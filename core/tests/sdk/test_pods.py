@@ -348,7 +348,7 @@ def test_a_pod_inside_of_a_template_is_found_once() -> None:
     assert list(pod_specs(obj)) == [obj["spec"]["template"]["spec"]]
 
 
-# ------------------------------------------------------------------------------------- a model that is named by a path
+# ---- a model that is named by a path
 
 
 def path_warnings(model_id: str, *mounts: str, **engine: object) -> list[str]:

@@ -91,6 +91,7 @@ def engine_arguments(
     stages: int = 1,
     consumed: Collection[str] = (),
     instead: Mapping[str, Instead] | None = None,
+    whole: Callable[[str], str] = str,
     kinds: Callable[[str], frozenset[str]] | None = None,
 ) -> EngineArguments:
     """The arguments for ``spec.engine``: derived flags in fixed order, ``args`` by key, then ``extraArgs``.
@@ -133,7 +134,7 @@ def engine_arguments(
             errors.append(Remark(path=path, message=f"invalid engine arg key {key[:128]!r}: {rule}"))
         elif error := _refusal(table, f"--{key}", value) or _flag_as_value(table, key, value):
             errors.append(Remark(path=path, message=error))
-        for name, text in _carried(path, key, value, instead or {}, given, errors):
+        for name, text in _carried(path, key, value, _of(instead, key, whole), given, errors):
             flag, text = _switched(f"--{name}", text, kinds) if kinds is not None else (f"--{name}", text)
             if flag:
                 argv += _words(flag, text, joined=table.joined)
@@ -143,7 +144,7 @@ def engine_arguments(
     for i, flag in _flags(words):
         if error := _refusal(table, flag, value_after(words, i)):
             errors.append(Remark(path=f"spec.engine.extraArgs[{i}]", message=error))
-    words = _carried_words(words, instead or {}, given, errors, joined=table.joined)
+    words = _carried_words(words, lambda name: _of(instead, name, whole), given, errors, joined=table.joined)
     argv += words
     return EngineArguments(
         argv=tuple(argv),
@@ -158,12 +159,11 @@ def _carried(
     path: str,
     name: str,
     value: str,
-    instead: Mapping[str, Instead],
+    found: Instead | None,
     given: Mapping[str, str],
     errors: list[Remark],
 ) -> list[tuple[str, str]]:
     """The options, with their values, by which a program is told what the engine's own option says."""
-    found = instead.get(plain(name))
     if found is None:
         return [(name, value)]
     if found.refusal:
@@ -176,9 +176,14 @@ def _carried(
     return [*own, (found.option, found.values.get(value, value))]
 
 
+def _of(instead: Mapping[str, Instead] | None, name: str, whole: Callable[[str], str]) -> Instead | None:
+    """What the program has for an option, by its name or the beginning of it."""
+    return (instead.get(plain(name)) or instead.get(whole(plain(name)))) if instead else None
+
+
 def _carried_words(
     words: Sequence[str],
-    instead: Mapping[str, Instead],
+    instead: Callable[[str], Instead | None],
     given: Mapping[str, str],
     errors: list[Remark],
     *,
@@ -189,13 +194,14 @@ def _carried_words(
     i = 0
     while i < len(words):
         name, equals, value = words[i].partition("=")
-        if not is_flag(words[i]) or plain(name) not in instead:
+        found = instead(name) if is_flag(words[i]) else None
+        if found is None:
             made.append(words[i])
             i += 1
             continue
         follows = "" if equals else value_after(words, i)
         for option, text in _carried(
-            f"spec.engine.extraArgs[{i}]", plain(name), value or follows, instead, given, errors
+            f"spec.engine.extraArgs[{i}]", plain(name), value or follows, found, given, errors
         ):
             made += _words(f"--{option}", text, joined=joined)
         i += 2 if follows else 1

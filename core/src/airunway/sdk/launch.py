@@ -261,6 +261,7 @@ def launch_by(
         stages=stages,
         consumed=consumed,
         instead={**left_out(engine, program), **(instead or {})},
+        whole=lambda name: whole_option(engine, name),
         kinds=(lambda option: kinds_of(program, released, option)) if commanded else None,
     )
     unknown = option_remarks(flags.options, program, released)
@@ -287,7 +288,7 @@ def launch_by(
 def left_out(engine: str, program: str) -> dict[str, Instead]:
     """Options of the engine's own HTTP server that a program without it does not get; `server_findings` names them."""
     found = FRONTENDS.get(engine)
-    if found is None or program not in PROGRAMS or not PROGRAMS[program].server:
+    if found is None or program not in PROGRAMS or program == engine:
         return {}
     return {name: Instead() for name in (*found.protecting, *found.others)}
 
